@@ -1,0 +1,1 @@
+"""The words of the domain: ids, offsets, topic partitions, errors."""

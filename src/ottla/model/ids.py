@@ -1,0 +1,44 @@
+"""Identifiers of topics, partitions and clusters, in Kafka's own notation."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import NamedTuple
+
+UUID_BYTES = 16
+ZERO_UUID = bytes(UUID_BYTES)
+METADATA_TOPIC = "__cluster_metadata"
+METADATA_TOPIC_ID = bytes(15) + b"\x01"
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+
+NO_OFFSET = -1
+NO_TIMESTAMP = -1
+NO_LEADER_EPOCH = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a named topic; prints as the name of its directory."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def uuid_to_text(uuid: bytes) -> str:
+    """Kafka's text form of an id: URL-safe base64 without padding."""
+    return urlsafe_b64encode(uuid).rstrip(b"=").decode()
+
+
+def uuid_from_text(text: str) -> bytes:
+    """The 16 bytes behind Kafka's text form; ValueError when it is not one."""
+    uuid = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if len(uuid) != UUID_BYTES:
+        raise ValueError(f"{text!r} is not a Kafka id: it holds {len(uuid)} bytes, not 16")
+    return uuid

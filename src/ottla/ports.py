@@ -1,0 +1,171 @@
+"""Everything the outside world decides, as interfaces the core is given.
+
+The core (every package below `server`) reads no clock, opens no file and starts no
+thread by itself: it asks these ports. `ottla.server` implements them on the operating
+system, `ottla.sim` on virtual time and a disk that fails on purpose.
+
+Storage failures surface as OSError from the calls below, never as a special value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """Wall time for record timestamps, monotonic time for deadlines; both in milliseconds."""
+
+    def wall_ms(self) -> int: ...
+
+    def monotonic_ms(self) -> float: ...
+
+
+class Random(Protocol):
+    """The source of ids and jitter."""
+
+    def uuid(self) -> bytes:
+        """16 random bytes that never start with a dash in Kafka's text form."""
+        ...
+
+    def below(self, limit: int) -> int:
+        """A number in [0, limit)."""
+        ...
+
+
+class Mapping(Protocol):
+    """A file's bytes as mutable memory of fixed size (mmap, or a bytearray in memory)."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, key: slice, /) -> bytes: ...
+
+    def __setitem__(self, key: slice, value: bytes, /) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class File(Protocol):
+    """An open file. It closes when `close` is called or the last reference goes."""
+
+    @property
+    def path(self) -> str: ...
+
+    def fileno(self) -> int:
+        """The descriptor for sendfile, or -1 when the file is not the operating system's."""
+        ...
+
+    def size(self) -> int: ...
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Up to `length` bytes at `position`; fewer only at the end of the file."""
+        ...
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
+        """Write all buffers one after the other at `position`, or raise OSError.
+
+        After an error any prefix may have been written.
+        """
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend (with zeros, sparsely) to `size`."""
+        ...
+
+    def sync(self) -> None:
+        """fdatasync: what was written before survives a power failure."""
+        ...
+
+    def map(self, *, writable: bool) -> Mapping:
+        """The whole file as memory; the file must not be empty. May outlive the File."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Entry(NamedTuple):
+    """One name in a directory."""
+
+    name: str
+    is_dir: bool
+    size: int
+    mtime_ms: int
+
+
+class Files(Protocol):
+    """A file system. Paths are plain strings; parents must exist unless said otherwise."""
+
+    def open(self, path: str, *, create: bool = False, writable: bool = False) -> File:
+        """Open a file; FileNotFoundError unless it exists or `create` is set."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def list(self, path: str) -> list[Entry]:
+        """The entries of a directory, in no particular order."""
+        ...
+
+    def stat(self, path: str) -> Entry: ...
+
+    def make_dirs(self, path: str) -> None:
+        """Create a directory and its parents; fine if it exists."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomically give `source` the name `target`, replacing it."""
+        ...
+
+    def unlink(self, path: str) -> None:
+        """Remove a file; fine if it is not there."""
+        ...
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all in it; fine if it is not there."""
+        ...
+
+    def sync_dir(self, path: str) -> None:
+        """Make creations, renames and removals in a directory survive a power failure."""
+        ...
+
+    def free_bytes(self, path: str) -> tuple[int, int]:
+        """(total, usable) bytes of the volume that holds `path`."""
+        ...
+
+
+class Background(Protocol):
+    """Work off the loop: blocking system calls (fsync, unlink of large files), never Python-heavy."""
+
+    def submit(self, work: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
+        """Run `work` elsewhere, then `done` with its result, or its OSError, on the loop."""
+        ...
+
+
+def read_file(files: Files, path: str, limit: int = 64 * 1024 * 1024) -> bytes:
+    """The whole content of a small file; ValueError when it is larger than `limit`."""
+    file = files.open(path)
+    try:
+        size = file.size()
+        if size > limit:
+            raise ValueError(f"{path} has {size} bytes, more than the {limit} expected at most")
+        return file.pread(size, 0)
+    finally:
+        file.close()
+
+
+def write_file_atomically(files: Files, path: str, content: bytes) -> None:
+    """Replace a small file so that a crash leaves the old or the new content, never a mix."""
+    temporary = path + ".tmp"
+    file = files.open(temporary, create=True, writable=True)
+    try:
+        file.truncate(0)
+        file.pwritev([content], 0)
+        file.sync()
+    finally:
+        file.close()
+    files.rename(temporary, path)
+    files.sync_dir(path.rpartition("/")[0])
