@@ -1,0 +1,293 @@
+"""The records inside a v2 batch: reading, building, and asking for null keys.
+
+Reading trusts nothing: each length is checked against the bytes that are left before it is
+used, offsets must rise within the batch, and the batch must hold exactly the records its
+header counts. Bytes that fail this raise CorruptBatch and nothing else. Brokers pass
+batches through without coming here.
+
+A record is: length, attributes (1 byte), timestamp delta, offset delta, key, value,
+headers; all numbers are zigzag varints, a length of -1 means null (KIP-98, KIP-82).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from ottla.ports import Buffer
+from ottla.records.batch import (
+    COMPRESSION_MASK,
+    CONTROL_MASK,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    Batch,
+    CorruptBatch,
+    parse_header,
+    seal,
+)
+from ottla.records.compression import DECOMPRESSED_LIMIT, compress, decompress
+
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+NewRecord: TypeAlias = tuple[bytes | None, bytes | None, int, Headers]
+"""key, value, timestamp, headers"""
+
+_MIN_RECORD_BYTES: Final = 7  # seven numbers of one byte each
+_MIN_HEADER_BYTES: Final = 2
+_MAX_VARINT_BYTES: Final = 10
+_INT64: Final = 1 << 63
+
+
+class Record(NamedTuple):
+    """One record with its absolute offset; header keys that are not UTF-8 survive as surrogates."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+def records_of(batch_bytes: Buffer, limit: int = DECOMPRESSED_LIMIT) -> list[Record]:
+    """The records of the batch at the start of `batch_bytes`; raises CorruptBatch.
+
+    The CRC is the caller's to check; compressed records may take up to `limit` bytes.
+    """
+    batch, data = _open(batch_bytes, 0, len(batch_bytes), limit)
+    try:
+        return _read_records(batch, data)
+    except IndexError:
+        raise CorruptBatch(0, "a record passes the end of the batch") from None
+
+
+def has_null_key(buffer: Buffer, start: int, end: int) -> bool:
+    """Whether any record of the batch at [start, end) has no key; raises CorruptBatch."""
+    batch, data = _open(buffer, start, end, DECOMPRESSED_LIMIT)
+    try:
+        return _find_null_key(data, batch.record_count)
+    except IndexError:
+        raise CorruptBatch(start, "a record passes the end of the batch") from None
+    except CorruptBatch as error:
+        raise CorruptBatch(start, error.reason) from None
+
+
+def build_batch(
+    records: Sequence[NewRecord],
+    *,
+    base_offset: int = 0,
+    codec: int = 0,
+    level: int | None = None,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    leader_epoch: int = -1,
+    timestamp_type: int = 0,
+    is_transactional: bool = False,
+    is_control: bool = False,
+) -> bytearray:
+    """A sealed batch of the records, at consecutive offsets from `base_offset`."""
+    if not records:
+        raise ValueError("a batch needs at least one record")
+    base_timestamp = records[0][2]
+    payload = bytearray()
+    for delta, record in enumerate(records):
+        _write_record(payload, delta, base_timestamp, record)
+    data = compress(codec, payload, level)
+    attributes = (
+        codec
+        | (TIMESTAMP_TYPE_MASK if timestamp_type else 0)
+        | (TRANSACTIONAL_MASK if is_transactional else 0)
+        | (CONTROL_MASK if is_control else 0)
+    )
+    batch = bytearray(HEADER_SIZE)
+    batch += data
+    HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        len(batch) - LOG_OVERHEAD,
+        leader_epoch,
+        MAGIC_V2,
+        0,
+        attributes,
+        len(records) - 1,
+        base_timestamp,
+        max(record[2] for record in records),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+    seal(batch, 0, len(batch))
+    return batch
+
+
+def _open(buffer: Buffer, start: int, end: int, limit: int) -> tuple[Batch, bytes]:
+    """The checked header at `start`, and the records' bytes, decompressed."""
+    if end - start < HEADER_SIZE:
+        raise CorruptBatch(start, f"{end - start} bytes are less than a batch header")
+    batch = parse_header(buffer, start)
+    if batch.magic != MAGIC_V2:
+        raise CorruptBatch(start, f"magic {batch.magic} is not {MAGIC_V2}")
+    if not HEADER_SIZE <= batch.size <= end - start:
+        raise CorruptBatch(start, f"batch length {batch.batch_length} does not fit")
+    with memoryview(buffer) as view:
+        payload = view[start + HEADER_SIZE : batch.end]
+        if not batch.attributes & COMPRESSION_MASK:
+            data = bytes(payload)
+        else:
+            try:
+                data = bytes(decompress(batch.compression, payload, limit))
+            except CorruptBatch as error:
+                raise CorruptBatch(start, error.reason) from None
+    if not 0 <= batch.record_count * _MIN_RECORD_BYTES <= len(data):
+        raise CorruptBatch(start, f"{len(data)} bytes cannot hold {batch.record_count} records")
+    return batch, data
+
+
+def _read_records(batch: Batch, data: bytes) -> list[Record]:
+    records = []
+    position, end = 0, len(data)
+    append_time = batch.max_timestamp if batch.timestamp_type == LOG_APPEND_TIME else None
+    previous = -1
+    for _ in range(batch.record_count):
+        length, position = _varint(data, position)
+        record_end = position + length
+        if length < _MIN_RECORD_BYTES - 1 or record_end > end:
+            raise CorruptBatch(0, f"record length {length} with {end - position} bytes left")
+        timestamp_delta, position = _varint(data, position + 1)
+        offset_delta, position = _varint(data, position)
+        if not previous < offset_delta <= batch.last_offset_delta:
+            raise CorruptBatch(0, f"offset delta {offset_delta} after {previous}")
+        previous = offset_delta
+        key, position = _bytes(data, position, record_end)
+        value, position = _bytes(data, position, record_end)
+        count, position = _varint(data, position)
+        headers: tuple[tuple[str, bytes | None], ...] = ()
+        if count:
+            headers, position = _headers(data, position, record_end, count)
+        if position != record_end:
+            raise CorruptBatch(0, f"a record of {length} bytes is {position - record_end} off")
+        timestamp = batch.base_timestamp + timestamp_delta
+        if not -_INT64 <= timestamp < _INT64:
+            raise CorruptBatch(0, f"timestamp {timestamp} takes more than 64 bits")
+        offset = batch.base_offset + offset_delta
+        if append_time is not None:
+            timestamp = append_time
+        records.append(Record(offset, timestamp, key, value, headers))
+    if position != end:
+        raise CorruptBatch(0, f"{end - position} bytes follow the last record")
+    return records
+
+
+def _headers(
+    data: bytes, position: int, end: int, count: int
+) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    if not 0 <= count * _MIN_HEADER_BYTES <= end - position:
+        raise CorruptBatch(0, f"{count} headers in {end - position} bytes")
+    headers = []
+    for _ in range(count):
+        key, position = _bytes(data, position, end)
+        if key is None:
+            raise CorruptBatch(0, "a header has a null key")
+        value, position = _bytes(data, position, end)
+        headers.append((key.decode("utf-8", "surrogateescape"), value))
+    return tuple(headers), position
+
+
+def _bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    length = data[position]
+    if length < 0x80:
+        length = (length >> 1) ^ -(length & 1)
+        position += 1
+    else:
+        length, position = _varint(data, position)
+    if length == -1:
+        return None, position
+    following = position + length
+    if length < 0 or following > end:
+        raise CorruptBatch(0, f"a field of {length} bytes with {end - position} left")
+    return data[position:following], following
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """A zigzag number of up to 64 bits and the position after it; IndexError past the end."""
+    byte = data[position]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    number, shift, start = byte & 0x7F, 7, position
+    while byte > 0x7F:
+        position += 1
+        byte = data[position]
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if position - start >= _MAX_VARINT_BYTES:
+            raise CorruptBatch(0, f"a number takes more than {_MAX_VARINT_BYTES} bytes")
+    if number >> 64:
+        raise CorruptBatch(0, "a number takes more than 64 bits")
+    return (number >> 1) ^ -(number & 1), position + 1
+
+
+def _find_null_key(data: bytes, count: int) -> bool:
+    """Walk from length to length; the one loop over records that a broker has."""
+    position, end = 0, len(data)
+    for _ in range(count):
+        length = data[position]
+        position += 1
+        if length > 0x7F:
+            length, position = _varint(data, position - 1)
+        elif length & 1:
+            raise CorruptBatch(0, "a record has a negative length")
+        else:
+            length >>= 1
+        following = position + length
+        position += 1
+        while data[position] > 0x7F:
+            position += 1
+        position += 1
+        while data[position] > 0x7F:
+            position += 1
+        if position + 1 >= following or following > end:
+            raise CorruptBatch(0, f"record length {length} with {end - position} bytes left")
+        # The lowest bit of a zigzag number is its sign, and only null has a negative length.
+        if data[position + 1] & 1:
+            return True
+        position = following
+    if position != end:
+        raise CorruptBatch(0, f"{end - position} bytes follow the last record")
+    return False
+
+
+def _write_record(out: bytearray, delta: int, base_timestamp: int, record: NewRecord) -> None:
+    key, value, timestamp, headers = record
+    body = bytearray(1)
+    _write_varint(body, timestamp - base_timestamp)
+    _write_varint(body, delta)
+    _write_bytes(body, key)
+    _write_bytes(body, value)
+    _write_varint(body, len(headers))
+    for name, content in headers:
+        _write_bytes(body, name.encode("utf-8", "surrogateescape"))
+        _write_bytes(body, content)
+    _write_varint(out, len(body))
+    out += body
+
+
+def _write_bytes(out: bytearray, content: bytes | None) -> None:
+    if content is None:
+        out.append(1)
+        return
+    _write_varint(out, len(content))
+    out += content
+
+
+def _write_varint(out: bytearray, number: int) -> None:
+    number = (number << 1) ^ (number >> 63)
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
