@@ -1,0 +1,1 @@
+"""Kafka's wire protocol: message classes for all versions, and their codecs."""

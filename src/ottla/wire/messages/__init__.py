@@ -1,0 +1,1 @@
+"""The messages of Kafka's protocol, one module per API."""
