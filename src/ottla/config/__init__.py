@@ -1,0 +1,1 @@
+"""Settings under Kafka's names: what they mean, what they may be, what they are."""

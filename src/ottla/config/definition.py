@@ -1,0 +1,200 @@
+"""What a setting is: its name, type, default, allowed values and documentation.
+
+Settings are declared once, in tables of `Setting`; parsing, the answers of DescribeConfigs
+and docs/configuration.md all come from those tables. A refused value raises `ConfigError`,
+whose message names the setting and says what is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple, Protocol, TypeAlias
+
+Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
+Type = Literal["boolean", "string", "int", "short", "long", "double", "list", "class", "password"]
+Importance = Literal["high", "medium", "low"]
+UpdateMode = Literal["read-only", "per-broker", "cluster-wide"]
+
+READ_ONLY: UpdateMode = "read-only"
+PER_BROKER: UpdateMode = "per-broker"
+CLUSTER_WIDE: UpdateMode = "cluster-wide"
+
+MAX_INT = 2**31 - 1
+MAX_LONG = 2**63 - 1
+MAX_DOUBLE = 1.7976931348623157e308
+_BITS = {"short": 16, "int": 32, "long": 64}
+
+
+class ConfigError(ValueError):
+    """One or more settings that cannot be used; `errors` has a sentence for each."""
+
+    def __init__(self, *errors: str) -> None:
+        super().__init__("\n".join(errors))
+        self.errors = errors
+
+
+class Validator(Protocol):
+    """Which values of the right type a setting accepts."""
+
+    def accepts(self, value: Value) -> bool: ...
+
+    def __str__(self) -> str:
+        """The allowed values, to follow "it must be"."""
+        ...
+
+
+class AtLeast(NamedTuple):
+    """Numbers from `minimum` up."""
+
+    minimum: float
+
+    def accepts(self, value: Value) -> bool:
+        return isinstance(value, int | float) and value >= self.minimum
+
+    def __str__(self) -> str:
+        return f"at least {self.minimum}"
+
+
+class Between(NamedTuple):
+    """Numbers from `minimum` to `maximum`, both included, or the one `exception`."""
+
+    minimum: float
+    maximum: float
+    exception: float | None = None
+
+    def accepts(self, value: Value) -> bool:
+        if not isinstance(value, int | float):
+            return False
+        return self.minimum <= value <= self.maximum or value == self.exception
+
+    def __str__(self) -> str:
+        words = f"between {self.minimum} and {self.maximum}"
+        return words if self.exception is None else f"{words}, or {self.exception}"
+
+
+class OneOf(NamedTuple):
+    """One word, or for a list any number of words, out of a few."""
+
+    words: tuple[str, ...]
+
+    def accepts(self, value: Value) -> bool:
+        return all(word in self.words for word in (value if isinstance(value, tuple) else (value,)))
+
+    def __str__(self) -> str:
+        return "one of " + ", ".join(self.words)
+
+
+class Setting(NamedTuple):
+    """A setting as Kafka defines it.
+
+    `effective` is False for a name that is accepted, because ordinary files contain it,
+    but that changes nothing in this broker. `internal` settings are for tests and are
+    described only when they are set.
+    """
+
+    name: str
+    type: Type
+    default: Value
+    validator: Validator | None
+    doc: str
+    importance: Importance = "medium"
+    update: UpdateMode = READ_ONLY
+    effective: bool = True
+    internal: bool = False
+
+    @property
+    def attribute(self) -> str:
+        """The name of the attribute that carries the value in a config object."""
+        return self.name.replace(".", "_")
+
+    @property
+    def sensitive(self) -> bool:
+        return self.type == "password"
+
+    def parse(self, text: str) -> Value:
+        """The value behind the text, or ConfigError."""
+        value = _parse(self, text)
+        if self.validator is not None and not self.validator.accepts(value):
+            raise self.refusal(text, str(self.validator))
+        return value
+
+    def refusal(self, text: str, allowed: str) -> ConfigError:
+        """The error for a text that is not among the allowed values."""
+        shown = "[hidden]" if self.sensitive else repr(text)
+        return ConfigError(f"Invalid value {shown} for {self.name}: it must be {allowed}")
+
+
+def _parse(setting: Setting, text: str) -> Value:
+    kind = setting.type
+    if kind in _BITS:
+        return _parse_whole(setting, text)
+    if kind == "boolean":
+        word = text.strip().lower()
+        if word not in ("true", "false"):
+            raise setting.refusal(text, "true or false")
+        return word == "true"
+    if kind == "double":
+        try:
+            return float(text)
+        except ValueError:
+            raise setting.refusal(text, "a number") from None
+    if kind == "list":
+        return split_list(text)
+    return text if kind == "password" else text.strip()
+
+
+def _parse_whole(setting: Setting, text: str) -> int:
+    digits = text.strip()
+    unsigned = digits[1:] if digits[:1] in ("+", "-") else digits
+    bits = _BITS[setting.type]
+    # Not int() alone: it takes 1_000 and the digits of every script, which Kafka does not.
+    if unsigned.isascii() and unsigned.isdigit() and len(unsigned) <= 20:
+        value = int(digits)
+        if -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+            return value
+    raise setting.refusal(text, f"a whole number of at most {bits} bits ({setting.type})")
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    """The parts of a comma-separated list, without the spaces around them."""
+    return tuple(part.strip() for part in text.split(",")) if text.strip() else ()
+
+
+def format_value(value: Value) -> str | None:
+    """The text that parses to this value; None stays None (no value)."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value)
+
+
+def unknown_setting(name: str, known: Iterable[str], kind: str = "setting") -> str:
+    """The sentence for a name nobody knows, with the nearest known ones if there are any."""
+    from difflib import get_close_matches  # only needed once something is wrong
+
+    near = get_close_matches(name, list(known), n=3, cutoff=0.7)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return f"Unknown {kind} {name}{hint}"
+
+
+def parse_all(
+    settings: Mapping[str, Setting], texts: Mapping[str, str], kind: str = "setting"
+) -> dict[str, Value]:
+    """The values of all given texts, or one ConfigError with everything that is wrong."""
+    values: dict[str, Value] = {}
+    errors: list[str] = []
+    for name, text in texts.items():
+        setting = settings.get(name)
+        if setting is None:
+            errors.append(unknown_setting(name, settings, kind))
+            continue
+        try:
+            values[name] = setting.parse(text)
+        except ConfigError as error:
+            errors.extend(error.errors)
+    if errors:
+        raise ConfigError(*errors)
+    return values

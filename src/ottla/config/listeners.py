@@ -1,0 +1,118 @@
+"""Listeners: the addresses a broker binds and the ones it tells its clients.
+
+Written `NAME://host:port`, several separated by commas; an IPv6 address stands in brackets;
+an empty host means every interface. A name is mapped to a security protocol by
+listener.security.protocol.map; this broker has PLAINTEXT only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ottla.config.definition import ConfigError, split_list
+
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+DEFAULT_PROTOCOL_MAP = ",".join(f"{name}:{name}" for name in SECURITY_PROTOCOLS)
+_UNROUTABLE = ("0.0.0.0", "::")
+_EXAMPLE = "write it as PLAINTEXT://host:9092"
+
+
+class Endpoint(NamedTuple):
+    """A named address; host "" is every interface, port 0 any free one."""
+
+    listener_name: str
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener_name}://{host}:{self.port}"
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """Listener names to security protocols; ConfigError when an entry is not NAME:PROTOCOL."""
+    protocols: dict[str, str] = {}
+    for entry in split_list(text):
+        name, colon, protocol = entry.partition(":")
+        if not colon or protocol.strip() not in SECURITY_PROTOCOLS:
+            raise ConfigError(
+                f"Invalid entry {entry!r} in listener.security.protocol.map: it must be"
+                f" NAME:PROTOCOL with a protocol out of {', '.join(SECURITY_PROTOCOLS)}"
+            )
+        protocols[name.strip().upper()] = protocol.strip()
+    return protocols
+
+
+def parse_endpoints(
+    setting: str, entries: Iterable[str], protocols: Mapping[str, str]
+) -> tuple[Endpoint, ...]:
+    """The endpoints of `listeners` or `advertised.listeners`, their names all different."""
+    endpoints = tuple(_parse_endpoint(setting, entry, protocols) for entry in entries)
+    names = [endpoint.listener_name for endpoint in endpoints]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{setting} has the listener name {name} more than once")
+    return endpoints
+
+
+def _parse_endpoint(setting: str, entry: str, protocols: Mapping[str, str]) -> Endpoint:
+    name, separator, address = entry.partition("://")
+    host, colon, port = address.rpartition(":")
+    name = name.strip().upper()
+    if not (name and separator and colon and port.isascii() and port.isdigit()):
+        raise ConfigError(f"Invalid address {entry!r} in {setting}: {_EXAMPLE}")
+    if int(port) > 65535:
+        raise ConfigError(f"Invalid port {port} in {setting}: it must be between 0 and 65535")
+    if name not in protocols:
+        raise ConfigError(
+            f"The listener {name} of {setting} has no security protocol: add"
+            f" {name}:PLAINTEXT to listener.security.protocol.map"
+        )
+    return Endpoint(name, _parse_host(setting, entry, host), int(port), protocols[name])
+
+
+def _parse_host(setting: str, entry: str, host: str) -> str:
+    if host.startswith("[") and host.endswith("]"):
+        return host[1:-1]
+    if ":" in host:
+        raise ConfigError(
+            f"Invalid address {entry!r} in {setting}: an IPv6 address stands in brackets,"
+            f" as in PLAINTEXT://[::1]:9092"
+        )
+    return host
+
+
+def check_bindable(endpoints: Sequence[Endpoint]) -> None:
+    """Refuse listeners this broker cannot serve, or that would bind one port twice."""
+    if not endpoints:
+        raise ConfigError("listeners names no listener for clients")
+    ports: dict[tuple[int, bool], Endpoint] = {}
+    for endpoint in endpoints:
+        if endpoint.security_protocol != "PLAINTEXT":
+            raise ConfigError(
+                f"The listener {endpoint.listener_name} has the security protocol"
+                f" {endpoint.security_protocol}: this broker has PLAINTEXT only"
+            )
+        # One IPv4 and one IPv6 listener may share a port, as in Kafka.
+        key = (endpoint.port, ":" in endpoint.host)
+        if endpoint.port != 0 and key in ports:
+            raise ConfigError(f"The listeners {ports[key]} and {endpoint} have the same port")
+        ports[key] = endpoint
+
+
+def check_advertised(advertised: Sequence[Endpoint], listeners: Sequence[Endpoint]) -> None:
+    """Refuse advertised addresses that clients could not use."""
+    names = [listener.listener_name for listener in listeners]
+    for endpoint in advertised:
+        if endpoint.listener_name not in names:
+            raise ConfigError(
+                f"advertised.listeners has {endpoint.listener_name}, which is not in listeners"
+                f" ({', '.join(names)})"
+            )
+        if endpoint.host in _UNROUTABLE:
+            raise ConfigError(
+                f"{endpoint} cannot be advertised to clients: no one can connect to"
+                f" {endpoint.host}. Set advertised.listeners to a name or address they can reach"
+            )
