@@ -1,0 +1,58 @@
+"""Which broker the tests talk to: Ottla in this process, or OTTLA_TEST_BOOTSTRAP=host:port.
+
+With the variable set, the same tests run against any Kafka, which shows that what they expect
+is Kafka's behaviour; those that need Ottla, or to stop and start a broker, are then skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from ottla.testing import Cluster
+
+EXTERNAL_BOOTSTRAP = os.environ.get("OTTLA_TEST_BOOTSTRAP", "")
+HERE = Path(__file__).parent
+REAL_BROKER_TIMEOUT_S = 90
+
+# The harness is shared by interop/ and e2e/, which are directories and not packages.
+sys.path.insert(0, str(HERE / "interop"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if {"interop", "e2e"} & set(Path(item.path).relative_to(HERE).parts[:1]):
+            item.add_marker(pytest.mark.timeout(REAL_BROKER_TIMEOUT_S))
+
+
+@pytest.fixture(scope="session")
+def bootstrap_servers(request: pytest.FixtureRequest) -> str:
+    """The broker most tests share."""
+    if EXTERNAL_BOOTSTRAP:
+        return EXTERNAL_BOOTSTRAP
+    cluster: Cluster = request.getfixturevalue("kafka_cluster")
+    return cluster.bootstrap_servers
+
+
+@pytest.fixture
+def start_cluster() -> Iterator[Callable[..., Cluster]]:
+    """Start a cluster of the test's own, with settings; skipped where Ottla is not under test."""
+    if EXTERNAL_BOOTSTRAP:
+        pytest.skip("needs a broker of its own")
+    from ottla.testing import Cluster
+
+    with ExitStack() as stack:
+
+        def start(properties: Mapping[str, str] | None = None, *, memory: bool = False,
+                  data_dir: Path | None = None) -> Cluster:
+            cluster = Cluster(properties=properties, memory=memory, data_dir=data_dir)
+            return stack.enter_context(cluster)
+
+        yield start

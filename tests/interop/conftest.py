@@ -1,0 +1,63 @@
+"""Fixtures of the tests with real clients: a client library, a raw connection, fresh topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from uuid import uuid4
+
+import pytest
+from harness.aio import Aio
+from harness.confluent import Confluent
+from harness.kafkapython import KafkaPython
+from harness.model import Client
+from harness.raw import RawConnection
+from harness.topics import create_topic
+
+CLIENTS = {client.name: client for client in (Confluent(), KafkaPython(), Aio())}
+
+
+@pytest.fixture(params=sorted(CLIENTS))
+def client(request: pytest.FixtureRequest) -> Client:
+    """Each of the client libraries in turn."""
+    return CLIENTS[request.param]
+
+
+@pytest.fixture
+def clients() -> list[Client]:
+    """All client libraries at once."""
+    return list(CLIENTS.values())
+
+
+@pytest.fixture
+def raw(bootstrap_servers: str) -> Iterator[RawConnection]:
+    """A connection on which a test says exactly what it sends."""
+    with RawConnection(bootstrap_servers) as connection:
+        yield connection
+
+
+@pytest.fixture
+def unused_name() -> str:
+    """A topic name nobody has used."""
+    return f"t-{uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def make_topic(bootstrap_servers: str) -> Iterator[Callable[..., str]]:
+    """Create a fresh topic: `make_topic(partitions, **{"config.name": "value"})`."""
+    made: list[str] = []
+
+    def make(partitions: int = 1, configs: dict[str, str] | None = None) -> str:
+        name = f"t-{uuid4().hex[:12]}"
+        create_topic(bootstrap_servers, name, partitions, configs or {})
+        made.append(name)
+        return name
+
+    yield make
+    with RawConnection(bootstrap_servers) as connection:
+        connection.request("delete_topics", 5, topic_names=made, timeout=10_000)
+
+
+@pytest.fixture
+def topic(make_topic: Callable[..., str]) -> str:
+    """A fresh topic of one partition with default settings."""
+    return make_topic()

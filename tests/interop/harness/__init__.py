@@ -1,0 +1,11 @@
+"""What the tests with real clients stand on: one shape for three client libraries, a raw
+connection that speaks through kio (never through Ottla's own codecs), and broker processes."""
+
+from __future__ import annotations
+
+import warnings
+
+# kafka-python 3.0 reads its schemas, while it is imported, by deprecated functions.
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", "(read|open)_text is deprecated", DeprecationWarning)
+    import kafka  # noqa: F401
