@@ -1,0 +1,287 @@
+"""Generates the function that decodes one version of one message.
+
+Everything nested is unrolled into a single function: no call per struct, and neighbouring
+fields of fixed size, with the length that follows them, are read by one Struct. Objects are
+made without their constructor, so each field is set exactly once, the absent ones to their
+default.
+
+What makes hostile bytes harmless: a length is compared with what is left before anything is
+sliced or allocated, a count with what is left divided by the least an element takes, and no
+position past the end survives (`unpack_from` may look past the end of a frame inside a larger
+buffer, but the check after it throws away what it saw).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from struct import error as struct_error
+from types import TracebackType
+
+from ottla.wire.layout import (
+    FIXED,
+    Repeated,
+    Source,
+    fixed_size,
+    length_code,
+    minimal_struct_size,
+    minimal_value_size,
+)
+from ottla.wire.message import Field, Message
+from ottla.wire.primitives import DecodeError, read_uvarint, skip_tags
+
+UNPACK = {type_: Repeated("unpack_from", code) for type_, code in FIXED.items()}
+NAMES: dict[str, object] = {
+    "DecodeError": DecodeError,
+    "broken": (struct_error, IndexError, ValueError),
+    "new": object.__new__,
+    "read_uvarint": read_uvarint,
+    "skip_tags": skip_tags,
+}
+
+
+def located(error: Exception, title: str, source: Source) -> DecodeError:
+    """The error of generated code, with the field its line is about."""
+    trace = error.__traceback__
+    assert isinstance(trace, TracebackType)
+    field = source.field_at(trace.tb_lineno)
+    reason = str(error) if isinstance(error, DecodeError) else "is cut off"
+    if isinstance(error, UnicodeDecodeError):
+        reason = "is not UTF-8"
+    return DecodeError(f"{title}: {field + ' ' if field else ''}{reason}")
+
+
+def generate_decoder(message: type[Message], version: int, flexible: bool) -> Callable[..., object]:
+    """(buffer, start, end) -> (message, position after it), raising only DecodeError."""
+    title = f"{message.__name__} v{version}"
+    source = Source()
+    source.constants.update(NAMES)
+    source.constants["located"] = lambda error: located(error, title, source)
+    with source.block("def run(buffer, position, end):"):
+        with source.block("if end > len(buffer):"):
+            source.add("raise DecodeError('the frame ends past its buffer')")
+        with source.block("try:"):
+            decoding = _Decoding(source, version, flexible)
+            result = decoding.struct(message)
+            decoding.flush()
+            source.add(f"return {result}, position")
+        with source.block("except broken as error:"):
+            source.add("raise located(error) from None")
+    return source.compile(f"decode {title}")
+
+
+class _Decoding:
+    """Emits the reading of fields one after the other; `run` are the fixed ones not yet emitted."""
+
+    def __init__(self, source: Source, version: int, flexible: bool) -> None:
+        self.source = source
+        self.version = version
+        self.flexible = flexible
+        self.end = "end"
+        self.run: list[tuple[str, str]] = []  # (Struct code, what it is assigned to)
+
+    def flush(self, *, check: bool = True) -> None:
+        """Emit the run; `check` unless what follows compares the position with the end."""
+        if not self.run:
+            return
+        layout = Struct(">" + "".join(code for code, _ in self.run))
+        targets = ", ".join(target for _, target in self.run)
+        if layout.format == ">B":
+            self.source.add(f"{targets} = buffer[position]")
+        else:
+            unpack = self.source.constant("unpack", layout.unpack_from)
+            comma = "," if len(self.run) == 1 else ""
+            self.source.add(f"{targets}{comma} = {unpack}(buffer, position)")
+        self.source.add(f"position += {layout.size}")
+        if check:
+            self.fail_if(f"position > {self.end}", "is cut off")
+        self.run.clear()
+
+    def fail_if(self, condition: str, reason: str) -> None:
+        with self.source.block(f"if {condition}:"):
+            self.source.add(f"raise DecodeError(f{reason!r})")
+
+    def struct(self, message: type[Message]) -> str:
+        """Emit a struct; returns the name of the object."""
+        source = self.source
+        made = source.name("o")
+        source.add(f"{made} = new({source.constant('Class', message)})")
+        tagged = []
+        plain = message()
+        for field in message.FIELDS:
+            if not field.exists(self.version):
+                self.set_default(made, field, plain)
+            elif field.tag is not None:
+                self.set_default(made, field, plain)
+                tagged.append(field)
+        for field in message.FIELDS:
+            if field.exists(self.version) and field.tag is None:
+                with source.field(field.name):
+                    self.value(field, f"{made}.{field.name}", self.nullable(field))
+        if self.flexible:
+            self.tags(made, tagged)
+        return made
+
+    def nullable(self, field: Field) -> bool:
+        return field.is_nullable(self.version)
+
+    def set_default(self, made: str, field: Field, plain: Message) -> None:
+        value = getattr(plain, field.name)
+        text = repr(value)
+        if isinstance(value, list):
+            text = "[]"
+        elif isinstance(value, Message):
+            text = self.source.constant("Class", type(value)) + "()"
+        self.source.add(f"{made}.{field.name} = {text}")
+
+    def value(self, field: Field, target: str, nullable: bool) -> None:
+        if field.type in FIXED:
+            self.run.append((FIXED[field.type], target))
+        elif field.type == "struct":
+            assert isinstance(field.of, type)
+            self.struct_value(field.of, target, nullable)
+        elif field.type == "array":
+            assert field.of is not None
+            self.array(field.of, target, nullable)
+        else:
+            self.sized(field.type, target, nullable)
+
+    def struct_value(self, message: type[Message], target: str, nullable: bool) -> None:
+        if not nullable:
+            self.source.add(f"{target} = {self.struct(message)}")
+            return
+        marker = self.source.name("marker")
+        self.run.append(("b", marker))
+        self.flush()
+        with self.source.block(f"if {marker} < 0:"):
+            self.source.add(f"{target} = None")
+        with self.source.block("else:"):
+            made = self.struct(message)
+            self.flush()
+            self.source.add(f"{target} = {made}")
+
+    def length(self, type_: str) -> str:
+        """Emit the run with a length at its end; returns the length's name.
+
+        A compact length is one more than the real one, 0 meaning null.
+        """
+        length = self.source.name("n")
+        self.run.append((length_code(type_, self.flexible), length))
+        self.flush(check=False)
+        if self.flexible:
+            with self.source.block(f"if {length} > 127:"):
+                self.source.add(
+                    f"{length}, position = read_uvarint(buffer, position - 1, {self.end})"
+                )
+        return length
+
+    def unless_null(self, length: str, target: str, nullable: bool) -> str:
+        """Emit what null means; returns the condition under which there is a value."""
+        null = "0" if self.flexible else "-1"
+        with self.source.block(f"if {length} == {null}:"):
+            if nullable:
+                self.source.add(f"{target} = None")
+            else:
+                self.source.add("raise DecodeError('is null')")
+        return "else:"
+
+    def stop(self, length: str, size: int = 1) -> str:
+        """Emit the check that a value of this length is there; returns the name of its end."""
+        stop = self.source.name("stop")
+        if not self.flexible:
+            self.fail_if(f"{length} < 0", f"has length {{{length}}}")
+            count = length
+        else:
+            count = f"({length} - 1)"
+        scaled = count if size == 1 else f"{count} * {size}"
+        self.source.add(f"{stop} = position + {scaled}")
+        self.fail_if(f"{stop} > {self.end}", f"of length {{{count}}} is cut off")
+        return stop
+
+    def sized(self, type_: str, target: str, nullable: bool) -> None:
+        """A string or bytes."""
+        length = self.length(type_)
+        with self.source.block(self.branch(length, target, nullable)):
+            stop = self.stop(length)
+            if type_ == "string":
+                self.source.add(f"{target} = str(buffer[position:{stop}], 'utf-8')")
+            else:
+                self.source.add(f"{target} = bytes(memoryview(buffer)[position:{stop}])")
+            self.source.add(f"position = {stop}")
+
+    def branch(self, length: str, target: str, nullable: bool) -> str:
+        return self.unless_null(length, target, nullable)
+
+    def array(self, of: str | type[Message], target: str, nullable: bool) -> None:
+        length = self.length("array")
+        with self.source.block(self.branch(length, target, nullable)):
+            if isinstance(of, str) and of in FIXED:
+                self.fixed_items(of, length, target)
+            else:
+                self.items(of, length, target)
+
+    def fixed_items(self, of: str, length: str, target: str) -> None:
+        stop = self.stop(length, fixed_size(of))
+        count = f"{length} - 1" if self.flexible else length
+        if of == "uuid":
+            items = f"[bytes(buffer[i : i + 16]) for i in range(position, {stop}, 16)]"
+        else:
+            unpack = self.source.constant("unpack", UNPACK[of])
+            items = f"list({unpack}[{count}](buffer, position))"
+        self.source.add(f"{target} = {items}")
+        self.source.add(f"position = {stop}")
+
+    def items(self, of: str | type[Message], length: str, target: str) -> None:
+        """Items that are read one by one; the count is checked against the least they take."""
+        source = self.source
+        if isinstance(of, str):
+            least = minimal_value_size(of, self.flexible)
+        else:
+            least = max(1, minimal_struct_size(of, self.version, self.flexible))
+        if self.flexible:
+            source.add(f"{length} -= 1")
+        else:
+            self.fail_if(f"{length} < 0", f"has length {{{length}}}")
+        left = f"{self.end} - position"
+        room = f"({left}) // {least}" if least > 1 else left
+        self.fail_if(f"{length} > {room}", f"of {{{length}}} elements is cut off")
+        items = source.name("items")
+        source.add(f"{target} = {items} = []")
+        with source.block(f"for _ in range({length}):"):
+            if isinstance(of, str):
+                item = source.name("item")
+                self.sized(of, item, nullable=False)
+            else:
+                item = self.struct(of)
+                self.flush()
+            source.add(f"{items}.append({item})")
+
+    def tags(self, made: str, tagged: list[Field]) -> None:
+        count = self.source.name("n")
+        self.run.append(("B", count))
+        self.flush()
+        with self.source.block(f"if {count}:"):
+            if tagged:
+                self.known_tags(made, tagged, count)
+            else:
+                self.source.add(f"position = skip_tags(buffer, position - 1, {self.end})")
+
+    def known_tags(self, made: str, tagged: list[Field], count: str) -> None:
+        source, outer = self.source, self.end
+        stop = source.name("stop")
+        source.add(f"{count}, position = read_uvarint(buffer, position - 1, {outer})")
+        with source.block(f"for _ in range({count}):"):
+            source.add(f"tag, position = read_uvarint(buffer, position, {outer})")
+            source.add(f"size, position = read_uvarint(buffer, position, {outer})")
+            source.add(f"{stop} = position + size")
+            self.fail_if(f"{stop} > {outer}", "tagged field {tag} is cut off")
+            self.end = stop
+            word = "if"
+            for field in tagged:
+                with source.block(f"{word} tag == {field.tag}:"), source.field(field.name):
+                    self.value(field, f"{made}.{field.name}", self.nullable(field))
+                    self.flush()
+                    self.fail_if(f"position != {stop}", "is shorter than its size")
+                word = "elif"
+            self.end = outer
+            source.add(f"position = {stop}")

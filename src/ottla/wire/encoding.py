@@ -1,0 +1,213 @@
+"""Generates the function that encodes one version of one message.
+
+As in decoding, everything nested is unrolled into one function, and neighbouring fields of
+fixed size are packed, with the length that follows them, by one Struct. Tagged fields that
+have their default are left out (KIP-482).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from struct import error as struct_error
+from types import TracebackType
+
+from ottla.wire.layout import FIXED, Repeated, Source, length_code
+from ottla.wire.message import Field, Message
+from ottla.wire.primitives import uvarint
+
+PACK = {type_: Repeated("pack", code) for type_, code in FIXED.items()}
+NAMES: dict[str, object] = {
+    "broken": (struct_error, TypeError, AttributeError, UnicodeEncodeError),
+    "uvarint": uvarint,
+}
+
+
+class EncodeError(ValueError):
+    """A message that this version cannot carry: a bug of whoever made the message."""
+
+
+def located(error: Exception, title: str, source: Source) -> EncodeError:
+    """The error of generated code, with the field its line is about."""
+    trace = error.__traceback__
+    assert isinstance(trace, TracebackType)
+    field = source.field_at(trace.tb_lineno)
+    return EncodeError(f"{title}: {field or 'one of its fields'}: {error}")
+
+
+def generate_encoder(message: type[Message], version: int, flexible: bool) -> Callable[..., bytes]:
+    """(message) -> bytes, raising only EncodeError."""
+    title = f"{message.__name__} v{version}"
+    source = Source()
+    source.constants.update(NAMES)
+    source.constants["located"] = lambda error: located(error, title, source)
+    with source.block("def run(message):"):
+        with source.block("try:"):
+            source.add("parts = []")
+            encoding = _Encoding(source, version, flexible)
+            encoding.struct(message, "message")
+            encoding.flush()
+            source.add("return b''.join(parts)")
+        with source.block("except broken as error:"):
+            source.add("raise located(error) from error")
+    return source.compile(f"encode {title}")  # type: ignore[return-value]
+
+
+class _Encoding:
+    """Emits the writing of fields one after the other; `run` are the fixed ones not yet emitted."""
+
+    def __init__(self, source: Source, version: int, flexible: bool) -> None:
+        self.source = source
+        self.version = version
+        self.flexible = flexible
+        self.parts = "parts"
+        self.run: list[tuple[str, str]] = []  # (Struct code, expression)
+
+    def packed(self, run: list[tuple[str, str]]) -> str:
+        """An expression with the bytes of a run."""
+        layout = Struct(">" + "".join(code for code, _ in run))
+        pack = self.source.constant("pack", layout.pack)
+        return f"{pack}({', '.join(expression for _, expression in run)})"
+
+    def flush(self) -> None:
+        if self.run:
+            self.source.add(f"{self.parts}.append({self.packed(self.run)})")
+            self.run.clear()
+
+    def flush_with_length(self, type_: str, length: str) -> None:
+        """Emit the run and a length; a compact one fits in the run while it is under 128."""
+        before = list(self.run)
+        self.run.append((length_code(type_, self.flexible), length))
+        together = self.packed(self.run)
+        if self.flexible:
+            apart = f"{self.packed(before)} + uvarint({length})" if before else f"uvarint({length})"
+            together = f"{together} if {length} < 128 else {apart}"
+        self.source.add(f"{self.parts}.append({together})")
+        self.run.clear()
+
+    def struct(self, message: type[Message], value: str) -> None:
+        tagged = []
+        for field in message.FIELDS:
+            if field.exists(self.version):
+                if field.tag is not None:
+                    tagged.append(field)
+                    continue
+                with self.source.field(field.name):
+                    self.value(field, f"{value}.{field.name}", field.is_nullable(self.version))
+        if tagged:
+            self.tags(message, value, tagged)
+        elif self.flexible:
+            self.run.append(("B", "0"))
+
+    def value(self, field: Field, value: str, nullable: bool) -> None:
+        if field.type in FIXED:
+            self.run.append((FIXED[field.type], value))
+        elif field.type == "struct":
+            assert isinstance(field.of, type)
+            self.struct_value(field.of, value, nullable)
+        elif field.type == "array":
+            assert field.of is not None
+            self.array(field.of, value, nullable)
+        else:
+            self.sized(field.type, value, nullable)
+
+    def struct_value(self, message: type[Message], value: str, nullable: bool) -> None:
+        made = self.source.name("o")
+        self.source.add(f"{made} = {value}")
+        if not nullable:
+            self.struct(message, made)
+            return
+        self.flush()
+        with self.source.block(f"if {made} is None:"):
+            self.source.add(f"{self.parts}.append(b'\\xff')")
+        with self.source.block("else:"):
+            self.run.append(("b", "1"))
+            self.struct(message, made)
+            self.flush()
+
+    def length(self, type_: str, content: str, nullable: bool, convert: str = "") -> None:
+        """Emit the length of `content`, which is made empty if it is null."""
+        source = self.source
+        length = source.name("n")
+        of_content = f"len({content}) + 1" if self.flexible else f"len({content})"
+
+        def measure() -> None:
+            if convert:
+                source.add(f"{content} = {content}{convert}")
+            source.add(f"{length} = {of_content}")
+
+        if nullable:
+            with source.block(f"if {content} is None:"):
+                source.add(f"{content} = b''")
+                source.add(f"{length} = {0 if self.flexible else -1}")
+            with source.block("else:"):
+                measure()
+        else:
+            measure()
+        self.flush_with_length(type_, length)
+
+    def sized(self, type_: str, value: str, nullable: bool) -> None:
+        """A string or bytes."""
+        content = self.source.name("s")
+        self.source.add(f"{content} = {value}")
+        convert = ".encode()" if type_ == "string" else ""
+        self.length(type_, content, nullable, convert)
+        self.source.add(f"{self.parts}.append({content})")
+
+    def array(self, of: str | type[Message], value: str, nullable: bool) -> None:
+        source = self.source
+        items = source.name("items")
+        source.add(f"{items} = {value}")
+        self.length("array", items, nullable)
+        if isinstance(of, str) and of in FIXED and of != "uuid":
+            with source.block(f"if {items}:"):
+                pack = source.constant("pack", PACK[of])
+                source.add(f"{self.parts}.append({pack}[len({items})](*{items}))")
+        elif of == "uuid":
+            source.add(f"{self.parts}.extend({items})")
+        else:
+            self.items(of, items)
+
+    def items(self, of: str | type[Message], items: str) -> None:
+        item = self.source.name("item")
+        with self.source.block(f"for {item} in {items}:"):
+            if isinstance(of, str):
+                self.sized(of, item, nullable=False)
+            else:
+                self.struct(of, item)
+                self.flush()
+
+    def tags(self, message: type[Message], value: str, tagged: list[Field]) -> None:
+        source = self.source
+        self.flush()
+        section = source.name("tags")
+        source.add(f"{section} = []")
+        plain = message()
+        outer = self.parts
+        self.parts = source.name("parts")
+        for field in sorted(tagged, key=lambda field: field.tag or 0):
+            with source.field(field.name):
+                self.tag(field, f"{value}.{field.name}", getattr(plain, field.name), section)
+        self.parts = outer
+        source.add(f"{outer}.append(uvarint(len({section})))")
+        source.add(f"{outer}.extend({section})")
+
+    def tag(self, field: Field, value: str, default: object, section: str) -> None:
+        """Emit a tagged field that is written only if it differs from its default."""
+        source = self.source
+        condition = "True"
+        if not isinstance(default, Message):
+            condition = f"{value} != {default!r}"
+        with source.block(f"if {condition}:"):
+            source.add(f"{self.parts} = []")
+            self.value(field, value, field.is_nullable(self.version))
+            self.flush()
+            body = source.name("body")
+            source.add(f"{body} = b''.join({self.parts})")
+            append = f"{section}.append(uvarint({field.tag}) + uvarint(len({body})) + {body})"
+            if isinstance(default, Message):
+                append = f"if {body} != {self.encoded(default)!r}: {append}"
+            source.add(append)
+
+    def encoded(self, default: Message) -> bytes:
+        return generate_encoder(type(default), self.version, self.flexible)(default)
