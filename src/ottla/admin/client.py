@@ -1,0 +1,229 @@
+"""A client of a cluster: finds its brokers, routes requests, retries within bounds.
+
+The first contact fails fast: when no bootstrap server answers, the person should hear so
+at once. Afterwards a broker that goes away is waited for, with a growing pause, for as
+long as the operation's deadline and MAX_ATTEMPTS allow.
+
+A request whose connection broke may have been carried out. `retry` repeats it only when
+the caller says that doing it twice is harmless.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import TypeVar
+
+from ottla.admin.address import Address
+from ottla.admin.connection import Connection
+from ottla.admin.deadline import Deadline
+from ottla.admin.errors import (
+    AdminError,
+    ConnectionLost,
+    Refused,
+    TimedOut,
+    Unreachable,
+    check,
+)
+from ottla.model.errors import ErrorCode
+from ottla.wire.message import Message
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+
+M = TypeVar("M", bound=Message)
+T = TypeVar("T")
+DEFAULT_TIMEOUT_MS = 30_000
+CONNECT_TIMEOUT_MS = 10_000
+MAX_ATTEMPTS = 40
+FIRST_PAUSE_S = 0.02
+LONGEST_PAUSE_S = 1.0
+NO_NODE = -1
+
+
+class Client:
+    """A blocking client; one thread at a time."""
+
+    def __init__(
+        self,
+        bootstrap_servers: Sequence[Address],
+        *,
+        client_id: str = "ottla",
+        timeout_ms: float = DEFAULT_TIMEOUT_MS,
+    ) -> None:
+        self.timeout_ms = timeout_ms
+        self.cluster_id: str | None = None
+        self.controller_id = NO_NODE
+        self._bootstrap_servers = list(bootstrap_servers)
+        self._client_id = client_id
+        self._brokers: dict[int, Address] = {}
+        self._by_node: dict[int, Connection] = {}
+        self._first: Connection | None = None
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        for connection in self._open_connections():
+            connection.close()
+        self._by_node.clear()
+        self._first = None
+
+    def deadline(self, purpose: str) -> Deadline:
+        """A deadline of the client's usual length."""
+        return Deadline(self.timeout_ms, purpose)
+
+    def any(self, deadline: Deadline) -> Connection:
+        """A connection to whichever broker answers first."""
+        for connection in self._open_connections():
+            return connection
+        self._first = self._connect_to_one(
+            [*self._bootstrap_servers, *self._brokers.values()], deadline
+        )
+        return self._first
+
+    def node(self, node_id: int, deadline: Deadline) -> Connection:
+        """A connection to this broker."""
+        if node_id not in self._by_node:
+            self._by_node[node_id] = self.dedicated(node_id, deadline)
+        return self._by_node[node_id]
+
+    def dedicated(self, node_id: int, deadline: Deadline) -> Connection:
+        """A new connection to this broker that is the caller's to close."""
+        address = self._address_of(node_id, deadline)
+        try:
+            return self._connect(address, deadline)
+        except (Unreachable, TimedOut) as error:
+            raise Unreachable(
+                f"broker {node_id} advertises {address} and does not answer there ({error})."
+                " Is it down? Otherwise look at its advertised.listeners."
+            ) from None
+
+    def controller(self, deadline: Deadline) -> Connection:
+        """The broker that takes administrative requests (any of them forwards, under KRaft)."""
+        if self.controller_id == NO_NODE:
+            self.metadata([], deadline)
+        return (
+            self.any(deadline)
+            if self.controller_id == NO_NODE
+            else self.node(self.controller_id, deadline)
+        )
+
+    def drop(self, connection: Connection) -> None:
+        """Close a connection and forget it."""
+        connection.close()
+        self._by_node = {
+            node: known for node, known in self._by_node.items() if known is not connection
+        }
+        if self._first is connection:
+            self._first = None
+
+    def call(
+        self,
+        connection: Connection,
+        request: Message,
+        response: type[M],
+        deadline: Deadline,
+        *,
+        at_most: int | None = None,
+    ) -> M:
+        """Send a request and wait; the connection is dropped if that fails."""
+        try:
+            connection.send(request, deadline, at_most=at_most)
+            return connection.receive(response, deadline)
+        except (AdminError, KeyboardInterrupt):
+            self.drop(connection)
+            raise
+
+    def metadata(
+        self, topics: Iterable[str] | None, deadline: Deadline, *, create: bool = False
+    ) -> list[MetadataResponseTopic]:
+        """Refresh brokers and controller, and give the state of these topics (None: of all).
+
+        With `create`, a broker that creates topics on demand creates the missing ones.
+        """
+        named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=named, allow_auto_topic_creation=create)
+        response = self.call(self.any(deadline), request, MetadataResponse, deadline)
+        check(response.error_code, "the metadata of the cluster")
+        self._learn(response)
+        return list(response.topics)
+
+    def retry(self, action: Callable[[], T], deadline: Deadline, *, harmless_twice: bool) -> T:
+        """Run `action` again after failures that pass by themselves, within the deadline."""
+        pause = FIRST_PAUSE_S
+        for _ in range(MAX_ATTEMPTS - 1):
+            try:
+                return action()
+            except (Unreachable, ConnectionLost, Refused) as error:
+                if not self._may_repeat(error, harmless_twice) or not deadline.allows(pause):
+                    raise
+            self.controller_id = NO_NODE
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_S)
+        return action()
+
+    def _may_repeat(self, error: AdminError, harmless_twice: bool) -> bool:
+        if isinstance(error, Refused):
+            return error.retriable and (harmless_twice or error.code == ErrorCode.NOT_CONTROLLER)
+        if isinstance(error, Unreachable):
+            return bool(self._brokers)
+        return harmless_twice
+
+    def _open_connections(self) -> list[Connection]:
+        first = [self._first] if self._first is not None else []
+        return first + list(self._by_node.values())
+
+    def _learn(self, response: MetadataResponse) -> None:
+        self._brokers = {
+            broker.node_id: Address(broker.host, broker.port) for broker in response.brokers
+        }
+        self.cluster_id = response.cluster_id
+        self.controller_id = response.controller_id
+        self._file_first_connection()
+
+    def _file_first_connection(self) -> None:
+        # The bootstrap address is usually a broker's own: one connection serves both.
+        first = self._first
+        if first is None:
+            return
+        for node_id, address in self._brokers.items():
+            if address == first.address and node_id not in self._by_node:
+                self._by_node[node_id], self._first = first, None
+                return
+
+    def _address_of(self, node_id: int, deadline: Deadline) -> Address:
+        if node_id not in self._brokers:
+            self.metadata([], deadline)
+        if node_id not in self._brokers:
+            raise Refused(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id}", "it is not in the cluster"
+            )
+        return self._brokers[node_id]
+
+    def _connect(self, address: Address, deadline: Deadline) -> Connection:
+        return Connection(address, self._client_id, deadline.at_most(CONNECT_TIMEOUT_MS))
+
+    def _connect_to_one(self, addresses: Sequence[Address], deadline: Deadline) -> Connection:
+        failures: list[str] = []
+        for address in dict.fromkeys(addresses):
+            try:
+                return self._connect(address, deadline)
+            except (Unreachable, TimedOut) as error:
+                failures.append(str(error))
+        raise Unreachable(
+            f"no broker answers ({'; '.join(failures)}). Is it running? Try `ottla up`."
+        )

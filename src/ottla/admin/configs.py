@@ -1,0 +1,108 @@
+"""Configuration of topics: which settings a topic overrides, and changing them.
+
+Brokers since Kafka 2.3 change settings one by one (IncrementalAlterConfigs, KIP-339). For
+older ones the whole set is read, changed and written back, which can lose a change made
+by somebody else in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ottla.admin.client import Client
+from ottla.admin.deadline import Deadline
+from ottla.admin.errors import ProtocolViolation, check
+from ottla.wire.messages import alter_configs as whole
+from ottla.wire.messages import incremental_alter_configs as incremental
+from ottla.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+
+TOPIC_RESOURCE = 2
+DYNAMIC_TOPIC_CONFIG = 1
+SET = 0
+DELETE = 1
+
+
+class ConfigChange(NamedTuple):
+    """Settings to set, and settings to give back to the broker's defaults."""
+
+    to_set: Mapping[str, str]
+    to_delete: Sequence[str]
+
+
+def describe_overrides(
+    client: Client, topics: Sequence[str], deadline: Deadline
+) -> dict[str, dict[str, str]]:
+    """The settings each topic has of its own, by topic."""
+    resources = [
+        DescribeConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
+        )
+        for topic in topics
+    ]
+    request = DescribeConfigsRequest(resources=resources)
+    response = client.call(client.any(deadline), request, DescribeConfigsResponse, deadline)
+    overrides = {}
+    for result in response.results:
+        check(
+            result.error_code, f"the configuration of {result.resource_name}", result.error_message
+        )
+        overrides[result.resource_name] = {
+            config.name: config.value or ""
+            for config in result.configs
+            if config.config_source == DYNAMIC_TOPIC_CONFIG
+        }
+    if missing := set(topics) - overrides.keys():
+        raise ProtocolViolation(f"the broker left the configuration of {missing.pop()} out")
+    return overrides
+
+
+def alter_overrides(client: Client, topic: str, change: ConfigChange, deadline: Deadline) -> None:
+    """Change settings that a topic has of its own."""
+    connection = client.any(deadline)
+    if connection.supports(incremental.IncrementalAlterConfigsRequest):
+        _alter_incrementally(client, topic, change, deadline)
+    else:
+        _alter_whole(client, topic, change, deadline)
+
+
+def _alter_incrementally(
+    client: Client, topic: str, change: ConfigChange, deadline: Deadline
+) -> None:
+    configs = [
+        incremental.AlterableConfig(name=name, config_operation=SET, value=value)
+        for name, value in change.to_set.items()
+    ]
+    configs += [
+        incremental.AlterableConfig(name=name, config_operation=DELETE, value=None)
+        for name in change.to_delete
+    ]
+    resource = incremental.AlterConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=topic, configs=configs
+    )
+    request = incremental.IncrementalAlterConfigsRequest(resources=[resource])
+    answer = client.call(
+        client.any(deadline), request, incremental.IncrementalAlterConfigsResponse, deadline
+    )
+    for result in answer.responses:
+        check(result.error_code, f"topic {topic}", result.error_message)
+
+
+def _alter_whole(client: Client, topic: str, change: ConfigChange, deadline: Deadline) -> None:
+    wanted = describe_overrides(client, [topic], deadline)[topic] | dict(change.to_set)
+    configs = [
+        whole.AlterableConfig(name=name, value=value)
+        for name, value in wanted.items()
+        if name not in change.to_delete
+    ]
+    resource = whole.AlterConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=topic, configs=configs
+    )
+    request = whole.AlterConfigsRequest(resources=[resource])
+    answer = client.call(client.any(deadline), request, whole.AlterConfigsResponse, deadline)
+    for result in answer.responses:
+        check(result.error_code, f"topic {topic}", result.error_message)

@@ -1,0 +1,246 @@
+"""One blocking connection to one broker: frames, headers, version negotiation.
+
+Requests may be pipelined: `send` several, then `receive` their responses in the same
+order. The version of every API is the highest that both sides have (KIP-35); the broker's
+ranges are asked once, when the connection opens (KIP-511 says who we are).
+
+Whatever the other side sends is bounded and checked: a frame of an impossible size, an
+answer to another question or bytes that do not decode raise ProtocolViolation.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from struct import Struct
+from typing import NamedTuple, TypeVar
+
+import ottla
+from ottla.admin.address import Address
+from ottla.admin.deadline import Deadline
+from ottla.admin.errors import (
+    ConnectionLost,
+    ProtocolViolation,
+    TimedOut,
+    Unreachable,
+    UnsupportedByBroker,
+    check,
+)
+from ottla.model.errors import ErrorCode
+from ottla.wire.apis import ApiKey
+from ottla.wire.codec import DecodeError, decoder, encoder
+from ottla.wire.message import Message
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.primitives import skip_tags
+
+M = TypeVar("M", bound=Message)
+MAX_RESPONSE_BYTES = 256 * 1024 * 1024
+_SIZE = Struct(">i")
+_HEADER = Struct(">hhih")
+_TLS_ALERT = b"\x15\x03"
+
+
+class _Pending(NamedTuple):
+    correlation_id: int
+    api_key: int
+    version: int
+    flexible_header: bool
+
+
+class Connection:
+    """A negotiated connection; close it after any exception but Refused and UnsupportedByBroker."""
+
+    def __init__(self, address: Address, client_id: str, deadline: Deadline) -> None:
+        self.address = address
+        self._client_id = client_id.encode()
+        self._correlation_id = 0
+        self._pending: deque[_Pending] = deque()
+        self._socket = _connect(address, deadline)
+        try:
+            self._versions = self._negotiate(deadline)
+        except ConnectionLost as error:
+            self._socket.close()
+            raise Unreachable(f"{error} (does this listener expect TLS or SASL?)") from None
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    @property
+    def pending(self) -> int:
+        """How many sent requests still wait for their responses."""
+        return len(self._pending)
+
+    def supports(self, request: type[Message]) -> bool:
+        """Whether the broker and we have a version of this API in common."""
+        return self._common_version(request) is not None
+
+    def version_of(self, request: type[Message], at_most: int | None = None) -> int:
+        """The highest version both sides have; UnsupportedByBroker when there is none."""
+        version = self._common_version(request, at_most)
+        if version is None:
+            name = ApiKey(request.API_KEY).name
+            raise UnsupportedByBroker(
+                f"the broker at {self.address} has no version of {name} that this program has"
+            )
+        return version
+
+    def send(
+        self,
+        request: Message,
+        deadline: Deadline,
+        *,
+        at_most: int | None = None,
+        answered: bool = True,
+    ) -> None:
+        """Send a request, in a version of `at_most` if given.
+
+        `answered` is false for Produce with acks 0, which has no response.
+        """
+        version = self.version_of(type(request), at_most)
+        self._send(request, version, deadline)
+        if not answered:
+            self._pending.pop()
+
+    def receive(self, response: type[M], deadline: Deadline) -> M:
+        """The response to the oldest request that has none yet."""
+        pending = self._pending.popleft()
+        frame = self._read_frame(deadline)
+        return self._decode(frame, pending, response)
+
+    def _common_version(self, request: type[Message], at_most: int | None = None) -> int | None:
+        lowest, highest = self._versions.get(request.API_KEY, (0, -1))
+        version = min(highest, request.MAX_VERSION if at_most is None else at_most)
+        return version if version >= max(lowest, request.MIN_VERSION) else None
+
+    def _negotiate(self, deadline: Deadline) -> dict[int, tuple[int, int]]:
+        # A broker that does not know our newest ApiVersions answers in version 0, with an
+        # error and, since Kafka 2.4, the range it has.
+        response = self._api_versions(ApiVersionsRequest.MAX_VERSION, deadline)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            ranges = {api.api_key: api.max_version for api in response.api_keys}
+            response = self._api_versions(ranges.get(ApiKey.API_VERSIONS, 0), deadline)
+        check(response.error_code, f"the broker at {self.address} refused to say what it supports")
+        return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+
+    def _api_versions(self, version: int, deadline: Deadline) -> ApiVersionsResponse:
+        version = max(0, min(version, ApiVersionsRequest.MAX_VERSION))
+        request = ApiVersionsRequest(
+            client_software_name="ottla", client_software_version=ottla.__version__
+        )
+        self._send(request, version, deadline)
+        pending = self._pending.popleft()
+        frame = self._read_frame(deadline)
+        if _answers_unsupported_version(frame):
+            pending = pending._replace(version=0)
+        return self._decode(frame, pending, ApiVersionsResponse)
+
+    def _send(self, request: Message, version: int, deadline: Deadline) -> None:
+        self._correlation_id += 1
+        flexible = is_flexible(type(request), version)
+        header = _HEADER.pack(request.API_KEY, version, self._correlation_id, len(self._client_id))
+        body = encoder(type(request), version)(request)
+        frame = b"".join((header, self._client_id, b"\x00" if flexible else b"", body))
+        flexible_header = flexible and request.API_KEY != ApiKey.API_VERSIONS
+        self._pending.append(
+            _Pending(self._correlation_id, request.API_KEY, version, flexible_header)
+        )
+        self._write(_SIZE.pack(len(frame)) + frame, deadline)
+
+    def _write(self, data: bytes, deadline: Deadline) -> None:
+        try:
+            self._socket.settimeout(deadline.remaining_s())
+            self._socket.sendall(data)
+        except TimeoutError:
+            raise self._timed_out(deadline) from None
+        except OSError as error:
+            raise self._lost(error) from None
+
+    def _read_frame(self, deadline: Deadline) -> memoryview:
+        prefix = self._read(_SIZE.size, deadline)
+        (size,) = _SIZE.unpack(prefix)
+        if not _SIZE.size <= size <= MAX_RESPONSE_BYTES:
+            raise ProtocolViolation(_not_kafka(self.address, bytes(prefix)))
+        return self._read(size, deadline)
+
+    def _read(self, size: int, deadline: Deadline) -> memoryview:
+        view = memoryview(bytearray(size))
+        position = 0
+        while position < size:
+            position += self._read_some(view[position:], deadline)
+        return view
+
+    def _read_some(self, view: memoryview, deadline: Deadline) -> int:
+        try:
+            self._socket.settimeout(deadline.remaining_s())
+            received = self._socket.recv_into(view)
+        except TimeoutError:
+            raise self._timed_out(deadline) from None
+        except OSError as error:
+            raise self._lost(error) from None
+        if received == 0:
+            raise self._lost("it was closed at the other end")
+        return received
+
+    def _decode(self, frame: memoryview, pending: _Pending, response: type[M]) -> M:
+        (correlation_id,) = _SIZE.unpack_from(frame)
+        if correlation_id != pending.correlation_id:
+            raise ProtocolViolation(
+                f"{self.address} answered request {correlation_id}, not {pending.correlation_id}"
+            )
+        try:
+            start = _SIZE.size
+            if pending.flexible_header:
+                start = skip_tags(frame, start, len(frame))
+            return decoder(response, pending.version)(frame, start, len(frame))[0]
+        except DecodeError as error:
+            name = ApiKey(pending.api_key).name
+            raise ProtocolViolation(
+                f"{self.address} sent a {name} v{pending.version} response that cannot be"
+                f" understood: {error}"
+            ) from None
+
+    def _timed_out(self, deadline: Deadline) -> TimedOut:
+        return TimedOut(
+            f"{self.address} did not answer: {deadline.purpose} took longer than"
+            f" {deadline.timeout_ms / 1000:g} s"
+        )
+
+    def _lost(self, reason: OSError | str) -> ConnectionLost:
+        text = reason if isinstance(reason, str) else reason.strerror or str(reason)
+        return ConnectionLost(f"the connection to {self.address} broke: {text}")
+
+
+def is_flexible(request: type[Message], version: int) -> bool:
+    """Whether this version has tagged fields, and so the newer request header (KIP-482)."""
+    first = request.FIRST_FLEXIBLE_VERSION
+    return first is not None and version >= first
+
+
+def _connect(address: Address, deadline: Deadline) -> socket.socket:
+    try:
+        connection = socket.create_connection(address, timeout=deadline.remaining_s())
+    except TimeoutError:
+        raise TimedOut(
+            f"{address} did not accept a connection within {deadline.timeout_ms / 1000:g} s"
+        ) from None
+    except OSError as error:
+        raise Unreachable(f"{address}: {error.strerror or error}") from None
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def _answers_unsupported_version(frame: memoryview) -> bool:
+    # Only version 0 can be assumed here: correlation id, then the error code.
+    return len(frame) >= 6 and frame[4:6] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
+
+
+def _not_kafka(address: Address, prefix: bytes) -> str:
+    if prefix.startswith(_TLS_ALERT):
+        return f"{address} speaks TLS, which this program does not yet: use a plaintext listener"
+    return f"{address} does not speak Kafka's protocol: is it the right port?"

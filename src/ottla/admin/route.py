@@ -1,0 +1,80 @@
+"""Where the partitions of a topic are: their leaders, and the topic's id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.admin.client import NO_NODE, Client
+from ottla.admin.deadline import Deadline
+from ottla.admin.errors import AdminError, ProtocolViolation, Refused, check
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import ZERO_UUID
+from ottla.wire.messages.metadata import MetadataResponseTopic
+
+CREATION_TIMEOUT_MS = 5_000
+LAST_VERSION_WITH_NAMES = 12
+
+
+class TopicRoute(NamedTuple):
+    """A topic's id and the leader of each partition (NO_NODE while it has none)."""
+
+    topic: str
+    topic_id: bytes
+    leaders: dict[int, int]
+
+    @property
+    def highest_version(self) -> int | None:
+        """Produce and Fetch name a topic by id from version 13 on, which not all topics have."""
+        return LAST_VERSION_WITH_NAMES if self.topic_id == ZERO_UUID else None
+
+
+class _NotCreatedYet(Refused):
+    """The broker was asked to create the topic and has not shown it yet."""
+
+    @property
+    def retriable(self) -> bool:
+        return True
+
+
+def find_route(
+    client: Client, topic: str, deadline: Deadline, *, create: bool = False
+) -> TopicRoute:
+    """Look a topic up; with `create`, let the broker create it and wait until it has."""
+
+    def ask() -> TopicRoute:
+        found = _only(client.metadata([topic], deadline, create=create), topic)
+        if create and found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise _NotCreatedYet(found.error_code, topic)
+        return _route(topic, found)
+
+    try:
+        limit = deadline.at_most(CREATION_TIMEOUT_MS) if create else deadline
+        return client.retry(ask, limit, harmless_twice=True)
+    except Refused as error:
+        if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        advice = f"create it with `ottla topics create {topic}`"
+        raise Refused(error.code, f"there is no topic {topic}", advice) from None
+
+
+def check_partition(route: TopicRoute, partition: int) -> None:
+    """Raise unless the topic has this partition."""
+    if partition not in route.leaders:
+        last = len(route.leaders) - 1
+        raise AdminError(f"topic {route.topic} has no partition {partition}: it has 0 to {last}")
+
+
+def _only(found: Sequence[MetadataResponseTopic], topic: str) -> MetadataResponseTopic:
+    if len(found) != 1 or found[0].name != topic:
+        raise ProtocolViolation(f"the broker was asked about {topic} and told of something else")
+    return found[0]
+
+
+def _route(topic: str, found: MetadataResponseTopic) -> TopicRoute:
+    if found.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
+        check(found.error_code, f"topic {topic}")
+    leaders = {partition.partition_index: partition.leader_id for partition in found.partitions}
+    if all(leader == NO_NODE for leader in leaders.values()):
+        raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic}")
+    return TopicRoute(topic, found.topic_id, leaders)
