@@ -10,7 +10,7 @@ besides: raw snappy, which some clients send. Levels are those of KIP-390.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, TypeAlias
 
 from ottla.ports import Buffer
 from ottla.records.batch import (
@@ -23,10 +23,8 @@ from ottla.records.batch import (
     parse_header,
     seal,
 )
+from ottla.records.declared import gzip_size, lz4_size, zstd_size
 from ottla.records.xerial import compress_xerial, decompress_snappy
-
-if TYPE_CHECKING:
-    from cramjam import Buffer as CramBuffer
 
 NONE: Final = 0
 GZIP: Final = 1
@@ -43,7 +41,12 @@ ZSTD_DEFAULT_LEVEL: Final = 3
 DECOMPRESSED_LIMIT: Final = 256 * 1024 * 1024
 """What one batch may expand to: far more than clients put into one, far less than a bomb."""
 
-_FIRST_GUESS: Final = 64 * 1024
+_SMALLEST_OUTPUT: Final = 4 * 1024
+_GUESSED_EXPANSION: Final = 4
+_PLAUSIBLE_EXPANSION: Final = 64
+_GROWTH: Final = 8
+_OUTPUT_FULL: Final = "failed to write whole buffer"  # Rust's WriteZero, as cramjam reports it
+_Decoder: TypeAlias = Callable[[Buffer, bytearray], int]
 
 
 def codec_name(codec: int) -> str:
@@ -130,29 +133,56 @@ def _compress_zstd(data: Buffer, level: int) -> bytes:
 
 
 def _decompress_bounded(codec: int, data: Buffer, limit: int) -> bytearray:
-    """Decompress into a buffer of a guessed size, larger ones after it, up to `limit`."""
+    """Decompress into a buffer of the declared or guessed size, then larger ones up to `limit`.
+
+    The decoders write no further than the buffer; their own windows come on top (zstd: as
+    much as was decompressed, 128 MiB at most).
+    """
     import cramjam
 
-    into: Callable[[Buffer, bytearray | CramBuffer], int] = {
-        GZIP: cramjam.gzip.decompress_into,
-        LZ4: cramjam.lz4.decompress_into,
-        ZSTD: cramjam.zstd.decompress_into,
-    }[codec]
-    size = min(limit, max(_FIRST_GUESS, 8 * len(data)))
+    into = _DECODERS[codec]()
+    size = _first_size(codec, data, limit)
     while True:
         output = bytearray(size)
         try:
-            written = into(data, output)
-        except cramjam.DecompressionError as error:
-            if size >= limit:
-                raise CorruptBatch(0, _failure(codec, str(error), limit)) from None
-            size = min(limit, 16 * size)
-        else:
-            del output[written:]
+            del output[into(data, output) :]
             return output
+        except cramjam.DecompressionError as error:
+            if _OUTPUT_FULL not in str(error):
+                raise CorruptBatch(0, f"{codec_name(codec)} data is damaged: {error}") from None
+        if size >= limit:
+            raise CorruptBatch(0, f"{codec_name(codec)} data takes more than {limit} bytes")
+        size = min(limit, _GROWTH * size)
+        del output  # before the larger one is there
 
 
-def _failure(codec: int, error: str, limit: int) -> str:
-    if "whole buffer" in error:
-        return f"{codec_name(codec)} data expands to more than the {limit} bytes allowed"
-    return f"{codec_name(codec)} data is damaged: {error}"
+def _first_size(codec: int, data: Buffer, limit: int) -> int:
+    """What the data declares as its size, if that is not absurd, or a guess."""
+    declared = _DECLARED[codec](data)
+    if declared is None:
+        size = _GUESSED_EXPANSION * len(data)
+    else:
+        size = min(declared, _PLAUSIBLE_EXPANSION * len(data))
+    return min(limit, max(size, _SMALLEST_OUTPUT))
+
+
+def _gzip_decoder() -> _Decoder:
+    from cramjam import gzip
+
+    return gzip.decompress_into
+
+
+def _lz4_decoder() -> _Decoder:
+    from cramjam import lz4
+
+    return lz4.decompress_into
+
+
+def _zstd_decoder() -> _Decoder:
+    from cramjam import zstd
+
+    return zstd.decompress_into
+
+
+_DECODERS: Final = {GZIP: _gzip_decoder, LZ4: _lz4_decoder, ZSTD: _zstd_decoder}
+_DECLARED: Final = {GZIP: gzip_size, LZ4: lz4_size, ZSTD: zstd_size}

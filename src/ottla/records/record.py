@@ -137,7 +137,8 @@ def _open(buffer: Buffer, start: int, end: int, limit: int) -> tuple[Batch, byte
         raise CorruptBatch(start, f"batch length {batch.batch_length} does not fit")
     with memoryview(buffer) as view:
         payload = view[start + HEADER_SIZE : batch.end]
-        if not batch.attributes & COMPRESSION_MASK:
+        # A batch that compaction emptied keeps its codec, but there is nothing in that codec.
+        if not batch.attributes & COMPRESSION_MASK or batch.record_count == len(payload) == 0:
             data = bytes(payload)
         else:
             try:
@@ -237,28 +238,33 @@ def _find_null_key(data: bytes, count: int) -> bool:
     position, end = 0, len(data)
     for _ in range(count):
         length = data[position]
-        position += 1
+        body = position + 1
         if length > 0x7F:
-            length, position = _varint(data, position - 1)
-        elif length & 1:
-            raise CorruptBatch(0, "a record has a negative length")
-        else:
-            length >>= 1
-        following = position + length
-        position += 1
-        while data[position] > 0x7F:
-            position += 1
-        position += 1
-        while data[position] > 0x7F:
-            position += 1
-        if position + 1 >= following or following > end:
-            raise CorruptBatch(0, f"record length {length} with {end - position} bytes left")
+            high = data[body]
+            if high > 0x7F:
+                length, body = _varint(data, position)
+                length <<= 1
+            else:
+                length = length & 0x7F | high << 7
+                body += 1
         # The lowest bit of a zigzag number is its sign, and only null has a negative length.
-        if data[position + 1] & 1:
+        if length & 1:
+            raise CorruptBatch(0, "a record has a negative length")
+        following = body + (length >> 1)
+        position = body + 1
+        while data[position] > 0x7F:
+            position += 1
+        position += 1
+        while data[position] > 0x7F:
+            position += 1
+        position += 1
+        if position >= following:
+            raise CorruptBatch(0, f"a record of {length >> 1} bytes ends before its key")
+        if data[position] & 1:
             return True
         position = following
     if position != end:
-        raise CorruptBatch(0, f"{end - position} bytes follow the last record")
+        raise CorruptBatch(0, f"the records take {position} bytes, not {end}")
     return False
 
 
