@@ -57,11 +57,11 @@ def codec_name(codec: int) -> str:
     return f"unknown({codec})"
 
 
-def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     """`data` in the given codec; level as in compression.<codec>.level, None for its default."""
     match codec:
         case 0:
-            return data
+            return bytes(data)
         case 1:
             return _compress_gzip(data, GZIP_DEFAULT_LEVEL if level is None else level)
         case 2:

@@ -96,7 +96,6 @@ def build_batch(
     payload = bytearray()
     for delta, record in enumerate(records):
         _write_record(payload, delta, base_timestamp, record)
-    data = compress(codec, payload, level)
     attributes = (
         codec
         | (TIMESTAMP_TYPE_MASK if timestamp_type else 0)
@@ -104,7 +103,7 @@ def build_batch(
         | (CONTROL_MASK if is_control else 0)
     )
     batch = bytearray(HEADER_SIZE)
-    batch += data
+    batch += compress(codec, payload, level) if codec else payload
     HEADER.pack_into(
         batch,
         0,
