@@ -145,6 +145,16 @@ class Background(Protocol):
         ...
 
 
+class Ports(NamedTuple):
+    """All of the outside world, as one thing to hand to a node."""
+
+    files: Files
+    clock: Clock
+    random: Random
+    background: Background
+    report: Callable[[str], None]  # one message for the operator
+
+
 def read_file(files: Files, path: str, limit: int = 64 * 1024 * 1024) -> bytes:
     """The whole content of a small file; ValueError when it is larger than `limit`."""
     file = files.open(path)

@@ -1,0 +1,55 @@
+# `make demo` and `make test` set up everything they need: Python 3.11+ and PyPI, nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help setup demo test check check-static check-fast interop bench bench-quick docs dist clean
+
+help:  ## Say what there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(VENV)/.ready  ## Make .venv with the `ottla` command
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Ottla needs Python 3.11 or newer; say which with: make PYTHON=python3.12 ..."; exit 1; }
+	@echo "Setting up $(VENV) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade -c constraints.txt pip
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . --group dev
+	@touch $@
+
+demo: setup  ## The main job, end to end: a broker, a real client, a restart in the middle
+	@$(BIN)/python -m ottla.cli.main demo
+
+test: setup  ## All tests
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal tests
+
+check: check-static check-fast  ## Lint, types, import direction, fast tests: under two minutes
+
+check-static: setup
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+check-fast: setup
+	@$(BIN)/python -m pytest -q -n 2 -m "not slow" tests/unit tests/property
+
+interop: setup  ## With kcat and Apache Kafka's own tools, fetched by name
+	@$(BIN)/python -m pytest -q -m interop --override-ini=addopts="-ra --strict-markers --import-mode=importlib" tests/interop_external
+
+bench: setup  ## The same work against Ottla and Apache Kafka: a table of ratios
+	@$(BIN)/python bench/run.py
+
+bench-quick: setup  ## The same in under three minutes
+	@$(BIN)/python bench/run.py --quick
+
+docs: setup  ## Make the reference pages from the code
+	@$(BIN)/python tools/generate_docs.py
+
+dist: setup  ## Wheel and source distribution in dist/
+	@$(BIN)/python -m build --outdir dist .
+
+clean:  ## Remove everything that was made
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,1 @@
+"""What a broker hosts: topics, partitions, and the fetches that follow them."""

@@ -1,0 +1,115 @@
+"""Incremental fetch sessions (KIP-227): a bounded cache with Kafka's eviction rules.
+
+A new session takes a free slot, or the slot of a session unused for two minutes, or that
+of a less valuable one: followers over consumers, larger over smaller; a session is safe
+from its equals during its first two minutes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.ports import Random
+from ottla.replication.fetcher import Fetcher
+
+EVICTION_MS = 120_000
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+_MAX_EPOCH = 2**31 - 1
+_MAX_ID = 2**31 - 1
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch after this one; zero and below are reserved."""
+    return 1 if epoch >= _MAX_EPOCH else epoch + 1
+
+
+class FetchSession:
+    """A fetcher with an id, and the epoch its next request must carry."""
+
+    __slots__ = ("created_ms", "epoch", "fetcher", "privileged", "session_id", "used_ms", "uses_ids")
+
+    def __init__(
+        self, session_id: int, fetcher: Fetcher, *, privileged: bool, uses_ids: bool, now_ms: float
+    ) -> None:
+        self.session_id = session_id
+        self.fetcher = fetcher
+        self.privileged = privileged
+        self.uses_ids = uses_ids
+        self.epoch = next_epoch(INITIAL_EPOCH)
+        self.created_ms = now_ms
+        self.used_ms = now_ms
+
+    def value(self) -> tuple[bool, int, int]:
+        """Order of eviction: the least valuable goes first."""
+        return self.privileged, len(self.fetcher.entries), self.session_id
+
+
+class FetchSessions:
+    """The cache, least recently used first."""
+
+    def __init__(self, slots: int, random: Random) -> None:
+        self._slots = slots
+        self._random = random
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(
+        self, fetcher: Fetcher, *, privileged: bool, uses_ids: bool, now_ms: float
+    ) -> FetchSession | None:
+        """A session around this fetcher, or None when no slot can be had."""
+        size = len(fetcher.entries)
+        if not size or not self._make_room(privileged, size, now_ms):
+            return None
+        session_id = 1 + self._random.below(_MAX_ID)
+        while session_id in self._sessions:
+            session_id = 1 + self._random.below(_MAX_ID)
+        session = FetchSession(
+            session_id, fetcher, privileged=privileged, uses_ids=uses_ids, now_ms=now_ms
+        )
+        self._sessions[session_id] = session
+        return session
+
+    def use(self, session_id: int, epoch: int, *, uses_ids: bool, now_ms: float) -> FetchSession:
+        """The session an incremental request continues; ApiError when it cannot."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_ids != uses_ids:
+            raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.used_ms = now_ms
+        self._sessions.move_to_end(session_id)
+        return session
+
+    def close(self, session_id: int) -> None:
+        """Forget a session; fine if it is not there."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.fetcher.close()
+
+    def _make_room(self, privileged: bool, size: int, now_ms: float) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now_ms - oldest.used_ms > EVICTION_MS:
+            self.close(oldest.session_id)
+            return True
+        evictable = [
+            session
+            for session in self._sessions.values()
+            if now_ms - session.created_ms > EVICTION_MS or (privileged and not session.privileged)
+        ]
+        if not evictable:
+            return False
+        cheapest = min(evictable, key=FetchSession.value)
+        if (privileged, size, 0) < cheapest.value():
+            return False
+        self.close(cheapest.session_id)
+        return True

@@ -1,0 +1,66 @@
+"""The topics a broker hosts, found by name or id as requests carry them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.replication.partition import Partition, Topic
+
+_ID_BYTES = 16
+
+
+class HostedTopics:
+    """Look-up of partitions by the raw bytes of a request: name in UTF-8, or topic id."""
+
+    __slots__ = ("by_id", "by_key")
+
+    def __init__(self) -> None:
+        self.by_key: dict[bytes, Topic] = {}
+        self.by_id: dict[bytes, Topic] = {}
+
+    def add(self, topic: Topic) -> None:
+        self.by_key[topic.key] = topic
+        self.by_id[topic.topic_id] = topic
+
+    def remove(self, topic_id: bytes) -> Topic | None:
+        """Forget a topic; its partitions are marked as gone and their watchers told."""
+        topic = self.by_id.pop(topic_id, None)
+        if topic is None:
+            return None
+        del self.by_key[topic.key]
+        for partition in topic.partitions.values():
+            partition.removed = True
+            partition.notify()
+        return topic
+
+    def named(self, name: str) -> Topic | None:
+        return self.by_key.get(name.encode())
+
+    def partition_by_key(self, key: bytes, index: int) -> Partition:
+        """The partition of a topic named by its UTF-8 bytes; ApiError when unknown."""
+        topic = self.by_key.get(key)
+        partition = topic.partitions.get(index) if topic is not None else None
+        if partition is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition
+
+    def partition_by_id(self, topic_id: bytes, index: int) -> Partition:
+        """The partition of a topic named by its id; ApiError when unknown."""
+        topic = self.by_id.get(topic_id)
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+        partition = topic.partitions.get(index)
+        if partition is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition
+
+    def partition_named(self, name: str, index: int) -> Partition:
+        return self.partition_by_key(name.encode(), index)
+
+    def __iter__(self) -> Iterator[Partition]:
+        for topic in self.by_key.values():
+            yield from topic.partitions.values()
+
+    def __len__(self) -> int:
+        return sum(len(topic.partitions) for topic in self.by_key.values())

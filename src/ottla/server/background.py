@@ -1,0 +1,59 @@
+"""Blocking system calls off the loop: a thread that fsyncs and unlinks while the loop serves.
+
+Only calls that release the interpreter belong here; CPU-heavy Python in a thread would
+starve the loop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class BackgroundThread:
+    """One thread, started with the first piece of work; results come back on the loop."""
+
+    def __init__(self, wake_loop: Callable[[], None]) -> None:
+        self._wake_loop = wake_loop
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._finished: deque[Callable[[], None]] = deque()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, work: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
+        """Run `work` in the thread, then `done` with what it returned or raised, on the loop."""
+
+        def run() -> None:
+            result: T | OSError
+            try:
+                result = work()
+            except OSError as error:
+                result = error
+            self._finished.append(lambda: done(result))
+
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="ottla-background", daemon=True)
+            self._thread.start()
+        self._work.put(run)
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()
+            self._wake_loop()
+
+    def deliver(self) -> None:
+        """Hand finished results over; called on the loop."""
+        while self._finished:
+            self._finished.popleft()()
+
+    def stop(self) -> None:
+        """Finish what was submitted and deliver it."""
+        if self._thread is not None:
+            self._work.put(None)
+            self._thread.join()
+            self._thread = None
+        self.deliver()

@@ -1,0 +1,49 @@
+"""Memory for requests that did not arrive in one piece: reused, and bounded in sum.
+
+A frame's size is reserved before memory is taken for it. Small frames get their buffer at
+once; a large one grows as its bytes arrive, so that a length alone allocates nothing.
+"""
+
+from __future__ import annotations
+
+FIRST_BYTES = 1024 * 1024
+_SMALLEST = 4096
+_KEPT_BYTES = 16 * 1024 * 1024
+
+
+class RequestBuffers:
+    """Spare buffers by size class, and the sum of what is reserved."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._spare: dict[int, list[bytearray]] = {}
+        self._spare_bytes = 0
+        self.reserved_bytes = 0
+
+    def reserve(self, size: int) -> bool:
+        """Whether a frame of this size may be received now; one alone always may."""
+        if self.reserved_bytes and self.reserved_bytes + size > self._limit_bytes:
+            return False
+        self.reserved_bytes += size
+        return True
+
+    def unreserve(self, size: int) -> None:
+        self.reserved_bytes -= size
+
+    def take(self, size: int) -> bytearray:
+        """A buffer with room for at least `size` bytes."""
+        capacity = _SMALLEST
+        while capacity < size:
+            capacity *= 2
+        spare = self._spare.get(capacity)
+        if spare:
+            self._spare_bytes -= capacity
+            return spare.pop()
+        return bytearray(capacity)
+
+    def give(self, buffer: bytearray) -> None:
+        """Return a buffer nobody looks at any more."""
+        capacity = len(buffer)
+        if self._spare_bytes + capacity <= _KEPT_BYTES:
+            self._spare_bytes += capacity
+            self._spare.setdefault(capacity, []).append(buffer)
