@@ -1,0 +1,131 @@
+"""A broker process from its start to its end.
+
+States: stopped -> start -> running <-> paused (SIGSTOP: it keeps its memory and its compiled code
+but takes no CPU while the other system is measured) -> stop or kill -> stopped.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness.problem import BenchError
+from harness.target import Target
+
+START_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 120.0
+RETRY_S = 0.01
+LOG_TAIL_LINES = 15
+
+COMMON_PROPERTIES: Mapping[str, str] = {
+    "node.id": "1",
+    "auto.create.topics.enable": "false",
+    # Old segments go soon, so that the machine's memory is reused and not touched anew.
+    "log.segment.bytes": str(128 << 20),
+    "log.retention.bytes": str(512 << 20),
+    "log.retention.check.interval.ms": "1000",
+    "log.segment.delete.delay.ms": "500",
+    "log.initial.task.delay.ms": "1000",
+}
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nothing uses at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def write_properties(path: Path, properties: Mapping[str, str]) -> None:
+    """Writes a server.properties file."""
+    lines = [f"{name}={value}\n" for name, value in properties.items()]
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+class Broker:
+    """One broker on a directory of its own, on 127.0.0.1."""
+
+    def __init__(self, system: str, command: Sequence[str], directory: Path, port: int) -> None:
+        self.system = system
+        self.directory = directory
+        self.port = port
+        self._command = list(command)
+        self._log = directory / "broker.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the process exists and has not ended by itself."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def target(self) -> Target:
+        """What a measurement needs to know of the running broker."""
+        assert self._process is not None, "the broker was not started"
+        return Target(self.port, self._process.pid)
+
+    def spawn(self) -> None:
+        """Starts the process and returns at once."""
+        assert not self.running, "the broker is already running"
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                cwd=self.directory,
+                start_new_session=True,
+            )
+
+    def start(self) -> None:
+        """Starts the process and waits until its port takes connections."""
+        self.spawn()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline and self.running:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(RETRY_S)
+        self.kill()
+        raise BenchError(f"{self.system} did not start:\n{self.log_tail()}")
+
+    def stop(self) -> None:
+        """Ends the process cleanly with SIGTERM; BenchError (and SIGKILL) when it does not end."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGCONT)
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            self.kill()
+            raise BenchError(f"{self.system} did not stop in {STOP_TIMEOUT_S:.0f} s") from error
+        self._process = None
+
+    def kill(self) -> None:
+        """Ends the process at once, whatever its state."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        """Takes the CPU away from the broker."""
+        if self._process is not None and self.running:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Gives it back."""
+        if self._process is not None and self.running:
+            self._process.send_signal(signal.SIGCONT)
+
+    def log_tail(self) -> str:
+        """The last lines the broker printed."""
+        if not self._log.exists():
+            return "(it printed nothing)"
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join(lines[-LOG_TAIL_LINES:]) or "(it printed nothing)"

@@ -1,0 +1,123 @@
+"""Works that start brokers themselves: time to the first write, memory, restart with much data.
+
+Each keeps one directory per system over all rounds, made in `prepare` through the system itself and
+stopped cleanly, so that every measured start is a restart.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Protocol
+
+from harness.broker import START_TIMEOUT_S, Broker
+from harness.probe import await_acknowledgement
+from harness.problem import BenchError
+from harness.scale import Scale
+from harness.topics import KEPT, ROLLING, create_topic, delete_topic
+from harness.works import Figures, consume, fill
+
+SPARE_DISK_BYTES = 4 << 30
+
+
+class FreshWork(Protocol):
+    """A work on brokers of its own."""
+
+    name: str
+
+    def prepare(self, broker: Broker) -> None:
+        """Fills the broker's directory and leaves the broker stopped."""
+
+    def measure(self, broker: Broker) -> Figures:
+        """Starts the broker, measures, and stops it cleanly."""
+
+
+def timed_start(broker: Broker, topic: str) -> float:
+    """Seconds from starting the process to the first acknowledged write."""
+    began = time.perf_counter()
+    broker.spawn()
+    try:
+        await_acknowledgement(broker.port, topic, START_TIMEOUT_S, lambda: broker.running)
+    except BenchError as error:
+        tail = broker.log_tail()
+        broker.kill()
+        raise BenchError(f"{broker.system}: {error}\n{tail}") from error
+    return time.perf_counter() - began
+
+
+class StartAndMemory:
+    """A start, what the broker then occupies, and what it occupies once data went through it."""
+
+    name = "start"
+
+    def __init__(self, scale: Scale) -> None:
+        self._scale = scale
+        self._rounds = 0
+
+    def prepare(self, broker: Broker) -> None:
+        """Makes one topic that was written to."""
+        broker.start()
+        create_topic(broker.port, "first", 1, ROLLING)
+        broker.stop()
+
+    def measure(self, broker: Broker) -> Figures:
+        """Seconds to the first write; megabytes idle and used."""
+        start_s = timed_start(broker, "first")
+        time.sleep(self._scale.memory_settle_s)
+        idle_mb = broker.target.resident_mb()
+        self._send_through(broker)
+        used_mb = broker.target.resident_mb()
+        broker.stop()
+        return {"start": start_s, "memory-idle": idle_mb, "memory-used": used_mb}
+
+    def _send_through(self, broker: Broker) -> None:
+        self._rounds += 1
+        topic = f"through-{self._rounds}"
+        create_topic(broker.port, topic, 1, KEPT)
+        filled = fill(broker.target, topic, self._scale.memory_bytes, 1024)
+        consume(broker.target, topic, filled, 1)
+        delete_topic(broker.port, topic)
+
+
+class Restart:
+    """A start on a partition of many segments that was closed cleanly."""
+
+    name = "restart"
+
+    def __init__(self, scale: Scale) -> None:
+        self._scale = scale
+        self._total_bytes = scale.restart_segments * scale.restart_segment_bytes
+
+    def prepare(self, broker: Broker) -> None:
+        """Makes the topic `big` with the wanted number of segments."""
+        self._check_disk(broker.directory)
+        broker.start()
+        settings = {**KEPT, "segment.bytes": str(self._scale.restart_segment_bytes)}
+        create_topic(broker.port, "big", 1, settings)
+        fill(broker.target, "big", self._total_bytes, 10_240)
+        broker.stop()
+        self._check_segments(broker.directory)
+        os.sync()  # the data of one system must not be written out while the other starts
+
+    def measure(self, broker: Broker) -> Figures:
+        """Seconds to the first write to that partition."""
+        start_s = timed_start(broker, "big")
+        broker.stop()
+        return {"restart": start_s}
+
+    def _check_disk(self, place: Path) -> None:
+        free, needed = shutil.disk_usage(place).free, self._total_bytes + SPARE_DISK_BYTES
+        if free < needed:
+            raise BenchError(f"{needed / 1e9:.0f} GB of disk are needed, {free / 1e9:.0f} are free")
+
+    def _check_segments(self, directory: Path) -> None:
+        found, wanted = len(list(directory.glob("data/big-0/*.log"))), self._scale.restart_segments
+        if found < wanted * 0.95:
+            raise BenchError(f"{found} segments were made where {wanted} were meant")
+
+
+def fresh_works(scale: Scale) -> list[FreshWork]:
+    """All works that start brokers themselves."""
+    return [StartAndMemory(scale), Restart(scale)]

@@ -1,0 +1,51 @@
+"""Runs one load generator to its end and reads the broker's CPU time over its measured window."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+
+from harness.problem import BenchError
+from harness.target import Target
+
+HARD_LIMIT_S = 600.0
+"""Generators end by themselves long before; this catches one that does not."""
+
+
+def run_load(program: Path, target: Target, *arguments: str | float) -> dict[str, float]:
+    """What the generator reported, with `cpu_s`, the broker's CPU seconds in its window."""
+    command = [str(program), *(str(argument) for argument in arguments)]
+    with tempfile.TemporaryFile("w+", errors="replace") as errors:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL, text=True
+        )
+        watchdog = threading.Timer(HARD_LIMIT_S, process.kill)
+        watchdog.start()
+        try:
+            report = _follow(process, target)
+        finally:
+            watchdog.cancel()
+            process.kill()
+            code = process.wait()
+        if code != 0 or "cpu_s" not in report:
+            errors.seek(0)
+            reason = errors.read().strip()[-600:] or "it said nothing"
+            raise BenchError(f"{program.name.split('-')[0]}, exit code {code}: {reason}")
+    return report
+
+
+def _follow(process: subprocess.Popen[str], target: Target) -> dict[str, float]:
+    assert process.stdout is not None
+    cpu_at: dict[str, float] = {}
+    report: dict[str, float] = {}
+    for line in process.stdout:
+        event = line.strip()
+        if event in ("begin", "end"):
+            cpu_at[event] = target.cpu_seconds()
+        else:
+            report = {**json.loads(event), "cpu_s": cpu_at["end"] - cpu_at["begin"]}
+    process.wait()
+    return report

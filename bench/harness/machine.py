@@ -1,0 +1,52 @@
+"""The machine and the versions measured with, in general words."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from datetime import UTC, datetime
+
+import confluent_kafka
+import psutil
+
+from harness.systems import System
+
+
+def describe(systems: list[System]) -> dict[str, str]:
+    """What a reader needs to know to judge the figures."""
+    memory_gib = psutil.virtual_memory().total / (1 << 30)
+    found = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": f"{os.cpu_count()} cores, {memory_gib:.0f} GiB of memory, "
+        f"{platform.system()} {platform.machine()}",
+        "Python": platform.python_version(),
+        "librdkafka": confluent_kafka.libversion()[0],
+    }
+    for system in systems:
+        found[system.name] = system.version
+    if any(system.name == "Kafka" for system in systems):
+        found["Java"] = _java_version()
+    if (commit := _commit()) is not None:
+        found["commit"] = commit
+    return found
+
+
+def _java_version() -> str:
+    done = subprocess.run(
+        ["java", "-version"], capture_output=True, text=True, timeout=30, check=False
+    )
+    quoted = done.stderr.split('"')
+    return quoted[1] if len(quoted) > 1 else "unknown"
+
+
+def _commit() -> str | None:
+    if shutil.which("git") is None:
+        return None
+    here = os.path.dirname(__file__)
+    done = subprocess.run(
+        ["git", "-C", here, "rev-parse", "--short", "HEAD"],
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    return done.stdout.strip() or None

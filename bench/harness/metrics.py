@@ -1,0 +1,73 @@
+"""The figures of the table: what each is called, which way is better, and what is to be reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Better(Enum):
+    """Which way a figure is better."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One row: `at_least` and `aim` are ratios Ottla / Kafka, None where nothing was promised."""
+
+    key: str
+    label: str
+    unit: str
+    better: Better
+    at_least: float | None = None
+    aim: float | None = None
+
+    def meets(self, ratio: float, goal: float) -> bool:
+        """Whether the ratio is on the good side of the goal."""
+        return ratio >= goal if self.better is Better.HIGHER else ratio <= goal
+
+    def shortfall(self, ratio: float, goal: float) -> float:
+        """By which fraction of the goal the ratio misses it; 0 when it does not."""
+        if self.meets(ratio, goal):
+            return 0.0
+        return abs(ratio - goal) / goal
+
+
+def _requests(connections: int, at_least: float, aim: float) -> Metric:
+    noun = "connection" if connections == 1 else "connections"
+    label = f"1-record requests, acks 1, {connections} {noun}"
+    return Metric(f"produce{connections}", label, "req/s", Better.HIGHER, at_least, aim)
+
+
+def _librdkafka(partitions: int, size: int, at_least: float, aim: float) -> Metric:
+    noun = "partition" if partitions == 1 else "partitions"
+    size_text = f"{size} B" if size < 1024 else f"{size // 1024} KiB"
+    label = f"librdkafka produce, {partitions:,} {noun}, {size_text}"
+    return Metric(f"rdkafka-{partitions}x{size}", label, "MB/s", Better.HIGHER, at_least, aim)
+
+
+_LOWER = Better.LOWER
+
+METRICS: tuple[Metric, ...] = (
+    _requests(1, 1.3, 1.5),
+    _requests(8, 1.4, 2.0),
+    _requests(64, 1.0, 1.5),
+    *(
+        _librdkafka(partitions, size, at_least, aim)
+        for partitions in (1, 6)
+        for size, at_least, aim in ((100, 1.2, 1.4), (1024, 1.5, 2.0), (10240, 1.7, 2.5))
+    ),
+    Metric("consume", "librdkafka consume, 1 KiB", "MB/s", Better.HIGHER, 1.0, 1.5),
+    Metric("consume-cpu", "broker CPU per GB consumed", "s/GB", _LOWER, 1.0, 0.5),
+    Metric("latency-1000-p50", "produce to consume, 1,000 msg/s, p50", "ms", _LOWER, 1.0),
+    Metric("latency-1000-p99", "produce to consume, 1,000 msg/s, p99", "ms", _LOWER, 0.5, 0.1),
+    Metric("latency-10000-p50", "produce to consume, 10,000 msg/s, p50", "ms", _LOWER),
+    Metric("latency-10000-p99", "produce to consume, 10,000 msg/s, p99", "ms", _LOWER),
+    _librdkafka(1000, 1024, 1.2, 1.5),
+    Metric("start", "start to first acknowledged write", "s", _LOWER, 1 / 8, 1 / 15),
+    Metric("memory-idle", "resident memory, idle", "MB", _LOWER, 1 / 6, 1 / 10),
+    Metric("memory-used", "resident memory, after 1 GB through it", "MB", _LOWER, 1 / 10, 1 / 20),
+    Metric("restart", "clean restart, {restart}", "s", _LOWER, 1 / 4, 1 / 10),
+)

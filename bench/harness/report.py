@@ -1,0 +1,103 @@
+"""The comparison as a table on the terminal, as Markdown and as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from harness.metrics import Better, Metric
+from harness.problem import BenchError
+from harness.results import Results, verdict
+
+HEADINGS = ("work", "Kafka", "Ottla", "ratio", "at least", "aim", "verdict")
+BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+_COLOURS = {"aim reached": "green", "reached": "yellow"}
+
+
+def rows(results: Results, restart_size: str) -> list[tuple[str, ...]]:
+    """One row per metric measured, as text."""
+    return [_row(results, metric, restart_size) for metric in results.measured()]
+
+
+def _row(results: Results, metric: Metric, restart_size: str) -> tuple[str, ...]:
+    ratio = results.ratio(metric.key)
+    return (
+        metric.label.format(restart=restart_size),
+        _figure(results.value("Kafka", metric.key), metric.unit),
+        _figure(results.value("Ottla", metric.key), metric.unit),
+        "" if ratio is None else _times(ratio),
+        _goal(metric, metric.at_least),
+        _goal(metric, metric.aim),
+        verdict(metric, ratio),
+    )
+
+
+def _figure(value: float | None, unit: str) -> str:
+    if value is None:
+        return ""
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3
+    return f"{value:,.{digits}f} {unit}"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f}x" if ratio >= 0.2 else f"{ratio:.3f}x"
+
+
+def _goal(metric: Metric, goal: float | None) -> str:
+    if goal is None:
+        return ""
+    sign = "≥" if metric.better is Better.HIGHER else "≤"
+    return f"{sign} {_times(goal)}"
+
+
+def print_table(console: Console, table_rows: list[tuple[str, ...]], notes: list[str]) -> None:
+    """Prints the table, the verdicts in colour, and the remarks under it."""
+    table = Table(*HEADINGS, title="Ottla beside Apache Kafka (ratio: Ottla / Kafka)")
+    for column in table.columns[1:]:
+        column.justify = "right"
+        column.no_wrap = True
+    for row in table_rows:
+        colour = _COLOURS.get(row[-1], "red")
+        table.add_row(*row[:-1], f"[{colour}]{row[-1]}[/]" if row[-1] else "")
+    console.print(table)
+    for note in notes:
+        console.print(f"- {note}", markup=False)
+
+
+def markdown(table_rows: list[tuple[str, ...]], setting: dict[str, str], notes: list[str]) -> str:
+    """The same as a Markdown table, headed by when and with what it was measured."""
+    versions = ", ".join(
+        f"{name} {text}" for name, text in setting.items() if name not in ("date", "machine")
+    )
+    lines = [f"Measured {setting['date']} on {setting['machine']}: {versions}.", ""]
+    lines.append("| " + " | ".join(HEADINGS) + " |")
+    lines.append("|---|" + "---:|" * 5 + "---|")
+    lines += ["| " + " | ".join(row) + " |" for row in table_rows]
+    if notes:
+        lines += ["", *(f"- {note.splitlines()[0]}" for note in notes)]
+    return "\n".join(lines) + "\n"
+
+
+def write_markdown(path: Path, text: str) -> None:
+    """Replaces what stands between the two markers of the file."""
+    page = path.read_text(encoding="utf-8")
+    if BEGIN not in page or END not in page:
+        raise BenchError(f"{path} has no {BEGIN} and {END} to write between")
+    before, rest = page.split(BEGIN, 1)
+    after = rest.split(END, 1)[1]
+    path.write_text(f"{before}{BEGIN}\n{text}{END}{after}", encoding="utf-8")
+
+
+def write_json(path: Path, results: Results, setting: dict[str, str]) -> None:
+    """Everything measured, round by round."""
+    document = {
+        "setting": setting,
+        "figures": results.figures,
+        "ratios": {metric.key: results.ratio(metric.key) for metric in results.measured()},
+        "details": results.details,
+        "notes": results.notes,
+    }
+    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,56 @@
+"""What was measured, round by round, and how the systems compare."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import median
+
+from harness.metrics import METRICS, Metric
+from harness.works import Figures
+
+
+@dataclass
+class Results:
+    """Figures by system and key (a list, one per round), what failed, and what to say about it."""
+
+    figures: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    details: list[dict[str, object]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, system: str, work: str, measured: Figures) -> None:
+        """Keeps the figures of one round."""
+        by_key = self.figures.setdefault(system, {})
+        for key, value in measured.items():
+            if not key.startswith("_"):
+                by_key.setdefault(key, []).append(value)
+        self.details.append({"system": system, "work": work, **measured})
+
+    def note(self, text: str) -> None:
+        """Adds a remark that is shown under the table."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def value(self, system: str, key: str) -> float | None:
+        """The median over the rounds."""
+        rounds = self.figures.get(system, {}).get(key)
+        return median(rounds) if rounds else None
+
+    def ratio(self, key: str) -> float | None:
+        """Ottla's median over Kafka's."""
+        kafka, ottla = self.value("Kafka", key), self.value("Ottla", key)
+        return ottla / kafka if kafka and ottla is not None else None
+
+    def measured(self) -> list[Metric]:
+        """The metrics for which any system has a figure, in the order of the table."""
+        return [m for m in METRICS if any(m.key in by_key for by_key in self.figures.values())]
+
+
+def verdict(metric: Metric, ratio: float | None) -> str:
+    """One or two words on how the ratio stands to what is to be reached."""
+    if ratio is None or metric.at_least is None:
+        return ""
+    if metric.aim is not None and metric.meets(ratio, metric.aim):
+        return "aim reached"
+    if metric.meets(ratio, metric.at_least):
+        return "reached"
+    return f"missed by {metric.shortfall(ratio, metric.at_least):.0%}"

@@ -1,0 +1,136 @@
+"""Runs works against the systems in turn: round by round, one broker at work and the others paused.
+
+A work that fails is noted and left out; the others go on. No broker is left running when `run_all`
+returns or raises.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.broker import Broker
+from harness.fresh import FreshWork
+from harness.problem import BenchError
+from harness.results import Results
+from harness.scale import Scale
+from harness.systems import System
+from harness.target import Target
+from harness.warm_up import warm_up
+from harness.works import Work
+
+SETTLE_S = 0.3
+"""Given to a broker that goes on after a pause, for the timers it missed."""
+
+
+@dataclass
+class Runner:
+    """One run over all works; `say` is told what is being done, `step` that a part of it is."""
+
+    systems: Sequence[System]
+    scale: Scale
+    base: Path
+    keep: bool
+    say: Callable[[str], None]
+    step: Callable[[], None]
+    results: Results = field(default_factory=Results)
+    brokers: list[Broker] = field(default_factory=list)
+
+    def steps(self, works: Sequence[Work], fresh: Sequence[FreshWork]) -> int:
+        """How often `step` will be called at most."""
+        warm_ups = 1 if works else 0
+        return len(self.systems) * (warm_ups + (len(works) + len(fresh)) * self.scale.rounds)
+
+    def run_all(self, works: Sequence[Work], fresh: Sequence[FreshWork]) -> None:
+        """Measures everything there is to measure."""
+        try:
+            if works:
+                self._run_warm(works)
+            for work in fresh:
+                self._run_fresh(work)
+        finally:
+            self._end_brokers()
+
+    def _run_warm(self, works: Sequence[Work]) -> None:
+        for broker in self._new_brokers("warm"):
+            self.say(f"starting and warming up {broker.system}")
+            self._attempt("warm-up", broker, self._make_ready)
+            self.step()
+        for work in works:
+            self._measure_warm(work)
+        self._end_brokers()
+
+    def _measure_warm(self, work: Work) -> None:
+        def measure(broker: Broker) -> None:
+            self.results.add(broker.system, work.name, work.measure(self._make_ready(broker)))
+
+        self.say(f"{work.name}: preparing")
+        able = [
+            broker
+            for broker in self.brokers
+            if self._attempt(work.name, broker, lambda b: work.prepare(self._make_ready(b)))
+        ]
+        self._in_rounds(work.name, able, measure)
+        for broker in able:
+            self._attempt(work.name, broker, lambda b: work.finish(self._make_ready(b)))
+
+    def _run_fresh(self, work: FreshWork) -> None:
+        def measure(broker: Broker) -> None:
+            self.results.add(broker.system, work.name, work.measure(broker))
+
+        able = []
+        for broker in self._new_brokers(work.name):
+            self.say(f"{work.name}: preparing {broker.system}")
+            if self._attempt(work.name, broker, work.prepare):
+                able.append(broker)
+        self._in_rounds(work.name, able, measure)
+        self._end_brokers()
+
+    def _new_brokers(self, purpose: str) -> list[Broker]:
+        for system in self.systems:
+            try:
+                self.brokers.append(system.new_broker(self.base / f"{system.name}-{purpose}"))
+            except BenchError as error:
+                self.results.note(f"{system.name}: {error}")
+        return self.brokers
+
+    def _in_rounds(
+        self, name: str, brokers: Sequence[Broker], measure: Callable[[Broker], None]
+    ) -> None:
+        """Every round takes all brokers, alternately from the front and from the back."""
+        for number in range(self.scale.rounds):
+            for broker in brokers[:: -1 if number % 2 else 1]:
+                self.say(f"{name}: {broker.system}, round {number + 1} of {self.scale.rounds}")
+                self._attempt(name, broker, measure)
+                self.step()
+
+    def _attempt(self, name: str, broker: Broker, action: Callable[[Broker], object]) -> bool:
+        try:
+            action(broker)
+        except BenchError as error:
+            self.results.note(f"{name}, {broker.system}: {error}")
+            return False
+        return True
+
+    def _make_ready(self, broker: Broker) -> Target:
+        """The broker running and warm, every other one paused."""
+        for other in self.brokers:
+            if other is not broker:
+                other.pause()
+        if broker.running:
+            broker.resume()
+            time.sleep(SETTLE_S)
+        else:
+            broker.start()
+            warm_up(broker.target, self.scale)
+        return broker.target
+
+    def _end_brokers(self) -> None:
+        for broker in self.brokers:
+            broker.kill()
+            if not self.keep:
+                shutil.rmtree(broker.directory, ignore_errors=True)
+        self.brokers.clear()

@@ -1,0 +1,113 @@
+"""The two systems compared, each started as its users start it, with the same log settings."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Protocol
+
+from harness.broker import COMMON_PROPERTIES, Broker, free_port, write_properties
+from harness.jars import kafka_jars
+from harness.problem import BenchError
+
+FORMAT_TIMEOUT_S = 60
+
+# The heap and collector settings of Kafka's own start script.
+JVM_FLAGS = (
+    "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15", "-Djava.awt.headless=true",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)  # fmt: skip
+
+
+class System(Protocol):
+    """Something that can be measured."""
+
+    name: str
+    version: str
+
+    def new_broker(self, directory: Path) -> Broker:
+        """A broker, not started, on a new directory."""
+
+
+class Kafka:
+    """Apache Kafka in KRaft mode, broker and controller in one process."""
+
+    name = "Kafka"
+
+    def __init__(self, wanted_version: str | None) -> None:
+        self._jars, self.version = kafka_jars(wanted_version)
+
+    def new_broker(self, directory: Path) -> Broker:
+        """A broker on a directory formatted for it."""
+        directory.mkdir(parents=True)
+        port, controller_port = free_port(), free_port()
+        config = directory / "server.properties"
+        write_properties(config, self._properties(directory, port, controller_port))
+        self._format(config)
+        return Broker(self.name, self._java("kafka.Kafka", str(config)), directory, port)
+
+    def _properties(self, directory: Path, port: int, controller_port: int) -> dict[str, str]:
+        return {
+            **COMMON_PROPERTIES,
+            "process.roles": "broker,controller",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(directory / "data"),
+            # A paused broker must not find itself fenced when it goes on.
+            "broker.session.timeout.ms": "3600000",
+        }
+
+    def _format(self, config: Path) -> None:
+        made = self._tool("random-uuid").stdout.split()
+        done = self._tool("format", "-t", made[-1] if made else "", "-c", str(config))
+        if done.returncode != 0:
+            raise BenchError(f"Kafka's storage could not be formatted: {done.stderr.strip()}")
+
+    def _tool(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = self._java("kafka.tools.StorageTool", *arguments)
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False
+        )
+
+    def _java(self, main_class: str, *arguments: str) -> list[str]:
+        return ["java", *JVM_FLAGS, "-cp", f"{self._jars}/*", main_class, *arguments]
+
+
+class Ottla:
+    """The `ottla` command of the environment that runs the harness."""
+
+    name = "Ottla"
+
+    def __init__(self) -> None:
+        beside = Path(sys.executable).parent / "ottla"
+        found = str(beside) if beside.exists() else shutil.which("ottla")
+        if found is None:
+            raise BenchError("the command `ottla` is not installed in this environment")
+        self._command = found
+        try:
+            self.version = version("ottla")
+        except PackageNotFoundError as error:
+            raise BenchError("the package ottla is not installed in this environment") from error
+
+    def new_broker(self, directory: Path) -> Broker:
+        """A broker on a new directory; nothing has to be formatted."""
+        directory.mkdir(parents=True)
+        port = free_port()
+        config = directory / "server.properties"
+        properties = {
+            **COMMON_PROPERTIES,
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "log.dirs": str(directory / "data"),
+        }
+        write_properties(config, properties)
+        return Broker(
+            self.name, [self._command, "broker", "--config", str(config)], directory, port
+        )

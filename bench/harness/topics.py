@@ -1,0 +1,52 @@
+"""Topics of the benchmark, made and removed through the admin client of confluent-kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from harness.probe import await_acknowledgement
+from harness.problem import BenchError
+
+REQUEST_TIMEOUT_S = 60.0
+_TIMEOUTS = {"operation_timeout": REQUEST_TIMEOUT_S, "request_timeout": REQUEST_TIMEOUT_S}
+
+ROLLING: Mapping[str, str] = {
+    "segment.bytes": str(128 << 20),
+    "retention.bytes": str(512 << 20),
+}
+"""A topic whose old data goes soon, so that pages are reused."""
+
+KEPT: Mapping[str, str] = {"retention.bytes": "-1", "retention.ms": "-1"}
+"""A topic that keeps everything."""
+
+
+def create_topic(port: int, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
+    """Creates the topic and returns once partition 0 takes writes."""
+    new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(settings))
+    admin = _admin(port)
+    _await("create", topic, admin.create_topics([new], **_TIMEOUTS)[topic])
+    await_acknowledgement(port, topic, REQUEST_TIMEOUT_S)
+
+
+def delete_topic(port: int, topic: str) -> None:
+    """Deletes the topic; its files go a little later."""
+    admin = _admin(port)
+    _await("delete", topic, admin.delete_topics([topic], **_TIMEOUTS)[topic])
+
+
+def _admin(port: int) -> AdminClient:
+    address = f"127.0.0.1:{port}"
+    return AdminClient(
+        {"bootstrap.servers": address, "broker.address.family": "v4", "log_level": 3}
+    )
+
+
+def _await(action: str, topic: str, future: Future[None]) -> None:
+    try:
+        future.result(REQUEST_TIMEOUT_S)
+    except (KafkaException, TimeoutError) as error:
+        raise BenchError(f"could not {action} topic {topic}: {error}") from error

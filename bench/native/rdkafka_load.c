@@ -1,0 +1,315 @@
+/* What an ordinary client does, through librdkafka, with the broker as the only other process.
+ *
+ *   rdkafka_load produce PORT TOPIC PARTITIONS RECORD_BYTES WARM_SECONDS SECONDS
+ *   rdkafka_load fill    PORT TOPIC PARTITIONS RECORD_BYTES TOTAL_BYTES
+ *   rdkafka_load consume PORT TOPIC TOTAL_BYTES PASSES
+ *   rdkafka_load latency PORT TOPIC RATE RECORD_BYTES WARM_SECONDS SECONDS
+ *
+ * produce: acks=1, linger 5 ms, message i to partition i mod PARTITIONS; counts what was acknowledged.
+ * fill: the same until TOTAL_BYTES are acknowledged. consume: partition 0 from its beginning until
+ * TOTAL_BYTES were read, PASSES times. latency: RATE messages a second with linger 0, each carrying
+ * the time it was handed to the client; the same process consumes them.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "common.h"
+#include "rdkafka_min.h"
+
+enum { ERROR_TEXT = 512, DRAIN_MS = 30000, STALL_SECONDS = 30, POLL_EVERY = 64 };
+
+static char error_text[ERROR_TEXT];
+static uint64_t failed;
+
+/* ---- clients ---- */
+
+static void set(rd_kafka_conf_t *conf, const char *name, const char *value) {
+    if (rd_kafka_conf_set(conf, name, value, error_text, ERROR_TEXT) != RD_KAFKA_CONF_OK)
+        fail("%s=%s: %s", name, value, error_text);
+}
+
+static rd_kafka_conf_t *common_conf(const char *port) {
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    char address[64];
+    snprintf(address, sizeof address, "127.0.0.1:%s", port);
+    set(conf, "bootstrap.servers", address);
+    set(conf, "broker.address.family", "v4");
+    set(conf, "client.id", "bench");
+    return conf;
+}
+
+static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque) {
+    (void)rk, (void)opaque;
+    if (!message->err) return;
+    if (failed++ == 0) fprintf(stderr, "delivery: %s\n", rd_kafka_err2str(message->err));
+}
+
+static rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *conf) {
+    rd_kafka_t *rk = rd_kafka_new(type, conf, error_text, ERROR_TEXT);
+    if (!rk) fail("librdkafka: %s", error_text);
+    return rk;
+}
+
+/* Reports of success would cost the client more than the sending: only failures are reported, and
+ * what was acknowledged is what was handed over less what is still queued or failed. */
+static rd_kafka_t *new_producer(const char *port, const char *linger_ms) {
+    rd_kafka_conf_t *conf = common_conf(port);
+    set(conf, "acks", "1");
+    set(conf, "linger.ms", linger_ms);
+    set(conf, "queue.buffering.max.messages", "1000000");
+    set(conf, "queue.buffering.max.kbytes", "262144");
+    set(conf, "delivery.report.only.error", "true");
+    rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
+    return new_client(RD_KAFKA_PRODUCER, conf);
+}
+
+static rd_kafka_topic_t *topic_of(rd_kafka_t *rk, const char *topic) {
+    rd_kafka_topic_t *rkt = rd_kafka_topic_new(rk, topic, NULL);
+    if (!rkt) fail("topic %s: %s", topic, rd_kafka_err2str(rd_kafka_last_error()));
+    return rkt;
+}
+
+/* ---- produce ---- */
+
+struct production {
+    rd_kafka_t *rk;
+    rd_kafka_topic_t *rkt;
+    int32_t partitions;
+    uint8_t *value;
+    size_t size;
+    uint64_t handed_over;
+};
+
+static void start_production(struct production *p, char **argv) {
+    p->rk = new_producer(argv[2], "5");
+    p->rkt = topic_of(p->rk, argv[3]);
+    p->partitions = atoi(argv[4]);
+    p->size = (size_t)atol(argv[5]);
+    p->value = malloc(p->size + 1);
+    if (!p->value || p->partitions < 1) fail("bad size or partition count");
+    fill_random(p->value, p->size);
+}
+
+static void produce_one(struct production *p) {
+    int32_t partition = (int32_t)(p->handed_over % (uint64_t)p->partitions);
+    while (rd_kafka_produce(p->rkt, partition, RD_KAFKA_MSG_F_COPY, p->value, p->size, NULL, 0, NULL)) {
+        if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL)
+            fail("produce: %s", rd_kafka_err2str(rd_kafka_last_error()));
+        rd_kafka_poll(p->rk, 1);
+    }
+    if (++p->handed_over % POLL_EVERY == 0) rd_kafka_poll(p->rk, 0);
+}
+
+static uint64_t acknowledged(const struct production *p) {
+    return p->handed_over - (uint64_t)rd_kafka_outq_len(p->rk);
+}
+
+static void produce_until(struct production *p, int64_t deadline_ns) {
+    while (now_ns() < deadline_ns)
+        for (int i = 0; i < POLL_EVERY; i++) produce_one(p);
+}
+
+static void drain(struct production *p) {
+    if (rd_kafka_flush(p->rk, DRAIN_MS)) fail("%d messages not acknowledged", rd_kafka_outq_len(p->rk));
+    if (failed) fail("%llu messages failed", (unsigned long long)failed);
+}
+
+static void report_bytes(uint64_t messages, uint64_t bytes, double seconds) {
+    printf("{\"seconds\": %.6f, \"messages\": %llu, \"bytes\": %llu, \"mb_per_s\": %.2f}\n", seconds,
+           (unsigned long long)messages, (unsigned long long)bytes, (double)bytes / seconds / 1e6);
+}
+
+static void produce(char **argv) {
+    struct production p = {0};
+    double warm = atof(argv[6]), seconds = atof(argv[7]);
+    bound_run(warm + seconds + DRAIN_MS / 1000.0);
+    start_production(&p, argv);
+    produce_until(&p, now_ns() + seconds_to_ns(warm));
+    uint64_t before = acknowledged(&p);
+    int64_t began = now_ns();
+    mark("begin");
+    produce_until(&p, began + seconds_to_ns(seconds));
+    uint64_t messages = acknowledged(&p) - before;
+    double elapsed = (double)(now_ns() - began) / 1e9;
+    mark("end");
+    drain(&p);
+    report_bytes(messages, messages * p.size, elapsed);
+}
+
+static void fill(char **argv) {
+    struct production p = {0};
+    uint64_t messages = (uint64_t)(atof(argv[6]) / atof(argv[5]));
+    bound_run(240);
+    start_production(&p, argv);
+    int64_t began = now_ns();
+    mark("begin");
+    while (p.handed_over < messages) produce_one(&p);
+    drain(&p);
+    double elapsed = (double)(now_ns() - began) / 1e9;
+    mark("end");
+    report_bytes(messages, messages * p.size, elapsed);
+}
+
+/* ---- consume ---- */
+
+struct pass {
+    uint64_t bytes, messages;
+    int64_t first_ns, next_offset;
+};
+
+static void check_message(const rd_kafka_message_t *message) {
+    if (message->err) fail("consume: %s", rd_kafka_err2str(message->err));
+}
+
+static void on_message(rd_kafka_message_t *message, void *opaque) {
+    struct pass *pass = opaque;
+    check_message(message);
+    if (message->offset != pass->next_offset)
+        fail("offset %lld where %lld was expected", (long long)message->offset, (long long)pass->next_offset);
+    if (pass->messages == 0) pass->first_ns = now_ns();
+    pass->next_offset++;
+    pass->messages++;
+    pass->bytes += message->len;
+}
+
+/* One pass over the partition; its time runs from the first message to the last. */
+static double consume_pass(rd_kafka_topic_t *rkt, uint64_t total, struct pass *pass) {
+    if (rd_kafka_consume_start(rkt, 0, 0)) fail("consume_start: %s", rd_kafka_err2str(rd_kafka_last_error()));
+    int64_t last_progress = now_ns();
+    while (pass->bytes < total) {
+        if (rd_kafka_consume_callback(rkt, 0, 100, on_message, pass) > 0) last_progress = now_ns();
+        if (now_ns() - last_progress > seconds_to_ns(STALL_SECONDS)) fail("no message for %d s", STALL_SECONDS);
+    }
+    double elapsed = (double)(now_ns() - pass->first_ns) / 1e9;
+    rd_kafka_consume_stop(rkt, 0);
+    return elapsed;
+}
+
+static void consume(char **argv) {
+    uint64_t total = (uint64_t)atof(argv[4]);
+    int passes = atoi(argv[5]);
+    bound_run(120);
+    rd_kafka_conf_t *conf = common_conf(argv[2]);
+    /* The last fetch of a pass must not hold up the next one. */
+    set(conf, "fetch.wait.max.ms", "10");
+    rd_kafka_topic_t *rkt = topic_of(new_client(RD_KAFKA_CONSUMER, conf), argv[3]);
+    uint64_t bytes = 0, messages = 0;
+    double elapsed = 0;
+    mark("begin");
+    for (int i = 0; i < passes; i++) {
+        struct pass pass = {0};
+        elapsed += consume_pass(rkt, total, &pass);
+        bytes += pass.bytes, messages += pass.messages;
+    }
+    mark("end");
+    report_bytes(messages, bytes, elapsed);
+}
+
+/* ---- latency ---- */
+
+struct stamp {
+    int64_t sent_ns;
+    int32_t measured;
+};
+
+static struct samples latencies;
+static atomic_ullong received;
+
+static void on_stamped(rd_kafka_message_t *message, void *opaque) {
+    (void)opaque;
+    struct stamp stamp;
+    check_message(message);
+    if (message->len < sizeof stamp) fail("message of %zu bytes", message->len);
+    memcpy(&stamp, message->payload, sizeof stamp);
+    if (stamp.measured) samples_add(&latencies, now_ns() - stamp.sent_ns);
+    atomic_fetch_add(&received, 1);
+}
+
+static void *consume_stamped(void *opaque) {
+    for (;;) rd_kafka_consume_callback(opaque, 0, 100, on_stamped, NULL);
+    return NULL;
+}
+
+static void send_stamped(struct production *p, int measured) {
+    struct stamp stamp = {now_ns(), measured};
+    memcpy(p->value, &stamp, sizeof stamp);
+    produce_one(p);
+}
+
+/* Sends at the given rate; when late, catches up: the load does not wait for the broker. */
+static void send_paced(struct production *p, double rate, double seconds, int measured) {
+    int64_t began = now_ns();
+    uint64_t count = (uint64_t)(rate * seconds);
+    for (uint64_t i = 0; i < count; i++) {
+        sleep_until(began + (int64_t)((double)i * 1e9 / rate));
+        send_stamped(p, measured);
+    }
+}
+
+static void await_received(uint64_t count) {
+    int64_t deadline = now_ns() + seconds_to_ns(STALL_SECONDS);
+    while (atomic_load(&received) < count) {
+        if (now_ns() > deadline)
+            fail("received %llu of %llu messages", atomic_load(&received), (unsigned long long)count);
+        usleep(1000);
+    }
+}
+
+/* The consumer starts at the end of the partition: send until it is seen to be there. */
+static void await_consumer(struct production *p) {
+    int64_t deadline = now_ns() + seconds_to_ns(STALL_SECONDS);
+    while (atomic_load(&received) == 0) {
+        if (now_ns() > deadline) fail("nothing was consumed for %d s", STALL_SECONDS);
+        send_stamped(p, 0);
+        usleep(20000);
+    }
+    drain(p);
+    usleep(200000);
+    p->handed_over = 0;
+    atomic_store(&received, 0);
+}
+
+static void latency(char **argv) {
+    double rate = atof(argv[4]), warm = atof(argv[6]), seconds = atof(argv[7]);
+    struct production p = {.partitions = 1, .size = (size_t)atol(argv[5])};
+    bound_run(warm + seconds + 2 * STALL_SECONDS);
+    sleep_precisely();
+    if (p.size < sizeof(struct stamp)) fail("messages need at least %zu bytes", sizeof(struct stamp));
+    samples_init(&latencies, (size_t)(rate * seconds) + 1);
+    p.rk = new_producer(argv[2], "0");
+    p.rkt = topic_of(p.rk, argv[3]);
+    p.value = calloc(1, p.size);
+    rd_kafka_topic_t *consumed = topic_of(new_client(RD_KAFKA_CONSUMER, common_conf(argv[2])), argv[3]);
+    pthread_t thread;
+    if (rd_kafka_consume_start(consumed, 0, RD_KAFKA_OFFSET_END) ||
+        pthread_create(&thread, NULL, consume_stamped, consumed))
+        fail("the consumer did not start");
+    await_consumer(&p);
+    send_paced(&p, rate, warm, 0);
+    mark("begin");
+    send_paced(&p, rate, seconds, 1);
+    mark("end");
+    await_received(p.handed_over);
+    if (failed) fail("%llu messages failed", (unsigned long long)failed);
+    samples_sort(&latencies);
+    printf("{\"messages\": %zu, \"p50_ms\": %.4f, \"p99_ms\": %.4f, \"max_ms\": %.4f}\n", latencies.count,
+           percentile_us(&latencies, 0.5) / 1e3, percentile_us(&latencies, 0.99) / 1e3,
+           percentile_us(&latencies, 1.0) / 1e3);
+}
+
+int main(int argc, char **argv) {
+    const struct {
+        const char *name;
+        int arguments;
+        void (*run)(char **);
+    } works[] = {{"produce", 8, produce}, {"fill", 7, fill}, {"consume", 6, consume}, {"latency", 8, latency}};
+    for (size_t i = 0; argc > 1 && i < sizeof works / sizeof *works; i++) {
+        if (strcmp(argv[1], works[i].name) || argc != works[i].arguments) continue;
+        works[i].run(argv);
+        fflush(stdout);
+        _exit(0); /* librdkafka's own shutdown is not part of the work */
+    }
+    fail("usage: rdkafka_load produce|fill|consume|latency ...; see the head of the source");
+    return 1;
+}

@@ -1,0 +1,163 @@
+"""Measures Ottla beside Apache Kafka: `python bench/run.py [--quick] [--only NAME]...`.
+
+Ends with exit code 0 when everything asked for was measured, whatever the verdicts; 1 otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from harness import report
+from harness.fresh import FreshWork, fresh_works
+from harness.machine import describe
+from harness.problem import BenchError
+from harness.runner import Runner
+from harness.scale import FULL, QUICK, Scale
+from harness.systems import Kafka, Ottla, System
+from harness.works import Work, warm_works
+
+LEFT_OUT_OF_QUICK = ("rdkafka-6x100", "rdkafka-6x10240", "latency-10000")
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--quick", action="store_true", help="under three minutes: shorter, one round"
+    )
+    parser.add_argument(
+        "--only", action="append", metavar="NAME", help="only works of this name (* and ? match)"
+    )
+    parser.add_argument("--rounds", type=int, help="rounds per work and system (3; quick: 1)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured here")
+    parser.add_argument(
+        "--markdown", type=Path, metavar="FILE", help="put the table between this page's markers"
+    )
+    parser.add_argument("--kafka-version", help="a version, or `newest` to ask Maven again")
+    parser.add_argument("--without-kafka", action="store_true", help="run Ottla alone")
+    parser.add_argument("--directory", type=Path, help="where the data goes (default: temporary)")
+    parser.add_argument("--keep", action="store_true", help="keep data and logs of the brokers")
+    parser.add_argument("--list", action="store_true", help="name the works and end")
+    return parser.parse_args()
+
+
+def chosen(scale: Scale, only: list[str] | None, quick: bool) -> tuple[list[Work], list[FreshWork]]:
+    """The works to run: those named, else all, in a quick run all but a few."""
+
+    def wanted(name: str) -> bool:
+        if only:
+            return any(fnmatchcase(name, pattern) for pattern in only)
+        return not (quick and name in LEFT_OUT_OF_QUICK)
+
+    return (
+        [work for work in warm_works(scale) if wanted(work.name)],
+        [work for work in fresh_works(scale) if wanted(work.name)],
+    )
+
+
+def available_systems(options: argparse.Namespace, note: Callable[[str], None]) -> list[System]:
+    """Kafka and Ottla, or what of them can be run; notes what is missing."""
+    makers: list[tuple[str, Callable[[], System]]] = [("Ottla", Ottla)]
+    if not options.without_kafka:
+        makers.insert(0, ("Kafka", lambda: Kafka(options.kafka_version)))
+    systems = []
+    for name, make in makers:
+        try:
+            systems.append(make())
+        except BenchError as error:
+            note(f"{error}; {name}'s column and the ratios stay blank")
+    return systems
+
+
+def measure(console: Console, options: argparse.Namespace, scale: Scale) -> Runner:
+    """Runs everything under a progress bar; data is removed at the end unless it is to be kept."""
+    works, fresh = chosen(scale, options.only, options.quick)
+    if not works and not fresh:
+        raise BenchError("no work has such a name; --list names them")
+    missing: list[str] = []
+    with console.status("looking for the systems (the first time Apache Kafka is fetched)"):
+        systems = available_systems(options, missing.append)
+    for text in missing:
+        console.print(text, style="yellow", markup=False)
+    if not systems:
+        raise BenchError("there is nothing to measure")
+    base = Path(tempfile.mkdtemp(prefix="ottla-bench-", dir=options.directory))
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task("starting")
+        runner = Runner(
+            systems, scale, base, options.keep,
+            say=lambda text: progress.update(bar, description=text),
+            step=lambda: progress.advance(bar),
+        )  # fmt: skip
+        progress.update(bar, total=runner.steps(works, fresh))
+        try:
+            runner.run_all(works, fresh)
+        finally:
+            if options.keep:
+                console.print(f"data and logs are kept in {base}", markup=False)
+            else:
+                shutil.rmtree(base, ignore_errors=True)
+    return runner
+
+
+def publish(console: Console, options: argparse.Namespace, scale: Scale, runner: Runner) -> None:
+    """Prints the table and writes the files asked for."""
+    gigabytes = scale.restart_segments * scale.restart_segment_bytes / 1e9
+    table_rows = report.rows(
+        runner.results, f"{gigabytes:.0f} GB in {scale.restart_segments} segments"
+    )
+    setting = describe(list(runner.systems))
+    report.print_table(console, table_rows, runner.results.notes)
+    if options.json:
+        report.write_json(options.json, runner.results, setting)
+    if options.markdown:
+        text = report.markdown(table_rows, setting, runner.results.notes)
+        report.write_markdown(options.markdown, text)
+
+
+def stop_on_sigterm(number: int, frame: FrameType | None) -> None:
+    """Lets SIGTERM end the run as Ctrl-C does: brokers are ended and data is removed."""
+    del frame
+    sys.exit(128 + number)
+
+
+def main() -> int:
+    """Runs the benchmark; the exit code."""
+    options = arguments()
+    console = Console()
+    scale = QUICK if options.quick else FULL
+    if options.rounds:
+        scale = replace(scale, rounds=options.rounds)
+    if options.list:
+        works, fresh = chosen(scale, None, quick=False)
+        names = [work.name for work in works] + [work.name for work in fresh]
+        console.print("\n".join(names), markup=False)
+        return 0
+    signal.signal(signal.SIGTERM, stop_on_sigterm)
+    try:
+        runner = measure(console, options, scale)
+        publish(console, options, scale, runner)
+    except BenchError as error:
+        console.print(f"bench: {error}", style="red", markup=False)
+        return 1
+    except KeyboardInterrupt:
+        console.print("bench: interrupted; brokers are stopped and data is removed", style="yellow")
+        return 130
+    return 1 if runner.results.notes else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
