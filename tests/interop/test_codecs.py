@@ -59,11 +59,11 @@ def test_a_topic_that_names_a_codec_stores_batches_in_it(
     assert (answer.error_code, answer.base_offset) == (0, 0)
     assert produce(raw, topic, batch_of(values, codec=sent)).base_offset == 20
 
-    batches = list(whole_batches(fetch(raw, topic, 0).records))
-    assert {batch.compression_type for batch in batches} == {
-        CODECS["none" if wanted == "uncompressed" else wanted]}
-    assert [record.value for batch in batches for record in batch] == values * 2
-    assert [record.offset for batch in batches for record in batch] == list(range(40))
+    stored = fetch(raw, topic, 0).records
+    assert [batch.compression_type for batch in whole_batches(stored)] == [
+        CODECS["none" if wanted == "uncompressed" else wanted]] * 2
+    assert [record.value for record in records_of(stored)] == values * 2
+    assert [record.offset for record in records_of(stored)] == list(range(40))
 
 
 def test_a_large_batch_is_read_from_its_middle(raw: RawConnection, topic: str) -> None:

@@ -78,7 +78,8 @@ async def _ack(partition: int, future) -> Ack:  # type: ignore[no-untyped-def]
     if isinstance(future, BaseException):
         return Ack(partition, -1, code_of(future))
     try:
-        return Ack(partition, (await future).offset)
+        told = await future  # None with acks=0
+        return Ack(partition, told.offset if told else -1)
     except errors.KafkaError as error:
         return Ack(partition, -1, code_of(error))
 

@@ -18,14 +18,18 @@ def create_topic(bootstrap_servers: str, name: str, partitions: int = 1,
             "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()],
         }]).topics
         assert made.error_code == 0, f"{made.error_code!r}: {made.error_message}"
-        eventually(lambda: _all_led(connection, name, partitions), f"{name} has its leaders")
+        eventually(lambda: _all_lead(connection, name, partitions), f"{name} has its leaders")
         return made.topic_id
 
 
-def _all_led(connection: RawConnection, name: str, partitions: int) -> bool:
-    (found,) = metadata_of(connection, name).topics
-    return len(found.partitions) == partitions and all(
-        each.error_code == 0 and each.leader_id >= 0 for each in found.partitions)
+def _all_lead(connection: RawConnection, name: str, partitions: int) -> bool:
+    """Whether every partition answers; a Kafka broker announces leaders before they do."""
+    answer = connection.request("list_offsets", 7, replica_id=-1, topics=[
+        {"name": name, "partitions": [
+            {"partition_index": index, "current_leader_epoch": -1, "timestamp": -1}
+            for index in range(partitions)]}])
+    (found,) = answer.topics
+    return all(each.error_code == 0 for each in found.partitions)
 
 
 def metadata_of(connection: RawConnection, *names: str) -> Answer:
