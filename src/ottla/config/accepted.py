@@ -6,8 +6,6 @@ one is found; docs/configuration.md lists them as without effect.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from ottla.config.definition import (
     CLUSTER_WIDE,
     MAX_DOUBLE,
@@ -25,7 +23,14 @@ from ottla.config.definition import (
 )
 
 
-class _Row(Protocol):
+class _Accepted:
+    """Makes settings that have no effect, all for one reason."""
+
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
     def __call__(
         self,
         name: str,
@@ -33,25 +38,11 @@ class _Row(Protocol):
         default: Value,
         validator: Validator | None = None,
         update: UpdateMode = READ_ONLY,
-    ) -> Setting: ...
-
-
-def _accepted(reason: str) -> _Row:
-    """A constructor of settings that have no effect for this reason."""
-
-    def row(
-        name: str,
-        kind: Type,
-        default: Value,
-        validator: Validator | None = None,
-        update: UpdateMode = READ_ONLY,
     ) -> Setting:
-        return Setting(name, kind, default, validator, reason, "low", update, False)
-
-    return row
+        return Setting(name, kind, default, validator, self.reason, "low", update, False)
 
 
-_row = _accepted("The broker has one thread: there is no pool to size.")
+_row = _Accepted("The broker has one thread: there is no pool to size.")
 THREADS = (
     _row("background.threads", "int", 10, AtLeast(1), CLUSTER_WIDE),
     _row("num.io.threads", "int", 8, AtLeast(1), CLUSTER_WIDE),
@@ -64,7 +55,7 @@ THREADS = (
     _row("share.coordinator.threads", "int", 1, AtLeast(1)),
     _row("log.cleaner.threads", "int", 1, AtLeast(0), CLUSTER_WIDE),
 )
-_row = _accepted("For the compaction of logs, which is yet to come.")
+_row = _Accepted("For the compaction of logs, which is yet to come.")
 CLEANER = (
     _row("log.cleaner.backoff.ms", "long", 15000, AtLeast(0), CLUSTER_WIDE),
     _row("log.cleaner.dedupe.buffer.size", "long", 134217728, None, CLUSTER_WIDE),
@@ -73,7 +64,7 @@ CLEANER = (
     _row("log.cleaner.io.buffer.size", "int", 524288, AtLeast(0), CLUSTER_WIDE),
     _row("log.cleaner.io.max.bytes.per.second", "double", MAX_DOUBLE, None, CLUSTER_WIDE),
 )
-_row = _accepted("For clusters of several brokers, which are yet to come.")
+_row = _Accepted("For clusters of several brokers, which are yet to come.")
 REPLICATION = (
     _row("auto.leader.rebalance.enable", "boolean", True),
     _row("broker.heartbeat.interval.ms", "int", 2000),
@@ -111,7 +102,7 @@ REPLICATION = (
     _row("socket.connection.setup.timeout.max.ms", "long", 30000),
     _row("socket.connection.setup.timeout.ms", "long", 10000),
 )
-_row = _accepted("For the snapshots and the trimming of the metadata log, which are yet to come.")
+_row = _Accepted("For the snapshots and the trimming of the metadata log, which are yet to come.")
 METADATA = (
     _row("metadata.log.dir", "string", None),
     _row("metadata.log.max.record.bytes.between.snapshots", "long", 20971520, AtLeast(1)),
@@ -122,7 +113,7 @@ METADATA = (
     _row("metadata.max.retention.bytes", "long", 104857600),
     _row("metadata.max.retention.ms", "long", 604800000),
 )
-_row = _accepted("For consumer groups, which are yet to come.")
+_row = _Accepted("For consumer groups, which are yet to come.")
 GROUPS = (
     _row("group.initial.rebalance.delay.ms", "int", 3000),
     _row("group.max.session.timeout.ms", "int", 1800000),
@@ -184,7 +175,7 @@ GROUPS = (
     _row("group.streams.num.standby.replicas", "int", 0, AtLeast(0)),
     _row("group.streams.session.timeout.ms", "int", 45000, AtLeast(1)),
 )
-_row = _accepted("For share groups, which are yet to come.")
+_row = _Accepted("For share groups, which are yet to come.")
 SHARE_GROUPS = (
     _row("group.share.assignment.interval.ms", "int", 1000, AtLeast(0), CLUSTER_WIDE),
     _row("group.share.assignors", "list", ("simple",)),
@@ -221,7 +212,7 @@ SHARE_GROUPS = (
     _row("share.coordinator.write.timeout.ms", "int", 5000, AtLeast(1)),
     _row("share.fetch.purgatory.purge.interval.requests", "int", 1000),
 )
-_row = _accepted("For transactions, which are yet to come.")
+_row = _Accepted("For transactions, which are yet to come.")
 TRANSACTIONS = (
     _row("add.partitions.to.txn.retry.backoff.max.ms", "int", 100, AtLeast(0)),
     _row("add.partitions.to.txn.retry.backoff.ms", "int", 20, AtLeast(1)),
@@ -237,13 +228,13 @@ TRANSACTIONS = (
     _row("transaction.two.phase.commit.enable", "boolean", False),
     _row("transactional.id.expiration.ms", "int", 604800000, AtLeast(1)),
 )
-_row = _accepted("Parked requests are dropped when they are answered: there is nothing to purge.")
+_row = _Accepted("Parked requests are dropped when they are answered: there is nothing to purge.")
 PURGATORIES = (
     _row("delete.records.purgatory.purge.interval.requests", "int", 1),
     _row("fetch.purgatory.purge.interval.requests", "int", 1000),
     _row("producer.purgatory.purge.interval.requests", "int", 1000),
 )
-_row = _accepted("For quotas, which are yet to come.")
+_row = _Accepted("For quotas, which are yet to come.")
 QUOTAS = (
     _row("alter.log.dirs.replication.quota.window.num", "int", 11, AtLeast(1)),
     _row("alter.log.dirs.replication.quota.window.size.seconds", "int", 1, AtLeast(1)),
@@ -255,7 +246,7 @@ QUOTAS = (
     _row("replication.quota.window.num", "int", 11, AtLeast(1)),
     _row("replication.quota.window.size.seconds", "int", 1, AtLeast(1)),
 )
-_row = _accepted("For Kafka's metrics, which are Java's.")
+_row = _Accepted("For Kafka's metrics, which are Java's.")
 METRICS = (
     _row("kafka.metrics.polling.interval.secs", "int", 10, AtLeast(1)),
     _row("kafka.metrics.reporters", "list", ()),
@@ -265,13 +256,13 @@ METRICS = (
     _row("metrics.sample.window.ms", "long", 30000, AtLeast(1)),
     _row("telemetry.max.bytes", "int", 1048576, AtLeast(1)),
 )
-_row = _accepted("For authentication, which is yet to come.")
+_row = _Accepted("For authentication, which is yet to come.")
 SECURITY = (
     _row("connection.failed.authentication.delay.ms", "int", 100, AtLeast(0)),
     _row("connections.max.reauth.ms", "long", 0),
     _row("early.start.listeners", "list", None),
 )
-_row = _accepted("Kafka 4 no longer has it; files written for older versions do.")
+_row = _Accepted("Kafka 4 no longer has it; files written for older versions do.")
 REMOVED = (
     _row("broker.id.generation.enable", "boolean", True),
     _row("inter.broker.protocol.version", "string", None),

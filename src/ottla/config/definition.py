@@ -8,7 +8,7 @@ whose message names the setting and says what is allowed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 Type = Literal["boolean", "string", "int", "short", "long", "double", "list", "class", "password"]
@@ -33,20 +33,22 @@ class ConfigError(ValueError):
         self.errors = errors
 
 
-class Validator(Protocol):
-    """Which values of the right type a setting accepts."""
+class Validator:
+    """Which values of the right type a setting accepts; `str` gives them after "it must be"."""
 
-    def accepts(self, value: Value) -> bool: ...
+    __slots__ = ()
 
-    def __str__(self) -> str:
-        """The allowed values, to follow "it must be"."""
-        ...
+    def accepts(self, value: Value) -> bool:
+        raise NotImplementedError
 
 
-class AtLeast(NamedTuple):
+class AtLeast(Validator):
     """Numbers from `minimum` up."""
 
-    minimum: float
+    __slots__ = ("minimum",)
+
+    def __init__(self, minimum: int) -> None:
+        self.minimum = minimum
 
     def accepts(self, value: Value) -> bool:
         return isinstance(value, int | float) and value >= self.minimum
@@ -55,12 +57,15 @@ class AtLeast(NamedTuple):
         return f"at least {self.minimum}"
 
 
-class Between(NamedTuple):
+class Between(Validator):
     """Numbers from `minimum` to `maximum`, both included, or the one `exception`."""
 
-    minimum: float
-    maximum: float
-    exception: float | None = None
+    __slots__ = ("exception", "maximum", "minimum")
+
+    def __init__(self, minimum: int, maximum: int, exception: int | None = None) -> None:
+        self.minimum = minimum
+        self.maximum = maximum
+        self.exception = exception
 
     def accepts(self, value: Value) -> bool:
         if not isinstance(value, int | float):
@@ -72,16 +77,19 @@ class Between(NamedTuple):
         return words if self.exception is None else f"{words}, or {self.exception}"
 
 
-class OneOf(NamedTuple):
+class OneOf(Validator):
     """One word, or for a list any number of words, out of a few."""
 
-    words: tuple[str, ...]
+    __slots__ = ("words",)
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self.words = words
 
     def accepts(self, value: Value) -> bool:
         return all(word in self.words for word in (value if isinstance(value, tuple) else (value,)))
 
     def __str__(self) -> str:
-        return "one of " + ", ".join(self.words)
+        return "one of " + ", ".join(word or "nothing" for word in self.words)
 
 
 class Setting(NamedTuple):

@@ -1,0 +1,1 @@
+"""The controller: decides about topics, settings and ids by writing metadata records."""

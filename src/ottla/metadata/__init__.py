@@ -1,0 +1,1 @@
+"""Metadata: the records of its log, and the image of the cluster they make."""
