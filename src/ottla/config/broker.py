@@ -110,9 +110,7 @@ class BrokerConfig:
         self.static = dict(static or {})
         self.cluster_wide = dict(cluster_wide or {})
         self.per_broker = dict(per_broker or {})
-        texts = {**self.static, **self.cluster_wide, **self.per_broker}
-        _refuse_unsupported(texts)
-        values = {**_DEFAULTS, **parse_all(BROKER_SETTINGS, texts)}
+        values = _parse({**self.static, **self.cluster_wide, **self.per_broker})
         self.values: Mapping[str, Value] = values
         self.__dict__.update((name.replace(".", "_"), value) for name, value in values.items())
         self.__dict__.update(_derive(values))
@@ -129,12 +127,16 @@ class BrokerConfig:
         return BrokerConfig(self.static, cluster_wide, per_broker)
 
 
-def _refuse_unsupported(texts: Mapping[str, str]) -> None:
-    refused = [n for n in texts if n in UNSUPPORTED or n.startswith(UNSUPPORTED_PREFIXES)]
-    if refused:
-        raise ConfigError(
-            *(f"The setting {name} is not supported by this broker" for name in refused)
-        )
+def _parse(texts: Mapping[str, str]) -> dict[str, Value]:
+    refused = {n for n in texts if n in UNSUPPORTED or n.startswith(UNSUPPORTED_PREFIXES)}
+    errors = [f"The setting {name} is not supported by this broker" for name in sorted(refused)]
+    try:
+        values = parse_all(BROKER_SETTINGS, {n: t for n, t in texts.items() if n not in refused})
+    except ConfigError as error:
+        errors.extend(error.errors)
+    if errors:
+        raise ConfigError(*errors)
+    return {**_DEFAULTS, **values}
 
 
 def _derive(values: Mapping[str, Value]) -> dict[str, object]:
@@ -239,7 +241,8 @@ def _connections(values: Mapping[str, Value]) -> dict[str, object]:
 
 
 def _logs(values: Mapping[str, Value]) -> dict[str, object]:
-    dirs = cast(tuple[str, ...], values["log.dirs"] or values["log.dir"])
+    own = values["log.dirs"]
+    dirs = cast(tuple[str, ...], values["log.dir"] if own is None else own)
     if not dirs or "" in dirs:
         raise ConfigError("log.dirs must name at least one directory")
     if len(set(dirs)) != len(dirs):
