@@ -224,7 +224,7 @@ def _create_partitions(client: Client, name: str, count: int, deadline: Deadline
     def ask() -> None:
         connection = client.controller(deadline)
         for result in client.call(connection, request, CreatePartitionsResponse, deadline).results:
-            check(result.error_code, name, result.error_message)
+            check(result.error_code, f"topic {name}", result.error_message)
 
     client.retry(ask, deadline, harmless_twice=False)
 

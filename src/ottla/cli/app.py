@@ -1,0 +1,77 @@
+"""The commands put together, and how their failures reach the person.
+
+Nothing that can be foreseen shows a traceback: wrong usage ends with 2, what a broker or
+the machine refuses with 1, each with a line on stderr that says what to do.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from cyclopts import App, CycloptsError, Parameter
+
+import ottla
+from ottla.admin.errors import AdminError
+from ottla.cli.errors import FAILED, INTERRUPTED, OK, USAGE, DataError, UsageError, complain
+
+_HELP = """Kafka's sister: a commit log that speaks Kafka's protocol, in Python.
+
+Start with `ottla up`. Every command explains itself with --help.
+"""
+_COMMANDS = {
+    "up": "ottla.cli.serve_commands:up",
+    "broker": "ottla.cli.serve_commands:broker",
+    "topics": "ottla.cli.topics:topics",
+    "produce": "ottla.cli.produce:produce",
+    "consume": "ottla.cli.consume:consume",
+    "dump-log": "ottla.cli.dump_log:dump_log",
+}
+
+
+def build_app(*, whole: bool) -> App:
+    """The `ottla` command; without `whole`, what each command needs is imported when it runs."""
+    app = App(
+        name="ottla",
+        help=_HELP,
+        version=ottla.__version__,
+        help_formatter="default" if sys.stdout.isatty() else "plain",
+        default_parameter=Parameter(negative=()),
+        suppress_keyboard_interrupt=False,
+    )
+    for place, (name, path) in enumerate(_COMMANDS.items()):
+        app.command(path, name=name, sort_key=place)
+        if whole:
+            app[name]  # imports it, so that the overview can describe it
+    return app
+
+
+def run(words: list[str]) -> int:
+    """Run one command line; its exit code."""
+    app = build_app(whole=not words or words[0] not in _COMMANDS)
+    try:
+        result = app(words, exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as error:
+        complain(f"{error} See `{_help_command(error)}`.")
+        return USAGE
+    except UsageError as error:
+        complain(str(error))
+        return USAGE
+    except (AdminError, DataError) as error:
+        complain(str(error))
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        silence_stdout()
+        return OK
+    return result if isinstance(result, int) else OK
+
+
+def silence_stdout() -> None:
+    """Whoever read our output has gone: let nothing, at exit either, fail because of that."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _help_command(error: CycloptsError) -> str:
+    return " ".join(("ottla", *(error.command_chain or ()), "--help"))

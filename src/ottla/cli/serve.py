@@ -1,0 +1,132 @@
+"""`ottla up` and `ottla broker`: from the command line to a running broker.
+
+Imports little, for the reason given in `main`. `parse_plainly` takes the same options as
+the full parser in `serve_commands` and answers None for whatever is not plain and right,
+so that there is one place that explains mistakes.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple
+
+from ottla.cli.errors import FAILED, INTERRUPTED, complain
+
+DEFAULT_PORT = 9092
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_DATA_DIR = "./ottla-data"
+HIGHEST_PORT = 65535
+
+_UP_VALUES = {"--port": "port", "--host": "host", "--data-dir": "data_dir"}
+
+
+class Serve(NamedTuple):
+    """A broker to run: its properties file, if any, and the settings that win over it."""
+
+    config: str | None
+    settings: dict[str, str]
+    memory: bool
+
+
+def up_request(
+    port: int, host: str, data_dir: str, memory: bool, settings: dict[str, str]
+) -> Serve:
+    """What `ottla up` with these options runs; settings given by name win over options."""
+    shown_host = f"[{host}]" if ":" in host else host
+    properties = {"listeners": f"PLAINTEXT://{shown_host}:{port}", "log.dirs": data_dir}
+    return Serve(None, properties | settings, memory)
+
+
+def parse_plainly(words: list[str]) -> Serve | None:
+    """The request in a command line that starts with `up` or `broker`, or None if unsure."""
+    command, *rest = words
+    options: dict[str, str] = {}
+    settings: dict[str, str] = {}
+    known = _UP_VALUES if command == "up" else {"--config": "config"}
+    position = 0
+    while position < len(rest):
+        word, equals, value = rest[position].partition("=")
+        position += 1
+        if command == "up" and word == "--memory" and not equals:
+            options["memory"] = "yes"
+            continue
+        if word not in known and word != "--set":
+            return None
+        if not equals:
+            if position == len(rest) or rest[position].startswith("-"):
+                return None
+            value = rest[position]
+            position += 1
+        if word != "--set":
+            options[known[word]] = value
+        elif not _add_setting(settings, value):
+            return None
+    return _up(options, settings) if command == "up" else _broker(options, settings)
+
+
+def parse_setting(text: str) -> tuple[str, str] | None:
+    """The name and value in `name=value`, or None if it is not that."""
+    name, equals, value = text.partition("=")
+    return (name.strip(), value.strip()) if equals and name.strip() else None
+
+
+def _add_setting(settings: dict[str, str], text: str) -> bool:
+    pair = parse_setting(text)
+    if pair is None:
+        return False
+    settings[pair[0]] = pair[1]
+    return True
+
+
+def _up(options: dict[str, str], settings: dict[str, str]) -> Serve | None:
+    port = options.get("port", str(DEFAULT_PORT))
+    if not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) <= HIGHEST_PORT):
+        return None
+    host = options.get("host", DEFAULT_HOST)
+    data_dir = options.get("data_dir", DEFAULT_DATA_DIR)
+    return up_request(int(port), host, data_dir, "memory" in options, settings)
+
+
+def _broker(options: dict[str, str], settings: dict[str, str]) -> Serve | None:
+    return Serve(options["config"], settings, False) if "config" in options else None
+
+
+def serve(request: Serve) -> int:
+    """Run the broker until it is stopped; the exit code."""
+    from ottla.config.definition import ConfigError
+    from ottla.server.errors import StartupError
+    from ottla.server.main import run
+
+    try:
+        properties = _properties(request)
+        return run(properties, memory=request.memory, on_ready=lambda at: _announce(at, request))
+    except (ConfigError, StartupError) as error:
+        complain(str(error))
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _properties(request: Serve) -> dict[str, str]:
+    if request.config is None:
+        return request.settings
+    from ottla.config.definition import ConfigError
+    from ottla.config.properties import parse_properties
+
+    try:
+        with open(request.config, encoding="utf-8") as file:
+            return parse_properties(file.read()) | request.settings
+    except OSError as error:
+        raise ConfigError(f"cannot read {request.config}: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"{request.config} is not a properties file: {error}") from None
+
+
+def _announce(bootstrap_servers: str, request: Serve) -> None:
+    print(f"Ottla is ready at {bootstrap_servers}", flush=True)
+    if sys.stderr.isatty():
+        kept = (
+            "nothing is kept" if request.memory else f"data in {request.settings.get('log.dirs')}"
+        )
+        hint = "" if request.config else f"{kept}; "
+        print(f"({hint}Ctrl-C stops it)", file=sys.stderr)
