@@ -162,7 +162,7 @@ class AioAdmin(Admin):
                      assignment: Sequence[Sequence[int]] | None = None,
                      validate_only: bool = False) -> None:
         if assignment is None:
-            topic = aka.NewTopic(name, partitions, replication_factor, {}, dict(configs or {}))
+            topic = aka.NewTopic(name, partitions, replication_factor, None, dict(configs or {}))
         else:
             replicas = {index: list(each) for index, each in enumerate(assignment)}
             topic = aka.NewTopic(name, -1, -1, replicas, dict(configs or {}))

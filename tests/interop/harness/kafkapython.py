@@ -127,7 +127,7 @@ class KafkaPythonAdmin(Admin):
 
     def delete_topic(self, name: str) -> None:
         answer = self._admin.delete_topics([name], raise_errors=False)
-        _raise_for(answer["responses"][0])
+        _raise_for(answer["topics"][0])
 
     def list_topics(self) -> set[str]:
         return set(self._admin.list_topics())
@@ -154,8 +154,8 @@ class KafkaPythonAdmin(Admin):
         resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs=dict(configs))
         answer = self._admin.alter_configs([resource], raise_on_unknown=False)
         result = answer["topic"][topic]
-        if isinstance(result, errors.KafkaError):
-            raise AdminError(code_of(result), str(result))
+        if result != "OK":  # a text like "[Error 40] InvalidConfigurationError: ..."
+            raise AdminError(int(result.split("]")[0].removeprefix("[Error ")), result)
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
         place = kafka.TopicPartition(topic, partition)
