@@ -50,8 +50,12 @@ def start_cluster() -> Iterator[Callable[..., Cluster]]:
 
     with ExitStack() as stack:
 
-        def start(properties: Mapping[str, str] | None = None, *, memory: bool = False,
-                  data_dir: Path | None = None) -> Cluster:
+        def start(
+            properties: Mapping[str, str] | None = None,
+            *,
+            memory: bool = False,
+            data_dir: Path | None = None,
+        ) -> Cluster:
             cluster = Cluster(properties=properties, memory=memory, data_dir=data_dir)
             return stack.enter_context(cluster)
 

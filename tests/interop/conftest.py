@@ -11,6 +11,7 @@ from harness.confluent import Confluent
 from harness.kafkapython import KafkaPython
 from harness.model import Client
 from harness.raw import RawConnection
+
 from harness.topics import create_topic
 
 CLIENTS = {client.name: client for client in (Confluent(), KafkaPython(), Aio())}

@@ -8,6 +8,7 @@ import pytest
 from harness.batches import CODECS, batch_of, records_of, whole_batches
 from harness.model import EARLIEST, Client
 from harness.raw import RawConnection
+
 from harness.topics import fetch, produce
 
 SIZES = (0, 1, 100, 4_096, 70_000, 1_000_000)
@@ -61,7 +62,8 @@ def test_a_topic_that_names_a_codec_stores_batches_in_it(
 
     stored = fetch(raw, topic, 0).records
     assert [batch.compression_type for batch in whole_batches(stored)] == [
-        CODECS["none" if wanted == "uncompressed" else wanted]] * 2
+        CODECS["none" if wanted == "uncompressed" else wanted]
+    ] * 2
     assert [record.value for record in records_of(stored)] == values * 2
     assert [record.offset for record in records_of(stored)] == list(range(40))
 

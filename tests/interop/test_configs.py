@@ -9,6 +9,7 @@ from harness.batches import batch_of
 from harness.deadline import eventually
 from harness.model import AdminError, Client
 from harness.raw import RawConnection
+
 from harness.topics import produce
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
@@ -21,10 +22,19 @@ DYNAMIC_TOPIC, STATIC_BROKER, DEFAULT = 1, 4, 5
 
 
 def describe(raw: RawConnection, resource: str, *names: str, kind: int = TOPIC):  # type: ignore[no-untyped-def]
-    (result,) = raw.request("describe_configs", 4, include_synonyms=True,
-                            include_documentation=True, resources=[{
-        "resource_type": kind, "resource_name": resource,
-        "configuration_keys": list(names) or None}]).results
+    (result,) = raw.request(
+        "describe_configs",
+        4,
+        include_synonyms=True,
+        include_documentation=True,
+        resources=[
+            {
+                "resource_type": kind,
+                "resource_name": resource,
+                "configuration_keys": list(names) or None,
+            }
+        ],
+    ).results
     return result
 
 
@@ -37,20 +47,43 @@ def value_of(raw: RawConnection, topic: str, name: str) -> str:
     return entry(raw, topic, name).value
 
 
-def incremental(raw: RawConnection, topic: str, *operations: tuple[str, int, str | None],
-                validate_only: bool = False):  # type: ignore[no-untyped-def]
-    (result,) = raw.request("incremental_alter_configs", 1, validate_only=validate_only, resources=[{
-        "resource_type": TOPIC, "resource_name": topic, "configs": [
-            {"name": name, "config_operation": operation, "value": value}
-            for name, operation, value in operations]}]).responses
+def incremental(
+    raw: RawConnection,
+    topic: str,
+    *operations: tuple[str, int, str | None],
+    validate_only: bool = False,
+):  # type: ignore[no-untyped-def]
+    (result,) = raw.request(
+        "incremental_alter_configs",
+        1,
+        validate_only=validate_only,
+        resources=[
+            {
+                "resource_type": TOPIC,
+                "resource_name": topic,
+                "configs": [
+                    {"name": name, "config_operation": operation, "value": value}
+                    for name, operation, value in operations
+                ],
+            }
+        ],
+    ).responses
     return result
 
 
-def full(raw: RawConnection, topic: str, configs: dict[str, str], *,
-         validate_only: bool = False):  # type: ignore[no-untyped-def]
-    (result,) = raw.request("alter_configs", 2, validate_only=validate_only, resources=[{
-        "resource_type": TOPIC, "resource_name": topic, "configs": [
-            {"name": name, "value": value} for name, value in configs.items()]}]).responses
+def full(raw: RawConnection, topic: str, configs: dict[str, str], *, validate_only: bool = False):  # type: ignore[no-untyped-def]
+    (result,) = raw.request(
+        "alter_configs",
+        2,
+        validate_only=validate_only,
+        resources=[
+            {
+                "resource_type": TOPIC,
+                "resource_name": topic,
+                "configs": [{"name": name, "value": value} for name, value in configs.items()],
+            }
+        ],
+    ).responses
     return result
 
 
@@ -78,8 +111,10 @@ def test_sources_and_synonyms(raw: RawConnection, make_topic: Callable[..., str]
     assert not found.read_only
     assert not found.is_sensitive
     assert found.documentation
-    assert synonyms(found) == [("max.message.bytes", "50000", DYNAMIC_TOPIC),
-                               ("message.max.bytes", "1048588", DEFAULT)]
+    assert synonyms(found) == [
+        ("max.message.bytes", "50000", DYNAMIC_TOPIC),
+        ("message.max.bytes", "1048588", DEFAULT),
+    ]
     assert synonyms(entry(raw, topic, "retention.ms")) == [("retention.ms", "5000", DYNAMIC_TOPIC)]
 
     found = entry(raw, topic, "segment.bytes")
@@ -94,16 +129,28 @@ def synonyms(found) -> list[tuple[str, str, int]]:  # type: ignore[no-untyped-de
 def test_all_topic_settings_are_described(raw: RawConnection, topic: str) -> None:
     found = {each.name: each.value for each in describe(raw, topic).configs}
     expected = {
-        "cleanup.policy": "delete", "compression.type": "producer",
-        "delete.retention.ms": "86400000", "file.delete.delay.ms": "60000",
-        "flush.messages": "9223372036854775807", "flush.ms": "9223372036854775807",
-        "index.interval.bytes": "4096", "max.compaction.lag.ms": "9223372036854775807",
-        "max.message.bytes": "1048588", "message.timestamp.after.max.ms": "3600000",
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "delete.retention.ms": "86400000",
+        "file.delete.delay.ms": "60000",
+        "flush.messages": "9223372036854775807",
+        "flush.ms": "9223372036854775807",
+        "index.interval.bytes": "4096",
+        "max.compaction.lag.ms": "9223372036854775807",
+        "max.message.bytes": "1048588",
+        "message.timestamp.after.max.ms": "3600000",
         "message.timestamp.before.max.ms": "9223372036854775807",
-        "message.timestamp.type": "CreateTime", "min.cleanable.dirty.ratio": "0.5",
-        "min.compaction.lag.ms": "0", "min.insync.replicas": "1", "preallocate": "false",
-        "retention.bytes": "-1", "retention.ms": "604800000", "segment.bytes": "1073741824",
-        "segment.index.bytes": "10485760", "segment.jitter.ms": "0", "segment.ms": "604800000",
+        "message.timestamp.type": "CreateTime",
+        "min.cleanable.dirty.ratio": "0.5",
+        "min.compaction.lag.ms": "0",
+        "min.insync.replicas": "1",
+        "preallocate": "false",
+        "retention.bytes": "-1",
+        "retention.ms": "604800000",
+        "segment.bytes": "1073741824",
+        "segment.index.bytes": "10485760",
+        "segment.jitter.ms": "0",
+        "segment.ms": "604800000",
         "unclean.leader.election.enable": "false",
     }
     assert {name: found.get(name) for name in expected} == expected
@@ -115,8 +162,12 @@ def test_only_the_settings_asked_for(raw: RawConnection, topic: str) -> None:
 
 
 def test_incremental_set_and_delete(raw: RawConnection, topic: str) -> None:
-    assert incremental(raw, topic, ("retention.ms", SET, "1000"), ("segment.ms", SET, "99999")) \
-        .error_code == 0
+    assert (
+        incremental(
+            raw, topic, ("retention.ms", SET, "1000"), ("segment.ms", SET, "99999")
+        ).error_code
+        == 0
+    )
     becomes(raw, topic, "retention.ms", "1000")
     assert incremental(raw, topic, ("retention.ms", DELETE, None)).error_code == 0
     becomes(raw, topic, "retention.ms", "604800000")
@@ -125,8 +176,10 @@ def test_incremental_set_and_delete(raw: RawConnection, topic: str) -> None:
 
 def test_incremental_append_and_subtract(raw: RawConnection, topic: str) -> None:
     assert incremental(raw, topic, ("cleanup.policy", APPEND, "compact")).error_code == 0
-    eventually(lambda: sorted(value_of(raw, topic, "cleanup.policy").split(",")) ==
-               ["compact", "delete"], "both policies")
+    eventually(
+        lambda: sorted(value_of(raw, topic, "cleanup.policy").split(",")) == ["compact", "delete"],
+        "both policies",
+    )
     assert incremental(raw, topic, ("cleanup.policy", SUBTRACT, "delete")).error_code == 0
     becomes(raw, topic, "cleanup.policy", "compact")
     refused = incremental(raw, topic, ("retention.ms", APPEND, "1"))
@@ -134,8 +187,11 @@ def test_incremental_append_and_subtract(raw: RawConnection, topic: str) -> None
 
 
 def test_incremental_refusals_change_nothing(raw: RawConnection, topic: str) -> None:
-    for operation in (("retention.ms", SET, "soon"), ("no.such.setting", SET, "1"),
-                      ("retention.ms", SET, "-2")):
+    for operation in (
+        ("retention.ms", SET, "soon"),
+        ("no.such.setting", SET, "1"),
+        ("retention.ms", SET, "-2"),
+    ):
         refused = incremental(raw, topic, ("segment.ms", SET, "99999"), operation)
         assert refused.error_code == INVALID_CONFIG
         assert refused.error_message
@@ -155,10 +211,13 @@ def test_a_full_change_resets_what_it_does_not_name(raw: RawConnection, topic: s
 
 def test_validate_only_changes_nothing(raw: RawConnection, topic: str) -> None:
     assert full(raw, topic, {"retention.ms": "1000"}, validate_only=True).error_code == 0
-    assert incremental(raw, topic, ("retention.ms", SET, "1000"), validate_only=True) \
-        .error_code == 0
-    assert incremental(raw, topic, ("retention.ms", SET, "soon"), validate_only=True) \
-        .error_code == INVALID_CONFIG
+    assert (
+        incremental(raw, topic, ("retention.ms", SET, "1000"), validate_only=True).error_code == 0
+    )
+    assert (
+        incremental(raw, topic, ("retention.ms", SET, "soon"), validate_only=True).error_code
+        == INVALID_CONFIG
+    )
     assert value_of(raw, topic, "retention.ms") == "604800000"
 
 
@@ -166,16 +225,19 @@ def test_a_change_takes_effect_at_once(raw: RawConnection, topic: str) -> None:
     large = batch_of([b"x" * 5_000])
     assert produce(raw, topic, large).error_code == 0
     incremental(raw, topic, ("max.message.bytes", SET, "1000"))
-    eventually(lambda: produce(raw, topic, large).error_code == MESSAGE_TOO_LARGE,
-               "the new limit holds")
+    eventually(
+        lambda: produce(raw, topic, large).error_code == MESSAGE_TOO_LARGE, "the new limit holds"
+    )
     incremental(raw, topic, ("max.message.bytes", DELETE, None))
     eventually(lambda: produce(raw, topic, large).error_code == 0, "the default is back")
 
 
 def test_unknown_topics_are_refused(raw: RawConnection, unused_name: str) -> None:
     assert describe(raw, unused_name).error_code == UNKNOWN_TOPIC_OR_PARTITION
-    assert incremental(raw, unused_name, ("retention.ms", SET, "1")).error_code \
+    assert (
+        incremental(raw, unused_name, ("retention.ms", SET, "1")).error_code
         == UNKNOWN_TOPIC_OR_PARTITION
+    )
     assert full(raw, unused_name, {"retention.ms": "1"}).error_code == UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -196,9 +258,17 @@ def test_a_brokers_default_is_changed_for_topics_without_their_own(
     (broker,) = raw.request("metadata", 12, topics=[]).brokers
 
     def alter(name: str, operation: int, value: str | None) -> int:
-        (result,) = raw.request("incremental_alter_configs", 1, resources=[{
-            "resource_type": BROKER, "resource_name": str(broker.node_id), "configs": [
-                {"name": name, "config_operation": operation, "value": value}]}]).responses
+        (result,) = raw.request(
+            "incremental_alter_configs",
+            1,
+            resources=[
+                {
+                    "resource_type": BROKER,
+                    "resource_name": str(broker.node_id),
+                    "configs": [{"name": name, "config_operation": operation, "value": value}],
+                }
+            ],
+        ).responses
         return int(result.error_code)
 
     assert alter("message.max.bytes", SET, "2000000") == 0

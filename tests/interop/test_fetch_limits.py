@@ -8,6 +8,7 @@ import pytest
 from harness.batches import batch_of, records_of, whole_batches
 from harness.model import EARLIEST, Client
 from harness.raw import RawConnection
+
 from harness.topics import fetch, fetch_fields, produce, topic_id_of
 
 UNKNOWN_TOPIC_ID = 100
@@ -44,8 +45,9 @@ def test_max_bytes_bounds_the_request(raw: RawConnection, make_topic: Callable[.
     for partition in range(4):
         fill(raw, topic, 5, partition)
     limit = 7 * len(BATCH)
-    answer = raw.request("fetch", 12, **fetch_fields(
-        {topic: dict.fromkeys(range(4), 0)}, max_bytes=limit))
+    answer = raw.request(
+        "fetch", 12, **fetch_fields({topic: dict.fromkeys(range(4), 0)}, max_bytes=limit)
+    )
     sizes = [size_of(each) for each in answer.responses[0].partitions]
     assert sum(sizes) <= limit
     assert sizes[0] == 5 * len(BATCH), "partitions are filled in the order they were asked for"
@@ -58,8 +60,9 @@ def test_only_the_first_partition_with_data_may_exceed_the_limit(
     topic = make_topic(3)
     fill(raw, topic, 2, 1)
     fill(raw, topic, 2, 2)
-    answer = raw.request("fetch", 12, **fetch_fields(
-        {topic: {0: 0, 1: 0, 2: 0}}, max_bytes=1, partition_max_bytes=1))
+    answer = raw.request(
+        "fetch", 12, **fetch_fields({topic: {0: 0, 1: 0, 2: 0}}, max_bytes=1, partition_max_bytes=1)
+    )
     records = [len(records_of(each.records)) for each in answer.responses[0].partitions]
     assert records == [0, 1, 0]
 
@@ -68,30 +71,65 @@ def test_several_topics_and_partitions_in_one_request(
     raw: RawConnection, make_topic: Callable[..., str]
 ) -> None:
     topics = [make_topic(3) for _ in range(3)]
-    sent = raw.request("produce", 9, acks=-1, timeout=10_000, topic_data=[
-        {"name": topic, "partition_data": [
-            {"index": partition, "records": batch_of([b"%s-%d" % (topic.encode(), partition)])}
-            for partition in range(3)]}
-        for topic in topics])
-    assert {(each.name, part.index): (int(part.error_code), part.base_offset)
-            for each in sent.responses for part in each.partition_responses} == {
-        (topic, partition): (0, 0) for topic in topics for partition in range(3)}
+    sent = raw.request(
+        "produce",
+        9,
+        acks=-1,
+        timeout=10_000,
+        topic_data=[
+            {
+                "name": topic,
+                "partition_data": [
+                    {
+                        "index": partition,
+                        "records": batch_of([b"%s-%d" % (topic.encode(), partition)]),
+                    }
+                    for partition in range(3)
+                ],
+            }
+            for topic in topics
+        ],
+    )
+    assert {
+        (each.name, part.index): (int(part.error_code), part.base_offset)
+        for each in sent.responses
+        for part in each.partition_responses
+    } == {(topic, partition): (0, 0) for topic in topics for partition in range(3)}
 
-    got = raw.request("fetch", 12, **fetch_fields(
-        {topic: dict.fromkeys(range(3), 0) for topic in topics}))
-    values = {(each.topic, part.partition_index): records_of(part.records)[0].value
-              for each in got.responses for part in each.partitions}
-    assert values == {(topic, partition): b"%s-%d" % (topic.encode(), partition)
-                      for topic in topics for partition in range(3)}
+    got = raw.request(
+        "fetch", 12, **fetch_fields({topic: dict.fromkeys(range(3), 0) for topic in topics})
+    )
+    values = {
+        (each.topic, part.partition_index): records_of(part.records)[0].value
+        for each in got.responses
+        for part in each.partitions
+    }
+    assert values == {
+        (topic, partition): b"%s-%d" % (topic.encode(), partition)
+        for topic in topics
+        for partition in range(3)
+    }
 
 
 def test_one_bad_partition_does_not_spoil_the_others(raw: RawConnection, topic: str) -> None:
-    sent = raw.request("produce", 9, acks=-1, timeout=10_000, topic_data=[
-        {"name": topic, "partition_data": [
-            {"index": 0, "records": BATCH}, {"index": 9, "records": BATCH}]},
-        {"name": "no-such-topic-anywhere", "partition_data": [{"index": 0, "records": BATCH}]}])
-    codes = {(each.name, part.index): int(part.error_code)
-             for each in sent.responses for part in each.partition_responses}
+    sent = raw.request(
+        "produce",
+        9,
+        acks=-1,
+        timeout=10_000,
+        topic_data=[
+            {
+                "name": topic,
+                "partition_data": [{"index": 0, "records": BATCH}, {"index": 9, "records": BATCH}],
+            },
+            {"name": "no-such-topic-anywhere", "partition_data": [{"index": 0, "records": BATCH}]},
+        ],
+    )
+    codes = {
+        (each.name, part.index): int(part.error_code)
+        for each in sent.responses
+        for part in each.partition_responses
+    }
     assert codes == {(topic, 0): 0, (topic, 9): 3, ("no-such-topic-anywhere", 0): 3}
 
 

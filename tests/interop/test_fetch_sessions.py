@@ -7,6 +7,7 @@ from collections.abc import Callable
 from harness.batches import batch_of, records_of
 from harness.model import EARLIEST, Client
 from harness.raw import Answer, RawConnection
+
 from harness.topics import fetch_fields, produce
 
 FETCH_SESSION_ID_NOT_FOUND = 70
@@ -14,10 +15,19 @@ INVALID_FETCH_SESSION_EPOCH = 71
 PARTITIONS = 300
 
 
-def session_fetch(raw: RawConnection, positions: dict[str, dict[int, int]], *, session_id: int,
-                  epoch: int, **options: object) -> Answer:
-    return raw.request("fetch", 12, **fetch_fields(
-        positions, session_id=session_id, session_epoch=epoch, **options))  # type: ignore[arg-type]
+def session_fetch(
+    raw: RawConnection,
+    positions: dict[str, dict[int, int]],
+    *,
+    session_id: int,
+    epoch: int,
+    **options: object,
+) -> Answer:
+    return raw.request(
+        "fetch",
+        12,
+        **fetch_fields(positions, session_id=session_id, session_epoch=epoch, **options),
+    )  # type: ignore[arg-type]
 
 
 def open_session(raw: RawConnection, positions: dict[str, dict[int, int]]) -> int:
@@ -116,7 +126,9 @@ def test_a_full_fetch_replaces_the_session(raw: RawConnection, topic: str) -> No
     assert answer.error_code == FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_partitions_with_data_take_turns(raw: RawConnection, make_topic: Callable[..., str]) -> None:
+def test_partitions_with_data_take_turns(
+    raw: RawConnection, make_topic: Callable[..., str]
+) -> None:
     topic = make_topic(3)
     batch = batch_of([b"x" * 1_000])
     for partition in range(3):
@@ -126,17 +138,21 @@ def test_partitions_with_data_take_turns(raw: RawConnection, make_topic: Callabl
     answer = session_fetch(raw, {topic: positions}, session_id=0, epoch=0, max_bytes=len(batch))
     first_served = []
     for epoch in range(1, 9):
-        served = {each.partition_index: len(records_of(each.records))
-                  for each_topic in answer.responses for each in each_topic.partitions
-                  if each.records}
+        served = {
+            each.partition_index: len(records_of(each.records))
+            for each_topic in answer.responses
+            for each in each_topic.partitions
+            if each.records
+        }
         assert len(served) == 1, "one batch fills max_bytes"
         first_served += served
         moved = {}
         for partition, count in served.items():
             positions[partition] += count
             moved[partition] = positions[partition]
-        answer = session_fetch(raw, {topic: moved}, session_id=answer.session_id, epoch=epoch,
-                               max_bytes=len(batch))
+        answer = session_fetch(
+            raw, {topic: moved}, session_id=answer.session_id, epoch=epoch, max_bytes=len(batch)
+        )
     # The fetch that opens a session moves nothing to the back of the queue, the later ones do.
     assert set(first_served[:4]) == {0, 1, 2}, "a full partition does not starve the others"
     assert set(first_served[4:7]) == {0, 1, 2}
@@ -146,8 +162,12 @@ def test_a_moved_log_start_or_watermark_is_news(raw: RawConnection, topic: str) 
     for _ in range(3):
         produce(raw, topic, batch_of([b"v"]))
     session_id = open_session(raw, {topic: {0: 3}})
-    raw.request("delete_records", 2, timeout=10_000, topics=[
-        {"name": topic, "partitions": [{"partition_index": 0, "offset": 2}]}])
+    raw.request(
+        "delete_records",
+        2,
+        timeout=10_000,
+        topics=[{"name": topic, "partitions": [{"partition_index": 0, "offset": 2}]}],
+    )
     answer = session_fetch(raw, {}, session_id=session_id, epoch=1)
     assert answered_partitions(answer) == [0]
     assert answer.responses[0].partitions[0].log_start_offset == 2

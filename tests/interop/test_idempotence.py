@@ -8,6 +8,7 @@ import pytest
 from harness.batches import batch_of, records_of
 from harness.model import EARLIEST, Client
 from harness.raw import RawConnection
+
 from harness.topics import fetch, produce
 
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
@@ -17,17 +18,37 @@ INT32_MAX = 2**31 - 1
 
 
 def new_producer_id(raw: RawConnection) -> int:
-    answer = raw.request("init_producer_id", 4, transactional_id=None, transaction_timeout=60_000,
-                         producer_id=-1, producer_epoch=-1)
+    answer = raw.request(
+        "init_producer_id",
+        4,
+        transactional_id=None,
+        transaction_timeout=60_000,
+        producer_id=-1,
+        producer_epoch=-1,
+    )
     assert (answer.error_code, answer.producer_epoch) == (0, 0)
     return answer.producer_id
 
 
-def send(raw: RawConnection, topic: str, producer_id: int, sequence: int, count: int = 1, *,
-         epoch: int = 0):  # type: ignore[no-untyped-def]
-    return produce(raw, topic, batch_of(
-        [b"%d" % (sequence + number) for number in range(count)], producer_id=producer_id,
-        producer_epoch=epoch, base_sequence=sequence))
+def send(
+    raw: RawConnection,
+    topic: str,
+    producer_id: int,
+    sequence: int,
+    count: int = 1,
+    *,
+    epoch: int = 0,
+):  # type: ignore[no-untyped-def]
+    return produce(
+        raw,
+        topic,
+        batch_of(
+            [b"%d" % (sequence + number) for number in range(count)],
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+        ),
+    )
 
 
 def test_clients_with_idempotence(
@@ -58,8 +79,10 @@ def test_a_duplicate_is_answered_with_the_original_offset(raw: RawConnection, to
     assert send(raw, topic, producer_id, 0, 3).base_offset == 0
     assert send(raw, topic, producer_id, 3, 2).base_offset == 3
     for _ in range(2):
-        assert (send(raw, topic, producer_id, 0, 3).error_code,
-                send(raw, topic, producer_id, 0, 3).base_offset) == (0, 0)
+        assert (
+            send(raw, topic, producer_id, 0, 3).error_code,
+            send(raw, topic, producer_id, 0, 3).base_offset,
+        ) == (0, 0)
         assert send(raw, topic, producer_id, 3, 2).base_offset == 3
     assert len(records_of(fetch(raw, topic, 0).records)) == 5
 
@@ -115,8 +138,14 @@ def test_producers_do_not_disturb_each_other(raw: RawConnection, topic: str) -> 
 
 def test_an_epoch_is_bumped_for_the_producer_that_has_it(raw: RawConnection) -> None:
     producer_id = new_producer_id(raw)
-    answer = raw.request("init_producer_id", 4, transactional_id=None, transaction_timeout=60_000,
-                         producer_id=producer_id, producer_epoch=0)
+    answer = raw.request(
+        "init_producer_id",
+        4,
+        transactional_id=None,
+        transaction_timeout=60_000,
+        producer_id=producer_id,
+        producer_epoch=0,
+    )
     assert answer.error_code == 0
     assert answer.producer_epoch in (0, 1)
 
@@ -124,8 +153,9 @@ def test_an_epoch_is_bumped_for_the_producer_that_has_it(raw: RawConnection) -> 
 def test_describe_producers(raw: RawConnection, topic: str) -> None:
     producer_id = new_producer_id(raw)
     send(raw, topic, producer_id, 0, 4)
-    answer = raw.request("describe_producers", 0, topics=[
-        {"name": topic, "partition_indexes": [0, 8]}])
+    answer = raw.request(
+        "describe_producers", 0, topics=[{"name": topic, "partition_indexes": [0, 8]}]
+    )
     known, unknown = sorted(answer.topics[0].partitions, key=lambda each: each.partition_index)
     (active,) = known.active_producers
     assert (active.producer_id, active.producer_epoch, active.last_sequence) == (producer_id, 0, 3)

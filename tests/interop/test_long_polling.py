@@ -1,4 +1,4 @@
-"""A fetch with nothing to give waits for data, wakes at once when it comes, and gives up in time."""
+"""A fetch with nothing to give waits for data, wakes when it comes, and gives up in time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from harness.batches import batch_of, records_of
 from harness.model import LATEST, Client
 from harness.raw import RawConnection
+
 from harness.topics import fetch, fetch_fields, produce
 
 SLACK_S = 0.4
@@ -20,10 +21,14 @@ def timed(work: Callable[[], object]) -> tuple[object, float]:
     return answer, time.monotonic() - start
 
 
-def send_fetch(raw: RawConnection, topic: str, offset: int, *, max_wait_ms: int,
-               min_bytes: int = 1) -> int:
-    return raw.send("fetch", 12, **fetch_fields(
-        {topic: {0: offset}}, max_wait_ms=max_wait_ms, min_bytes=min_bytes))
+def send_fetch(
+    raw: RawConnection, topic: str, offset: int, *, max_wait_ms: int, min_bytes: int = 1
+) -> int:
+    return raw.send(
+        "fetch",
+        12,
+        **fetch_fields({topic: {0: offset}}, max_wait_ms=max_wait_ms, min_bytes=min_bytes),
+    )
 
 
 def test_an_empty_fetch_is_answered_after_max_wait(raw: RawConnection, topic: str) -> None:
@@ -55,10 +60,11 @@ def test_min_bytes_holds_a_fetch_until_there_is_enough(
     raw: RawConnection, topic: str, bootstrap_servers: str
 ) -> None:
     batch = batch_of([b"x" * 1_000])
-    with RawConnection(bootstrap_servers, timeout_s=0.2) as reader, \
-            RawConnection(bootstrap_servers) as writer:
-        correlation_id = send_fetch(reader, topic, 0, max_wait_ms=30_000,
-                                    min_bytes=3 * len(batch))
+    with (
+        RawConnection(bootstrap_servers, timeout_s=0.2) as reader,
+        RawConnection(bootstrap_servers) as writer,
+    ):
+        correlation_id = send_fetch(reader, topic, 0, max_wait_ms=30_000, min_bytes=3 * len(batch))
         for _ in range(2):
             produce(writer, topic, batch)
         assert not answered(reader), "answered before min_bytes were there"
@@ -90,8 +96,13 @@ def test_bytes_of_all_partitions_count_for_min_bytes(
     batch = batch_of([b"x" * 1_000])
     for partition in (0, 1):
         produce(raw, topic, batch, partition=partition)
-    _, took_s = timed(lambda: raw.request("fetch", 12, **fetch_fields(
-        {topic: {0: 0, 1: 0}}, max_wait_ms=5_000, min_bytes=2 * len(batch))))
+    _, took_s = timed(
+        lambda: raw.request(
+            "fetch",
+            12,
+            **fetch_fields({topic: {0: 0, 1: 0}}, max_wait_ms=5_000, min_bytes=2 * len(batch)),
+        )
+    )
     assert took_s < SLACK_S
 
 
@@ -99,8 +110,9 @@ def test_an_error_in_one_partition_answers_at_once(
     raw: RawConnection, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic(2)
-    answer, took_s = timed(lambda: raw.request("fetch", 12, **fetch_fields(
-        {topic: {0: 0, 1: 99}}, max_wait_ms=5_000)))
+    answer, took_s = timed(
+        lambda: raw.request("fetch", 12, **fetch_fields({topic: {0: 0, 1: 99}}, max_wait_ms=5_000))
+    )
     assert took_s < SLACK_S
     codes = [each.error_code for each in answer.responses[0].partitions]  # type: ignore[attr-defined]
     assert codes == [0, 1]

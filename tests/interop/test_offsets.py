@@ -9,6 +9,7 @@ from harness.batches import batch_of, now_ms
 from harness.deadline import Deadline
 from harness.model import EARLIEST, LATEST, Client
 from harness.raw import RawConnection
+
 from harness.topics import fetch, produce
 
 OFFSET_OUT_OF_RANGE = 1
@@ -27,11 +28,33 @@ def fill(raw: RawConnection, topic: str, count: int, start_ms: int, *, partition
         assert produce(raw, topic, batch, partition=partition).error_code == 0
 
 
-def list_offsets(raw: RawConnection, topic: str, timestamp: int, *, partition: int = 0,
-                 leader_epoch: int = -1, version: int = 9):  # type: ignore[no-untyped-def]
-    answer = raw.request("list_offsets", version, replica_id=-1, isolation_level=0, topics=[
-        {"name": topic, "partitions": [{"partition_index": partition, "timestamp": timestamp,
-                                        "current_leader_epoch": leader_epoch}]}])
+def list_offsets(
+    raw: RawConnection,
+    topic: str,
+    timestamp: int,
+    *,
+    partition: int = 0,
+    leader_epoch: int = -1,
+    version: int = 9,
+):  # type: ignore[no-untyped-def]
+    answer = raw.request(
+        "list_offsets",
+        version,
+        replica_id=-1,
+        isolation_level=0,
+        topics=[
+            {
+                "name": topic,
+                "partitions": [
+                    {
+                        "partition_index": partition,
+                        "timestamp": timestamp,
+                        "current_leader_epoch": leader_epoch,
+                    }
+                ],
+            }
+        ],
+    )
     return answer.topics[0].partitions[0]
 
 
@@ -168,9 +191,19 @@ def test_end_offset_of_leader_epochs(raw: RawConnection, topic: str) -> None:
     fill(raw, topic, 3, now_ms())
 
     def end_of(epoch: int, current: int = -1):  # type: ignore[no-untyped-def]
-        answer = raw.request("offset_for_leader_epoch", 4, replica_id=-1, topics=[
-            {"topic": topic, "partitions": [
-                {"partition": 0, "current_leader_epoch": current, "leader_epoch": epoch}]}])
+        answer = raw.request(
+            "offset_for_leader_epoch",
+            4,
+            replica_id=-1,
+            topics=[
+                {
+                    "topic": topic,
+                    "partitions": [
+                        {"partition": 0, "current_leader_epoch": current, "leader_epoch": epoch}
+                    ],
+                }
+            ],
+        )
         return answer.topics[0].partitions[0]
 
     found = end_of(0)

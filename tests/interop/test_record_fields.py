@@ -8,6 +8,7 @@ import pytest
 from harness.batches import batch_of, now_ms, whole_batches
 from harness.model import CREATE_TIME, EARLIEST, LOG_APPEND_TIME, Client, Headers, Message
 from harness.raw import RawConnection
+
 from harness.topics import fetch, produce
 
 INVALID_TIMESTAMP = 32
@@ -15,8 +16,9 @@ INVALID_RECORD = 87
 UNKNOWN_SERVER_ERROR = -1
 
 
-def write_and_read(client: Client, bootstrap_servers: str, topic: str, *values: bytes | None,
-                   **options: object) -> list[Message]:
+def write_and_read(
+    client: Client, bootstrap_servers: str, topic: str, *values: bytes | None, **options: object
+) -> list[Message]:
     with client.producer(bootstrap_servers) as producer:
         for value in values:
             producer.send(topic, value, **options)  # type: ignore[arg-type]
@@ -102,13 +104,19 @@ def test_create_time_tells_no_append_time(raw: RawConnection, topic: str) -> Non
     assert produce(raw, topic, batch_of([b"a"])).log_append_time is None
 
 
-@pytest.mark.parametrize(("setting", "shift_ms"), [
-    ("message.timestamp.before.max.ms", -60_000),
-    ("message.timestamp.after.max.ms", 60_000),
-])
+@pytest.mark.parametrize(
+    ("setting", "shift_ms"),
+    [
+        ("message.timestamp.before.max.ms", -60_000),
+        ("message.timestamp.after.max.ms", 60_000),
+    ],
+)
 def test_timestamps_too_far_off_are_refused(
-    client: Client, make_topic: Callable[..., str], bootstrap_servers: str,
-    setting: str, shift_ms: int,
+    client: Client,
+    make_topic: Callable[..., str],
+    bootstrap_servers: str,
+    setting: str,
+    shift_ms: int,
 ) -> None:
     topic = make_topic(configs={setting: "10000"})
     with client.producer(bootstrap_servers) as producer:

@@ -10,6 +10,7 @@ from harness.batches import batch_of
 from harness.deadline import eventually
 from harness.model import Admin, AdminError, Client
 from harness.raw import RawConnection
+
 from harness.topics import create_topic, metadata_of, produce, topic_id_of
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
@@ -36,7 +37,8 @@ def described(admin: Admin, name: str, partitions: int):  # type: ignore[no-unty
         try:
             found = admin.describe_topic(name)
         except AdminError as error:
-            assert error.code == UNKNOWN_TOPIC_OR_PARTITION
+            if error.code != UNKNOWN_TOPIC_OR_PARTITION:
+                raise
             return None
         return found if len(found.partitions) == partitions else None
 
@@ -113,8 +115,12 @@ def test_a_topic_exists_once(admin: Admin, topic: str) -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "a\u00e9", "x" * 250, "a:b", "a\n"])
 def test_bad_names_are_refused(raw: RawConnection, name: str) -> None:
-    (made,) = raw.request("create_topics", 7, timeout=10_000, topics=[
-        {"name": name, "num_partitions": 1, "replication_factor": 1}]).topics
+    (made,) = raw.request(
+        "create_topics",
+        7,
+        timeout=10_000,
+        topics=[{"name": name, "num_partitions": 1, "replication_factor": 1}],
+    ).topics
     assert made.error_code == INVALID_TOPIC_EXCEPTION
     assert made.error_message
 
@@ -134,32 +140,54 @@ def test_names_that_differ_in_dot_and_underscore_collide(admin: Admin, unused_na
     admin.delete_topic(unused_name + ".a")
 
 
-@pytest.mark.parametrize(("partitions", "replicas", "expected"), [
-    (0, 1, INVALID_PARTITIONS), (-2, 1, INVALID_PARTITIONS),
-    (1, 0, INVALID_REPLICATION_FACTOR), (1, 2, INVALID_REPLICATION_FACTOR),
-    (1, -2, INVALID_REPLICATION_FACTOR),
-])
+@pytest.mark.parametrize(
+    ("partitions", "replicas", "expected"),
+    [
+        (0, 1, INVALID_PARTITIONS),
+        (-2, 1, INVALID_PARTITIONS),
+        (1, 0, INVALID_REPLICATION_FACTOR),
+        (1, 2, INVALID_REPLICATION_FACTOR),
+        (1, -2, INVALID_REPLICATION_FACTOR),
+    ],
+)
 def test_bad_counts_are_refused(
     raw: RawConnection, unused_name: str, partitions: int, replicas: int, expected: int
 ) -> None:
-    (made,) = raw.request("create_topics", 7, timeout=10_000, topics=[
-        {"name": unused_name, "num_partitions": partitions, "replication_factor": replicas}]).topics
+    (made,) = raw.request(
+        "create_topics",
+        7,
+        timeout=10_000,
+        topics=[
+            {"name": unused_name, "num_partitions": partitions, "replication_factor": replicas}
+        ],
+    ).topics
     assert made.error_code == expected
     assert made.error_message
 
 
 def test_minus_one_means_the_brokers_default(raw: RawConnection, unused_name: str) -> None:
-    (made,) = raw.request("create_topics", 7, timeout=10_000, topics=[
-        {"name": unused_name, "num_partitions": -1, "replication_factor": -1}]).topics
+    (made,) = raw.request(
+        "create_topics",
+        7,
+        timeout=10_000,
+        topics=[{"name": unused_name, "num_partitions": -1, "replication_factor": -1}],
+    ).topics
     assert (made.error_code, made.num_partitions, made.replication_factor) == (0, 1, 1)
     assert {each.name: each.value for each in made.configs}["cleanup.policy"] == "delete"
     raw.request("delete_topics", 5, topic_names=[unused_name], timeout=10_000)
 
 
-@pytest.mark.parametrize(("name", "value"), [
-    ("no.such.setting", "1"), ("retention.ms", "soon"), ("cleanup.policy", "shred"),
-    ("segment.bytes", "-1"), ("min.insync.replicas", "0"), ("compression.type", "rar"),
-])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("no.such.setting", "1"),
+        ("retention.ms", "soon"),
+        ("cleanup.policy", "shred"),
+        ("segment.bytes", "-1"),
+        ("min.insync.replicas", "0"),
+        ("compression.type", "rar"),
+    ],
+)
 def test_bad_configs_are_refused(admin: Admin, unused_name: str, name: str, value: str) -> None:
     code = refusal(lambda: admin.create_topic(unused_name, configs={name: value}))
     assert code == INVALID_CONFIG
@@ -173,11 +201,19 @@ def test_the_same_topic_twice_in_a_request(raw: RawConnection, unused_name: str)
 
 
 def test_one_refused_topic_does_not_spoil_the_others(raw: RawConnection, unused_name: str) -> None:
-    made = raw.request("create_topics", 7, timeout=10_000, topics=[
-        {"name": unused_name, "num_partitions": 1, "replication_factor": 1},
-        {"name": "a b", "num_partitions": 1, "replication_factor": 1}]).topics
+    made = raw.request(
+        "create_topics",
+        7,
+        timeout=10_000,
+        topics=[
+            {"name": unused_name, "num_partitions": 1, "replication_factor": 1},
+            {"name": "a b", "num_partitions": 1, "replication_factor": 1},
+        ],
+    ).topics
     assert {each.name: int(each.error_code) for each in made} == {
-        unused_name: 0, "a b": INVALID_TOPIC_EXCEPTION}
+        unused_name: 0,
+        "a b": INVALID_TOPIC_EXCEPTION,
+    }
     raw.request("delete_topics", 5, topic_names=[unused_name], timeout=10_000)
 
 
@@ -194,8 +230,9 @@ def test_create_partitions(
 def test_partitions_only_grow(admin: Admin, make_topic: Callable[..., str]) -> None:
     topic = make_topic(3)
     for count in (3, 2):
-        assert refusal(lambda count=count: admin.create_partitions(topic, count)) \
-            == INVALID_PARTITIONS
+        assert (
+            refusal(lambda count=count: admin.create_partitions(topic, count)) == INVALID_PARTITIONS
+        )
     assert len(admin.describe_topic(topic).partitions) == 3
 
 
@@ -212,38 +249,63 @@ def test_create_partitions_validate_only(admin: Admin, topic: str) -> None:
 def test_delete_by_id(raw: RawConnection, unused_name: str, bootstrap_servers: str) -> None:
     topic_id = create_topic(bootstrap_servers, unused_name)
     unknown_id = uuid.UUID(int=99)
-    deleted = raw.request("delete_topics", 6, timeout=10_000, topics=[
-        {"name": None, "topic_id": topic_id}, {"name": None, "topic_id": unknown_id}]).responses
+    deleted = raw.request(
+        "delete_topics",
+        6,
+        timeout=10_000,
+        topics=[{"name": None, "topic_id": topic_id}, {"name": None, "topic_id": unknown_id}],
+    ).responses
     assert {each.topic_id: int(each.error_code) for each in deleted} == {
-        topic_id: 0, unknown_id: UNKNOWN_TOPIC_ID}
+        topic_id: 0,
+        unknown_id: UNKNOWN_TOPIC_ID,
+    }
 
 
 def test_metadata_by_id(raw: RawConnection, topic: str) -> None:
     topic_id = topic_id_of(raw, topic)
-    (found,) = raw.request("metadata", 12, topics=[{"topic_id": topic_id, "name": None}],
-                           allow_auto_topic_creation=False).topics
+    (found,) = raw.request(
+        "metadata",
+        12,
+        topics=[{"topic_id": topic_id, "name": None}],
+        allow_auto_topic_creation=False,
+    ).topics
     assert (found.error_code, found.name, found.topic_id) == (0, topic, topic_id)
-    (found,) = raw.request("metadata", 12, topics=[{"topic_id": uuid.UUID(int=9), "name": None}],
-                           allow_auto_topic_creation=False).topics
+    (found,) = raw.request(
+        "metadata",
+        12,
+        topics=[{"topic_id": uuid.UUID(int=9), "name": None}],
+        allow_auto_topic_creation=False,
+    ).topics
     assert found.error_code == UNKNOWN_TOPIC_ID
 
 
 def test_metadata_of_bad_and_unknown_names(raw: RawConnection, unused_name: str) -> None:
     found = metadata_of(raw, unused_name, "a b").topics
     assert {each.name: int(each.error_code) for each in found} == {
-        unused_name: UNKNOWN_TOPIC_OR_PARTITION, "a b": INVALID_TOPIC_EXCEPTION}
+        unused_name: UNKNOWN_TOPIC_OR_PARTITION,
+        "a b": INVALID_TOPIC_EXCEPTION,
+    }
 
 
 def test_describe_topic_partitions_page_by_page(
     raw: RawConnection, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic(5)
-    first = raw.request("describe_topic_partitions", 0, topics=[{"name": topic}],
-                        response_partition_limit=3, cursor=None)
+    first = raw.request(
+        "describe_topic_partitions",
+        0,
+        topics=[{"name": topic}],
+        response_partition_limit=3,
+        cursor=None,
+    )
     assert [each.partition_index for each in first.topics[0].partitions] == [0, 1, 2]
     assert (first.next_cursor.topic_name, first.next_cursor.partition_index) == (topic, 3)
-    second = raw.request("describe_topic_partitions", 0, topics=[{"name": topic}],
-                         response_partition_limit=3,
-                         cursor={"topic_name": topic, "partition_index": 3})
+    second = raw.request(
+        "describe_topic_partitions",
+        0,
+        topics=[{"name": topic}],
+        response_partition_limit=3,
+        cursor={"topic_name": topic, "partition_index": 3},
+    )
     assert [each.partition_index for each in second.topics[0].partitions] == [3, 4]
     assert second.next_cursor is None

@@ -52,11 +52,20 @@ class AioProducer(Producer):
         await producer.start()
         return producer
 
-    def send(self, topic: str, value: bytes | None, *, key: bytes | None = None,
-             partition: int = 0, timestamp_ms: int | None = None, headers: Headers = ()) -> None:
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int = 0,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> None:
         try:
-            future = self._loop.run(self._producer.send(
-                topic, value, key, partition, timestamp_ms, list(headers)))
+            future = self._loop.run(
+                self._producer.send(topic, value, key, partition, timestamp_ms, list(headers))
+            )
         except errors.KafkaError as error:
             future = error
         self._sent.append((partition, future))
@@ -124,9 +133,18 @@ class AioConsumer(Consumer):
     def poll(self, timeout_s: float) -> list[Message]:
         batches = self._loop.run(self._consumer.getmany(timeout_ms=int(timeout_s * 1000)))
         return [
-            Message(each.topic, each.partition, each.offset, each.timestamp, each.timestamp_type,
-                    each.key, each.value, tuple(each.headers))
-            for batch in batches.values() for each in batch
+            Message(
+                each.topic,
+                each.partition,
+                each.offset,
+                each.timestamp,
+                each.timestamp_type,
+                each.key,
+                each.value,
+                tuple(each.headers),
+            )
+            for batch in batches.values()
+            for each in batch
         ]
 
     def offsets_for_times(
@@ -134,8 +152,10 @@ class AioConsumer(Consumer):
     ) -> dict[tuple[str, int], int | None]:
         asked = {aiokafka.TopicPartition(*place): time for place, time in times.items()}
         found = self._loop.run(self._consumer.offsets_for_times(asked))
-        return {(place.topic, place.partition): each.offset if each else None
-                for place, each in found.items()}
+        return {
+            (place.topic, place.partition): each.offset if each else None
+            for place, each in found.items()
+        }
 
     def watermarks(self, topic: str, partition: int) -> tuple[int, int]:
         place = aiokafka.TopicPartition(topic, partition)
@@ -157,10 +177,16 @@ class AioAdmin(Admin):
         await admin.start()
         return admin
 
-    def create_topic(self, name: str, partitions: int = 1, replication_factor: int = 1, *,
-                     configs: Mapping[str, str] | None = None,
-                     assignment: Sequence[Sequence[int]] | None = None,
-                     validate_only: bool = False) -> None:
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int = 1,
+        *,
+        configs: Mapping[str, str] | None = None,
+        assignment: Sequence[Sequence[int]] | None = None,
+        validate_only: bool = False,
+    ) -> None:
         if assignment is None:
             topic = aka.NewTopic(name, partitions, replication_factor, None, dict(configs or {}))
         else:
@@ -180,10 +206,13 @@ class AioAdmin(Admin):
     def describe_topic(self, name: str) -> TopicDescription:
         (found,) = self._loop.run(self._admin.describe_topics([name]))
         _raise_for(found["error_code"])
-        return TopicDescription(found["topic"], {
-            each["partition"]: (each["leader"], each["replicas"], each["isr"])
-            for each in found["partitions"]
-        })
+        return TopicDescription(
+            found["topic"],
+            {
+                each["partition"]: (each["leader"], each["replicas"], each["isr"])
+                for each in found["partitions"]
+            },
+        )
 
     def create_partitions(self, topic: str, total: int, *, validate_only: bool = False) -> None:
         new = {topic: aka.NewPartitions(total)}
@@ -228,26 +257,51 @@ class Aio:
 
     name = "aiokafka"
 
-    def producer(self, bootstrap_servers: str, *, acks: int | str = "all",
-                 compression: str = "none", idempotent: bool = False, linger_ms: int = 5,
-                 delivery_timeout_ms: int = 30_000) -> Producer:
-        return AioProducer({
-            "bootstrap_servers": bootstrap_servers, "acks": acks, "linger_ms": linger_ms,
-            "compression_type": None if compression == "none" else compression,
-            "enable_idempotence": idempotent, "max_request_size": 10_000_000,
-            "request_timeout_ms": delivery_timeout_ms, "retry_backoff_ms": 20,
-        })
+    def producer(
+        self,
+        bootstrap_servers: str,
+        *,
+        acks: int | str = "all",
+        compression: str = "none",
+        idempotent: bool = False,
+        linger_ms: int = 5,
+        delivery_timeout_ms: int = 30_000,
+    ) -> Producer:
+        return AioProducer(
+            {
+                "bootstrap_servers": bootstrap_servers,
+                "acks": acks,
+                "linger_ms": linger_ms,
+                "compression_type": None if compression == "none" else compression,
+                "enable_idempotence": idempotent,
+                "max_request_size": 10_000_000,
+                "request_timeout_ms": delivery_timeout_ms,
+                "retry_backoff_ms": 20,
+            }
+        )
 
-    def consumer(self, bootstrap_servers: str, *, read_committed: bool = False,
-                 max_wait_ms: int = 100, min_bytes: int = 1, reset: str = "earliest",
-                 max_partition_bytes: int = 1_048_576) -> Consumer:
-        return AioConsumer({
-            "bootstrap_servers": bootstrap_servers, "enable_auto_commit": False,
-            "auto_offset_reset": reset, "fetch_max_wait_ms": max_wait_ms,
-            "isolation_level": "read_committed" if read_committed else "read_uncommitted",
-            "fetch_min_bytes": min_bytes, "max_partition_fetch_bytes": max_partition_bytes,
-            "retry_backoff_ms": 20,
-        })
+    def consumer(
+        self,
+        bootstrap_servers: str,
+        *,
+        read_committed: bool = False,
+        max_wait_ms: int = 100,
+        min_bytes: int = 1,
+        reset: str = "earliest",
+        max_partition_bytes: int = 1_048_576,
+    ) -> Consumer:
+        return AioConsumer(
+            {
+                "bootstrap_servers": bootstrap_servers,
+                "enable_auto_commit": False,
+                "auto_offset_reset": reset,
+                "fetch_max_wait_ms": max_wait_ms,
+                "isolation_level": "read_committed" if read_committed else "read_uncommitted",
+                "fetch_min_bytes": min_bytes,
+                "max_partition_fetch_bytes": max_partition_bytes,
+                "retry_backoff_ms": 20,
+            }
+        )
 
     def admin(self, bootstrap_servers: str) -> Admin:
         return AioAdmin(bootstrap_servers)

@@ -29,14 +29,27 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def batch_of(values: Iterable[bytes | None], *, codec: str = "none", timestamp_ms: int | None = None,
-             producer_id: int = -1, producer_epoch: int = -1, base_sequence: int = -1,
-             key: bytes | None = b"k", transactional: bool = False) -> bytes:
+def batch_of(
+    values: Iterable[bytes | None],
+    *,
+    codec: str = "none",
+    timestamp_ms: int | None = None,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    key: bytes | None = b"k",
+    transactional: bool = False,
+) -> bytes:
     """A v2 batch of these values as a producer would send it (base offset 0)."""
     builder = DefaultRecordBatchBuilder(
-        magic=2, compression_type=CODECS[codec], is_transactional=transactional,
-        producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence,
-        batch_size=1 << 30)
+        magic=2,
+        compression_type=CODECS[codec],
+        is_transactional=transactional,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        batch_size=1 << 30,
+    )
     stamp = now_ms() if timestamp_ms is None else timestamp_ms
     for number, value in enumerate(values):
         builder.append(number, stamp, key, value, [])
@@ -66,5 +79,8 @@ def whole_batches(records: bytes | None) -> Iterator[DefaultRecordBatch]:
 
 def records_of(records: bytes | None) -> list[RawRecord]:
     """All records of the complete batches of a fetched record set."""
-    return [RawRecord(each.offset, each.timestamp, each.key, each.value)
-            for batch in whole_batches(records) for each in batch]
+    return [
+        RawRecord(each.offset, each.timestamp, each.key, each.value)
+        for batch in whole_batches(records)
+        for each in batch
+    ]

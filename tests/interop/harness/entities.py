@@ -22,14 +22,24 @@ from kio.static.protocol import Entity, RequestPayload, ResponsePayload
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
-def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None,
-                   fields: Mapping[str, object]) -> bytes:
+def encode_request(
+    api_key: int,
+    version: int,
+    correlation_id: int,
+    client_id: str | None,
+    fields: Mapping[str, object],
+) -> bytes:
     """A whole request without its size: header and body, fields not given at their zero."""
     schema = load_request_schema(api_key, version)
-    header = build(schema.__header_schema__, {
-        "request_api_key": api_key, "request_api_version": version,
-        "correlation_id": correlation_id, "client_id": client_id,
-    })
+    header = build(
+        schema.__header_schema__,
+        {
+            "request_api_key": api_key,
+            "request_api_version": version,
+            "correlation_id": correlation_id,
+            "client_id": client_id,
+        },
+    )
     out = io.BytesIO()
     entity_writer(schema.__header_schema__)(out, header)
     entity_writer(schema)(out, cast(RequestPayload, build(schema, fields)))
@@ -51,10 +61,12 @@ def build(schema: type[Entity], values: Mapping[str, object]) -> Entity:
     fields = {field.name: field for field in dataclasses.fields(schema)}
     unknown = set(values) - set(fields)
     assert not unknown, f"{schema.__name__} v{schema.__version__} has no {sorted(unknown)}"
-    return schema(**{
-        name: _value(field.type, values[name]) if name in values else _default(field)
-        for name, field in fields.items()
-    })
+    return schema(
+        **{
+            name: _value(field.type, values[name]) if name in values else _default(field)
+            for name, field in fields.items()
+        }
+    )
 
 
 def _default(field: dataclasses.Field[object]) -> object:

@@ -36,12 +36,25 @@ class KafkaPythonProducer(Producer):
         self._producer = producer
         self._sent: list[tuple[int, object]] = []
 
-    def send(self, topic: str, value: bytes | None, *, key: bytes | None = None,
-             partition: int = 0, timestamp_ms: int | None = None, headers: Headers = ()) -> None:
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int = 0,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> None:
         try:
             future: object = self._producer.send(
-                topic, value=value, key=key, partition=partition, timestamp_ms=timestamp_ms,
-                headers=list(headers))
+                topic,
+                value=value,
+                key=key,
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+                headers=list(headers),
+            )
         except errors.KafkaError as error:
             future = error
         self._sent.append((partition, future))
@@ -86,9 +99,18 @@ class KafkaPythonConsumer(Consumer):
     def poll(self, timeout_s: float) -> list[Message]:
         batches = self._consumer.poll(timeout_ms=int(timeout_s * 1000))
         return [
-            Message(each.topic, each.partition, each.offset, each.timestamp, each.timestamp_type,
-                    each.key, each.value, tuple(each.headers))
-            for batch in batches.values() for each in batch
+            Message(
+                each.topic,
+                each.partition,
+                each.offset,
+                each.timestamp,
+                each.timestamp_type,
+                each.key,
+                each.value,
+                tuple(each.headers),
+            )
+            for batch in batches.values()
+            for each in batch
         ]
 
     def offsets_for_times(
@@ -96,13 +118,17 @@ class KafkaPythonConsumer(Consumer):
     ) -> dict[tuple[str, int], int | None]:
         asked = {kafka.TopicPartition(*place): time for place, time in times.items()}
         found = self._consumer.offsets_for_times(asked)
-        return {(place.topic, place.partition): each.offset if each else None
-                for place, each in found.items()}
+        return {
+            (place.topic, place.partition): each.offset if each else None
+            for place, each in found.items()
+        }
 
     def watermarks(self, topic: str, partition: int) -> tuple[int, int]:
         place = kafka.TopicPartition(topic, partition)
-        return (self._consumer.beginning_offsets([place])[place],
-                self._consumer.end_offsets([place])[place])
+        return (
+            self._consumer.beginning_offsets([place])[place],
+            self._consumer.end_offsets([place])[place],
+        )
 
     def close(self) -> None:
         self._consumer.close()
@@ -112,17 +138,24 @@ class KafkaPythonAdmin(Admin):
     def __init__(self, bootstrap_servers: str) -> None:
         self._admin = kafka.KafkaAdminClient(bootstrap_servers=bootstrap_servers)
 
-    def create_topic(self, name: str, partitions: int = 1, replication_factor: int = 1, *,
-                     configs: Mapping[str, str] | None = None,
-                     assignment: Sequence[Sequence[int]] | None = None,
-                     validate_only: bool = False) -> None:
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int = 1,
+        *,
+        configs: Mapping[str, str] | None = None,
+        assignment: Sequence[Sequence[int]] | None = None,
+        validate_only: bool = False,
+    ) -> None:
         topic: dict[str, object] = {"configs": dict(configs or {})}
         if assignment is None:
             topic |= {"num_partitions": partitions, "replication_factor": replication_factor}
         else:
             topic["assignments"] = {index: list(each) for index, each in enumerate(assignment)}
         answer = self._admin.create_topics(
-            {name: topic}, validate_only=validate_only, raise_errors=False)
+            {name: topic}, validate_only=validate_only, raise_errors=False
+        )
         _raise_for(answer["topics"][0])
 
     def delete_topic(self, name: str) -> None:
@@ -135,14 +168,22 @@ class KafkaPythonAdmin(Admin):
     def describe_topic(self, name: str) -> TopicDescription:
         (found,) = self._admin.describe_topics([name])
         _raise_for(found)
-        return TopicDescription(found["name"], {
-            each["partition_index"]: (each["leader_id"], each["replica_nodes"], each["isr_nodes"])
-            for each in found["partitions"]
-        })
+        return TopicDescription(
+            found["name"],
+            {
+                each["partition_index"]: (
+                    each["leader_id"],
+                    each["replica_nodes"],
+                    each["isr_nodes"],
+                )
+                for each in found["partitions"]
+            },
+        )
 
     def create_partitions(self, topic: str, total: int, *, validate_only: bool = False) -> None:
         answer = self._admin.create_partitions(
-            {topic: total}, validate_only=validate_only, raise_errors=False)
+            {topic: total}, validate_only=validate_only, raise_errors=False
+        )
         _raise_for(answer.to_dict()["results"][0])
 
     def topic_configs(self, topic: str) -> dict[str, str | None]:
@@ -181,28 +222,59 @@ class KafkaPython:
 
     name = "kafka-python"
 
-    def producer(self, bootstrap_servers: str, *, acks: int | str = "all",
-                 compression: str = "none", idempotent: bool = False, linger_ms: int = 5,
-                 delivery_timeout_ms: int = 30_000) -> Producer:
-        return KafkaPythonProducer(kafka.KafkaProducer(
-            bootstrap_servers=bootstrap_servers, acks=acks, enable_idempotence=idempotent,
-            compression_type=None if compression == "none" else compression, linger_ms=linger_ms,
-            max_request_size=10_000_000, delivery_timeout_ms=delivery_timeout_ms,
-            request_timeout_ms=delivery_timeout_ms - linger_ms, max_block_ms=delivery_timeout_ms,
-            reconnect_backoff_ms=10, reconnect_backoff_max_ms=100, retry_backoff_ms=20,
-            metrics_enabled=False))
+    def producer(
+        self,
+        bootstrap_servers: str,
+        *,
+        acks: int | str = "all",
+        compression: str = "none",
+        idempotent: bool = False,
+        linger_ms: int = 5,
+        delivery_timeout_ms: int = 30_000,
+    ) -> Producer:
+        return KafkaPythonProducer(
+            kafka.KafkaProducer(
+                bootstrap_servers=bootstrap_servers,
+                acks=acks,
+                enable_idempotence=idempotent,
+                compression_type=None if compression == "none" else compression,
+                linger_ms=linger_ms,
+                max_request_size=10_000_000,
+                delivery_timeout_ms=delivery_timeout_ms,
+                request_timeout_ms=delivery_timeout_ms - linger_ms,
+                max_block_ms=delivery_timeout_ms,
+                reconnect_backoff_ms=10,
+                reconnect_backoff_max_ms=100,
+                retry_backoff_ms=20,
+                metrics_enabled=False,
+            )
+        )
 
-    def consumer(self, bootstrap_servers: str, *, read_committed: bool = False,
-                 max_wait_ms: int = 100, min_bytes: int = 1, reset: str = "earliest",
-                 max_partition_bytes: int = 1_048_576) -> Consumer:
-        return KafkaPythonConsumer(kafka.KafkaConsumer(
-            bootstrap_servers=bootstrap_servers, enable_auto_commit=False, auto_offset_reset=reset,
-            isolation_level="read_committed" if read_committed else "read_uncommitted",
-            fetch_max_wait_ms=max_wait_ms, fetch_min_bytes=min_bytes,
-            max_partition_fetch_bytes=max_partition_bytes, reconnect_backoff_ms=10,
-            reconnect_backoff_max_ms=100, retry_backoff_ms=20, metrics_enabled=False))
+    def consumer(
+        self,
+        bootstrap_servers: str,
+        *,
+        read_committed: bool = False,
+        max_wait_ms: int = 100,
+        min_bytes: int = 1,
+        reset: str = "earliest",
+        max_partition_bytes: int = 1_048_576,
+    ) -> Consumer:
+        return KafkaPythonConsumer(
+            kafka.KafkaConsumer(
+                bootstrap_servers=bootstrap_servers,
+                enable_auto_commit=False,
+                auto_offset_reset=reset,
+                isolation_level="read_committed" if read_committed else "read_uncommitted",
+                fetch_max_wait_ms=max_wait_ms,
+                fetch_min_bytes=min_bytes,
+                max_partition_fetch_bytes=max_partition_bytes,
+                reconnect_backoff_ms=10,
+                reconnect_backoff_max_ms=100,
+                retry_backoff_ms=20,
+                metrics_enabled=False,
+            )
+        )
 
     def admin(self, bootstrap_servers: str) -> Admin:
         return KafkaPythonAdmin(bootstrap_servers)
-
-

@@ -65,16 +65,28 @@ class Closing:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
 
 class Producer(Closing):
     """Sends messages; `flush` tells what became of them, in the order they were sent."""
 
-    def send(self, topic: str, value: bytes | None, *, key: bytes | None = None,
-             partition: int = 0, timestamp_ms: int | None = None, headers: Headers = ()) -> None:
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int = 0,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> None:
         raise NotImplementedError
 
     def flush(self, timeout_s: float = 30.0) -> list[Ack]:
@@ -117,10 +129,16 @@ class Consumer(Closing):
 class Admin(Closing):
     """Topic administration; a refusal is an AdminError."""
 
-    def create_topic(self, name: str, partitions: int = 1, replication_factor: int = 1, *,
-                     configs: Mapping[str, str] | None = None,
-                     assignment: Sequence[Sequence[int]] | None = None,
-                     validate_only: bool = False) -> None:
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int = 1,
+        *,
+        configs: Mapping[str, str] | None = None,
+        assignment: Sequence[Sequence[int]] | None = None,
+        validate_only: bool = False,
+    ) -> None:
         raise NotImplementedError
 
     def delete_topic(self, name: str) -> None:
@@ -152,12 +170,26 @@ class Client(Protocol):
 
     name: str
 
-    def producer(self, bootstrap_servers: str, *, acks: int | str = "all",
-                 compression: str = "none", idempotent: bool = False, linger_ms: int = 5,
-                 delivery_timeout_ms: int = 30_000) -> Producer: ...
+    def producer(
+        self,
+        bootstrap_servers: str,
+        *,
+        acks: int | str = "all",
+        compression: str = "none",
+        idempotent: bool = False,
+        linger_ms: int = 5,
+        delivery_timeout_ms: int = 30_000,
+    ) -> Producer: ...
 
-    def consumer(self, bootstrap_servers: str, *, read_committed: bool = False,
-                 max_wait_ms: int = 100, min_bytes: int = 1, reset: str = "earliest",
-                 max_partition_bytes: int = 1_048_576) -> Consumer: ...
+    def consumer(
+        self,
+        bootstrap_servers: str,
+        *,
+        read_committed: bool = False,
+        max_wait_ms: int = 100,
+        min_bytes: int = 1,
+        reset: str = "earliest",
+        max_partition_bytes: int = 1_048_576,
+    ) -> Consumer: ...
 
     def admin(self, bootstrap_servers: str) -> Admin: ...

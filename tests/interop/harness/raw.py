@@ -10,11 +10,24 @@ from typing import Self
 from harness.entities import decode_response, encode_request
 
 API_KEYS = {
-    "produce": 0, "fetch": 1, "list_offsets": 2, "metadata": 3, "api_versions": 18,
-    "create_topics": 19, "delete_topics": 20, "delete_records": 21, "init_producer_id": 22,
-    "offset_for_leader_epoch": 23, "describe_configs": 32, "alter_configs": 33,
-    "describe_log_dirs": 35, "create_partitions": 37, "incremental_alter_configs": 44,
-    "describe_cluster": 60, "describe_producers": 61, "describe_topic_partitions": 75,
+    "produce": 0,
+    "fetch": 1,
+    "list_offsets": 2,
+    "metadata": 3,
+    "api_versions": 18,
+    "create_topics": 19,
+    "delete_topics": 20,
+    "delete_records": 21,
+    "init_producer_id": 22,
+    "offset_for_leader_epoch": 23,
+    "describe_configs": 32,
+    "alter_configs": 33,
+    "describe_log_dirs": 35,
+    "create_partitions": 37,
+    "incremental_alter_configs": 44,
+    "describe_cluster": 60,
+    "describe_producers": 61,
+    "describe_topic_partitions": 75,
 }
 
 
@@ -37,15 +50,21 @@ class Answer:
 
 def split_address(bootstrap_servers: str) -> tuple[str, int]:
     """(host, port) of the first bootstrap server."""
-    host, _, port = bootstrap_servers.split(",")[0].rpartition(":")
+    host, _, port = bootstrap_servers.split(",", maxsplit=1)[0].rpartition(":")
     return host.strip("[]"), int(port)
 
 
 class RawConnection:
     """Frames in and out of one socket; every wait ends at `timeout_s`."""
 
-    def __init__(self, bootstrap_servers: str, *, timeout_s: float = 10.0,
-                 client_id: str | None = "raw", receive_buffer: int | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        timeout_s: float = 10.0,
+        client_id: str | None = "raw",
+        receive_buffer: int | None = None,
+    ) -> None:
         self.client_id = client_id
         self._next_correlation_id = 0
         host, port = split_address(bootstrap_servers)
@@ -64,8 +83,12 @@ class RawConnection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -79,8 +102,11 @@ class RawConnection:
     def send(self, api: str, version: int, **fields: object) -> int:
         """Send one request; its correlation id."""
         self._next_correlation_id += 1
-        self.send_frame(encode_request(
-            API_KEYS[api], version, self._next_correlation_id, self.client_id, fields))
+        self.send_frame(
+            encode_request(
+                API_KEYS[api], version, self._next_correlation_id, self.client_id, fields
+            )
+        )
         return self._next_correlation_id
 
     def receive(self, api: str, version: int, correlation_id: int) -> Answer:
@@ -113,7 +139,7 @@ class RawConnection:
         return bytes(data)
 
     def is_closed_by_peer(self) -> bool:
-        """Whether the broker closes this connection without sending anything, before the timeout."""
+        """Whether the broker closes this connection without an answer, before the timeout."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionError:
