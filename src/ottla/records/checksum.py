@@ -7,13 +7,16 @@ function itself is in one extension module, which is loaded here directly.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.machinery import ExtensionFileLoader, PathFinder
-from typing import Final, TypeAlias, cast
+from typing import Final, Protocol, cast
 
 from ottla.ports import Buffer
 
-_Crc: TypeAlias = Callable[[Buffer], int]
+
+class _Crc(Protocol):
+    def __call__(self, data: Buffer, value: int = 0, /) -> int:
+        """The CRC-32C of `data`, or of what had the CRC `value` and `data` after it."""
+        ...
 
 
 def _load() -> _Crc:

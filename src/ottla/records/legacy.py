@@ -18,6 +18,7 @@ from ottla.records.batch import (
     COMPRESSION_MASK,
     CREATE_TIME,
     HEADER_SIZE,
+    LENGTH_OFFSET,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC_OFFSET,
@@ -84,17 +85,27 @@ def scan_any(buffer: Buffer, start: int, end: int) -> Iterator[Batch | Message]:
     Stops before an incomplete one; raises CorruptBatch at a length or magic that none has.
     """
     position = start
-    while end - position > MAGIC_OFFSET:
-        magic = buffer[position + MAGIC_OFFSET]
-        length = _LENGTH.unpack_from(buffer, position + 8)[0]
-        if magic not in _MIN_SIZE:
-            raise CorruptBatch(position, f"magic {magic} is not one of 0, 1 and 2")
-        if length < _MIN_SIZE[magic]:
-            raise CorruptBatch(position, f"length {length} is below {_MIN_SIZE[magic]}")
-        if length > end - position - LOG_OVERHEAD:
-            return
-        yield _parse(buffer, position, magic)
-        position += LOG_OVERHEAD + length
+    while (entry := parse_any(buffer, position, end)) is not None and entry.end <= end:
+        yield entry
+        position = entry.end
+
+
+def parse_any(buffer: Buffer, position: int, end: int) -> Batch | Message | None:
+    """The header of any magic at `position`, or None when it would pass `end`.
+
+    Raises CorruptBatch at a length or magic that no batch or message has.
+    """
+    if end - position <= MAGIC_OFFSET:
+        return None
+    magic = buffer[position + MAGIC_OFFSET]
+    length = _LENGTH.unpack_from(buffer, position + LENGTH_OFFSET)[0]
+    if magic not in _MIN_SIZE:
+        raise CorruptBatch(position, f"magic {magic} is not one of 0, 1 and 2")
+    if length < _MIN_SIZE[magic]:
+        raise CorruptBatch(position, f"length {length} is below {_MIN_SIZE[magic]}")
+    if end - position < LOG_OVERHEAD + _MIN_SIZE[magic]:
+        return None
+    return parse_header(buffer, position) if magic == MAGIC_V2 else _parse(buffer, position, magic)
 
 
 def crc_of_message(view: memoryview, message: Message) -> int:
@@ -117,9 +128,7 @@ def records_of_message(
         raise CorruptBatch(message.position, error.reason) from None
 
 
-def _parse(buffer: Buffer, position: int, magic: int) -> Batch | Message:
-    if magic == MAGIC_V2:
-        return parse_header(buffer, position)
+def _parse(buffer: Buffer, position: int, magic: int) -> Message:
     fields = _HEADER.unpack_from(buffer, position)
     timestamp = -1
     if magic == MAGIC_V1:
