@@ -78,24 +78,32 @@ class _Decoding:
         self.version = version
         self.flexible = flexible
         self.end = "end"
-        self.run: list[tuple[str, str]] = []  # (Struct code, what it is assigned to)
+        self.run: list[tuple[str, str, str]] = []  # (Struct code, target, path of the field)
+
+    def read(self, code: str, target: str) -> None:
+        """A value of fixed size, to be read with its neighbours."""
+        self.run.append((code, target, self.source.path))
 
     def flush(self, *, check: bool = True) -> None:
         """Emit the run; `check` unless what follows compares the position with the end."""
         if not self.run:
             return
-        layout = Struct(">" + "".join(code for code, _ in self.run))
-        targets = ", ".join(target for _, target in self.run)
-        if layout.format == ">B":
-            self.source.add(f"{targets} = buffer[position]")
-        else:
-            unpack = self.source.constant("unpack", layout.unpack_from)
-            comma = "," if len(self.run) == 1 else ""
-            self.source.add(f"{targets}{comma} = {unpack}(buffer, position)")
-        self.source.add(f"position += {layout.size}")
-        if check:
-            self.fail_if(f"position > {self.end}", "is cut off")
+        layout = Struct(">" + "".join(code for code, _, _ in self.run))
+        targets = ", ".join(target for _, target, _ in self.run)
+        with self.source.at(self.run[0][2]):
+            if layout.format == ">B":
+                self.source.add(f"{targets} = buffer[position]")
+            else:
+                unpack = self.source.constant("unpack", layout.unpack_from)
+                comma = "," if len(self.run) == 1 else ""
+                self.source.add(f"{targets}{comma} = {unpack}(buffer, position)")
+            self.source.add(f"position += {layout.size}")
+            if check:
+                self.check_position()
         self.run.clear()
+
+    def check_position(self) -> None:
+        self.fail_if(f"position > {self.end}", "is cut off")
 
     def fail_if(self, condition: str, reason: str) -> None:
         with self.source.block(f"if {condition}:"):
@@ -109,34 +117,29 @@ class _Decoding:
         tagged = []
         plain = message()
         for field in message.FIELDS:
-            if not field.exists(self.version):
-                self.set_default(made, field, plain)
-            elif field.tag is not None:
-                self.set_default(made, field, plain)
-                tagged.append(field)
-        for field in message.FIELDS:
+            target = f"{made}.{field.name}"
             if field.exists(self.version) and field.tag is None:
-                with source.field(field.name):
-                    self.value(field, f"{made}.{field.name}", self.nullable(field))
+                with source.at(source.below(field.name)):
+                    self.value(field, target)
+                continue
+            source.add(f"{target} = {self.default(getattr(plain, field.name))}")
+            if field.exists(self.version):
+                tagged.append(field)
         if self.flexible:
             self.tags(made, tagged)
         return made
 
-    def nullable(self, field: Field) -> bool:
-        return field.is_nullable(self.version)
+    def default(self, value: object) -> str:
+        """An expression with a default: a new one for each message if it is mutable."""
+        if isinstance(value, Message):
+            return self.source.constant("Class", type(value)) + "()"
+        assert not value or not isinstance(value, list)
+        return repr(value)
 
-    def set_default(self, made: str, field: Field, plain: Message) -> None:
-        value = getattr(plain, field.name)
-        text = repr(value)
-        if isinstance(value, list):
-            text = "[]"
-        elif isinstance(value, Message):
-            text = self.source.constant("Class", type(value)) + "()"
-        self.source.add(f"{made}.{field.name} = {text}")
-
-    def value(self, field: Field, target: str, nullable: bool) -> None:
+    def value(self, field: Field, target: str) -> None:
+        nullable = field.is_nullable(self.version)
         if field.type in FIXED:
-            self.run.append((FIXED[field.type], target))
+            self.read(FIXED[field.type], target)
         elif field.type == "struct":
             assert isinstance(field.of, type)
             self.struct_value(field.of, target, nullable)
@@ -151,7 +154,7 @@ class _Decoding:
             self.source.add(f"{target} = {self.struct(message)}")
             return
         marker = self.source.name("marker")
-        self.run.append(("b", marker))
+        self.read("b", marker)
         self.flush()
         with self.source.block(f"if {marker} < 0:"):
             self.source.add(f"{target} = None")
@@ -166,7 +169,7 @@ class _Decoding:
         A compact length is one more than the real one, 0 meaning null.
         """
         length = self.source.name("n")
-        self.run.append((length_code(type_, self.flexible), length))
+        self.read(length_code(type_, self.flexible), length)
         self.flush(check=False)
         if self.flexible:
             with self.source.block(f"if {length} > 127:"):
@@ -175,15 +178,14 @@ class _Decoding:
                 )
         return length
 
-    def unless_null(self, length: str, target: str, nullable: bool) -> str:
-        """Emit what null means; returns the condition under which there is a value."""
-        null = "0" if self.flexible else "-1"
-        with self.source.block(f"if {length} == {null}:"):
+    def null(self, length: str, target: str, nullable: bool) -> None:
+        """Emit what to do about the length that means null; an else follows."""
+        with self.source.block(f"if {length} == {0 if self.flexible else -1}:"):
             if nullable:
+                self.check_position()
                 self.source.add(f"{target} = None")
             else:
                 self.source.add("raise DecodeError('is null')")
-        return "else:"
 
     def stop(self, length: str, size: int = 1) -> str:
         """Emit the check that a value of this length is there; returns the name of its end."""
@@ -201,7 +203,8 @@ class _Decoding:
     def sized(self, type_: str, target: str, nullable: bool) -> None:
         """A string or bytes."""
         length = self.length(type_)
-        with self.source.block(self.branch(length, target, nullable)):
+        self.null(length, target, nullable)
+        with self.source.block("else:"):
             stop = self.stop(length)
             if type_ == "string":
                 self.source.add(f"{target} = str(buffer[position:{stop}], 'utf-8')")
@@ -209,12 +212,10 @@ class _Decoding:
                 self.source.add(f"{target} = bytes(memoryview(buffer)[position:{stop}])")
             self.source.add(f"position = {stop}")
 
-    def branch(self, length: str, target: str, nullable: bool) -> str:
-        return self.unless_null(length, target, nullable)
-
     def array(self, of: str | type[Message], target: str, nullable: bool) -> None:
         length = self.length("array")
-        with self.source.block(self.branch(length, target, nullable)):
+        self.null(length, target, nullable)
+        with self.source.block("else:"):
             if isinstance(of, str) and of in FIXED:
                 self.fixed_items(of, length, target)
             else:
@@ -227,7 +228,7 @@ class _Decoding:
             items = f"[bytes(buffer[i : i + 16]) for i in range(position, {stop}, 16)]"
         else:
             unpack = self.source.constant("unpack", UNPACK[of])
-            items = f"list({unpack}[{count}](buffer, position))"
+            items = f"[*{unpack}[{count}](buffer, position)] if {stop} > position else []"
         self.source.add(f"{target} = {items}")
         self.source.add(f"position = {stop}")
 
@@ -258,7 +259,7 @@ class _Decoding:
 
     def tags(self, made: str, tagged: list[Field]) -> None:
         count = self.source.name("n")
-        self.run.append(("B", count))
+        self.read("B", count)
         self.flush()
         with self.source.block(f"if {count}:"):
             if tagged:
@@ -278,8 +279,11 @@ class _Decoding:
             self.end = stop
             word = "if"
             for field in tagged:
-                with source.block(f"{word} tag == {field.tag}:"), source.field(field.name):
-                    self.value(field, f"{made}.{field.name}", self.nullable(field))
+                with (
+                    source.block(f"{word} tag == {field.tag}:"),
+                    source.at(source.below(field.name)),
+                ):
+                    self.value(field, f"{made}.{field.name}")
                     self.flush()
                     self.fail_if(f"position != {stop}", "is shorter than its size")
                 word = "elif"

@@ -61,29 +61,38 @@ class _Encoding:
         self.version = version
         self.flexible = flexible
         self.parts = "parts"
-        self.run: list[tuple[str, str]] = []  # (Struct code, expression)
+        self.run: list[tuple[str, str, str]] = []  # (Struct code, expression, path of the field)
 
-    def packed(self, run: list[tuple[str, str]]) -> str:
+    def write(self, code: str, expression: str) -> None:
+        """A value of fixed size, to be written with its neighbours."""
+        self.run.append((code, expression, self.source.path))
+
+    def packed(self, run: list[tuple[str, str, str]]) -> str:
         """An expression with the bytes of a run."""
-        layout = Struct(">" + "".join(code for code, _ in run))
+        layout = Struct(">" + "".join(code for code, _, _ in run))
         pack = self.source.constant("pack", layout.pack)
-        return f"{pack}({', '.join(expression for _, expression in run)})"
+        return f"{pack}({', '.join(expression for _, expression, _ in run)})"
+
+    def append(self, expression: str) -> None:
+        """Emit the bytes that a run came to."""
+        first, last = self.run[0][2], self.run[-1][2]
+        with self.source.at(first if first == last else f"{first} to {last}"):
+            self.source.add(f"{self.parts}.append({expression})")
+        self.run.clear()
 
     def flush(self) -> None:
         if self.run:
-            self.source.add(f"{self.parts}.append({self.packed(self.run)})")
-            self.run.clear()
+            self.append(self.packed(self.run))
 
     def flush_with_length(self, type_: str, length: str) -> None:
         """Emit the run and a length; a compact one fits in the run while it is under 128."""
         before = list(self.run)
-        self.run.append((length_code(type_, self.flexible), length))
+        self.write(length_code(type_, self.flexible), length)
         together = self.packed(self.run)
         if self.flexible:
             apart = f"{self.packed(before)} + uvarint({length})" if before else f"uvarint({length})"
             together = f"{together} if {length} < 128 else {apart}"
-        self.source.add(f"{self.parts}.append({together})")
-        self.run.clear()
+        self.append(together)
 
     def struct(self, message: type[Message], value: str) -> None:
         tagged = []
@@ -92,16 +101,17 @@ class _Encoding:
                 if field.tag is not None:
                     tagged.append(field)
                     continue
-                with self.source.field(field.name):
-                    self.value(field, f"{value}.{field.name}", field.is_nullable(self.version))
+                with self.source.at(self.source.below(field.name)):
+                    self.value(field, f"{value}.{field.name}")
         if tagged:
             self.tags(message, value, tagged)
         elif self.flexible:
-            self.run.append(("B", "0"))
+            self.write("B", "0")
 
-    def value(self, field: Field, value: str, nullable: bool) -> None:
+    def value(self, field: Field, value: str) -> None:
+        nullable = field.is_nullable(self.version)
         if field.type in FIXED:
-            self.run.append((FIXED[field.type], value))
+            self.write(FIXED[field.type], value)
         elif field.type == "struct":
             assert isinstance(field.of, type)
             self.struct_value(field.of, value, nullable)
@@ -121,7 +131,7 @@ class _Encoding:
         with self.source.block(f"if {made} is None:"):
             self.source.add(f"{self.parts}.append(b'\\xff')")
         with self.source.block("else:"):
-            self.run.append(("b", "1"))
+            self.write("b", "1")
             self.struct(message, made)
             self.flush()
 
@@ -186,7 +196,7 @@ class _Encoding:
         outer = self.parts
         self.parts = source.name("parts")
         for field in sorted(tagged, key=lambda field: field.tag or 0):
-            with source.field(field.name):
+            with source.at(source.below(field.name)):
                 self.tag(field, f"{value}.{field.name}", getattr(plain, field.name), section)
         self.parts = outer
         source.add(f"{outer}.append(uvarint(len({section})))")
@@ -200,7 +210,7 @@ class _Encoding:
             condition = f"{value} != {default!r}"
         with source.block(f"if {condition}:"):
             source.add(f"{self.parts} = []")
-            self.value(field, value, field.is_nullable(self.version))
+            self.value(field, value)
             self.flush()
             body = source.name("body")
             source.add(f"{body} = b''.join({self.parts})")

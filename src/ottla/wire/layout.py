@@ -94,13 +94,13 @@ class Source:
         self.fields: list[str] = []  # the field each line is about
         self.constants: dict[str, object] = {}
         self._indent = ""
-        self._path: list[str] = []
+        self.path = ""  # the field that lines added now are about
         self._names = 0
 
     def add(self, line: str) -> None:
         """One more line at the current indentation."""
         self.lines.append(self._indent + line)
-        self.fields.append(".".join(self._path))
+        self.fields.append(self.path)
 
     def name(self, prefix: str) -> str:
         """A local name that is not used yet."""
@@ -122,11 +122,15 @@ class Source:
         self._indent = self._indent[4:]
 
     @contextmanager
-    def field(self, name: str) -> Iterator[None]:
-        """The lines added inside are about this field."""
-        self._path.append(name)
+    def at(self, path: str) -> Iterator[None]:
+        """The lines added inside are about the field at this path."""
+        before, self.path = self.path, path
         yield
-        self._path.pop()
+        self.path = before
+
+    def below(self, name: str) -> str:
+        """The path of a field of the struct that lines are about now."""
+        return f"{self.path}.{name}" if self.path else name
 
     def field_at(self, line_number: int) -> str:
         """The field that a line (counted from 1) is about; empty for the message itself."""
