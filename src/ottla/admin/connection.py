@@ -29,14 +29,13 @@ from ottla.admin.errors import (
 from ottla.model.errors import ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import DecodeError, decoder, encoder
+from ottla.wire.header import decode_response_header, request_header
 from ottla.wire.message import Message
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.wire.primitives import skip_tags
 
 M = TypeVar("M", bound=Message)
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 _SIZE = Struct(">i")
-_HEADER = Struct(">hhih")
 _TLS_ALERT = b"\x15\x03"
 
 
@@ -44,7 +43,6 @@ class _Pending(NamedTuple):
     correlation_id: int
     api_key: int
     version: int
-    flexible_header: bool
 
 
 class Connection:
@@ -52,7 +50,7 @@ class Connection:
 
     def __init__(self, address: Address, client_id: str, deadline: Deadline) -> None:
         self.address = address
-        self._client_id = client_id.encode()
+        self._client_id = client_id
         self._correlation_id = 0
         self._pending: deque[_Pending] = deque()
         self._socket = _connect(address, deadline)
@@ -142,15 +140,11 @@ class Connection:
 
     def _send(self, request: Message, version: int, deadline: Deadline) -> None:
         self._correlation_id += 1
-        flexible = is_flexible(type(request), version)
-        header = _HEADER.pack(request.API_KEY, version, self._correlation_id, len(self._client_id))
+        key = request.API_KEY
+        header = request_header(key, version, self._correlation_id, self._client_id)
         body = encoder(type(request), version)(request)
-        frame = b"".join((header, self._client_id, b"\x00" if flexible else b"", body))
-        flexible_header = flexible and request.API_KEY != ApiKey.API_VERSIONS
-        self._pending.append(
-            _Pending(self._correlation_id, request.API_KEY, version, flexible_header)
-        )
-        self._write(_SIZE.pack(len(frame)) + frame, deadline)
+        self._pending.append(_Pending(self._correlation_id, key, version))
+        self._write(b"".join((_SIZE.pack(len(header) + len(body)), header, body)), deadline)
 
     def _write(self, data: bytes, deadline: Deadline) -> None:
         try:
@@ -188,20 +182,17 @@ class Connection:
         return received
 
     def _decode(self, frame: memoryview, pending: _Pending, response: type[M]) -> M:
-        (correlation_id,) = _SIZE.unpack_from(frame)
-        if correlation_id != pending.correlation_id:
-            raise ProtocolViolation(
-                f"{self.address} answered request {correlation_id}, not {pending.correlation_id}"
-            )
+        expected, key, version = pending
         try:
-            start = _SIZE.size
-            if pending.flexible_header:
-                start = skip_tags(frame, start, len(frame))
-            return decoder(response, pending.version)(frame, start, len(frame))[0]
+            correlation_id, start = decode_response_header(key, version, frame, 0, len(frame))
+            if correlation_id != expected:
+                raise ProtocolViolation(
+                    f"{self.address} answered request {correlation_id} instead of {expected}"
+                )
+            return decoder(response, version)(frame, start, len(frame))[0]
         except DecodeError as error:
-            name = ApiKey(pending.api_key).name
             raise ProtocolViolation(
-                f"{self.address} sent a {name} v{pending.version} response that cannot be"
+                f"{self.address} sent a {ApiKey(key).name} v{version} response that cannot be"
                 f" understood: {error}"
             ) from None
 
@@ -214,12 +205,6 @@ class Connection:
     def _lost(self, reason: OSError | str) -> ConnectionLost:
         text = reason if isinstance(reason, str) else reason.strerror or str(reason)
         return ConnectionLost(f"the connection to {self.address} broke: {text}")
-
-
-def is_flexible(request: type[Message], version: int) -> bool:
-    """Whether this version has tagged fields, and so the newer request header (KIP-482)."""
-    first = request.FIRST_FLEXIBLE_VERSION
-    return first is not None and version >= first
 
 
 def _connect(address: Address, deadline: Deadline) -> socket.socket:
