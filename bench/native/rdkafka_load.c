@@ -1,14 +1,14 @@
 /* What an ordinary client does, through librdkafka, with the broker as the only other process.
  *
- *   rdkafka_load produce PORT TOPIC PARTITIONS RECORD_BYTES WARM_SECONDS SECONDS
- *   rdkafka_load fill    PORT TOPIC PARTITIONS RECORD_BYTES TOTAL_BYTES
+ *   rdkafka_load produce PORT TOPIC PARTITIONS RUN RECORD_BYTES LINGER_MS WARM_SECONDS SECONDS
+ *   rdkafka_load fill    PORT TOPIC RECORD_BYTES TOTAL_BYTES
  *   rdkafka_load consume PORT TOPIC TOTAL_BYTES PASSES
  *   rdkafka_load latency PORT TOPIC RATE RECORD_BYTES WARM_SECONDS SECONDS
  *
- * produce: acks=1, linger 5 ms, message i to partition i mod PARTITIONS; counts what was acknowledged.
- * fill: the same until TOTAL_BYTES are acknowledged. consume: partition 0 from its beginning until
- * TOTAL_BYTES were read, PASSES times. latency: RATE messages a second with linger 0, each carrying
- * the time it was handed to the client; the same process consumes them.
+ * produce: acks=1, RUN messages to one partition, then RUN to the next, and round again; counts
+ * what was acknowledged. fill: TOTAL_BYTES to partition 0. consume: partition 0 from its beginning
+ * until TOTAL_BYTES were read, PASSES times. latency: RATE messages a second with linger 0, each
+ * carrying the time it was handed to the client; the same process consumes them.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -20,7 +20,7 @@
 enum { ERROR_TEXT = 512, DRAIN_MS = 30000, STALL_SECONDS = 30, POLL_EVERY = 64 };
 
 static char error_text[ERROR_TEXT];
-static uint64_t failed;
+static uint64_t acknowledged, failed;
 
 /* ---- clients ---- */
 
@@ -41,8 +41,10 @@ static rd_kafka_conf_t *common_conf(const char *port) {
 
 static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque) {
     (void)rk, (void)opaque;
-    if (!message->err) return;
-    if (failed++ == 0) fprintf(stderr, "delivery: %s\n", rd_kafka_err2str(message->err));
+    if (!message->err)
+        acknowledged++;
+    else if (failed++ == 0)
+        fprintf(stderr, "delivery: %s\n", rd_kafka_err2str(message->err));
 }
 
 static rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *conf) {
@@ -51,15 +53,12 @@ static rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *conf) {
     return rk;
 }
 
-/* Reports of success would cost the client more than the sending: only failures are reported, and
- * what was acknowledged is what was handed over less what is still queued or failed. */
 static rd_kafka_t *new_producer(const char *port, const char *linger_ms) {
     rd_kafka_conf_t *conf = common_conf(port);
     set(conf, "acks", "1");
     set(conf, "linger.ms", linger_ms);
     set(conf, "queue.buffering.max.messages", "1000000");
     set(conf, "queue.buffering.max.kbytes", "262144");
-    set(conf, "delivery.report.only.error", "true");
     rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
     return new_client(RD_KAFKA_PRODUCER, conf);
 }
@@ -76,33 +75,28 @@ struct production {
     rd_kafka_t *rk;
     rd_kafka_topic_t *rkt;
     int32_t partitions;
+    uint64_t run;
     uint8_t *value;
     size_t size;
     uint64_t handed_over;
 };
 
-static void start_production(struct production *p, char **argv) {
-    p->rk = new_producer(argv[2], "5");
+static void start_production(struct production *p, char **argv, const char *linger_ms) {
+    p->rk = new_producer(argv[2], linger_ms);
     p->rkt = topic_of(p->rk, argv[3]);
-    p->partitions = atoi(argv[4]);
-    p->size = (size_t)atol(argv[5]);
     p->value = malloc(p->size + 1);
-    if (!p->value || p->partitions < 1) fail("bad size or partition count");
+    if (!p->value || p->partitions < 1 || p->run < 1) fail("bad size, partition count or run");
     fill_random(p->value, p->size);
 }
 
 static void produce_one(struct production *p) {
-    int32_t partition = (int32_t)(p->handed_over % (uint64_t)p->partitions);
+    int32_t partition = (int32_t)(p->handed_over / p->run % (uint64_t)p->partitions);
     while (rd_kafka_produce(p->rkt, partition, RD_KAFKA_MSG_F_COPY, p->value, p->size, NULL, 0, NULL)) {
         if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL)
             fail("produce: %s", rd_kafka_err2str(rd_kafka_last_error()));
         rd_kafka_poll(p->rk, 1);
     }
     if (++p->handed_over % POLL_EVERY == 0) rd_kafka_poll(p->rk, 0);
-}
-
-static uint64_t acknowledged(const struct production *p) {
-    return p->handed_over - (uint64_t)rd_kafka_outq_len(p->rk);
 }
 
 static void produce_until(struct production *p, int64_t deadline_ns) {
@@ -121,16 +115,17 @@ static void report_bytes(uint64_t messages, uint64_t bytes, double seconds) {
 }
 
 static void produce(char **argv) {
-    struct production p = {0};
-    double warm = atof(argv[6]), seconds = atof(argv[7]);
+    struct production p = {
+        .partitions = atoi(argv[4]), .run = (uint64_t)atol(argv[5]), .size = (size_t)atol(argv[6])};
+    double warm = atof(argv[8]), seconds = atof(argv[9]);
     bound_run(warm + seconds + DRAIN_MS / 1000.0);
-    start_production(&p, argv);
+    start_production(&p, argv, argv[7]);
     produce_until(&p, now_ns() + seconds_to_ns(warm));
-    uint64_t before = acknowledged(&p);
+    uint64_t before = acknowledged;
     int64_t began = now_ns();
     mark("begin");
     produce_until(&p, began + seconds_to_ns(seconds));
-    uint64_t messages = acknowledged(&p) - before;
+    uint64_t messages = acknowledged - before;
     double elapsed = (double)(now_ns() - began) / 1e9;
     mark("end");
     drain(&p);
@@ -138,10 +133,10 @@ static void produce(char **argv) {
 }
 
 static void fill(char **argv) {
-    struct production p = {0};
-    uint64_t messages = (uint64_t)(atof(argv[6]) / atof(argv[5]));
+    struct production p = {.partitions = 1, .run = 1, .size = (size_t)atol(argv[4])};
+    uint64_t messages = (uint64_t)(atof(argv[5]) / (double)p.size);
     bound_run(240);
-    start_production(&p, argv);
+    start_production(&p, argv, "5");
     int64_t began = now_ns();
     mark("begin");
     while (p.handed_over < messages) produce_one(&p);
@@ -272,14 +267,12 @@ static void await_consumer(struct production *p) {
 
 static void latency(char **argv) {
     double rate = atof(argv[4]), warm = atof(argv[6]), seconds = atof(argv[7]);
-    struct production p = {.partitions = 1, .size = (size_t)atol(argv[5])};
+    struct production p = {.partitions = 1, .run = 1, .size = (size_t)atol(argv[5])};
     bound_run(warm + seconds + 2 * STALL_SECONDS);
     sleep_precisely();
     if (p.size < sizeof(struct stamp)) fail("messages need at least %zu bytes", sizeof(struct stamp));
     samples_init(&latencies, (size_t)(rate * seconds) + 1);
-    p.rk = new_producer(argv[2], "0");
-    p.rkt = topic_of(p.rk, argv[3]);
-    p.value = calloc(1, p.size);
+    start_production(&p, argv, "0");
     rd_kafka_topic_t *consumed = topic_of(new_client(RD_KAFKA_CONSUMER, common_conf(argv[2])), argv[3]);
     pthread_t thread;
     if (rd_kafka_consume_start(consumed, 0, RD_KAFKA_OFFSET_END) ||
@@ -303,7 +296,7 @@ int main(int argc, char **argv) {
         const char *name;
         int arguments;
         void (*run)(char **);
-    } works[] = {{"produce", 8, produce}, {"fill", 7, fill}, {"consume", 6, consume}, {"latency", 8, latency}};
+    } works[] = {{"produce", 10, produce}, {"fill", 6, fill}, {"consume", 6, consume}, {"latency", 8, latency}};
     for (size_t i = 0; argc > 1 && i < sizeof works / sizeof *works; i++) {
         if (strcmp(argv[1], works[i].name) || argc != works[i].arguments) continue;
         works[i].run(argv);
