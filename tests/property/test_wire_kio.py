@@ -22,15 +22,12 @@ from ottla.wire.codec import decoder, encoder
 from ottla.wire.header import request_header, response_header
 from ottla.wire.message import Message
 
-_had_hypothesis = sys.modules.get("hypothesis")
-if _had_hypothesis is None:
-    sys.modules["hypothesis"] = None  # type: ignore[assignment]  # kio would load it: 1.5 s
-kio_index = pytest.importorskip("kio.schema.index")
-from kio.schema.errors import ErrorCode  # noqa: E402
-from kio.serial import entity_writer  # noqa: E402
-
-if _had_hypothesis is None:
-    del sys.modules["hypothesis"]
+with pytest.MonkeyPatch.context() as patch:
+    if "hypothesis" not in sys.modules:
+        patch.setitem(sys.modules, "hypothesis", None)  # kio would load it: 1.5 s
+    kio_index = pytest.importorskip("kio.schema.index")
+    from kio.schema.errors import ErrorCode
+    from kio.serial import entity_writer
 
 INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 TEXTS = ("", "a", "topic-1", "Größe-αβγ-🙂", "x" * 126, "y" * 127, "z" * 300)

@@ -19,6 +19,7 @@ from struct import error as struct_error
 from types import TracebackType
 
 from ottla.wire.layout import (
+    COMPACT_LENGTH,
     FIXED,
     Repeated,
     Source,
@@ -259,7 +260,7 @@ class _Decoding:
 
     def tags(self, made: str, tagged: list[Field]) -> None:
         count = self.source.name("n")
-        self.read("B", count)
+        self.read(COMPACT_LENGTH, count)
         self.flush()
         with self.source.block(f"if {count}:"):
             if tagged:

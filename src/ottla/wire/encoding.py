@@ -12,13 +12,14 @@ from struct import Struct
 from struct import error as struct_error
 from types import TracebackType
 
-from ottla.wire.layout import FIXED, Repeated, Source, length_code
+from ottla.wire.layout import COMPACT_LENGTH, FIXED, Repeated, Source, length_code
 from ottla.wire.message import Field, Message
-from ottla.wire.primitives import uvarint
+from ottla.wire.primitives import ONE_BYTE, uvarint
 
 PACK = {type_: Repeated("pack", code) for type_, code in FIXED.items()}
 NAMES: dict[str, object] = {
     "broken": (struct_error, TypeError, AttributeError, UnicodeEncodeError),
+    "one_byte": ONE_BYTE,
     "uvarint": uvarint,
 }
 
@@ -69,6 +70,8 @@ class _Encoding:
 
     def packed(self, run: list[tuple[str, str, str]]) -> str:
         """An expression with the bytes of a run."""
+        if len(run) == 1 and run[0][0] == COMPACT_LENGTH:
+            return f"one_byte[{run[0][1]}]"
         layout = Struct(">" + "".join(code for code, _, _ in run))
         pack = self.source.constant("pack", layout.pack)
         return f"{pack}({', '.join(expression for _, expression, _ in run)})"
@@ -106,7 +109,7 @@ class _Encoding:
         if tagged:
             self.tags(message, value, tagged)
         elif self.flexible:
-            self.write("B", "0")
+            self.write(COMPACT_LENGTH, "0")
 
     def value(self, field: Field, value: str) -> None:
         nullable = field.is_nullable(self.version)

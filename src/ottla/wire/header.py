@@ -20,13 +20,20 @@ _PREFIX = Struct(">hhi")
 _REQUEST = Struct(">hhih")
 _CORRELATION_ID = Struct(">i")
 _FLEXIBLE_RESPONSE = Struct(">ib")
-# One lookup per request: from which version on headers have tagged fields.
+# One lookup per request: lowest and highest version, and the first whose header has tagged fields.
 _NEVER = 0x7FFF
-_FIRST_FLEXIBLE = {
-    key: _NEVER if info.first_flexible is None else info.first_flexible
+_VERSIONS = {
+    key: (
+        info.min_version,
+        info.max_version,
+        _NEVER if info.first_flexible is None else info.first_flexible,
+    )
     for key, info in API_INFO.items()
 }
-_FIRST_FLEXIBLE_RESPONSE = {**_FIRST_FLEXIBLE, int(ApiKey.API_VERSIONS): _NEVER}
+_NO_VERSIONS = (0, -1, _NEVER)
+_FIRST_FLEXIBLE_RESPONSE = {key: first for key, (_, _, first) in _VERSIONS.items()}
+_FIRST_FLEXIBLE_RESPONSE[ApiKey.API_VERSIONS.value] = _NEVER
+_new = object.__new__
 
 
 class RequestHeader:
@@ -56,37 +63,52 @@ class RequestHeader:
 
 def is_supported(api_key: int, version: int) -> bool:
     """Whether there is a schema for this version of this API."""
-    info = API_INFO.get(api_key)
-    return info is not None and info.min_version <= version <= info.max_version
+    lowest, highest, _ = _VERSIONS.get(api_key, _NO_VERSIONS)
+    return lowest <= version <= highest
 
 
 def decode_request_header(buffer: Buffer, start: int, end: int) -> RequestHeader:
     """The header of the request frame in [start, end); DecodeError when it is not one."""
-    if start + _PREFIX.size > end:
-        raise DecodeError(f"request of {end - start} bytes has no whole header")
-    api_key, version, correlation_id = _PREFIX.unpack_from(buffer, start)
-    if not is_supported(api_key, version):
-        return RequestHeader(api_key, version, correlation_id, None, NO_BODY)
-    if start + _REQUEST.size > end:
-        raise DecodeError("request header: client_id is cut off")
-    client_id, position = _client_id(buffer, start + _PREFIX.size, end)
-    if version >= _FIRST_FLEXIBLE[api_key]:
+    position = start + _REQUEST.size
+    if position > end:
+        return _short_header(buffer, start, end)
+    # Without its constructor: every request comes through here, and this is half the time.
+    header = _new(RequestHeader)
+    header.api_key, version, header.correlation_id, length = _REQUEST.unpack_from(buffer, start)
+    header.api_version = version
+    header.client_id = None
+    lowest, highest, first_flexible = _VERSIONS.get(header.api_key, _NO_VERSIONS)
+    if not lowest <= version <= highest:
+        header.body = NO_BODY
+        return header
+    if length != -1:
+        stop = position + length
+        if length < 0 or stop > end:
+            raise DecodeError(f"request header: client_id of length {length} is cut off")
+        header.client_id = _text(buffer[position:stop])
+        position = stop
+    if version >= first_flexible:
         if position < end and buffer[position] == 0:
             position += 1
         else:
             position = skip_tags(buffer, position, end)
-    return RequestHeader(api_key, version, correlation_id, client_id, position)
+    header.body = position
+    return header
 
 
-def _client_id(buffer: Buffer, position: int, end: int) -> tuple[str | None, int]:
-    length = (buffer[position] << 8) | buffer[position + 1]
-    position += 2
-    if length == 0xFFFF:
-        return None, position
-    if length > 0x7FFF or position + length > end:
-        raise DecodeError(f"request header: client_id of {length} bytes is cut off")
+def _short_header(buffer: Buffer, start: int, end: int) -> RequestHeader:
+    """A frame with no room for a client id: enough to answer if it is not supported anyway."""
+    if start + _PREFIX.size > end:
+        raise DecodeError(f"request of {end - start} bytes has no whole header")
+    api_key, version, correlation_id = _PREFIX.unpack_from(buffer, start)
+    if is_supported(api_key, version):
+        raise DecodeError("request header: client_id is cut off")
+    return RequestHeader(api_key, version, correlation_id, None, NO_BODY)
+
+
+def _text(data: Buffer) -> str:
     try:
-        return str(buffer[position : position + length], "utf-8"), position + length
+        return str(data, "utf-8")
     except UnicodeDecodeError as error:
         raise DecodeError("request header: client_id is not UTF-8") from error
 
@@ -96,7 +118,7 @@ def request_header(api_key: int, version: int, correlation_id: int, client_id: s
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     header = _REQUEST.pack(api_key, version, correlation_id, length) + name
-    return header + b"\0" if version >= _FIRST_FLEXIBLE[api_key] else header
+    return header + b"\0" if version >= _VERSIONS[api_key][2] else header
 
 
 def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
