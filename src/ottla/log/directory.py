@@ -1,0 +1,111 @@
+"""One log directory: its checkpoints, its clean-shutdown marker, whether it is usable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from json import dumps, loads
+
+from ottla.log.checkpoints import CorruptCheckpoint, read_offsets, write_offsets
+from ottla.log.loading import Checkpoint
+from ottla.log.log import Log
+from ottla.log.names import CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from ottla.model.ids import TopicPartition
+from ottla.ports import Files, read_file, write_file_atomically
+
+
+class LogDirectory:
+    """A directory that holds the logs of partitions."""
+
+    __slots__ = ("_files", "_is_writing", "_written", "path", "was_clean")
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._written: dict[str, dict[TopicPartition, int]] = {}
+        self._is_writing = False
+        self.path = path
+        self.was_clean = False
+
+    def begin(self, notes: list[str]) -> Callable[[TopicPartition], Checkpoint]:
+        """Read the checkpoints and take the marker away: until it is back, a crash is a crash."""
+        self._files.make_dirs(self.path)
+        marker = f"{self.path}/{CLEAN_SHUTDOWN}"
+        self.was_clean = self._files.exists(marker)
+        if self.was_clean:
+            self._files.unlink(marker)
+            self._files.sync_dir(self.path)
+        recovery_points = self._read(RECOVERY_POINTS, notes)
+        log_starts = self._read(LOG_START_OFFSETS, notes)
+        high_watermarks = self._read(HIGH_WATERMARKS, notes)
+
+        def checkpoint_of(partition: TopicPartition) -> Checkpoint:
+            return Checkpoint(
+                self.was_clean,
+                recovery_points.get(partition, 0),
+                log_starts.get(partition, 0),
+                high_watermarks.get(partition, 0),
+            )
+
+        return checkpoint_of
+
+    def write_checkpoints(self, logs: Iterable[Log]) -> None:
+        """Write the three checkpoints, each only if it changed."""
+        self._write(self._changed(logs))
+
+    def checkpoint_work(self, logs: Iterable[Log]) -> Callable[[], None] | None:
+        """The same as work for the background; None if nothing changed or it is under way."""
+        if self._is_writing:
+            return None
+        changed = self._changed(logs)
+        if not changed:
+            return None
+        self._is_writing = True
+        return lambda: self._write(changed)
+
+    def checkpoint_written(self) -> None:
+        """The work given out has ended."""
+        self._is_writing = False
+
+    def mark_clean(self, broker_epoch: int) -> None:
+        """Say that all logs were closed properly."""
+        content = dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        write_file_atomically(self._files, f"{self.path}/{CLEAN_SHUTDOWN}", content.encode())
+
+    def _read(self, name: str, notes: list[str]) -> dict[TopicPartition, int]:
+        path = f"{self.path}/{name}"
+        try:
+            offsets = read_offsets(self._files, path)
+        except CorruptCheckpoint as error:
+            notes.append(f"{path}: {error}; taken as empty")
+            return {}
+        self._written[name] = dict(offsets)
+        return offsets
+
+    def _changed(self, logs: Iterable[Log]) -> dict[str, dict[TopicPartition, int]]:
+        """The contents of the checkpoints that differ from what was written last."""
+        recovery_points, starts, high_watermarks = {}, {}, {}
+        for log in logs:
+            partition = log.topic_partition
+            recovery_points[partition] = log.recovery_point
+            high_watermarks[partition] = log.high_watermark
+            if log.log_start_offset > log.base_offsets[0]:
+                starts[partition] = log.log_start_offset
+        contents = {
+            RECOVERY_POINTS: recovery_points,
+            LOG_START_OFFSETS: starts,
+            HIGH_WATERMARKS: high_watermarks,
+        }
+        return {name: c for name, c in contents.items() if self._written.get(name) != c}
+
+    def _write(self, contents: dict[str, dict[TopicPartition, int]]) -> None:
+        for name, offsets in contents.items():
+            write_offsets(self._files, f"{self.path}/{name}", offsets)
+            self._written[name] = offsets
+
+
+def read_broker_epoch(files: Files, directory: str) -> int | None:
+    """The broker epoch of a clean-shutdown marker, None without one (KIP-966)."""
+    try:
+        epoch = loads(read_file(files, f"{directory}/{CLEAN_SHUTDOWN}"))["brokerEpoch"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+    return epoch if isinstance(epoch, int) else None

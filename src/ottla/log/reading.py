@@ -1,0 +1,152 @@
+"""Finding batches by offset and by timestamp.
+
+Tail reads are answered from the recent batches in memory. Others go segment, offset index,
+then the headers of a few KiB. Nothing that is not committed is ever found.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.log.slice import FileSlice
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.records.batch import MAGIC_V2, Batch
+
+if TYPE_CHECKING:
+    from ottla.log.log import Log
+    from ottla.log.segment import Segment
+
+
+class TimestampOffset(NamedTuple):
+    """A record found by its timestamp."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+def read(log: Log, offset: int, max_bytes: int, upto: int, at_least_one: bool) -> FileSlice | None:
+    """See Log.read."""
+    committed_end = log.committed_end
+    if offset < log.log_start_offset or offset > committed_end:
+        raise out_of_range(log, offset)
+    upto = min(upto, committed_end)
+    if offset >= upto:
+        return None
+    segment, recent = log.active, log.recent
+    if recent.covers(offset):
+        end = segment.size if upto == committed_end else recent.find(upto, segment.size)[0]
+        position, batch_end = recent.find(offset, segment.size)
+        if batch_end > end:
+            return None
+    else:
+        found = _find(log, offset)
+        if found is None:
+            return None
+        segment, batch = found
+        position, batch_end = batch.position, batch.end
+        end = _end_position(log, segment, upto)
+        if batch_end > end:
+            return None
+    length = min(end - position, max_bytes)
+    if length < batch_end - position:
+        if not at_least_one:
+            return None
+        length = batch_end - position
+    return FileSlice(log.resources.pool.file(segment), position, length)
+
+
+def bytes_available(log: Log, offset: int, upto: int) -> int:
+    """See Log.bytes_available."""
+    upto = min(upto, log.committed_end)
+    if offset >= upto:
+        return 0
+    if log.recent.covers(offset):
+        size = log.active.size
+        end = size if upto == log.committed_end else log.recent.find(upto, size)[0]
+        return max(end - log.recent.find(offset, size)[0], 0)
+    found = _find(log, offset)
+    if found is None:
+        return 0
+    first, batch = found
+    last = log.segments[log.segment_index(upto - 1)]
+    if first is last:
+        return max(_end_position(log, last, upto) - batch.position, 0)
+    between = log.segments[log.segments.index(first) + 1 : log.segment_index(upto - 1)]
+    inner = sum(segment.size for segment in between)
+    return first.size - batch.position + inner + _end_position(log, last, upto)
+
+
+def offset_for_timestamp(log: Log, timestamp_ms: int) -> TimestampOffset | None:
+    """See Log.offset_for_timestamp."""
+    start = log.log_start_offset
+    for number in range(log.segment_index(start), len(log.segments)):
+        segment = log.segments[number]
+        if segment.max_timestamp < timestamp_ms:
+            continue
+        after = max(segment.time_index.lookup(timestamp_ms)[1], start)
+        for batch in segment.batches_from(segment.offset_index.lookup(after)[1]):
+            if batch.max_timestamp >= timestamp_ms and batch.last_offset >= start:
+                found = _record_at(segment, batch, timestamp_ms, start)
+                if found is not None:
+                    return found
+    return None
+
+
+def max_timestamp(log: Log) -> TimestampOffset | None:
+    """See Log.max_timestamp."""
+    segment = max(log.segments, key=lambda segment: segment.max_timestamp)
+    timestamp = segment.max_timestamp
+    if timestamp < 0:
+        return None
+    position = segment.offset_index.lookup(segment.max_timestamp_offset)[1]
+    for batch in segment.batches_from(position):
+        if batch.max_timestamp == timestamp:
+            return _record_at(segment, batch, timestamp, log.log_start_offset)
+    return None
+
+
+def out_of_range(log: Log, offset: int) -> ApiError:
+    return ApiError(
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        f"{log.topic_partition} has offsets {log.log_start_offset} to {log.committed_end},"
+        f" not {offset}",
+    )
+
+
+def _find(log: Log, offset: int) -> tuple[Segment, Batch] | None:
+    """The first committed batch that ends at or after an offset, and its segment."""
+    for segment in log.segments[log.segment_index(offset) :]:
+        if segment.size:
+            batch = segment.locate(offset)
+            if batch is not None:
+                return segment, batch
+    return None
+
+
+def _end_position(log: Log, segment: Segment, upto: int) -> int:
+    """Where the batches of a segment end that lie wholly before `upto`."""
+    if upto >= log.committed_end:
+        return segment.size
+    if segment is log.active:
+        if log.recent.covers(upto):
+            return log.recent.find(upto, segment.size)[0]
+    elif upto >= log.segments[log.segments.index(segment) + 1].base_offset:
+        return segment.size
+    batch = segment.locate(upto)
+    return segment.size if batch is None else batch.position
+
+
+def _record_at(
+    segment: Segment, batch: Batch, timestamp_ms: int, start_offset: int
+) -> TimestampOffset | None:
+    """The first record of a batch with a timestamp that late, from an offset on."""
+    from ottla.records.record import records_of
+
+    if batch.magic != MAGIC_V2:
+        return TimestampOffset(batch.base_offset, batch.max_timestamp, -1)
+    for record in records_of(segment.read_batch(batch)):
+        if record.timestamp >= timestamp_ms and record.offset >= start_offset:
+            epoch = batch.partition_leader_epoch
+            return TimestampOffset(record.offset, record.timestamp, epoch)
+    return None

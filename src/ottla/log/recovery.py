@@ -1,0 +1,109 @@
+"""After a crash: check what was not forced to disk, and cut the log at the first bad batch.
+
+From the recovery point on, each batch's length, CRC and place in the order of offsets is
+checked; the log ends before the first that fails, and later segments go. The indexes of what
+was checked are made anew. In the segment that holds the recovery point checking begins at an
+index entry before it, if the index is in order, so the work grows with unflushed data only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.log.names import INDEX, LOG, TIME_INDEX, TXN_INDEX
+from ottla.log.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from ottla.log.rebuild import IndexBuilder
+from ottla.log.scan import checked_batches, header_at
+from ottla.log.segment import Segment
+from ottla.log.time_index import TimeIndex
+from ottla.log.truncation import discard_segments
+from ottla.log.txn_index import truncate_txn_index
+from ottla.records.batch import CorruptBatch
+
+if TYPE_CHECKING:
+    from ottla.log.log import Log
+
+
+def recover(log: Log, recovery_point: int, notes: list[str]) -> None:
+    """Check all segments from the recovery point on; says in `notes` what was cut."""
+    number = log.segment_index(recovery_point)
+    while number < len(log.segments):
+        segment = log.segments[number]
+        number += 1
+        problem = recover_segment(log, segment, recovery_point)
+        if problem is not None:
+            notes.append(f"{segment.path(LOG)}: {problem}; cut to {segment.size} bytes")
+            _drop_following(log, number, notes)
+
+
+def recover_segment(log: Log, segment: Segment, recovery_point: int) -> str | None:
+    """Check one segment and cut it where it is damaged; what was wrong, or None."""
+    start = _resume(segment, recovery_point) if recovery_point > segment.base_offset else 0
+    if not start:
+        segment.set_empty_indexes()
+    builder = IndexBuilder.resume(segment, log.config.index_interval_bytes)
+    valid, next_offset, problem = start, segment.base_offset, None
+    capacity = log.config.segment_index_bytes
+    try:
+        for batch in checked_batches(segment.file, start, segment.size):
+            if batch.base_offset < next_offset:
+                raise CorruptBatch(valid, f"offset {batch.base_offset} after {next_offset - 1}")
+            if batch.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+                raise CorruptBatch(valid, f"offset {batch.last_offset} is too far for the segment")
+            builder.add(batch, capacity)
+            if batch.partition_leader_epoch > log.leader_epochs.latest_epoch:
+                log.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+            valid, next_offset = batch.end, batch.next_offset
+    except CorruptBatch as error:
+        problem = f"bad batch {error}"
+    if valid < segment.size:
+        problem = problem or f"the batch at position {valid} is incomplete"
+        _cut(segment, valid)
+    segment.set_max_timestamp(builder.max_timestamp, builder.offset)
+    segment.finish()
+    truncate_txn_index(log.resources.files, segment.path(TXN_INDEX), max(next_offset, 0))
+    return problem
+
+
+def _cut(segment: Segment, size: int) -> None:
+    segment.pool.discard_file(segment)
+    segment.pool.files.open(segment.path(LOG), writable=True).truncate(size)
+    segment.size = size
+
+
+def _resume(segment: Segment, recovery_point: int) -> int:
+    """Keep the index entries before the recovery point; the position to check from, 0 for all."""
+    pool, base_offset = segment.pool, segment.base_offset
+    offset_path, time_path = segment.path(INDEX), segment.path(TIME_INDEX)
+    try:
+        entries = OffsetIndex.valid_entries(pool.files, offset_path, base_offset, recovery_point)
+        times = TimeIndex.valid_entries(pool.files, time_path, base_offset, recovery_point)
+    except FileNotFoundError:
+        return 0
+    if not entries:
+        return 0
+    index = OffsetIndex(pool, offset_path, base_offset, entries)
+    offset, position = index.last()
+    pool.discard_map(index)
+    if position >= segment.size:
+        return 0
+    try:
+        header = header_at(segment.file.pread(128, position), 0, position)
+    except CorruptBatch:
+        return 0
+    if header is None or header.last_offset != offset:
+        return 0
+    segment.adopt_indexes(entries, times)
+    return position
+
+
+def _drop_following(log: Log, number: int, notes: list[str]) -> None:
+    following = log.segments[number:]
+    if not following:
+        return
+    notes.append(
+        f"{log.directory}: the {len(following)} segments from offset {following[0].base_offset}"
+        " on lie behind the damage and are deleted"
+    )
+    discard_segments(log, following)
+    del log.segments[number:], log.base_offsets[number:]

@@ -1,0 +1,94 @@
+"""Which segments are deleted, and moving the log start offset.
+
+Three reasons, as Kafka has them, oldest segment first and only as long as each one qualifies:
+the log start offset lies past the segment; the log without it still has retention.bytes; its
+largest timestamp (its modification time where it has none) is older than retention.ms. The
+last two count only for topics with cleanup.policy delete. Nothing at or past the high
+watermark goes; the active segment goes only after a new one was begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ottla.log.truncation import discard_segments
+from ottla.model.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.log.log import Log
+    from ottla.log.segment import Segment
+
+
+def advance_log_start(log: Log, offset: int) -> None:
+    """See Log.advance_log_start."""
+    if offset > log.high_watermark:
+        raise ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{log.topic_partition} cannot begin at {offset}: the high watermark is"
+            f" {log.high_watermark}",
+        )
+    if offset > log.log_start_offset:
+        log.log_start_offset = offset
+        log.leader_epochs.truncate_from_start(offset)
+
+
+def delete_old_segments(log: Log, now_ms: int) -> int:
+    """See Log.delete_old_segments."""
+    count = _delete(log, _before_log_start(log), now_ms)
+    if "delete" in log.config.cleanup_policy:
+        count += _delete(log, _too_large(log), now_ms)
+        count += _delete(log, _too_old(log, now_ms), now_ms)
+    return count
+
+
+def _before_log_start(log: Log) -> int:
+    count = 0
+    for segment, end_offset in _candidates(log):
+        if segment is log.active or end_offset > log.log_start_offset:
+            break
+        count += 1
+    return count
+
+
+def _too_large(log: Log) -> int:
+    count, excess = 0, log.size - log.config.retention_bytes
+    if log.config.retention_bytes < 0:
+        return 0
+    for segment, _ in _candidates(log):
+        excess -= segment.size
+        if excess < 0:
+            break
+        count += 1
+    return count
+
+
+def _too_old(log: Log, now_ms: int) -> int:
+    count, retention_ms = 0, log.config.retention_ms
+    if retention_ms < 0:
+        return 0
+    for segment, _ in _candidates(log):
+        if now_ms - segment.largest_timestamp() <= retention_ms:
+            break
+        count += 1
+    return count
+
+
+def _candidates(log: Log) -> Iterator[tuple[Segment, int]]:
+    """Segments wholly below the high watermark, oldest first, with the offset after them."""
+    ends = [*log.base_offsets[1:], log.log_end_offset]
+    for segment, end_offset in zip(log.segments, ends, strict=True):
+        if end_offset > log.high_watermark or (segment is log.active and not segment.size):
+            return
+        yield segment, end_offset
+
+
+def _delete(log: Log, count: int, now_ms: int) -> int:
+    if not count:
+        return 0
+    if count == len(log.segments):
+        log.roll(now_ms)
+    advance_log_start(log, log.base_offsets[count])
+    discard_segments(log, log.segments[:count])
+    del log.segments[:count], log.base_offsets[:count]
+    return count

@@ -1,0 +1,171 @@
+"""A segment: a file of batches from a base offset on, with its indexes.
+
+`size` and the largest timestamp are those of the committed batches; bytes beyond `size`
+that a failed write left in the file are nobody's. A rolled segment holds no open file: the
+pool opens what is read. Its indexes are looked at only when they are needed, and rebuilt
+then if they turn out damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ottla.log.index_file import UNKNOWN
+from ottla.log.names import INDEX, LOG, TIME_INDEX, TXN_INDEX, offset_name
+from ottla.log.offset_index import OffsetIndex
+from ottla.log.pool import FilePool
+from ottla.log.rebuild import open_indexes
+from ottla.log.scan import batches
+from ottla.log.time_index import TimeIndex
+from ottla.model.ids import NO_TIMESTAMP
+from ottla.ports import File, Files
+from ottla.records.batch import Batch
+
+UNKNOWN_TIMESTAMP = -2
+"""The largest timestamp of a segment whose time index was not looked at yet."""
+
+
+class Segment:
+    """One segment of a log."""
+
+    __slots__ = (
+        "_max_timestamp",
+        "_offset_index",
+        "_time_index",
+        "base_offset",
+        "directory",
+        "is_active",
+        "is_loose",
+        "max_timestamp_offset",
+        "pool",
+        "size",
+    )
+
+    def __init__(self, pool: FilePool, directory: str, base_offset: int, size: int) -> None:
+        self.pool = pool
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size = size
+        self.is_active = False
+        self.is_loose = False
+        """Whether the file may hold bytes beyond `size`."""
+        self._max_timestamp = UNKNOWN_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+
+    def __repr__(self) -> str:
+        return f"Segment(base_offset={self.base_offset}, size={self.size})"
+
+    def path(self, suffix: str) -> str:
+        return f"{self.directory}/{offset_name(self.base_offset, suffix)}"
+
+    def open_file(self, files: Files) -> File:
+        """For the pool: writable while the segment is the active one."""
+        return files.open(self.path(LOG), writable=self.is_active)
+
+    @property
+    def file(self) -> File:
+        return self.pool.file(self)
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        if self._offset_index is None:
+            self._open_indexes()
+        assert self._offset_index is not None
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        if self._time_index is None:
+            self._open_indexes()
+        assert self._time_index is not None
+        return self._time_index
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of the segment's batches, -1 if none has one."""
+        if self._max_timestamp == UNKNOWN_TIMESTAMP:
+            self._max_timestamp, self.max_timestamp_offset = self.time_index.last()
+        return self._max_timestamp
+
+    def set_max_timestamp(self, timestamp: int, offset: int) -> None:
+        """Record the largest timestamp and the last offset of its batch."""
+        self._max_timestamp = timestamp
+        self.max_timestamp_offset = offset
+
+    def largest_timestamp(self) -> int:
+        """The largest timestamp, or the file's modification time where there is none."""
+        timestamp = self.max_timestamp
+        return timestamp if timestamp >= 0 else self.pool.files.stat(self.path(LOG)).mtime_ms
+
+    def create(self, index_bytes: int, preallocate_bytes: int) -> None:
+        """Make the files of a new, empty, active segment."""
+        files = self.pool.files
+        self.is_active = True
+        file = files.open(self.path(LOG), create=True, writable=True)
+        file.truncate(0)
+        if preallocate_bytes:
+            file.truncate(preallocate_bytes)
+            self.is_loose = True
+        self.set_empty_indexes()
+        self.offset_index.write(index_bytes)
+        self.time_index.write(index_bytes)
+        files.unlink(self.path(TXN_INDEX))
+        self._max_timestamp = NO_TIMESTAMP
+
+    def set_empty_indexes(self) -> None:
+        """Begin the indexes anew; their files follow with the first write or trim."""
+        self.drop_handles()
+        base_offset, pool = self.base_offset, self.pool
+        self._offset_index = OffsetIndex(pool, self.path(INDEX), base_offset, 0, UNKNOWN)
+        self._time_index = TimeIndex(pool, self.path(TIME_INDEX), base_offset, 0, UNKNOWN)
+
+    def adopt_indexes(self, offset_entries: int, time_entries: int) -> None:
+        """Take so many entries of the index files as they are, and forget the others."""
+        self.set_empty_indexes()
+        self.offset_index.adopt(offset_entries)
+        self.time_index.adopt(time_entries)
+
+    def finish(self) -> None:
+        """Close for writing: the last time index entry, and all files cut to what they hold."""
+        if self._offset_index is not None and self._time_index is not None:
+            if self._max_timestamp >= 0:
+                self._time_index.append(self._max_timestamp, self.max_timestamp_offset, 0)
+            self._offset_index.trim()
+            self._time_index.trim()
+        if self.is_loose:
+            self.file.truncate(self.size)
+            self.is_loose = False
+
+    def batches_from(self, position: int) -> Iterator[Batch]:
+        """Headers of the committed batches from a position on."""
+        return batches(self.file, position, self.size)
+
+    def locate(self, offset: int) -> Batch | None:
+        """The first batch that ends at or after `offset`, or None when there is none."""
+        position = self.offset_index.lookup(offset)[1]
+        for batch in self.batches_from(position):
+            if batch.base_offset + batch.last_offset_delta >= offset:
+                return batch
+        return None
+
+    def read_batch(self, batch: Batch) -> bytes:
+        """All bytes of a batch of this segment."""
+        return self.file.pread(batch.size, batch.position)
+
+    def drop_handles(self) -> None:
+        """Let go of every open file and map of the segment."""
+        self.pool.discard_file(self)
+        if self._offset_index is not None:
+            self.pool.discard_map(self._offset_index)
+        if self._time_index is not None:
+            self.pool.discard_map(self._time_index)
+
+    def forget_indexes(self) -> None:
+        """Free the memory of a rolled segment's indexes; they are opened again when needed."""
+        self.drop_handles()
+        self._offset_index = self._time_index = None
+
+    def _open_indexes(self) -> None:
+        self._offset_index, self._time_index = open_indexes(self)

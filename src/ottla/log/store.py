@@ -1,0 +1,274 @@
+"""All logs of a broker, over several log directories.
+
+A directory is online until a storage error other than a full disk is met in it; then all its
+logs are gone from here, its partitions are in `offline_partitions`, and the other directories
+go on. A full disk (ENOSPC, EDQUOT) refuses writes and nothing else: when there is room again,
+appends succeed again.
+
+The periodic jobs are plain methods; the node's timers call them between wake-ups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from errno import EDQUOT, ENOSPC
+from typing import TYPE_CHECKING
+
+from ottla.log.directory import LogDirectory
+from ottla.log.loading import Checkpoint, create_log, open_log
+from ottla.log.log import Log
+from ottla.log.names import DELETE_DIR, FUTURE_DIR, STRAY_DIR, deleted_directory, partition_of
+from ottla.log.pool import FilePool
+from ottla.log.resources import Resources
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
+from ottla.ports import Background, Clock, Files, Random
+
+if TYPE_CHECKING:
+    from ottla.config.topic import LogConfig
+
+DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000
+
+
+class LogStore:
+    """The logs of one broker by partition."""
+
+    def __init__(
+        self,
+        files: Files,
+        log_dirs: Sequence[str],
+        *,
+        background: Background,
+        clock: Clock,
+        random: Random,
+        pool: FilePool,
+        producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
+    ) -> None:
+        self.resources = Resources(files, pool, background, clock, random)
+        self.resources.on_error = self.handle_error
+        self.resources.trash.on_error = lambda path, error: self.notes.append(
+            f"{path}: cannot be removed: {error}"
+        )
+        self.directories = {path: LogDirectory(files, path) for path in log_dirs}
+        """The directories that are online."""
+        self.offline_dirs: dict[str, OSError] = {}
+        self.offline_partitions: set[TopicPartition] = set()
+        self.notes: list[str] = []
+        """What happened that a person should read; whoever logs it clears it."""
+        self.on_offline: Callable[[str, OSError, list[TopicPartition]], None] = (
+            lambda path, error, partitions: None
+        )
+        self.metadata_log: Log | None = None
+        self._logs: dict[TopicPartition, Log] = {}
+        self._begun: dict[str, Callable[[TopicPartition], Checkpoint]] = {}
+        self._producer_expiration_ms = producer_expiration_ms
+
+    def __iter__(self) -> Iterator[Log]:
+        return iter(self._logs.values())
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        """The log of a partition, None if this broker has none that is usable."""
+        return self._logs.get(partition)
+
+    # Loading
+
+    def open_metadata_log(self, config: LogConfig) -> Log:
+        """Open or create the log of cluster metadata, in the first directory; before `load`."""
+        partition = TopicPartition(METADATA_TOPIC, 0)
+        directory = next(iter(self.directories.values()))
+        checkpoint_of = self._begin(directory)
+        path = f"{directory.path}/{partition}"
+        if self.resources.files.exists(path):
+            checkpoint = checkpoint_of(partition)
+            log = open_log(
+                self.resources, path, partition, config, checkpoint=checkpoint, notes=self.notes
+            )
+        else:
+            log = create_log(self.resources, path, partition, METADATA_TOPIC_ID, config)
+        self.metadata_log = log
+        return log
+
+    def _begin(self, directory: LogDirectory) -> Callable[[TopicPartition], Checkpoint]:
+        checkpoint_of = self._begun.get(directory.path)
+        if checkpoint_of is None:
+            checkpoint_of = self._begun[directory.path] = directory.begin(self.notes)
+        return checkpoint_of
+
+    def load(self, config_for: Callable[[TopicPartition], LogConfig]) -> None:
+        """Open every log in every directory; a directory that fails goes offline."""
+        for directory in list(self.directories.values()):
+            try:
+                self._load_directory(directory, config_for)
+            except OSError as error:
+                self._take_offline(directory.path, error)
+
+    def _load_directory(
+        self, directory: LogDirectory, config_for: Callable[[TopicPartition], LogConfig]
+    ) -> None:
+        checkpoint_of = self._begin(directory)
+        for entry in self.resources.files.list(directory.path):
+            if not entry.is_dir:
+                continue
+            path = f"{directory.path}/{entry.name}"
+            partition = partition_of(entry.name)
+            if entry.name.endswith(DELETE_DIR):
+                self.resources.trash.add_directory(path, 0)
+            elif entry.name.endswith((FUTURE_DIR, STRAY_DIR)) or partition is None:
+                self.notes.append(f"{path}: not the directory of a partition; left alone")
+            elif partition.topic != METADATA_TOPIC:
+                self._open(path, partition, config_for(partition), checkpoint_of(partition))
+
+    def _open(
+        self, path: str, partition: TopicPartition, config: LogConfig, checkpoint: Checkpoint
+    ) -> Log:
+        if partition in self._logs:
+            raise ValueError(f"{partition} is in {self._logs[partition].directory} and in {path}")
+        log = open_log(
+            self.resources, path, partition, config, checkpoint=checkpoint, notes=self.notes
+        )
+        self._logs[partition] = log
+        return log
+
+    # Making and removing
+
+    def create(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
+        """A new log in the directory that has the fewest; KAFKA_STORAGE_ERROR if none is online."""
+        assert partition not in self._logs, f"{partition} exists"
+        if not self.directories:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "No log directory is online")
+        counts = dict.fromkeys(self.directories, 0)
+        for log in self._logs.values():
+            counts[parent_of(log)] += 1
+        directory = min(counts, key=lambda path: counts[path])
+        path = f"{directory}/{partition}"
+        try:
+            log = create_log(self.resources, path, partition, topic_id, config)
+        except OSError as error:
+            self._handle(directory, error)
+            raise
+        self._logs[partition] = log
+        self.offline_partitions.discard(partition)
+        return log
+
+    def delete(self, partition: TopicPartition) -> None:
+        """Remove a log: its directory is renamed at once and removed after file.delete.delay.ms."""
+        self.offline_partitions.discard(partition)
+        log = self._logs.pop(partition, None)
+        if log is None:
+            return
+        log.abandon()
+        name = deleted_directory(partition, self.resources.random.uuid())
+        target = f"{parent_of(log)}/{name}"
+        try:
+            self.resources.files.rename(log.directory, target)
+        except OSError as error:
+            self._handle(parent_of(log), error)
+            return
+        due_ms = self.resources.clock.wall_ms() + log.config.file_delete_delay_ms
+        self.resources.trash.add_directory(target, due_ms)
+
+    # Errors
+
+    def handle_error(self, log: Log, error: OSError) -> None:
+        """Decide what a storage error of a log means: a full disk, or a directory that is lost."""
+        self._handle(parent_of(log), error)
+
+    def _handle(self, directory: str, error: OSError) -> None:
+        if error.errno not in (ENOSPC, EDQUOT):
+            self._take_offline(directory, error)
+
+    def _take_offline(self, path: str, error: OSError) -> None:
+        if self.directories.pop(path, None) is None:
+            return
+        self.offline_dirs[path] = error
+        self.notes.append(f"{path}: offline after {error}")
+        lost = [log for log in self._logs.values() if parent_of(log) == path]
+        for log in lost:
+            del self._logs[log.topic_partition]
+            log.abandon()
+        partitions = [log.topic_partition for log in lost]
+        self.offline_partitions.update(partitions)
+        self.on_offline(path, error, partitions)
+
+    # Periodic jobs
+
+    def run_retention(self, now_ms: int) -> int:
+        """Delete old segments of all logs; how many."""
+        count = 0
+        for log in list(self):
+            try:
+                count += log.delete_old_segments(now_ms)
+            except OSError as error:
+                self.handle_error(log, error)
+        return count
+
+    def run_flush(self, now_ms: int) -> None:
+        """Begin to flush the logs whose flush.ms has passed."""
+        for log in list(self):
+            if now_ms - log.flushed_ms >= log.config.flush_ms:
+                self._start_flush(log)
+
+    def _start_flush(self, log: Log) -> None:
+        try:
+            log.start_flush()
+        except OSError as error:
+            self.handle_error(log, error)
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget producers that were silent for too long; how many."""
+        return sum(log.producers.expire(now_ms, self._producer_expiration_ms) for log in self)
+
+    def delete_pending_files(self, now_ms: int) -> int:
+        """Begin to remove deleted files whose delay is over; how many."""
+        return self.resources.trash.empty(now_ms)
+
+    def release_idle_memory(self) -> None:
+        """Drop what logs that were not appended to since the last call keep for tail reads."""
+        for log in self:
+            log.release_idle_memory()
+
+    def write_checkpoints(self) -> None:
+        """Begin to write recovery points, log start offsets and high watermarks."""
+        for directory in list(self.directories.values()):
+            work = directory.checkpoint_work(self._logs_in(directory.path))
+            if work is not None:
+                self._submit_checkpoint(directory, work)
+
+    def _submit_checkpoint(self, directory: LogDirectory, work: Callable[[], None]) -> None:
+        def done(result: OSError | None) -> None:
+            directory.checkpoint_written()
+            if result is not None:
+                self._handle(directory.path, result)
+
+        self.resources.background.submit(work, done)
+
+    def shutdown(self, broker_epoch: int = -1) -> None:
+        """Close all logs, write the checkpoints and the clean-shutdown markers.
+
+        Work given to the background must have ended before.
+        """
+        for directory in list(self.directories.values()):
+            logs = self._logs_in(directory.path)
+            try:
+                for log in logs:
+                    log.close()
+                directory.write_checkpoints(logs)
+                directory.mark_clean(broker_epoch)
+            except OSError as error:
+                self._take_offline(directory.path, error)
+        self._logs.clear()
+        self.resources.pool.close()
+
+    def _logs_in(self, directory: str) -> list[Log]:
+        logs = [log for log in self._logs.values() if parent_of(log) == directory]
+        if self.metadata_log is not None and parent_of(self.metadata_log) == directory:
+            logs.append(self.metadata_log)
+        return logs
+
+
+def parent_of(log: Log) -> str:
+    """The log directory a log lies in."""
+    return log.directory.rpartition("/")[0]

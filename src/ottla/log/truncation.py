@@ -1,0 +1,110 @@
+"""Cutting a log back: to what a new leader has, or to nothing.
+
+Segments that go are renamed and removed later; the one that is cut becomes the active one
+again. Producer state is rebuilt from the last snapshot before the cut.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.log.names import DELETED, SEGMENT_SUFFIXES, SNAPSHOT, offset_name
+from ottla.log.segment import Segment
+
+if TYPE_CHECKING:
+    from ottla.log.log import Log
+
+
+def truncate_to(log: Log, offset: int) -> None:
+    """See Log.truncate_to."""
+    from ottla.log.loading import rebuild_producers
+
+    assert not log.uncommitted, "commit before truncating"
+    if offset >= log.log_end_offset:
+        log.leader_epochs.truncate_from_end(log.log_end_offset)
+        return
+    if offset < log.base_offsets[0]:
+        truncate_fully(log, offset)
+        return
+    log.generation += 1
+    log.flush_job = None
+    number = log.segment_index(offset)
+    discard_segments(log, log.segments[number + 1 :])
+    del log.segments[number + 1 :], log.base_offsets[number + 1 :]
+    _cut_segment(log.segments[number], offset)
+    log.activate(log.segments[number], log.resources.clock.wall_ms())
+    log.recent.clear()
+    _set_end(log, offset)
+    log.log_start_offset = min(log.log_start_offset, offset)
+    log.leader_epochs.truncate_from_end(offset)
+    rebuild_producers(log, is_clean=False)
+
+
+def truncate_fully(log: Log, new_start: int) -> None:
+    """See Log.truncate_fully."""
+    assert not log.uncommitted, "commit before truncating"
+    log.generation += 1
+    log.flush_job = None
+    discard_segments(log, log.segments)
+    discard_snapshots(log, 0)
+    log.segments.clear()
+    log.base_offsets.clear()
+    segment = Segment(log.resources.pool, log.directory, new_start, 0)
+    preallocated = log.config.segment_bytes if log.config.preallocate else 0
+    segment.create(log.config.segment_index_bytes, preallocated)
+    log.add_segment(segment)
+    log.activate(segment, log.resources.clock.wall_ms())
+    log.recent.clear()
+    log.has_new_names = True
+    log.log_start_offset = new_start
+    _set_end(log, new_start)
+    log.high_watermark = new_start
+    log.leader_epochs.replace(())
+    log.producers.clear()
+
+
+def discard_segments(log: Log, segments: list[Segment]) -> None:
+    """Rename the files of segments and have them removed after file.delete.delay.ms."""
+    files, trash = log.resources.files, log.resources.trash
+    due_ms = log.resources.clock.wall_ms() + log.config.file_delete_delay_ms
+    for segment in segments:
+        segment.drop_handles()
+        for suffix in SEGMENT_SUFFIXES:
+            path = segment.path(suffix)
+            try:
+                files.rename(path, path + DELETED)
+            except FileNotFoundError:
+                continue
+            trash.add_file(path + DELETED, due_ms)
+        if segment.base_offset in log.snapshots:
+            log.snapshots.remove(segment.base_offset)
+            files.unlink(log.path(offset_name(segment.base_offset, SNAPSHOT)))
+
+
+def discard_snapshots(log: Log, from_offset: int) -> None:
+    """Remove the snapshots at or after an offset."""
+    for offset in [offset for offset in log.snapshots if offset >= from_offset]:
+        log.snapshots.remove(offset)
+        log.resources.files.unlink(log.path(offset_name(offset, SNAPSHOT)))
+
+
+def _cut_segment(segment: Segment, offset: int) -> None:
+    batch = segment.locate(offset)
+    segment.offset_index.truncate_to(offset)
+    segment.time_index.truncate_to(offset)
+    segment.drop_handles()
+    segment.is_active = True
+    if batch is not None:
+        segment.file.truncate(batch.position)
+        segment.size = batch.position
+    timestamp, timestamp_offset = segment.time_index.last()
+    for later in segment.batches_from(segment.offset_index.last()[1]):
+        if later.max_timestamp > timestamp:
+            timestamp, timestamp_offset = later.max_timestamp, later.last_offset
+    segment.set_max_timestamp(timestamp, timestamp_offset)
+
+
+def _set_end(log: Log, offset: int) -> None:
+    log.log_end_offset = log.committed_end = offset
+    log.high_watermark = min(log.high_watermark, offset)
+    log.recovery_point = min(log.recovery_point, offset)

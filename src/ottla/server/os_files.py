@@ -1,0 +1,178 @@
+"""The operating system's files behind the `Files` port.
+
+A File closes its descriptor when `close` is called or its last reference goes, so that a
+file evicted from a pool lives exactly as long as the fetches that still send from it.
+Writes are positional and continue where a partial one stopped, at most IOV_MAX buffers a
+call. Syncs are fdatasync.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import stat
+from collections.abc import Sequence
+from fcntl import LOCK_EX, LOCK_NB, flock, lockf
+
+from ottla.ports import Buffer, Entry, Mapping
+
+IOV_MAX = 1024
+_MODE = 0o644
+
+
+class OsFile:
+    """An open descriptor."""
+
+    __slots__ = ("__weakref__", "_fd", "_path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self._path = path
+        self._fd = fd
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def pread(self, length: int, position: int) -> bytes:
+        content = os.pread(self._fd, length, position)
+        if len(content) < length and content:
+            return self._pread_rest(content, length, position)
+        return content
+
+    def _pread_rest(self, content: bytes, length: int, position: int) -> bytes:
+        while len(content) < length:
+            more = os.pread(self._fd, length - len(content), position + len(content))
+            if not more:
+                break
+            content += more
+        return content
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
+        if len(buffers) > IOV_MAX:
+            for first in range(0, len(buffers), IOV_MAX):
+                chunk = buffers[first : first + IOV_MAX]
+                self.pwritev(chunk, position)
+                position += sum(map(len, chunk))
+            return
+        written = os.pwritev(self._fd, buffers, position)
+        if written != sum(map(len, buffers)):
+            self._write_rest(buffers, written, position + written)
+
+    def _write_rest(self, buffers: Sequence[Buffer], written: int, position: int) -> None:
+        """Go on after a partial write; the error that stopped it shows at the next attempt."""
+        for content in buffers:
+            size = len(content)
+            if written >= size:
+                written -= size
+                continue
+            rest = memoryview(content)[written:]
+            written = 0
+            while rest:
+                count = os.pwrite(self._fd, rest, position)
+                position += count
+                rest = rest[count:]
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def map(self, *, writable: bool) -> Mapping:
+        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+        return mmap.mmap(self._fd, 0, access=access)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class OsFiles:
+    """The file system of this machine."""
+
+    def open(self, path: str, *, create: bool = False, writable: bool = False) -> OsFile:
+        flags = os.O_CLOEXEC | (os.O_RDWR if writable or create else os.O_RDONLY)
+        return OsFile(path, os.open(path, flags | os.O_CREAT if create else flags, _MODE))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def list(self, path: str) -> list[Entry]:
+        entries = []
+        with os.scandir(path) as found:
+            for item in found:
+                try:
+                    entries.append(_entry(item.name, item.stat()))
+                except FileNotFoundError:  # removed since the directory was read
+                    continue
+        return entries
+
+    def stat(self, path: str) -> Entry:
+        return _entry(os.path.basename(path), os.stat(path))
+
+    def make_dirs(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def unlink(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+
+    def remove_tree(self, path: str) -> None:
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            pass
+
+    def sync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def free_bytes(self, path: str) -> tuple[int, int]:
+        volume = os.statvfs(path)
+        return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
+
+
+def _entry(name: str, info: os.stat_result) -> Entry:
+    return Entry(name, stat.S_ISDIR(info.st_mode), info.st_size, info.st_mtime_ns // 1_000_000)
+
+
+class DirectoryInUse(OSError):
+    """Another process holds the lock of a log directory."""
+
+
+def lock_directory(directory: str) -> OsFile:
+    """Take the directory's `.lock` for this process; held until the file is closed or freed.
+
+    Two locks on one file: flock also keeps out a second broker in this process, a POSIX
+    record lock is what a Java broker takes.
+    """
+    path = os.path.join(directory, ".lock")
+    file = OsFiles().open(path, create=True, writable=True)
+    try:
+        flock(file.fileno(), LOCK_EX | LOCK_NB)
+        lockf(file.fileno(), LOCK_EX | LOCK_NB)
+    except (BlockingIOError, PermissionError) as error:
+        raise DirectoryInUse(
+            error.errno,
+            f"{directory} is in use by another process: it holds the lock on {path}",
+        ) from error
+    return file
