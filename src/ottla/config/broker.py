@@ -69,6 +69,7 @@ class BrokerConfig:
     """The settings one broker runs with; without arguments, the defaults."""
 
     node_id: int
+    cluster_id: str | None
     broker_rack: str | None
     listeners: tuple[Endpoint, ...]
     advertised_listeners: tuple[Endpoint, ...]

@@ -25,6 +25,22 @@ IDENTITY = (
         "broker.id", "int", -1, AtLeast(-1), "The old name of node.id; -1 leaves it open.", "high"
     ),
     Setting(
+        "cluster.id",
+        "string",
+        None,
+        None,
+        "The cluster this broker must belong to. Without it the log directories say so, and a"
+        " new broker gets a new one. A directory of another cluster is refused. Ottla's own.",
+    ),
+    Setting(
+        "cluster.id",
+        "string",
+        None,
+        None,
+        "The id the cluster is to have: given to empty data directories, demanded of others."
+        " Without it, empty ones get a new one. (Kafka takes it when it formats a directory.)",
+    ),
+    Setting(
         "broker.rack",
         "string",
         None,

@@ -1,0 +1,81 @@
+"""Brokers coming up: their registration, the beginning of a cluster, and leadership anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.config.listeners import SECURITY_PROTOCOLS, Endpoint
+from ottla.metadata.image import MetadataImage
+from ottla.metadata.records import (
+    BrokerEndpoint,
+    BrokerFeature,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    RegisterBrokerRecord,
+)
+from ottla.wire.message import Message
+
+METADATA_VERSION = "metadata.version"
+METADATA_LEVEL = 25  # Kafka 4.0-IV3, whose records these are
+MIN_METADATA_LEVEL = 7  # Kafka 3.3-IV3, the oldest level Kafka 4 reads
+
+
+def begin_cluster(image: MetadataImage) -> list[Message]:
+    """The records a metadata log begins with; none when it has begun."""
+    if METADATA_VERSION in image.features:
+        return []
+    return [FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_LEVEL)]
+
+
+def register_broker(
+    *,
+    broker_id: int,
+    broker_epoch: int,
+    incarnation_id: bytes,
+    endpoints: Sequence[Endpoint],
+    rack: str | None,
+    log_dirs: Sequence[bytes],
+) -> list[Message]:
+    """The record of a broker that is up and, alone as it is, active at once."""
+    return [
+        RegisterBrokerRecord(
+            broker_id=broker_id,
+            incarnation_id=incarnation_id,
+            broker_epoch=broker_epoch,
+            end_points=[_endpoint(endpoint) for endpoint in endpoints],
+            features=[
+                BrokerFeature(
+                    name=METADATA_VERSION,
+                    min_supported_version=MIN_METADATA_LEVEL,
+                    max_supported_version=METADATA_LEVEL,
+                )
+            ],
+            rack=rack,
+            fenced=False,
+            log_dirs=list(log_dirs),
+        )
+    ]
+
+
+def lead_anew(image: MetadataImage, broker_id: int) -> list[Message]:
+    """Give every partition the broker leads a new leader epoch, the broker leading on.
+
+    After a crash records may be gone that clients read: the epoch lets them notice (KIP-320).
+    """
+    return [
+        PartitionChangeRecord(
+            partition_id=partition.partition_id, topic_id=topic.topic_id, leader=broker_id
+        )
+        for topic in image.topics.values()
+        for partition in topic.partitions
+        if partition.leader == broker_id
+    ]
+
+
+def _endpoint(endpoint: Endpoint) -> BrokerEndpoint:
+    return BrokerEndpoint(
+        name=endpoint.listener_name,
+        host=endpoint.host,
+        port=endpoint.port,
+        security_protocol=SECURITY_PROTOCOLS.index(endpoint.security_protocol),
+    )

@@ -1,0 +1,69 @@
+"""An image of a small cluster, and randomness that counts up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ottla.metadata.image import MetadataImage
+from ottla.metadata.records import RegisterBrokerRecord
+from ottla.wire.message import Message
+
+Brokers = Callable[..., MetadataImage]
+
+
+class CountingRandom:
+    """Ids 1, 2, 3...; numbers always the same."""
+
+    def __init__(self, number: int = 0) -> None:
+        self.number = number
+        self.ids = 0
+
+    def uuid(self) -> bytes:
+        self.ids += 1
+        return self.ids.to_bytes(16, "big")
+
+    def below(self, limit: int) -> int:
+        return self.number % limit
+
+
+@pytest.fixture
+def random() -> CountingRandom:
+    return CountingRandom()
+
+
+@pytest.fixture
+def brokers() -> Brokers:
+    """brokers(3) or brokers(2, fenced=[2], racks={1: "a"}): an image with brokers 1 to n."""
+
+    def make(
+        count: int, fenced: tuple[int, ...] = (), racks: dict[int, str] | None = None
+    ) -> MetadataImage:
+        image = MetadataImage("cluster")
+        for broker_id in range(1, count + 1):
+            image.apply(
+                RegisterBrokerRecord(
+                    broker_id=broker_id,
+                    fenced=broker_id in fenced,
+                    rack=(racks or {}).get(broker_id),
+                    log_dirs=[bytes([broker_id]) * 16],
+                )
+            )
+        return image
+
+    return make
+
+
+@pytest.fixture
+def image(brokers: Brokers) -> MetadataImage:
+    return brokers(1)
+
+
+@pytest.fixture
+def apply() -> Callable[[MetadataImage, list[Message]], None]:
+    def apply(image: MetadataImage, records: list[Message]) -> None:
+        for record in records:
+            image.apply(record)
+
+    return apply

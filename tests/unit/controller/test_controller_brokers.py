@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ottla.config.broker import BrokerConfig
+from ottla.config.listeners import Endpoint
+from ottla.controller.brokers import begin_cluster, lead_anew, register_broker
+from ottla.controller.producer_ids import allocate_producer_ids
+from ottla.controller.topics import NewTopic, create_topics
+from ottla.metadata.image import MetadataImage
+from ottla.metadata.records import ProducerIdsRecord
+from ottla.model.errors import ApiError
+from ottla.ports import Random
+from ottla.wire.message import Message
+
+Apply = Callable[[MetadataImage, list[Message]], None]
+
+
+def test_a_cluster_begins_once(apply: Apply) -> None:
+    image = MetadataImage()
+    apply(image, begin_cluster(image))
+    assert image.features == {"metadata.version": 25}
+    assert begin_cluster(image) == []
+
+
+def test_a_registered_broker_is_active(apply: Apply) -> None:
+    image = MetadataImage()
+    endpoints = [Endpoint("PLAINTEXT", "localhost", 9092), Endpoint("TLS", "h", 1, "SSL")]
+    apply(
+        image,
+        register_broker(
+            broker_id=3,
+            broker_epoch=9,
+            incarnation_id=b"i" * 16,
+            endpoints=endpoints,
+            rack="r",
+            log_dirs=[b"d" * 16],
+        ),
+    )
+    broker = image.brokers[3]
+    assert broker.active
+    assert broker.endpoints == tuple(endpoints)
+    assert (broker.broker_epoch, broker.rack, broker.log_dirs) == (9, "r", (b"d" * 16,))
+
+
+def test_leading_anew_begins_epochs(
+    brokers: Callable[..., MetadataImage], random: Random, apply: Apply
+) -> None:
+    image = brokers(2)
+    apply(image, create_topics(image, BrokerConfig(), random, [NewTopic("a", 4, 2)]).records)
+    led = [p.partition_id for p in image.topics["a"].partitions if p.leader == 1]
+    apply(image, lead_anew(image, 1))
+    epochs = {p.partition_id: p.leader_epoch for p in image.topics["a"].partitions}
+    assert epochs == {index: int(index in led) for index in range(4)}
+    assert [p.partition_id for p in image.topics["a"].partitions if p.leader == 1] == led
+
+
+def test_producer_ids_come_in_blocks(apply: Apply) -> None:
+    image = MetadataImage()
+    for first in (0, 1000, 2000):
+        decision = allocate_producer_ids(image, 1, 7)
+        assert decision.results == [(first, 1000)]
+        assert decision.records == [
+            ProducerIdsRecord(broker_id=1, broker_epoch=7, next_producer_id=first + 1000)
+        ]
+        apply(image, decision.records)
+
+
+def test_producer_ids_end() -> None:
+    image = MetadataImage()
+    image.apply(ProducerIdsRecord(next_producer_id=2**63 - 1))
+    with pytest.raises(ApiError, match="All producer ids"):
+        allocate_producer_ids(image, 1, 7)

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ottla.config.broker import BrokerConfig
+from ottla.controller.configs import (
+    APPEND,
+    DELETE,
+    SET,
+    SUBTRACT,
+    ConfigChange,
+    ConfigOperation,
+    alter_configs,
+    replacement,
+)
+from ottla.metadata.image import MetadataImage
+from ottla.metadata.records import ConfigRecord, TopicRecord
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.wire.message import Message
+
+TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+CONFIG = BrokerConfig({"log.retention.hours": "5"})
+Apply = Callable[[MetadataImage, list[Message]], None]
+Change = Callable[..., ApiError | None]
+
+
+@pytest.fixture
+def image(image: MetadataImage) -> MetadataImage:
+    image.apply(TopicRecord(name="a", topic_id=b"a" * 16))
+    return image
+
+
+@pytest.fixture
+def change(image: MetadataImage, apply: Apply) -> Change:
+    """Change settings one after the other and apply them; returns the error, if any."""
+
+    def change(
+        resource_type: int, resource_name: str, *operations: tuple[str, int, str | None]
+    ) -> ApiError | None:
+        changes = [ConfigOperation(*operation) for operation in operations]
+        wanted = [ConfigChange(resource_type, resource_name, changes)]
+        decision = alter_configs(image, CONFIG, wanted)
+        apply(image, decision.records)
+        return decision.results[0].error
+
+    return change
+
+
+def test_settings_are_set_and_taken_back(change: Change, image: MetadataImage) -> None:
+    assert change(TOPIC, "a", ("retention.ms", SET, "5"), ("segment.ms", SET, "6")) is None
+    assert image.topic_config("a") == {"retention.ms": "5", "segment.ms": "6"}
+    assert change(TOPIC, "a", ("retention.ms", DELETE, None), ("flush.ms", DELETE, "x")) is None
+    assert image.topic_config("a") == {"segment.ms": "6"}
+
+
+def test_lists_grow_and_shrink(change: Change, image: MetadataImage) -> None:
+    assert change(TOPIC, "a", ("cleanup.policy", APPEND, "compact")) is None
+    assert image.topic_config("a") == {"cleanup.policy": "delete,compact"}
+    assert change(TOPIC, "a", ("cleanup.policy", APPEND, "compact,delete")) is None
+    assert image.topic_config("a") == {"cleanup.policy": "delete,compact"}
+    assert change(TOPIC, "a", ("cleanup.policy", SUBTRACT, "delete")) is None
+    assert image.topic_config("a") == {"cleanup.policy": "compact"}
+
+
+def test_only_what_changes_becomes_a_record(image: MetadataImage) -> None:
+    image.apply(ConfigRecord(resource_type=2, resource_name="a", name="segment.ms", value="6"))
+    operations = [ConfigOperation("segment.ms", SET, "6"), ConfigOperation("flush.ms", SET, "7")]
+    decision = alter_configs(image, CONFIG, [ConfigChange(TOPIC, "a", operations)])
+    assert decision.records == [
+        ConfigRecord(resource_type=2, resource_name="a", name="flush.ms", value="7")
+    ]
+
+
+def test_a_replacement_leaves_nothing_else(
+    change: Change, image: MetadataImage, apply: Apply
+) -> None:
+    change(TOPIC, "a", ("retention.ms", SET, "5"), ("segment.ms", SET, "6"))
+    wanted = replacement(TOPIC, "a", [("segment.ms", "7"), ("flush.ms", "8")])
+    decision = alter_configs(image, CONFIG, [wanted])
+    apply(image, decision.records)
+    assert image.topic_config("a") == {"segment.ms": "7", "flush.ms": "8"}
+    assert len(decision.records) == 3
+
+
+def test_brokers_are_set_one_by_one_and_all_together(change: Change, image: MetadataImage) -> None:
+    assert change(BROKER, "1", ("max.connections", SET, "5")) is None
+    assert change(BROKER, "", ("log.retention.ms", SET, "6")) is None
+    assert image.config_of(BROKER, "1") == {"max.connections": "5"}
+    assert image.config_of(BROKER, "") == {"log.retention.ms": "6"}
+
+
+@pytest.mark.parametrize(
+    ("attempt", "code", "message"),
+    [
+        (
+            (TOPIC, "a", ("retention.ms", SET, "soon")),
+            ErrorCode.INVALID_CONFIG,
+            "Invalid value 'soon' for retention.ms: it must be a whole number",
+        ),
+        (
+            (TOPIC, "a", ("retention", SET, "1")),
+            ErrorCode.INVALID_CONFIG,
+            "Unknown topic setting retention; did you mean",
+        ),
+        (
+            (TOPIC, "a", ("retention.ms", APPEND, "1")),
+            ErrorCode.INVALID_CONFIG,
+            "Cannot append to retention.ms: it is of type long, not a list",
+        ),
+        (
+            (TOPIC, "a", ("nothing", SUBTRACT, "1")),
+            ErrorCode.INVALID_CONFIG,
+            "Unknown setting nothing",
+        ),
+        (
+            (TOPIC, "a", ("cleanup.policy", APPEND, "shred")),
+            ErrorCode.INVALID_CONFIG,
+            "one of compact, delete",
+        ),
+        ((TOPIC, "a", ("retention.ms", SET, None)), ErrorCode.INVALID_REQUEST, "has no value"),
+        ((TOPIC, "a", ("retention.ms", 7, "1")), ErrorCode.INVALID_REQUEST, "operation 7"),
+        (
+            (TOPIC, "b", ("retention.ms", SET, "1")),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "There is no topic b",
+        ),
+        ((TOPIC, "b", ("retention.ms", SET, "x")), ErrorCode.INVALID_CONFIG, "Invalid value"),
+        ((TOPIC, "", ("retention.ms", SET, "1")), ErrorCode.INVALID_TOPIC_EXCEPTION, "empty"),
+        (
+            (BROKER, "1", ("num.partitions", SET, "2")),
+            ErrorCode.INVALID_REQUEST,
+            "num.partitions cannot be changed while the broker runs",
+        ),
+        (
+            (BROKER, "1", ("max.connections", SET, "-1")),
+            ErrorCode.INVALID_REQUEST,
+            "max.connections: it must be at least 0",
+        ),
+        (
+            (BROKER, "", ("max.connections.per.ip", SET, "0")),
+            ErrorCode.INVALID_REQUEST,
+            "only together with",
+        ),
+        (
+            (BROKER, "", ("max.connection", SET, "1")),
+            ErrorCode.INVALID_REQUEST,
+            "Unknown setting max.connection; did you mean max.connections",
+        ),
+        (
+            (BROKER, "2", ("max.connections", SET, "1")),
+            ErrorCode.INVALID_REQUEST,
+            "This is broker 1, not '2'",
+        ),
+        ((BROKER, "x", ("max.connections", SET, "1")), ErrorCode.INVALID_REQUEST, "not 'x'"),
+        (
+            (BROKER_LOGGER, "1", ("kafka", SET, "DEBUG")),
+            ErrorCode.INVALID_REQUEST,
+            "has no log4j loggers",
+        ),
+        ((16, "x", ("y", SET, "z")), ErrorCode.INVALID_REQUEST, "client metrics are not supported"),
+        ((99, "x", ("y", SET, "z")), ErrorCode.INVALID_REQUEST, "Unknown resource type 99"),
+    ],
+)
+def test_what_cannot_be_set_says_why(
+    change: Change,
+    image: MetadataImage,
+    attempt: tuple[int, str, tuple[str, int, str | None]],
+    code: ErrorCode,
+    message: str,
+) -> None:
+    error = change(*attempt)
+    assert error is not None
+    assert error.code == code
+    assert message in str(error)
+    assert image.configs == {}
+
+
+def test_a_setting_twice_is_refused(change: Change) -> None:
+    error = change(TOPIC, "a", ("flush.ms", SET, "1"), ("flush.ms", DELETE, None))
+    assert error is not None
+    assert error.code == ErrorCode.INVALID_REQUEST
+    assert "flush.ms is there twice" in str(error)
+
+
+def test_a_resource_twice_is_refused_and_others_go_on(image: MetadataImage) -> None:
+    image.apply(TopicRecord(name="b", topic_id=b"b" * 16))
+    flush = [ConfigOperation("flush.ms", SET, "1")]
+    changes = [ConfigChange(TOPIC, name, flush) for name in ("a", "b", "a")]
+    decision = alter_configs(image, CONFIG, changes)
+    codes = [result.error.code if result.error else None for result in decision.results]
+    assert codes == [ErrorCode.INVALID_REQUEST, None, ErrorCode.INVALID_REQUEST]
+    assert [record.resource_name for record in decision.records] == ["b"]  # type: ignore[attr-defined]
+
+
+def test_settings_are_checked_together(change: Change) -> None:
+    assert change(TOPIC, "a", ("min.compaction.lag.ms", SET, "10")) is None
+    error = change(TOPIC, "a", ("max.compaction.lag.ms", SET, "9"))
+    assert error is not None
+    assert error.code == ErrorCode.INVALID_CONFIG
