@@ -28,8 +28,11 @@ sys.path.insert(0, str(HERE / "interop"))
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if {"interop", "e2e"} & set(Path(item.path).relative_to(HERE).parts[:1]):
+        kind = Path(item.path).relative_to(HERE).parts[0]
+        if kind in {"interop", "e2e"}:
             item.add_marker(pytest.mark.timeout(REAL_BROKER_TIMEOUT_S))
+        if kind == "e2e" and EXTERNAL_BOOTSTRAP:
+            item.add_marker(pytest.mark.skip(reason="needs broker processes of its own"))
 
 
 @pytest.fixture(scope="session")

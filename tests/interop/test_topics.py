@@ -21,6 +21,7 @@ INVALID_REPLICATION_FACTOR = 38
 INVALID_REPLICA_ASSIGNMENT = 39
 INVALID_CONFIG = 40
 INVALID_REQUEST = 42
+POLICY_VIOLATION = 44
 UNKNOWN_TOPIC_ID = 100
 
 
@@ -198,6 +199,26 @@ def test_the_same_topic_twice_in_a_request(raw: RawConnection, unused_name: str)
     topic = {"name": unused_name, "num_partitions": 1, "replication_factor": 1}
     made = raw.request("create_topics", 7, timeout=10_000, topics=[topic, topic]).topics
     assert {int(each.error_code) for each in made} == {INVALID_REQUEST}
+
+
+def test_more_partitions_than_anyone_means_are_refused(
+    raw: RawConnection, topic: str, unused_name: str
+) -> None:
+    (made,) = raw.request(
+        "create_topics",
+        7,
+        timeout=10_000,
+        topics=[{"name": unused_name, "num_partitions": 1_000_000, "replication_factor": 1}],
+    ).topics
+    assert made.error_code == POLICY_VIOLATION
+    assert made.error_message
+    (grown,) = raw.request(
+        "create_partitions",
+        3,
+        timeout=10_000,
+        topics=[{"name": topic, "count": 1_000_000, "assignments": None}],
+    ).results
+    assert grown.error_code != 0
 
 
 def test_one_refused_topic_does_not_spoil_the_others(raw: RawConnection, unused_name: str) -> None:

@@ -1,8 +1,8 @@
 """An in-process cluster for tests: the broker that serves production, on a thread of the caller.
 
-Invariants: between `start` and `stop` it answers at `bootstrap_servers`; the port stays the
-same over `restart`; a directory made by the cluster is removed by `close`, one that was given
-is never removed; after `close` nothing of it is left running.
+Invariants: between `start` and `stop` it answers at `bootstrap_servers`; the port it picked
+stays the same over `restart`; a directory made by the cluster is removed by `close`, one that
+was given is never removed; after `close` nothing of it is left running.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class Cluster:
         broker = BrokerThread(self._settings(), memory=self._memory)
         broker.start()
         self._broker = broker
-        self._port = int(broker.bootstrap_servers.rpartition(":")[2])
+        if not {"listeners", "advertised.listeners"} & self._properties.keys():
+            self._port = int(broker.bootstrap_servers.rpartition(":")[2])
 
     def stop(self) -> None:
         """Stop the broker cleanly, keeping its data; fine if it does not run."""
