@@ -38,7 +38,7 @@ IDENTITY = (
         None,
         None,
         "The id the cluster is to have: given to empty data directories, demanded of others."
-        " Without it, empty ones get a new one. (Kafka takes it when it formats a directory.)",
+        " Without it, empty ones get a new one. Kafka takes it when it formats a directory.",
     ),
     Setting(
         "broker.rack",

@@ -170,6 +170,19 @@ class LogStore:
         due_ms = self.resources.clock.wall_ms() + log.config.file_delete_delay_ms
         self.resources.trash.add_directory(target, due_ms)
 
+    def set_aside(self, partition: TopicPartition) -> None:
+        """Let go of a log that is nobody's; its directory stays, under the name of a stray."""
+        log = self._logs.pop(partition)
+        log.abandon()
+        name = deleted_directory(partition, self.resources.random.uuid())
+        target = f"{parent_of(log)}/{name.removesuffix(DELETE_DIR)}{STRAY_DIR}"
+        try:
+            self.resources.files.rename(log.directory, target)
+        except OSError as error:
+            self._handle(parent_of(log), error)
+            return
+        self.notes.append(f"{log.directory}: no topic has it; kept as {target}")
+
     # Errors
 
     def handle_error(self, log: Log, error: OSError) -> None:

@@ -28,7 +28,15 @@ def next_epoch(epoch: int) -> int:
 class FetchSession:
     """A fetcher with an id, and the epoch its next request must carry."""
 
-    __slots__ = ("created_ms", "epoch", "fetcher", "privileged", "session_id", "used_ms", "uses_ids")
+    __slots__ = (
+        "created_ms",
+        "epoch",
+        "fetcher",
+        "privileged",
+        "session_id",
+        "used_ms",
+        "uses_ids",
+    )
 
     def __init__(
         self, session_id: int, fetcher: Fetcher, *, privileged: bool, uses_ids: bool, now_ms: float

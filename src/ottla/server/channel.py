@@ -58,18 +58,18 @@ class Channel:
         self.closed = False
 
     def send(self) -> bool:
-        """Send what is ready; False when the socket takes no more for now. OSError when it broke."""
+        """Send what is ready; False when the socket takes no more now, OSError when it broke."""
         out = self.connection.out
         try:
             if self.unsent is not None and not self._send_unsent():
                 return False
             if len(out) == 1 and type(out[0]) is bytes:  # nearly always
                 reply = out[0]
-                sent = self.sock.send(reply)  # type: ignore[arg-type]
+                sent = self.sock.send(reply)
                 out.clear()
                 if sent == len(reply):
                     return True
-                self.unsent = memoryview(reply)[sent:]  # type: ignore[arg-type]
+                self.unsent = memoryview(reply)[sent:]
                 return False
             while out:
                 if type(out[0]) is bytes:

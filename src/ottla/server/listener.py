@@ -15,7 +15,9 @@ _BACKLOG = 1024
 class Listener:
     """A bound socket; it takes connections only after `listen`."""
 
-    def __init__(self, endpoint: Endpoint, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
+    def __init__(
+        self, endpoint: Endpoint, send_buffer_bytes: int, receive_buffer_bytes: int
+    ) -> None:
         self.name = endpoint.listener_name
         self.host = endpoint.host
         self.sock = _bind(endpoint)
@@ -50,8 +52,8 @@ def _bind(endpoint: Endpoint) -> socket.socket:
         )
     except socket.gaierror as error:
         raise StartupError(
-            f"listener {endpoint.listener_name}: the host {endpoint.host!r} cannot be resolved ({error}); "
-            "set `listeners` to an address of this machine"
+            f"listener {endpoint.listener_name}: the host {endpoint.host!r} cannot be resolved"
+            f" ({error}); set `listeners` to an address of this machine"
         ) from error
     if host is None:  # all addresses: one IPv6 socket takes IPv4 as well
         found.sort(key=lambda item: item[0] != socket.AF_INET6)

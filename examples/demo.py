@@ -1,0 +1,233 @@
+"""Ottla's main job, end to end, with a real client: `make demo`.
+
+Starts a broker, creates a topic, produces to it, restarts the broker in the middle,
+consumes everything, checks that each message came exactly once and in order, and shows
+what was done and how fast.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+TOPIC = "events"
+PARTITIONS = 6
+VALUE_BYTES = 200
+STEP_TIMEOUT_S = 120
+
+console = Console()
+
+
+class BrokerProcess:
+    """`ottla up` as a user would run it, on a data directory that outlives restarts."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+        self._process: subprocess.Popen[str] | None = None
+        self.bootstrap_servers = ""
+
+    def start(self) -> float:
+        """Seconds until it answered."""
+        port = self.bootstrap_servers.rpartition(":")[2] or "0"
+        begin = time.perf_counter()
+        command = [sys.executable, "-m", "ottla.cli.main", "up"]
+        self._process = subprocess.Popen(
+            [*command, "--port", port, "--data-dir", str(self._data_dir)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            words = [word for word in line.split() if ":" in word and word[-1].isdigit()]
+            if words:
+                self.bootstrap_servers = words[-1]
+                return time.perf_counter() - begin
+        raise SystemExit("the broker did not start; its messages are above")
+
+    def stop(self) -> float:
+        """Seconds until it had stopped cleanly."""
+        assert self._process is not None
+        begin = time.perf_counter()
+        self._process.send_signal(signal.SIGTERM)
+        code = self._process.wait(timeout=30)
+        if code != 0:
+            raise SystemExit(f"the broker ended with exit code {code}")
+        self._process = None
+        return time.perf_counter() - begin
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+class Results:
+    """The table at the end."""
+
+    def __init__(self) -> None:
+        self._table = Table(title="What happened", title_justify="left")
+        self._table.add_column("step")
+        for column in ("messages", "seconds", "messages/s", "MB/s"):
+            self._table.add_column(column, justify="right")
+
+    def add(self, step: str, seconds: float, messages: int = 0, size: int = 0) -> None:
+        rates = (
+            (f"{messages / seconds:,.0f}", f"{size / seconds / 1e6:,.1f}") if messages else ("", "")
+        )
+        self._table.add_row(step, f"{messages:,}" if messages else "", f"{seconds:.2f}", *rates)
+
+    def show(self) -> None:
+        console.print(self._table)
+
+
+def value_of(number: int) -> bytes:
+    return b"%d " % number + b"." * (VALUE_BYTES - len(str(number)) - 1)
+
+
+def create_topic(broker: BrokerProcess) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(timeout=STEP_TIMEOUT_S)
+
+
+@contextlib.contextmanager
+def progress_bar(description: str, total: int) -> Iterator[Progress]:
+    columns = (
+        TextColumn("{task.description:<28}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        progress.add_task(description, total=total, rate="")
+        yield progress
+
+
+def advance(progress: Progress, done: int, begin: float) -> None:
+    rate = done / max(time.perf_counter() - begin, 1e-9)
+    progress.update(progress.task_ids[0], completed=done, rate=f"{rate:,.0f}/s")
+
+
+def produce(broker: BrokerProcess, count: int, results: Results) -> None:
+    """Produce `count` messages; the broker is restarted when half are on their way."""
+    acknowledged = 0
+
+    def delivered(error: object, message: Message) -> None:
+        nonlocal acknowledged
+        if error is not None:
+            raise SystemExit(f"a message was not delivered: {error}")
+        acknowledged += 1
+
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "enable.idempotence": True,
+            "linger.ms": 20,
+            "compression.type": "none",
+            "queue.buffering.max.messages": 500_000,
+            "reconnect.backoff.max.ms": 500,
+            "log_level": 0,
+        }
+    )
+    begin = time.perf_counter()
+    down = 0.0
+    with progress_bar("produce (restart in between)", count) as progress:
+        for number in range(count):
+            if number == count // 2:
+                restart_begin = time.perf_counter()
+                broker.stop()
+                broker.start()
+                down = time.perf_counter() - restart_begin
+            partition = number % PARTITIONS
+            while True:
+                try:
+                    producer.produce(
+                        TOPIC, value_of(number), partition=partition, on_delivery=delivered
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            if number % 1000 == 0:
+                producer.poll(0)
+                advance(progress, acknowledged, begin)
+        while producer.flush(0.1) and time.perf_counter() - begin < STEP_TIMEOUT_S:
+            advance(progress, acknowledged, begin)
+        advance(progress, acknowledged, begin)
+    if acknowledged != count:
+        raise SystemExit(f"only {acknowledged} of {count} messages were acknowledged")
+    results.add("broker stopped and started again", down)
+    results.add(
+        "produce, acks=all, idempotent", time.perf_counter() - begin, count, count * VALUE_BYTES
+    )
+
+
+def consume(broker: BrokerProcess, count: int, results: Results) -> None:
+    """Read everything back and check it: each message once, in order within its partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "demo",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition(TOPIC, p, OFFSET_BEGINNING) for p in range(PARTITIONS)])
+    expected = list(range(PARTITIONS))
+    received = 0
+    begin = time.perf_counter()
+    with progress_bar("consume", count) as progress:
+        while received < count:
+            for message in consumer.consume(10_000, timeout=0.2):
+                if message.error():
+                    raise SystemExit(f"consuming failed: {message.error()}")
+                number = int(message.value().split(b" ", 1)[0])
+                partition = message.partition()
+                if number != expected[partition]:
+                    raise SystemExit(
+                        f"partition {partition}: got message {number}, "
+                        f"expected {expected[partition]}"
+                    )
+                expected[partition] += PARTITIONS
+                received += 1
+            advance(progress, received, begin)
+            if time.perf_counter() - begin > STEP_TIMEOUT_S:
+                raise SystemExit(f"only {received} of {count} messages came back")
+    results.add("consume, checked", time.perf_counter() - begin, received, received * VALUE_BYTES)
+    consumer.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--messages", type=int, default=300_000)
+    count = parser.parse_args().messages
+    results = Results()
+    with tempfile.TemporaryDirectory(prefix="ottla-demo-") as data_dir:
+        broker = BrokerProcess(Path(data_dir))
+        try:
+            results.add("broker start to answering", broker.start())
+            console.print(f"A broker answers on [bold]{broker.bootstrap_servers}[/bold]")
+            create_topic(broker)
+            produce(broker, count, results)
+            consume(broker, count, results)
+            results.add("clean stop", broker.stop())
+        finally:
+            broker.kill()
+    results.show()
+    console.print(f"All {count:,} messages came back once and in order.")
+
+
+if __name__ == "__main__":
+    main()

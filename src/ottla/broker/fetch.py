@@ -1,0 +1,300 @@
+"""Fetch: read what is there, or park until it is, within the limits the consumer set.
+
+A request is answered when min_bytes are readable, when a partition has an error or has
+diverged, or when max_wait_ms have passed. Reads stop at the high watermark, or at the
+last stable offset for read_committed. KIP-227 sessions answer only what changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.connection import Connection
+from ottla.broker.fetch_codec import (
+    FIRST_TOPIC_ID,
+    FetchRequest,
+    PartitionData,
+    decode_fetch,
+    encode_fetch_response,
+)
+from ottla.log.log import Log
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, next_epoch
+from ottla.replication.fetcher import FetchEntry, Fetcher
+from ottla.replication.timers import Timer
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+MIN_VERSION = 4
+MAX_VERSION = 18
+
+
+def handle_fetch(
+    node: Node,
+    connection: Connection,
+    version: int,
+    correlation_id: int,
+    buffer: bytearray,
+    view: memoryview,
+    start: int,
+    end: int,
+) -> None:
+    """Take one Fetch request whose body is [start, end) of the receive buffer."""
+    request = decode_fetch(version, buffer, view, start, end)
+    fetch = Fetch(node, connection, version, correlation_id, request)
+    try:
+        fetch.join_session(request)
+    except ApiError as error:
+        connection.out += encode_fetch_response(version, correlation_id, error.code, 0, [])
+        return
+    if not fetch.answer(final=request.max_wait_ms <= 0):
+        fetch.park(request.max_wait_ms)
+
+
+class Fetch:
+    """One request under way: answered at once, or parked on its connection."""
+
+    __slots__ = (
+        "connection",
+        "correlation_id",
+        "fetcher",
+        "find",
+        "incremental",
+        "isolation_level",
+        "max_bytes",
+        "min_bytes",
+        "node",
+        "session",
+        "timer",
+        "version",
+    )
+
+    def __init__(
+        self,
+        node: Node,
+        connection: Connection,
+        version: int,
+        correlation_id: int,
+        request: FetchRequest,
+    ) -> None:
+        self.node = node
+        self.connection = connection
+        self.version = version
+        self.correlation_id = correlation_id
+        self.min_bytes = request.min_bytes
+        self.max_bytes = min(request.max_bytes, node.fetch_max_bytes)
+        self.isolation_level = request.isolation_level
+        self.session: FetchSession | None = None
+        self.incremental = False
+        self.timer: Timer | None = None
+        self.find = (
+            node.topics.partition_by_id
+            if version >= FIRST_TOPIC_ID
+            else node.topics.partition_by_key
+        )
+
+    def join_session(self, request: FetchRequest) -> None:
+        """Find the partitions to look at: the request's own, or those of its session."""
+        sessions = self.node.fetch_sessions
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if request.session_id:
+                sessions.close(request.session_id)
+            self.fetcher = Fetcher()
+            self._follow(request)
+            if request.session_epoch == INITIAL_EPOCH:
+                self.session = sessions.open(
+                    self.fetcher,
+                    privileged=request.replica_id >= 0,
+                    uses_ids=self.version >= FIRST_TOPIC_ID,
+                    now_ms=self.node.monotonic_ms,
+                )
+            return
+        session = sessions.use(
+            request.session_id,
+            request.session_epoch,
+            uses_ids=self.version >= FIRST_TOPIC_ID,
+            now_ms=self.node.monotonic_ms,
+        )
+        self.fetcher = session.fetcher
+        self._follow(request)
+        for key, index in request.forgotten:
+            self.fetcher.forget(key, index)
+        if self.fetcher.entries:
+            session.epoch = next_epoch(session.epoch)
+            self.session = session
+            self.incremental = True
+        else:
+            sessions.close(session.session_id)
+
+    def _follow(self, request: FetchRequest) -> None:
+        follow = self.fetcher.follow
+        for key, index, leader_epoch, offset, last_epoch, _, max_bytes in request.partitions:
+            follow(key, index).move(leader_epoch, offset, last_epoch, max_bytes)
+
+    def answer(self, *, final: bool) -> bool:
+        """Reply if there is enough to say, or in any case when `final`."""
+        fetcher = self.fetcher
+        data: list[PartitionData] = []
+        entries: list[FetchEntry] = []
+        readable = 0
+        enough = final or not fetcher.entries
+        for entry in list(fetcher.dirty) if self.incremental else fetcher.entries.values():
+            item = self._look(entry, self.max_bytes - readable, readable == 0)
+            if item.records is not None:
+                readable += item.records.length
+            elif item.error or item.diverging is not None:
+                enough = True
+            elif self._unchanged(entry, item):
+                fetcher.dirty.pop(entry, None)
+                if self.incremental:
+                    continue
+            data.append(item)
+            entries.append(entry)
+        if not enough and readable < self.min_bytes:
+            return False
+        self._reply(data, entries)
+        return True
+
+    def _unchanged(self, entry: FetchEntry, item: PartitionData) -> bool:
+        return (
+            self.session is None
+            or not self.incremental
+            or (
+                entry.sent_high_watermark == item.high_watermark
+                and entry.sent_log_start_offset == item.log_start_offset
+            )
+        )
+
+    def _reply(self, data: list[PartitionData], entries: list[FetchEntry]) -> None:
+        session = self.session
+        if session is None:
+            session_id = 0
+        else:
+            session_id = session.session_id
+            for item, entry in zip(data, entries, strict=True):
+                entry.sent_high_watermark = item.high_watermark
+                entry.sent_log_start_offset = item.log_start_offset
+                if item.records is not None:
+                    self.fetcher.served(entry)
+        try:
+            parts = encode_fetch_response(self.version, self.correlation_id, 0, session_id, data)
+        except OSError as error:
+            self.node.report(f"a segment could not be read: {error}")
+            data = [
+                PartitionData(
+                    item.key, item.partition_index, ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1, None
+                )
+                for item in data
+            ]
+            parts = encode_fetch_response(self.version, self.correlation_id, 0, session_id, data)
+        self.connection.out += parts
+
+    def _look(self, entry: FetchEntry, room: int, first: bool) -> PartitionData:
+        """Read one partition as far as `room` allows."""
+        partition = entry.partition
+        try:
+            if partition is None or partition.removed:
+                partition = self.find(entry.key, entry.index)
+                if self.session is not None:
+                    entry.watch(partition)
+                else:
+                    entry.partition = partition
+            log = partition.log
+            if log is None:
+                log = partition.online_log()
+            if entry.current_leader_epoch != -1:
+                partition.check_leader_epoch(entry.current_leader_epoch)
+            if entry.last_fetched_epoch >= 0:
+                diverging = self._diverging(entry, log)
+                if diverging is not None:
+                    return PartitionData(
+                        entry.key,
+                        entry.index,
+                        0,
+                        log.high_watermark,
+                        log.last_stable_offset,
+                        log.log_start_offset,
+                        None,
+                        diverging,
+                    )
+            upto = log.last_stable_offset if self.isolation_level else log.high_watermark
+            records = None
+            if room > 0 or first:
+                records = log.read(
+                    entry.fetch_offset, min(entry.max_bytes, room), upto, at_least_one=first
+                )
+            return PartitionData(
+                entry.key,
+                entry.index,
+                0,
+                log.high_watermark,
+                log.last_stable_offset,
+                log.log_start_offset,
+                records,
+            )
+        except ApiError as error:
+            return PartitionData(entry.key, entry.index, error.code, -1, -1, -1, None)
+        except OSError as error:
+            assert partition is not None
+            code, _ = self.node.storage_failed(partition, error)
+            return PartitionData(entry.key, entry.index, code, -1, -1, -1, None)
+
+    def _diverging(self, entry: FetchEntry, log: Log) -> tuple[int, int] | None:
+        """Where the client's log leaves ours, if the last epoch it saw says it does (KIP-595)."""
+        epoch, end_offset = log.end_offset_for_epoch(entry.last_fetched_epoch)
+        if epoch < entry.last_fetched_epoch or end_offset < entry.fetch_offset:
+            return epoch, end_offset
+        return None
+
+    def park(self, max_wait_ms: int) -> None:
+        """Wait for data, at most this long."""
+        self.timer = self.node.timers.at(self.node.monotonic_ms + max_wait_ms, self.finish)
+        self.fetcher.on_change = self.partition_changed
+        self.connection.parked = self
+        if self.session is None:
+            for entry in self.fetcher.entries.values():
+                if entry.partition is not None:
+                    entry.watch(entry.partition)
+
+    def partition_changed(self, entry: FetchEntry) -> None:
+        """A followed partition has something new: it may be enough."""
+        partition = entry.partition
+        if (
+            self.min_bytes <= 1
+            or partition is None
+            or partition.removed
+            or partition.log is None
+            or self._readable() >= self.min_bytes
+        ):
+            self.fetcher.on_change = None
+            self.node.completed.append(self)
+
+    def _readable(self) -> int:
+        readable = 0
+        for entry in self.fetcher.dirty:
+            partition = entry.partition
+            log = None if partition is None else partition.log
+            if log is None:
+                return self.min_bytes
+            upto = log.last_stable_offset if self.isolation_level else log.high_watermark
+            readable += min(log.bytes_available(entry.fetch_offset, upto), entry.max_bytes)
+        return readable
+
+    def finish(self) -> None:
+        """Answer with what is there now and let the connection go on."""
+        if self.connection.parked is not self:
+            return
+        self.abandon()
+        self.answer(final=True)
+        self.node.ready.append(self.connection)
+
+    def abandon(self) -> None:
+        """Stop waiting."""
+        self.connection.parked = None
+        self.fetcher.on_change = None
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.session is None:
+            for entry in self.fetcher.entries.values():
+                entry.unwatch()

@@ -1,0 +1,1 @@
+"""One module per API: `handle(node, request, context)` gives the response."""

@@ -1,0 +1,62 @@
+"""DeleteRecords, versions 0 to 2: move the log start offset of partitions (KIP-107)."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.node import Node
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.ids import INTERNAL_TOPICS
+from ottla.wire.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+HIGH_WATERMARK = -1
+
+
+def handle(
+    node: Node, request: DeleteRecordsRequest, context: RequestContext
+) -> DeleteRecordsResponse:
+    """Each partition's new low watermark."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[
+                    _answer(node, topic.name, asked.partition_index, asked.offset)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(node: Node, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
+    try:
+        low_watermark = _delete(node, topic, index, offset)
+    except ApiError as error:
+        return DeleteRecordsPartitionResult(
+            partition_index=index, low_watermark=-1, error_code=error.code
+        )
+    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark)
+
+
+def _delete(node: Node, topic: str, index: int, offset: int) -> int:
+    if topic in INTERNAL_TOPICS:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    partition = node.topics.partition_named(topic, index)
+    log = partition.online_log()
+    if "delete" not in log.config.cleanup_policy:
+        raise ApiError(ErrorCode.POLICY_VIOLATION)
+    target = log.high_watermark if offset == HIGH_WATERMARK else offset
+    if not 0 <= target <= log.high_watermark:
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    try:
+        log.advance_log_start(target)
+    except OSError as error:
+        raise ApiError(*node.storage_failed(partition, error)) from error
+    partition.notify()
+    return log.log_start_offset

@@ -1,0 +1,91 @@
+"""Metadata, versions 0 to 13: brokers, topics and their leaders; auto-creation (KIP-361)."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.node import Node
+from ottla.metadata.image import TopicImage
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.ids import INTERNAL_TOPICS, ZERO_UUID
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+FIRST_NULL_IS_ALL = 1
+FIRST_AUTO_CREATION_FLAG = 4
+NOT_ASKED = -(2**31)
+# Everybody may do everything while there is no authorizer: one bit per AclOperation.
+TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
+
+
+def handle(node: Node, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    """The cluster as clients of this listener reach it, and the topics they asked for."""
+    asked = request.topics
+    if asked is None or (not asked and context.version < FIRST_NULL_IS_ALL):
+        topics = [_describe(topic, request) for topic in node.image.topics.values()]
+    else:
+        topics = [_find(node, item, request, context) for item in asked]
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
+            for node_id, host, port, rack in node.brokers_for(context.connection.listener)
+        ],
+        cluster_id=node.cluster_id,
+        controller_id=node.node_id,
+        topics=topics,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def _find(
+    node: Node, asked: MetadataRequestTopic, request: MetadataRequest, context: RequestContext
+) -> MetadataResponseTopic:
+    if asked.topic_id != ZERO_UUID:
+        topic = node.image.topics_by_id.get(asked.topic_id)
+        if topic is None:
+            return MetadataResponseTopic(
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id
+            )
+        return _describe(topic, request)
+    name = asked.name
+    if name is None:
+        raise ApiError(ErrorCode.INVALID_REQUEST)
+    topic = node.image.topics.get(name)
+    if topic is None:
+        allowed = request.allow_auto_topic_creation or context.version < FIRST_AUTO_CREATION_FLAG
+        try:
+            topic = node.auto_create(name, allowed=allowed)
+        except ApiError as error:
+            return MetadataResponseTopic(
+                error_code=error.code, name=name, is_internal=name in INTERNAL_TOPICS
+            )
+    return _describe(topic, request)
+
+
+def _describe(topic: TopicImage, request: MetadataRequest) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            MetadataResponsePartition(
+                partition_index=index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=partition.replicas,
+                isr_nodes=partition.isr,
+            )
+            for index, partition in enumerate(topic.partitions)
+        ],
+        topic_authorized_operations=(
+            TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+        ),
+    )

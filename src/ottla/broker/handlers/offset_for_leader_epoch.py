@@ -1,0 +1,41 @@
+"""OffsetForLeaderEpoch, versions 2 to 4: where an epoch ended in this log (KIP-101, KIP-320)."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.node import Node
+from ottla.model.errors import ApiError
+from ottla.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def handle(
+    node: Node, request: OffsetForLeaderEpochRequest, context: RequestContext
+) -> OffsetForLeaderEpochResponse:
+    """The end of the asked epoch, or of the largest one before it, per partition."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_answer(node, topic.topic, asked) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        partition = node.topics.partition_named(topic, asked.partition)
+        partition.check_leader_epoch(asked.current_leader_epoch)
+        epoch, end_offset = partition.online_log().end_offset_for_epoch(asked.leader_epoch)
+    except ApiError as error:
+        return EpochEndOffset(
+            error_code=error.code, partition=asked.partition, leader_epoch=-1, end_offset=-1
+        )
+    return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)

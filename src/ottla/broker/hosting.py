@@ -1,0 +1,258 @@
+"""What this broker hosts, kept in step with the metadata log.
+
+At start the metadata log is replayed into the image and every partition that is ours gets
+its log; from then on committed metadata records are the only thing that creates, deletes
+or reconfigures logs. Periodic work on the logs runs from here as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ottla.broker.identity import establish
+from ottla.config.topic import LogConfig, log_config
+from ottla.controller import brokers
+from ottla.controller.quorum import METADATA_LOG_CONFIG, QuorumController
+from ottla.log.log import Log
+from ottla.log.pool import FilePool
+from ottla.log.store import LogStore
+from ottla.metadata.image import MetadataImage, TopicImage
+from ottla.metadata.records import (
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+)
+from ottla.model.errors import ApiError
+from ottla.model.ids import ZERO_UUID, TopicPartition
+from ottla.model.resources import ResourceType
+from ottla.replication.partition import Partition, Topic
+from ottla.replication.topics import HostedTopics
+from ottla.wire.message import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+TRASH_INTERVAL_MS = 1000
+IDLE_INTERVAL_MS = 60_000
+NEVER_MS = 2**62
+
+
+class Hosting:
+    """The logs, topics and metadata of one broker."""
+
+    def __init__(self, node: Node, max_open_files: int) -> None:
+        ports = node.ports
+        self._node = node
+        self._ports = ports
+        self.topics = HostedTopics()
+        self.image = MetadataImage()
+        self.store = LogStore(
+            ports.files,
+            node.config.log_dirs,
+            background=ports.background,
+            clock=ports.clock,
+            random=ports.random,
+            pool=FilePool(ports.files, max_open_files),
+            producer_expiration_ms=node.config.producer_id_expiration_ms,
+        )
+        self.store.on_offline = self._directory_lost
+
+    # -- start and end -------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Load the logs, replay the metadata, register, host what is ours."""
+        node = self._node
+        self.identity = establish(
+            self._ports.files,
+            self._ports.random,
+            node.config.log_dirs,
+            node.node_id,
+            node.config.cluster_id,
+        )
+        self.image.cluster_id = self.identity.cluster_id
+        metadata_log = self.store.open_metadata_log(METADATA_LOG_CONFIG)
+        self.controller = QuorumController(metadata_log, self.image, self._ports.clock)
+        self.controller.replay()
+        node.apply_dynamic_config()
+        self.store.load(lambda partition: self.log_config(partition.topic))
+        self._set_strays_aside()
+        for topic in self.image.topics.values():
+            self._host_topic(topic)
+        self.controller.listeners.append(self._metadata_changed)
+        self.controller.write(self._arrival())
+        self._report_notes()
+        self._schedule_jobs()
+
+    def _arrival(self) -> list[Message]:
+        """The records that say this broker is up; after a crash it leads in new epochs."""
+        node, image = self._node, self.image
+        self.broker_epoch = self.controller.log.log_end_offset
+        records = brokers.begin_cluster(image) + brokers.register_broker(
+            broker_id=node.node_id,
+            broker_epoch=self.broker_epoch,
+            incarnation_id=self._ports.random.uuid(),
+            endpoints=list(node.advertised.values()),
+            rack=node.config.broker_rack,
+            log_dirs=self.identity.directory_ids,
+        )
+        if not all(directory.was_clean for directory in self.store.directories.values()):
+            records += brokers.lead_anew(image, node.node_id)
+        return records
+
+    def shutdown(self) -> None:
+        """Close every log and mark the directories as cleanly left."""
+        self.store.shutdown(self.broker_epoch)
+        self._report_notes()
+
+    # -- metadata to logs ----------------------------------------------------------------
+
+    def _metadata_changed(self, records: Sequence[Message]) -> None:
+        """Listener of the controller: make the hosted logs what the image says."""
+        self._node.router.forget_metadata()
+        reconfigured: set[str] = set()
+        for record in records:
+            if isinstance(record, PartitionRecord):
+                self._host(record.topic_id, record.partition_id)
+            elif isinstance(record, PartitionChangeRecord):
+                self._lead_on(record.topic_id, record.partition_id)
+            elif isinstance(record, RemoveTopicRecord):
+                self._remove(record.topic_id)
+            elif isinstance(record, ConfigRecord):
+                if record.resource_type == ResourceType.TOPIC:
+                    reconfigured.add(record.resource_name)
+                elif record.resource_type == ResourceType.BROKER:
+                    self._node.apply_dynamic_config()
+                    reconfigured.update(self.image.topics)
+        for name in reconfigured:
+            self.reconfigure(name)
+
+    def log_config(self, topic: str) -> LogConfig:
+        """The settings of a topic's logs as they are now."""
+        return log_config(self._node.config, self.image.topic_config(topic))
+
+    def reconfigure(self, name: str) -> None:
+        """Let the logs of a topic follow its settings."""
+        topic = self.topics.named(name)
+        if topic is None:
+            return
+        config = self.log_config(name)
+        for partition in topic.partitions.values():
+            if partition.log is not None:
+                partition.log.reconfigure(config)
+
+    def _host_topic(self, topic: TopicImage) -> None:
+        for partition in topic.partitions:
+            self._host(topic.topic_id, partition.partition_id)
+
+    def _host(self, topic_id: bytes, index: int) -> None:
+        """Open or create the log of a partition that is ours."""
+        image = self.image.topics_by_id.get(topic_id)
+        if image is None or self._node.node_id not in image.partitions[index].replicas:
+            return
+        topic = self.topics.by_id.get(topic_id)
+        if topic is None:
+            topic = Topic(image.name, topic_id)
+            self.topics.add(topic)
+        name = TopicPartition(image.name, index)
+        partition = Partition(topic, index, image.partitions[index].leader_epoch, None)
+        if name not in self.store.offline_partitions:
+            partition.log = self._log(name, topic_id)
+        topic.partitions[index] = partition
+
+    def _log(self, name: TopicPartition, topic_id: bytes) -> Log | None:
+        log = self.store.get(name)
+        config = self.log_config(name.topic)
+        if log is None:
+            try:
+                log = self.store.create(name, topic_id, config)
+            except (ApiError, OSError) as error:
+                self._ports.report(f"no log could be made for {name}: {error}")
+                return None
+        else:
+            log.reconfigure(config)
+        log.high_watermark = log.log_end_offset  # this replica is the whole ISR
+        return log
+
+    def _lead_on(self, topic_id: bytes, index: int) -> None:
+        topic = self.topics.by_id.get(topic_id)
+        partition = None if topic is None else topic.partitions.get(index)
+        if partition is not None:
+            partition.leader_epoch = (
+                self.image.topics_by_id[topic_id].partitions[index].leader_epoch
+            )
+            partition.notify()
+
+    def _remove(self, topic_id: bytes) -> None:
+        topic = self.topics.remove(topic_id)
+        if topic is not None:
+            for index in topic.partitions:
+                self.store.delete(TopicPartition(topic.name, index))
+
+    def _set_strays_aside(self) -> None:
+        """Logs of topics that are not in the metadata: nobody's, so out of the way."""
+        for log in list(self.store):
+            topic = self.image.topics.get(log.topic_partition.topic)
+            if (
+                topic is None
+                or log.topic_id not in (topic.topic_id, ZERO_UUID)
+                or log.topic_partition.partition >= len(topic.partitions)
+            ):
+                self.store.set_aside(log.topic_partition)
+
+    # -- storage errors ------------------------------------------------------------------
+
+    def storage_failed(self, partition: Partition, problem: OSError) -> None:
+        """A log of ours failed: its directory may be lost with it."""
+        if partition.log is not None:
+            self.store.handle_error(partition.log, problem)
+        self._report_notes()
+
+    def _directory_lost(self, path: str, error: OSError, lost: list[TopicPartition]) -> None:
+        for name in lost:
+            topic = self.topics.named(name.topic)
+            partition = None if topic is None else topic.partitions.get(name.partition)
+            if partition is not None:
+                partition.log = None
+                partition.notify()
+
+    def _report_notes(self) -> None:
+        for note in self.store.notes:
+            self._ports.report(note)
+        self.store.notes.clear()
+
+    # -- periodic work -------------------------------------------------------------------
+
+    def _schedule_jobs(self) -> None:
+        config, store = self._node.config, self.store
+        first_ms = config.log_initial_task_delay_ms
+        self._every(config.log_retention_check_interval_ms, first_ms, store.run_retention)
+        self._every(config.log_flush_scheduler_interval_ms, first_ms, store.run_flush)
+        self._every(
+            min(
+                config.log_flush_offset_checkpoint_interval_ms,
+                config.log_flush_start_offset_checkpoint_interval_ms,
+                config.replica_high_watermark_checkpoint_interval_ms,
+            ),
+            first_ms,
+            lambda now_ms: store.write_checkpoints(),
+        )
+        self._every(IDLE_INTERVAL_MS, IDLE_INTERVAL_MS, lambda now_ms: store.release_idle_memory())
+        self._every(TRASH_INTERVAL_MS, TRASH_INTERVAL_MS, store.delete_pending_files)
+        self._every(
+            config.producer_id_expiration_check_interval_ms, first_ms, store.expire_producers
+        )
+
+    def _every(self, interval_ms: int, first_ms: int, job: Callable[[int], object]) -> None:
+        """Run a job again and again, `interval_ms` apart."""
+        node = self._node
+        if interval_ms >= NEVER_MS:
+            return
+
+        def run() -> None:
+            job(node.wall_ms)
+            self._report_notes()
+            node.timers.at(node.monotonic_ms + interval_ms, run)
+
+        node.timers.at(node.monotonic_ms + first_ms, run)

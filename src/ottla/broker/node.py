@@ -1,0 +1,219 @@
+"""The broker without its sockets: every request, every timer, the group commit.
+
+`server` drives a node with epoll, `sim` with a virtual clock: both hand it request frames
+(`handle`), let it settle (`settle`) and tell it that time has passed (`advance`). A node
+reads no clock but its port's, and only once per wake-up.
+
+In one wake-up requests are handled first, then `settle` writes what they appended, moves
+high watermarks and answers who waited for it. Nothing a request answered may leave before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from errno import EDQUOT, ENOSPC
+from struct import Struct, error
+from typing import Protocol
+
+from ottla.broker import fetch, fetch_codec, produce, produce_codec
+from ottla.broker.connection import Connection
+from ottla.broker.hosting import Hosting
+from ottla.broker.router import Router
+from ottla.config.broker import BrokerConfig
+from ottla.config.listeners import Endpoint
+from ottla.controller.producer_ids import ProducerIdBlock, allocate_producer_ids
+from ottla.controller.quorum import QuorumController
+from ottla.controller.topics import NewTopic, create_topics
+from ottla.metadata.image import TopicImage
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.resources import ResourceType
+from ottla.model.topic_names import check_topic_name
+from ottla.ports import Ports
+from ottla.replication.fetch_session import FetchSessions
+from ottla.replication.partition import Partition
+from ottla.replication.timers import Timers
+from ottla.wire.primitives import DecodeError, skip_tags
+
+_HEADER = Struct(">hhih")  # api key, version, correlation id, length of the client id
+
+
+class Waiting(Protocol):
+    """A parked request whose time has come."""
+
+    def finish(self) -> None: ...
+
+
+class Node:
+    """One broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        advertised: Sequence[Endpoint],
+        ports: Ports,
+        *,
+        max_open_files: int = 512,
+    ) -> None:
+        self.config = config
+        self.advertised = {endpoint.listener_name: endpoint for endpoint in advertised}
+        self.ports = ports
+        self.clock = ports.clock
+        self.report = ports.report
+        self.node_id = config.node_id
+        self.wall_ms = ports.clock.wall_ms()
+        self.monotonic_ms = ports.clock.monotonic_ms()
+        self.timers = Timers()
+        self.fetch_sessions = FetchSessions(
+            config.max_incremental_fetch_session_cache_slots, ports.random
+        )
+        self.fetch_max_bytes = config.fetch_max_bytes
+        self.dirty: list[Partition] = []
+        self.completed: list[Waiting] = []
+        self.ready: list[Connection] = []
+        self.router = Router(self)
+        self.hosting = Hosting(self, max_open_files)
+        self.topics = self.hosting.topics
+        self.store = self.hosting.store
+        self.image = self.hosting.image
+        self._producer_ids = ProducerIdBlock(0, 0)
+
+    # -- life ----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Load the logs, replay the metadata, host what is ours."""
+        self.hosting.start()
+
+    def shutdown(self) -> None:
+        """Stop cleanly: everything written, checkpointed and marked as such."""
+        self.hosting.shutdown()
+
+    # -- the wake-up ---------------------------------------------------------------------
+
+    def advance(self) -> None:
+        """A wake-up begins: read the clock and do what is due."""
+        self.wall_ms = self.clock.wall_ms()
+        self.monotonic_ms = now_ms = self.clock.monotonic_ms()
+        deadline_ms = self.timers.next_deadline_ms()
+        if deadline_ms is not None and deadline_ms <= now_ms:
+            self.timers.run(now_ms)
+
+    def next_deadline_ms(self) -> float | None:
+        """When `advance` should be called at the latest, in monotonic time."""
+        return self.timers.next_deadline_ms()
+
+    def handle(
+        self, connection: Connection, buffer: bytearray, view: memoryview, start: int, end: int
+    ) -> None:
+        """Take the request frame in [start, end); DecodeError when it is not one.
+
+        The bytes must stay as they are until the node has settled.
+        """
+        try:
+            key, version, correlation_id, length = _HEADER.unpack_from(buffer, start)
+        except error:
+            raise DecodeError("the frame is too short for a request") from None
+        if key == 0 and produce.MIN_VERSION <= version <= produce.MAX_VERSION:
+            body = _body(buffer, start, end, length, version >= produce_codec.FIRST_FLEXIBLE)
+            produce.handle_produce(
+                self, connection, version, correlation_id, buffer, view, body, end
+            )
+        elif key == 1 and fetch.MIN_VERSION <= version <= fetch.MAX_VERSION:
+            body = _body(buffer, start, end, length, version >= fetch_codec.FIRST_FLEXIBLE)
+            fetch.handle_fetch(self, connection, version, correlation_id, buffer, view, body, end)
+        else:
+            self.router.route(connection, view[start:end].toreadonly(), 0, end - start)
+
+    def settle(self) -> None:
+        """Write what was appended, then answer who waited for it."""
+        dirty = self.dirty
+        if dirty:
+            for partition in dirty:
+                try:
+                    partition.commit()
+                except OSError as problem:
+                    code, message = self.storage_failed(partition, problem)
+                    produce.take_back(partition, code, message)
+                partition.unsettled.clear()
+            dirty.clear()
+        while self.completed:
+            waiting, self.completed = self.completed, []
+            for request in waiting:
+                request.finish()
+
+    def close_connection(self, connection: Connection) -> None:
+        """The peer is gone: forget what it waited for."""
+        if connection.parked is not None:
+            connection.parked.abandon()
+
+    # -- what handlers ask ---------------------------------------------------------------
+
+    @property
+    def controller(self) -> QuorumController:
+        return self.hosting.controller
+
+    @property
+    def cluster_id(self) -> str:
+        return self.image.cluster_id
+
+    def apply_dynamic_config(self) -> None:
+        """Follow the broker settings that were changed while running."""
+        self.config = self.config.with_dynamic(
+            self.image.config_of(ResourceType.BROKER, ""),
+            self.image.config_of(ResourceType.BROKER, str(self.node_id)),
+        )
+        self.fetch_max_bytes = self.config.fetch_max_bytes
+
+    def brokers_for(self, listener: str) -> list[tuple[int, str, int, str | None]]:
+        """(id, host, port, rack) of the brokers, by the listener a client came in through."""
+        found = []
+        for broker in self.image.brokers.values():
+            for endpoint in broker.endpoints:
+                if endpoint.listener_name == listener:
+                    found.append((broker.broker_id, endpoint.host, endpoint.port, broker.rack))
+        return found
+
+    def auto_create(self, name: str, *, allowed: bool) -> TopicImage:
+        """The topic a client asked for, created if that is enabled; ApiError when it is not."""
+        check_topic_name(name)
+        if not (allowed and self.config.auto_create_topics_enable):
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        decision = create_topics(self.image, self.config, self.ports.random, [NewTopic(name)])
+        refusal = decision.results[0].error
+        if refusal is not None:
+            raise refusal
+        self.controller.write(decision.records)
+        return self.image.topics[name]
+
+    def next_producer_id(self) -> int:
+        """A producer id nobody had before; a new block is taken when the last is used up."""
+        first, count = self._producer_ids
+        if count == 0:
+            decision = allocate_producer_ids(self.image, self.node_id, self.hosting.broker_epoch)
+            self.controller.write(decision.records)
+            first, count = decision.results[0]
+        self._producer_ids = ProducerIdBlock(first + 1, count - 1)
+        return first
+
+    def storage_failed(self, partition: Partition, problem: OSError) -> tuple[ErrorCode, str]:
+        """A log could not be read or written: what to tell the client.
+
+        A full disk refuses writes until there is room; anything else takes the log's
+        directory offline.
+        """
+        name = f"{partition.topic.name}-{partition.index}"
+        self.hosting.storage_failed(partition, problem)
+        if problem.errno in (ENOSPC, EDQUOT):
+            return ErrorCode.KAFKA_STORAGE_ERROR, f"no space left for {name}; retry later"
+        return ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {name} failed: {problem.strerror}"
+
+
+def _body(buffer: bytearray, start: int, end: int, client_id_length: int, flexible: bool) -> int:
+    """Where the body begins, after the client id and, in flexible versions, tagged fields."""
+    position = start + 10 + (client_id_length if client_id_length > 0 else 0)
+    if position >= end:
+        raise DecodeError("the client id reaches past the end of the request")
+    if flexible:
+        if buffer[position] == 0:
+            return position + 1
+        return skip_tags(buffer, position, end)
+    return position

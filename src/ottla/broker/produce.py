@@ -1,0 +1,147 @@
+"""Produce: append each partition's batch, answer once the group commit has written it.
+
+acks=0 gets no answer (a refused batch closes the connection, as in Kafka); acks=1 and
+acks=all differ only when there are followers. Replies are built at once and stay in the
+connection's `out`; if the commit fails they are rebuilt with the error before anything
+is sent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.connection import Connection
+from ottla.broker.produce_codec import (
+    FIRST_TOPIC_ID,
+    PartitionResult,
+    ProduceRequest,
+    decode_produce,
+    encode_produce_response,
+    refused,
+)
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+MIN_VERSION = 3
+MAX_VERSION = 13
+
+Answers = list[tuple[bytes, list[PartitionResult]]]
+
+
+class ProduceReply:
+    """A reply that can still be taken back. `slot` is -1 when no answer is wanted."""
+
+    __slots__ = ("answers", "connection", "correlation_id", "slot", "version")
+
+    def __init__(
+        self, connection: Connection, version: int, correlation_id: int, wanted: bool
+    ) -> None:
+        self.connection = connection
+        self.version = version
+        self.correlation_id = correlation_id
+        self.answers: Answers = []
+        self.slot = len(connection.out) if wanted else -1
+
+    def refuse(self, key: bytes, index: int, code: ErrorCode, message: str) -> None:
+        """What was said about this partition does not hold: say it failed."""
+        if self.slot < 0:
+            self.connection.closing = True
+            return
+        for topic_key, results in self.answers:
+            for position, result in enumerate(results):
+                if topic_key == key and result.partition_index == index:
+                    results[position] = refused(index, code, message)
+        self.connection.out[self.slot] = encode_produce_response(
+            self.version, self.correlation_id, self.answers
+        )
+
+
+def handle_produce(
+    node: Node,
+    connection: Connection,
+    version: int,
+    correlation_id: int,
+    buffer: bytearray,
+    view: memoryview,
+    start: int,
+    end: int,
+) -> None:
+    """Take one Produce request whose body is [start, end) of the receive buffer."""
+    request = decode_produce(version, buffer, view, start, end)
+    acks = request.acks
+    reply = ProduceReply(connection, version, correlation_id, acks != 0)
+    answers = reply.answers
+    if acks not in (1, -1, 0):
+        _refuse_all(request, answers, ErrorCode.INVALID_REQUIRED_ACKS, "acks is 0, 1 or -1 (all)")
+    elif request.transactional_id is not None:
+        _refuse_all(
+            request,
+            answers,
+            ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+            "transactions are not supported by this broker",
+        )
+    else:
+        find = (
+            node.topics.partition_by_id
+            if version >= FIRST_TOPIC_ID
+            else node.topics.partition_by_key
+        )
+        for key, partitions in request.topics:
+            results: list[PartitionResult] = []
+            answers.append((key, results))
+            for index, first, last in partitions:
+                try:
+                    partition = find(key, index)
+                    log = partition.log
+                    if log is None:
+                        log = partition.online_log()
+                    if acks < 0 and log.config.min_insync_replicas > 1:
+                        _check_isr(partition)
+                    if first < 0:
+                        raise ApiError(ErrorCode.INVALID_RECORD, "the records are null")
+                    base_offset = log.append(
+                        buffer, view, first, last, partition.leader_epoch, node.wall_ms
+                    )
+                except ApiError as error:
+                    results.append(refused(index, error.code, error.message))
+                except OSError as error:
+                    results.append(refused(index, *node.storage_failed(partition, error)))
+                else:
+                    unsettled = partition.unsettled
+                    if not unsettled:
+                        node.dirty.append(partition)
+                    unsettled.append((reply, key))
+                    results.append(
+                        PartitionResult(
+                            index, 0, base_offset, log.last_append_time, log.log_start_offset
+                        )
+                    )
+    if acks != 0:
+        connection.out.append(encode_produce_response(version, correlation_id, answers))
+    elif any(result.error for _, results in answers for result in results):
+        connection.closing = True
+
+
+def take_back(partition: Partition, code: ErrorCode, message: str) -> None:
+    """The group commit of this partition failed: none of its replies hold."""
+    for reply, key in partition.unsettled:
+        assert isinstance(reply, ProduceReply)
+        reply.refuse(key, partition.index, code, message)
+
+
+def _refuse_all(request: ProduceRequest, answers: Answers, code: ErrorCode, message: str) -> None:
+    for key, partitions in request.topics:
+        answers.append((key, [refused(item.partition_index, code, message) for item in partitions]))
+
+
+def _check_isr(partition: Partition) -> None:
+    required = partition.online_log().config.min_insync_replicas
+    in_sync = 1
+    if in_sync < required:
+        raise ApiError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"{in_sync} in-sync replica, min.insync.replicas is {required}",
+        )

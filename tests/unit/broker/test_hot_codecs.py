@@ -1,0 +1,211 @@
+"""The hand-written Produce and Fetch codecs say what the generated ones say, in every version."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ottla.broker import fetch, fetch_codec, produce, produce_codec
+from ottla.broker.fetch_codec import PartitionData, decode_fetch, encode_fetch_response
+from ottla.broker.produce_codec import PartitionResult, decode_produce, encode_produce_response
+from ottla.log.slice import FileSlice
+from ottla.memory_files import MemoryFiles
+from ottla.wire import messages  # noqa: F401
+from ottla.wire.codec import decoder, encoder
+from ottla.wire.header import decode_response_header
+from ottla.wire.messages import fetch as fetch_messages
+from ottla.wire.messages import produce as produce_messages
+from ottla.wire.primitives import DecodeError
+
+PRODUCE_VERSIONS = range(produce.MIN_VERSION, produce.MAX_VERSION + 1)
+FETCH_VERSIONS = range(fetch.MIN_VERSION, fetch.MAX_VERSION + 1)
+TOPIC_ID = bytes(range(16))
+
+
+def produce_request(version: int) -> produce_messages.ProduceRequest:
+    return produce_messages.ProduceRequest(
+        transactional_id="tx" if version % 2 else None,
+        acks=-1,
+        timeout=1234,
+        topic_data=[
+            produce_messages.TopicProduceData(
+                name=f"topic-{'x' * length}",
+                topic_id=TOPIC_ID,
+                partition_data=[
+                    produce_messages.PartitionProduceData(index=7, records=b"r" * 200),
+                    produce_messages.PartitionProduceData(index=8, records=None),
+                    produce_messages.PartitionProduceData(index=9, records=b""),
+                ],
+            )
+            for length in (0, 200)
+        ],
+    )
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+def test_produce_requests_are_read_as_the_schema_has_them(version: int) -> None:
+    body = encoder(produce_messages.ProduceRequest, version)(produce_request(version))
+    buffer = bytearray(b"before" + body + b"after!")
+    request = decode_produce(version, buffer, memoryview(buffer), 6, 6 + len(body))
+
+    assert request.transactional_id == (b"tx" if version % 2 else None)
+    assert (request.acks, request.timeout_ms) == (-1, 1234)
+    for topic, length in zip(request.topics, (0, 200), strict=True):
+        name = b"topic-" + b"x" * length
+        assert topic.key == (TOPIC_ID if version >= produce_codec.FIRST_TOPIC_ID else name)
+        assert [item.partition_index for item in topic.partitions] == [7, 8, 9]
+        full, null, empty = topic.partitions
+        assert buffer[full.start : full.end] == b"r" * 200
+        assert null.start == -1
+        assert empty.start == empty.end
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+@pytest.mark.parametrize("message", [None, "why it was refused"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_produce_responses_are_read_back_by_the_schema(
+    version: int, message: str | None, count: int
+) -> None:
+    key = TOPIC_ID if version >= produce_codec.FIRST_TOPIC_ID else b"topic"
+    results = [PartitionResult(i, 2, 100 + i, 55, 44, message) for i in range(count)]
+    frame = encode_produce_response(version, 99, [(key, results)])
+
+    assert int.from_bytes(frame[:4]) == len(frame) - 4
+    correlation_id, position = decode_response_header(0, version, frame, 4, len(frame))
+    response, end = decoder(produce_messages.ProduceResponse, version)(frame, position, len(frame))
+    assert (correlation_id, end) == (99, len(frame))
+    (topic,) = response.responses
+    assert topic.topic_id == key if version >= 13 else topic.name == "topic"
+    for i, item in enumerate(topic.partition_responses):
+        assert (item.index, item.error_code, item.base_offset) == (i, 2, 100 + i)
+        assert item.log_append_time == 55
+        assert item.log_start_offset == (44 if version >= 5 else -1)
+        assert item.error_message == (message if version >= 8 else None)
+
+
+def fetch_request() -> fetch_messages.FetchRequest:
+    return fetch_messages.FetchRequest(
+        replica_id=-1,
+        max_wait=500,
+        min_bytes=1,
+        max_bytes=1000,
+        isolation_level=1,
+        session_id=5,
+        session_epoch=6,
+        topics=[
+            fetch_messages.FetchTopic(
+                topic="topic",
+                topic_id=TOPIC_ID,
+                partitions=[
+                    fetch_messages.FetchPartition(
+                        partition=i,
+                        current_leader_epoch=3,
+                        fetch_offset=40 + i,
+                        last_fetched_epoch=2,
+                        log_start_offset=1,
+                        partition_max_bytes=77,
+                    )
+                    for i in range(200)
+                ],
+            )
+        ],
+        forgotten_topics_data=[
+            fetch_messages.ForgottenTopic(topic="old", topic_id=TOPIC_ID, partitions=[1, 2])
+        ],
+        rack_id="rack",
+    )
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_fetch_requests_are_read_as_the_schema_has_them(version: int) -> None:
+    body = encoder(fetch_messages.FetchRequest, version)(fetch_request())
+    buffer = bytearray(b"before" + body + b"after!")
+    request = decode_fetch(version, buffer, memoryview(buffer), 6, 6 + len(body))
+
+    assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 1000)
+    assert request.isolation_level == 1
+    assert (request.session_id, request.session_epoch) == ((5, 6) if version >= 7 else (0, -1))
+    key = TOPIC_ID if version >= fetch_codec.FIRST_TOPIC_ID else b"topic"
+    for i, item in enumerate(request.partitions):
+        assert (item.key, item.partition_index, item.fetch_offset, item.max_bytes) == (
+            key,
+            i,
+            40 + i,
+            77,
+        )
+        assert item.current_leader_epoch == (3 if version >= 9 else -1)
+        assert item.last_fetched_epoch == (2 if version >= 12 else -1)
+    old = TOPIC_ID if version >= fetch_codec.FIRST_TOPIC_ID else b"old"
+    assert request.forgotten == ([(old, 1), (old, 2)] if version >= 7 else [])
+
+
+def file_of(content: bytes) -> FileSlice:
+    files = MemoryFiles()
+    files.make_dirs("/d")
+    file = files.open("/d/f", create=True, writable=True)
+    file.pwritev([content], 0)
+    return FileSlice(file, 0, len(content))
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_fetch_responses_are_read_back_by_the_schema(version: int, size: int) -> None:
+    by_id = version >= fetch_codec.FIRST_TOPIC_ID
+    keys = [TOPIC_ID, bytes(16)] if by_id else [b"a", b"b"]
+    content = random.Random(1).randbytes(size)
+    data = [
+        PartitionData(keys[0], 0, 0, 10, 9, 1, file_of(content)),
+        PartitionData(keys[0], 1, 0, 10, 9, 1, None, (3, 8) if version >= 12 else None),
+        PartitionData(keys[1], 0, 1, -1, -1, -1, None),
+        PartitionData(keys[1], 5, 0, 3, 3, 0, file_of(b"tail")),
+    ]
+    parts = encode_fetch_response(version, 42, 0, 7, data)
+    assert any(isinstance(part, FileSlice) for part in parts) == (size > 32 * 1024)
+    frame = b"".join(
+        part if isinstance(part, bytes) else part.file.pread(part.length, part.position)
+        for part in parts
+    )
+
+    assert int.from_bytes(frame[:4]) == len(frame) - 4
+    correlation_id, position = decode_response_header(1, version, frame, 4, len(frame))
+    response, end = decoder(fetch_messages.FetchResponse, version)(frame, position, len(frame))
+    assert (correlation_id, end) == (42, len(frame))
+    assert response.session_id == (7 if version >= 7 else 0)
+    first, second = response.responses
+    assert [item.partition_index for item in first.partitions] == [0, 1]
+    assert [item.partition_index for item in second.partitions] == [0, 5]
+    assert first.partitions[0].records == content
+    assert first.partitions[0].high_watermark == 10
+    assert first.partitions[0].log_start_offset == (1 if version >= 5 else -1)
+    if version >= 12:
+        assert first.partitions[1].diverging_epoch.epoch == 3
+        assert first.partitions[1].diverging_epoch.end_offset == 8
+    assert second.partitions[0].error_code == 1
+    assert second.partitions[1].records == b"tail"
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 13])
+def test_a_damaged_produce_request_is_only_ever_a_decode_error(version: int) -> None:
+    body = encoder(produce_messages.ProduceRequest, version)(produce_request(version))
+    _damage(body, lambda buffer, end: decode_produce(version, buffer, memoryview(buffer), 0, end))
+
+
+@pytest.mark.parametrize("version", [4, 7, 11, 12, 13, 18])
+def test_a_damaged_fetch_request_is_only_ever_a_decode_error(version: int) -> None:
+    body = encoder(fetch_messages.FetchRequest, version)(fetch_request())
+    _damage(body, lambda buffer, end: decode_fetch(version, buffer, memoryview(buffer), 0, end))
+
+
+def _damage(body: bytes, decode: object) -> None:
+    chance = random.Random(7)
+    assert callable(decode)
+    for _ in range(2000):
+        buffer = bytearray(body + chance.randbytes(64))
+        for _ in range(chance.randrange(4)):
+            buffer[chance.randrange(60)] = chance.choice((0, 1, 0x7F, 0x80, 0xFF))
+        end = chance.randrange(len(body) + 1)
+        try:
+            decode(buffer, end)
+        except DecodeError:
+            continue

@@ -1,0 +1,47 @@
+"""Timers fire once, in order, and forget the cancelled."""
+
+from __future__ import annotations
+
+from ottla.replication.timers import Timers
+
+
+def test_timers_fire_in_the_order_of_their_deadlines() -> None:
+    timers, fired = Timers(), []
+    for deadline in (30, 10, 20):
+        timers.at(deadline, lambda deadline=deadline: fired.append(deadline))
+    timers.run(20)
+    assert fired == [10, 20]
+    assert timers.next_deadline_ms() == 30
+    timers.run(100)
+    timers.run(200)
+    assert fired == [10, 20, 30]
+    assert timers.next_deadline_ms() is None
+
+
+def test_a_cancelled_timer_neither_fires_nor_wakes() -> None:
+    timers, fired = Timers(), []
+    timers.at(10, lambda: fired.append(10)).cancel()
+    timers.at(20, lambda: fired.append(20))
+    assert timers.next_deadline_ms() == 20
+    timers.run(20)
+    assert fired == [20]
+
+
+def test_an_action_may_set_the_next_timer() -> None:
+    timers, fired = Timers(), []
+
+    def again() -> None:
+        fired.append(len(fired))
+        if len(fired) < 3:
+            timers.at(0, again)
+
+    timers.at(0, again)
+    timers.run(0)
+    assert fired == [0, 1, 2]
+
+
+def test_cancelled_timers_do_not_pile_up_until_their_deadline() -> None:
+    timers = Timers()
+    for _ in range(20_000):
+        timers.at(1_000_000, lambda: None).cancel()
+    assert len(timers._heap) < 3000
