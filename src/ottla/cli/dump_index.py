@@ -50,6 +50,7 @@ def offset_index_findings(
         )
         if reason is None and headers is not None:
             reason = headers.check_position(offset, position, previous[0])
+            headers = headers.usable()
         if reason is not None:
             yield Damage(at, reason, source.size - at)
         previous = (offset, position)
@@ -79,6 +80,7 @@ def time_index_findings(
         yield Row("time index entry", {"timestamp": timestamp, "offset": offset})
         if reason is None and headers is not None:
             reason = headers.check_timestamp(timestamp, offset)
+            headers = headers.usable()
         if reason is not None:
             yield Damage(at, reason, source.size - at)
     if headers is not None and not has_room:
@@ -155,6 +157,10 @@ class _Headers:
             return f"the batch of offset {offset} has timestamp {entry.max_timestamp}"
         return None
 
+    def usable(self) -> _Headers | None:
+        """These headers, or None once the segment turned out unreadable."""
+        return self if self._failure is None else None
+
     def find(self, offset: int) -> Batch | Message | None:
         """The first batch that ends at or after `offset`, looking forward only."""
         while self._entry is None or self._entry.last_offset < offset:
@@ -174,8 +180,7 @@ class _Headers:
         try:
             entry = header_at(self._segment, self._position, _HEADER_READ_BYTES)
         except CorruptBatch as error:
-            self._failure = f"not verified: the segment has no batch at {self._position}"
-            self._failure += f" ({error.reason})"
+            self._failure = f"not verified from here on: the segment is damaged {error}"
             return False
         if isinstance(entry, Batch):
             self._first_offset = entry.base_offset
@@ -209,7 +214,8 @@ def _entries(source: Source, layout: Struct) -> Iterator[_Entry | Note | Damage]
 
 def _is_zero_from(source: Source, start: int) -> bool:
     for position in range(start, source.size, CHUNK_BYTES):
-        if any(source.read(position, CHUNK_BYTES)):
+        chunk = source.read(position, CHUNK_BYTES)
+        if chunk != bytes(len(chunk)):
             return False
     return True
 

@@ -20,6 +20,7 @@ from ottla.wire.messages.leader_change_message import LeaderChangeMessage
 from ottla.wire.messages.snapshot_footer_record import SnapshotFooterRecord
 from ottla.wire.messages.snapshot_header_record import SnapshotHeaderRecord
 from ottla.wire.messages.voters_record import VotersRecord
+from ottla.wire.primitives import read_uvarint
 
 Decoder: TypeAlias = Callable[[Record], Fields]
 """What to show of a record's key and value; may raise CorruptBatch."""
@@ -61,7 +62,10 @@ def metadata_record(record: Record) -> Fields:
     try:
         message = decode_record(record.value)
     except MetadataError as error:
-        raise CorruptBatch(0, f"the record at offset {record.offset}: {error}") from None
+        newer = _newer_metadata_record(record.value)
+        if newer is None:
+            raise CorruptBatch(0, f"the record at offset {record.offset}: {error}") from None
+        return newer
     return {"type": type(message).__name__, "data": message_as_json(message)}
 
 
@@ -71,6 +75,22 @@ def message_as_json(message: WireMessage) -> dict[str, JsonValue]:
         _camel_case(field.name): _value_as_json(field, getattr(message, field.name))
         for field in message.FIELDS
     }
+
+
+def _newer_metadata_record(value: bytes) -> Fields | None:
+    """A record of a type or version that is not known here, as it is; None if it should be."""
+    from ottla.metadata.records import RECORD_TYPES
+
+    try:
+        _, position = read_uvarint(value, 0, len(value))
+        key, position = read_uvarint(value, position, len(value))
+        version, _ = read_uvarint(value, position, len(value))
+    except DecodeError:
+        return None
+    known = RECORD_TYPES.get(key)
+    if known is not None and version <= known.MAX_VERSION:
+        return None
+    return {"type": f"type {key} version {version}", "data": {"hex": value.hex()}}
 
 
 def _metadata(record: Record) -> Fields:

@@ -56,7 +56,7 @@ def header_at(source: Source, position: int, ahead: int = CHUNK_BYTES) -> Batch 
         raise CorruptBatch(position, error.reason) from None
     left = source.size - position
     if entry is None:
-        raise CorruptBatch(position, f"{left} bytes are too few for a batch")
+        raise CorruptBatch(position, f"the header of a batch is cut: {left} bytes are there")
     entry = entry._replace(position=position)
     if entry.size > left:
         raise CorruptBatch(position, f"a batch of {entry.size} bytes is cut: {left} are there")
