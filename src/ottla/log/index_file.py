@@ -73,7 +73,7 @@ class IndexFile:
         if not self._tail and self._length == PREALLOCATED:
             return
         try:
-            file = self._pool.files.open(self.path, create=True, writable=True)
+            file = self._pool.open(self.path, create=True, writable=True)
             if self._length != PREALLOCATED:
                 self._pool.discard_map(self)
                 file.truncate(self._written * self.ENTRY_SIZE)
@@ -92,7 +92,7 @@ class IndexFile:
         if self._length == TRIMMED and not self._tail:
             return
         self._pool.discard_map(self)
-        file = self._pool.files.open(self.path, create=True, writable=True)
+        file = self._pool.open(self.path, create=True, writable=True)
         size = self.ENTRY_SIZE
         file.pwritev([self._tail], self._written * size)
         self._written, self._tail = self.entries, b""
@@ -109,16 +109,12 @@ class IndexFile:
         self._written = entries
         self._length = TRIMMED
         self._pool.discard_map(self)
-        self._pool.files.open(self.path, create=True, writable=True).truncate(entries * size)
+        self._pool.open(self.path, create=True, writable=True).truncate(entries * size)
 
     def adopt(self, entries: int) -> None:
         """Take the first entries of the file, of whatever length, for all there are."""
         self._written, self._tail = entries, b""
         self._length = UNKNOWN
-
-    def sync(self) -> None:
-        """Make what is in the file durable; entries in memory are not part of it."""
-        self._pool.files.open(self.path).sync()
 
     def whole(self, capacity_bytes: int) -> int:
         """The capacity rounded down to whole entries, in bytes."""

@@ -14,6 +14,7 @@ from ottla.log.names import (
     SEGMENT_SUFFIXES,
     SNAPSHOT,
     SWAP,
+    TEMPORARY,
     offset_name,
     offset_of,
 )
@@ -25,6 +26,9 @@ def clear_leftovers(resources: Resources, directory: str, notes: list[str]) -> d
     """Tidy up a log's directory; the names and sizes of the files that stay."""
     files = resources.files
     sizes = {entry.name: entry.size for entry in files.list(directory) if not entry.is_dir}
+    for name in [name for name in sizes if name.endswith(TEMPORARY)]:
+        files.unlink(f"{directory}/{name}")
+        del sizes[name]
     if any(name.endswith((DELETED, CLEANED, SWAP)) for name in sizes):
         _clear(resources, directory, sizes, notes)
     for name in list(sizes):

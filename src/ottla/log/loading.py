@@ -49,9 +49,10 @@ def create_log(
     resources.files.make_dirs(directory)
     log = Log(resources, directory, topic_partition, topic_id, config)
     if topic_id != ZERO_UUID:
-        write_topic_id(resources.files, log.path(PARTITION_METADATA), topic_id)
+        path = log.path(PARTITION_METADATA)
+        write_topic_id(resources.files, path, topic_id)
+        log.unsynced.append(path)
     _begin(log, 0)
-    log.has_new_names = True
     return log
 
 
@@ -173,6 +174,7 @@ def _begin(log: Log, offset: int) -> None:
     segment.create(log.config.segment_index_bytes, preallocated)
     log.add_segment(segment)
     log.activate(segment, log.resources.clock.wall_ms())
+    log.unsynced.append(segment.path(LOG))
 
 
 def _begin_again(log: Log, offset: int, notes: list[str]) -> None:

@@ -50,6 +50,7 @@ class Log:
 
     __slots__ = (
         "_failure",
+        "_first",
         "_idle_end",
         "_jitter_ms",
         "_max_timestamp",
@@ -74,8 +75,6 @@ class Log:
         "directory",
         "flush_job",
         "flushed_ms",
-        "generation",
-        "has_new_names",
         "high_watermark",
         "last_append_time",
         "leader_epochs",
@@ -89,6 +88,7 @@ class Log:
         "snapshots",
         "topic_id",
         "topic_partition",
+        "unsynced",
     )
 
     def __init__(
@@ -113,14 +113,13 @@ class Log:
         self.recent = RecentBatches()
         self.snapshots: list[int] = []
         """Offsets of the producer snapshots on disk, rising."""
-        self.generation = 0
-        """Counts truncations: what a background job knew before one holds no more."""
         self.flush_job: flushing.FlushJob | None = None
         self.flushed_ms = resources.clock.wall_ms()
         """When the log was last forced to disk, or opened."""
-        self.has_new_names = False
-        """Whether the directory has entries that were not forced to disk yet."""
+        self.unsynced: list[str] = []
+        """New files of the directory that were not forced to disk yet, nor their names."""
         self._failure: OSError | None = None
+        self._first: int | None = None
         self._idle_end = -1
         self._pending: list[memoryview] = []
         self._pending_index: list[tuple[int, int, int, int]] = []
@@ -149,6 +148,7 @@ class Log:
         self._max_timestamp = segment.max_timestamp
         self._max_timestamp_offset = segment.max_timestamp_offset
         self._roll_size = -1
+        self._first = None
         jitter = min(self.config.segment_jitter_ms, self.config.max_segment_ms)
         self._jitter_ms = self.resources.random.below(jitter) if jitter else 0
 
@@ -179,7 +179,7 @@ class Log:
         """Whether a commit has anything to do or to tell."""
         return bool(self._pending) or self._failure is not None
 
-    def append(  # noqa: PLR0917
+    def append(
         self,
         buffer: bytearray,
         view: memoryview,
@@ -325,10 +325,10 @@ class Log:
 
     def _write_index(self, segment: Segment) -> None:
         capacity = self.config.segment_index_bytes
-        for last_offset, position, timestamp, timestamp_offset in self._pending_index:
+        entries, self._pending_index = self._pending_index, []
+        for last_offset, position, timestamp, timestamp_offset in entries:
             segment.offset_index.append(last_offset, position, capacity)
             segment.time_index.append(timestamp, timestamp_offset, capacity)
-        self._pending_index.clear()
 
     def _undo(self) -> None:
         """Take back everything queued, in memory and, as far as it goes, in the file."""
@@ -344,6 +344,7 @@ class Log:
         self._max_timestamp = segment.max_timestamp
         self._max_timestamp_offset = segment.max_timestamp_offset
         self._roll_size = -1
+        self._first = None
         self.recent.cut(segment.size)
         try:
             segment.file.truncate(segment.size)
@@ -379,11 +380,13 @@ class Log:
         return self.config.max_segment_ms - self._jitter_ms
 
     def _first_timestamp(self) -> int:
-        """The largest timestamp of the active segment's first batch."""
-        if self.active.size:
-            first = next(self.active.batches_from(0), None)
-            return NO_TIMESTAMP if first is None else first.max_timestamp
-        return HEADER.unpack_from(self._pending[0])[8]  # type: ignore[no-any-return]
+        """The largest timestamp of the active segment's first batch, read once."""
+        if self._first is None:
+            if self.active.size:
+                self._first = next(self.active.batches_from(0)).max_timestamp
+            else:
+                self._first = int(_unpack_header(self._pending[0])[8])
+        return self._first
 
     def _commit_before_roll(self) -> None:
         try:
@@ -411,7 +414,7 @@ class Log:
         self.add_segment(segment)
         self.activate(segment, now_ms)
         self.recent.clear()
-        self.has_new_names = True
+        self.unsynced.append(segment.path(LOG))
         self.start_flush(base_offset)
 
     def _preallocated_bytes(self) -> int:
@@ -423,12 +426,12 @@ class Log:
         if self.snapshots and self.snapshots[-1] == offset:
             return
         path = self.path(offset_name(offset, SNAPSHOT))
-        file = self.resources.files.open(path, create=True, writable=True)
+        file = self.resources.pool.open(path, create=True, writable=True)
         content = encode_snapshot(self.producers.entries)
         file.truncate(0)
         file.pwritev([content], 0)
         self.snapshots.append(offset)
-        self.has_new_names = True
+        self.unsynced.append(path)
 
     def path(self, name: str) -> str:
         """The path of a file of this log."""
@@ -502,7 +505,7 @@ class Log:
 
     def abandon(self) -> None:
         """Let go of all handles without writing anything: for logs that failed or are deleted."""
-        self.generation += 1
+        flushing.cancel(self)
         self._pending.clear()
         for segment in self.segments:
             segment.drop_handles()

@@ -74,6 +74,10 @@ class FilePool:
             self._open_maps.popitem(last=False)
         return mapping
 
+    def open(self, path: str, *, create: bool = False, writable: bool = False) -> File:
+        """A file for one call of its owner; it is not kept."""
+        return self._open(lambda files: files.open(path, create=create, writable=writable))
+
     def discard_file(self, owner: FileOwner) -> None:
         """Forget the owner's file: it is renamed, removed or to be opened another way."""
         self._open_files.pop(owner, None)

@@ -109,7 +109,7 @@ class ProducerStates:
             f" the last one in epoch {current_epoch} is {entry.last_sequence}",
         )
 
-    def append(  # noqa: PLR0917
+    def append(
         self,
         producer_id: int,
         producer_epoch: int,
@@ -179,7 +179,7 @@ class ProducerStates:
             entry = self.entries[producer_id]
             self.entries[producer_id] = entry._replace(current_txn_first_offset=batch.base_offset)
 
-    def replay_marker(  # noqa: PLR0917
+    def replay_marker(
         self,
         producer_id: int,
         producer_epoch: int,

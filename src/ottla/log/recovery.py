@@ -67,7 +67,7 @@ def recover_segment(log: Log, segment: Segment, recovery_point: int) -> str | No
 
 def _cut(segment: Segment, size: int) -> None:
     segment.pool.discard_file(segment)
-    segment.pool.files.open(segment.path(LOG), writable=True).truncate(size)
+    segment.pool.open(segment.path(LOG), writable=True).truncate(size)
     segment.size = size
 
 

@@ -89,6 +89,7 @@ def _delete(log: Log, count: int, now_ms: int) -> int:
     if count == len(log.segments):
         log.roll(now_ms)
     advance_log_start(log, log.base_offsets[count])
-    discard_segments(log, log.segments[:count])
+    old = log.segments[:count]
     del log.segments[:count], log.base_offsets[:count]
+    discard_segments(log, old)
     return count

@@ -101,9 +101,8 @@ class Segment:
 
     def create(self, index_bytes: int, preallocate_bytes: int) -> None:
         """Make the files of a new, empty, active segment."""
-        files = self.pool.files
         self.is_active = True
-        file = files.open(self.path(LOG), create=True, writable=True)
+        file = self.pool.open(self.path(LOG), create=True, writable=True)
         file.truncate(0)
         if preallocate_bytes:
             file.truncate(preallocate_bytes)
@@ -111,7 +110,7 @@ class Segment:
         self.set_empty_indexes()
         self.offset_index.write(index_bytes)
         self.time_index.write(index_bytes)
-        files.unlink(self.path(TXN_INDEX))
+        self.pool.files.unlink(self.path(TXN_INDEX))
         self._max_timestamp = NO_TIMESTAMP
 
     def set_empty_indexes(self) -> None:

@@ -61,7 +61,7 @@ def decode_snapshot(content: bytes) -> dict[int, ProducerEntry]:
     return entries
 
 
-def _pack(  # noqa: PLR0917
+def _pack(
     producer_id: int,
     epoch: int,
     batch: ProducerBatch | None,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.log.names import DELETED, SEGMENT_SUFFIXES, SNAPSHOT, offset_name
+from ottla.log import flushing
+from ottla.log.names import DELETED, LOG, SEGMENT_SUFFIXES, SNAPSHOT, offset_name
 from ottla.log.segment import Segment
 
 if TYPE_CHECKING:
@@ -26,11 +27,11 @@ def truncate_to(log: Log, offset: int) -> None:
     if offset < log.base_offsets[0]:
         truncate_fully(log, offset)
         return
-    log.generation += 1
-    log.flush_job = None
+    flushing.cancel(log)
     number = log.segment_index(offset)
-    discard_segments(log, log.segments[number + 1 :])
+    following = log.segments[number + 1 :]
     del log.segments[number + 1 :], log.base_offsets[number + 1 :]
+    discard_segments(log, following)
     _cut_segment(log.segments[number], offset)
     log.activate(log.segments[number], log.resources.clock.wall_ms())
     log.recent.clear()
@@ -43,8 +44,7 @@ def truncate_to(log: Log, offset: int) -> None:
 def truncate_fully(log: Log, new_start: int) -> None:
     """See Log.truncate_fully."""
     assert not log.uncommitted, "commit before truncating"
-    log.generation += 1
-    log.flush_job = None
+    flushing.cancel(log)
     discard_segments(log, log.segments)
     discard_snapshots(log, 0)
     log.segments.clear()
@@ -55,7 +55,7 @@ def truncate_fully(log: Log, new_start: int) -> None:
     log.add_segment(segment)
     log.activate(segment, log.resources.clock.wall_ms())
     log.recent.clear()
-    log.has_new_names = True
+    log.unsynced.append(segment.path(LOG))
     log.log_start_offset = new_start
     _set_end(log, new_start)
     log.high_watermark = new_start
