@@ -48,7 +48,8 @@ def segment_findings(
 def header_at(source: Source, position: int, ahead: int = CHUNK_BYTES) -> Batch | Message:
     """The header at a position of a segment; CorruptBatch if there is no whole batch."""
     chunk, at = source.chunk_at(position, HEADER_SIZE, ahead)
-    if not any(chunk[at : at + HEADER_SIZE]):
+    head = chunk[at : at + HEADER_SIZE]
+    if len(head) > MAGIC_OFFSET and not any(head):
         raise CorruptBatch(position, "zero bytes: preallocated, or never written")
     try:
         entry = parse_any(chunk, at, len(chunk))
