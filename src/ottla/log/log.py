@@ -295,6 +295,12 @@ class Log:
         if self.committed_end - self.recovery_point >= self.config.flush_messages:
             self.flush()
 
+    def discard_queued(self) -> None:
+        """Take back all that is queued, and a failure that was to be told with it."""
+        self._failure = None
+        if self._pending:
+            self._undo()
+
     def _set_time(self, now_ms: int) -> None:
         """Keep the bounds of timestamps for as long as the millisecond lasts."""
         rules = self._rules

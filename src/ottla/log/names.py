@@ -52,7 +52,7 @@ def partition_of(directory_name: str) -> TopicPartition | None:
     return TopicPartition(topic, int(number))
 
 
-def deleted_directory(partition: TopicPartition, unique: bytes) -> str:
-    """The name a partition's directory gets while it waits for its removal."""
-    suffix = f"-{partition.partition}.{unique.hex()}{DELETE_DIR}"
+def retired_directory(partition: TopicPartition, unique: bytes, kind: str) -> str:
+    """The name a partition's directory gets when it is deleted (DELETE_DIR) or stray (STRAY_DIR)."""
+    suffix = f"-{partition.partition}.{unique.hex()}{kind}"
     return partition.topic[: _MAX_NAME - len(suffix)] + suffix

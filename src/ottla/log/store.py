@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ottla.log.directory import LogDirectory
 from ottla.log.loading import Checkpoint, create_log, open_log
 from ottla.log.log import Log
-from ottla.log.names import DELETE_DIR, FUTURE_DIR, STRAY_DIR, deleted_directory, partition_of
+from ottla.log.names import DELETE_DIR, FUTURE_DIR, STRAY_DIR, partition_of, retired_directory
 from ottla.log.pool import FilePool
 from ottla.log.resources import Resources
 from ottla.model.errors import ApiError, ErrorCode
@@ -156,19 +156,31 @@ class LogStore:
     def delete(self, partition: TopicPartition) -> None:
         """Remove a log: its directory is renamed at once and removed after file.delete.delay.ms."""
         self.offline_partitions.discard(partition)
-        log = self._logs.pop(partition, None)
-        if log is None:
-            return
+        log = self._logs.get(partition)
+        path = self._retire(log, DELETE_DIR) if log is not None else None
+        if log is not None and path is not None:
+            due_ms = self.resources.clock.wall_ms() + log.config.file_delete_delay_ms
+            self.resources.trash.add_directory(path, due_ms)
+
+    def set_aside(self, partition: TopicPartition) -> None:
+        """Put a log that belongs to no partition of this broker out of the way, as `-stray`."""
+        path = self._retire(self._logs[partition], STRAY_DIR)
+        if path is not None:
+            self.notes.append(f"{path}: a log of a partition that is not here, set aside")
+
+    def _retire(self, log: Log, kind: str) -> str | None:
+        """Let go of a log and rename its directory; None if that fails."""
+        del self._logs[log.topic_partition]
         log.abandon()
-        name = deleted_directory(partition, self.resources.random.uuid())
-        target = f"{parent_of(log)}/{name}"
+        name = retired_directory(log.topic_partition, self.resources.random.uuid(), kind)
+        path = f"{parent_of(log)}/{name}"
         try:
-            self.resources.files.rename(log.directory, target)
+            self.resources.files.rename(log.directory, path)
         except OSError as error:
+            self.notes.append(f"{log.directory}: cannot be renamed: {error}")
             self._handle(parent_of(log), error)
-            return
-        due_ms = self.resources.clock.wall_ms() + log.config.file_delete_delay_ms
-        self.resources.trash.add_directory(target, due_ms)
+            return None
+        return path
 
     def set_aside(self, partition: TopicPartition) -> None:
         """Let go of a log that is nobody's; its directory stays, under the name of a stray."""

@@ -20,7 +20,7 @@ def truncate_to(log: Log, offset: int) -> None:
     """See Log.truncate_to."""
     from ottla.log.loading import rebuild_producers
 
-    assert not log.uncommitted, "commit before truncating"
+    log.discard_queued()
     if offset >= log.log_end_offset:
         log.leader_epochs.truncate_from_end(log.log_end_offset)
         return
@@ -43,7 +43,7 @@ def truncate_to(log: Log, offset: int) -> None:
 
 def truncate_fully(log: Log, new_start: int) -> None:
     """See Log.truncate_fully."""
-    assert not log.uncommitted, "commit before truncating"
+    log.discard_queued()
     flushing.cancel(log)
     discard_segments(log, log.segments)
     discard_snapshots(log, 0)
