@@ -8,19 +8,24 @@ is sent.
 
 from __future__ import annotations
 
+from struct import error
 from typing import TYPE_CHECKING
 
 from ottla.broker.connection import Connection
 from ottla.broker.produce_codec import (
+    FIRST_FLEXIBLE,
     FIRST_TOPIC_ID,
+    Answers,
     PartitionResult,
-    ProduceRequest,
-    decode_produce,
+    ProduceTopic,
+    decode_flexible,
+    decode_legacy,
     encode_produce_response,
     refused,
 )
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.replication.partition import Partition
+from ottla.wire.primitives import DecodeError
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
@@ -28,7 +33,7 @@ if TYPE_CHECKING:
 MIN_VERSION = 3
 MAX_VERSION = 13
 
-Answers = list[tuple[bytes, list[PartitionResult]]]
+_new = tuple.__new__  # what a NamedTuple's constructor does, at half its price
 
 
 class ProduceReply:
@@ -70,26 +75,26 @@ def handle_produce(
     end: int,
 ) -> None:
     """Take one Produce request whose body is [start, end) of the receive buffer."""
-    request = decode_produce(version, buffer, view, start, end)
-    acks = request.acks
+    decode = decode_flexible if version >= FIRST_FLEXIBLE else decode_legacy
+    try:
+        transactional_id, acks, _, topics = decode(version, buffer, view, start, end)
+    except (IndexError, error) as cause:
+        raise DecodeError("the Produce request ends too early") from cause
     reply = ProduceReply(connection, version, correlation_id, acks != 0)
     answers = reply.answers
     if acks not in (1, -1, 0):
-        _refuse_all(request, answers, ErrorCode.INVALID_REQUIRED_ACKS, "acks is 0, 1 or -1 (all)")
-    elif request.transactional_id is not None:
+        _refuse_all(topics, answers, ErrorCode.INVALID_REQUIRED_ACKS, "acks is 0, 1 or -1 (all)")
+    elif transactional_id is not None:
         _refuse_all(
-            request,
+            topics,
             answers,
             ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
             "transactions are not supported by this broker",
         )
     else:
-        find = (
-            node.topics.partition_by_id
-            if version >= FIRST_TOPIC_ID
-            else node.topics.partition_by_key
-        )
-        for key, partitions in request.topics:
+        hosted = node.topics
+        find = hosted.partition_by_id if version >= FIRST_TOPIC_ID else hosted.partition_by_key
+        for key, partitions in topics:
             results: list[PartitionResult] = []
             answers.append((key, results))
             for index, first, last in partitions:
@@ -105,18 +110,26 @@ def handle_produce(
                     base_offset = log.append(
                         buffer, view, first, last, partition.leader_epoch, node.wall_ms
                     )
-                except ApiError as error:
-                    results.append(refused(index, error.code, error.message))
-                except OSError as error:
-                    results.append(refused(index, *node.storage_failed(partition, error)))
+                except ApiError as refusal:
+                    results.append(refused(index, refusal.code, refusal.message))
+                except OSError as problem:
+                    results.append(refused(index, *node.storage_failed(partition, problem)))
                 else:
                     unsettled = partition.unsettled
                     if not unsettled:
                         node.dirty.append(partition)
                     unsettled.append((reply, key))
                     results.append(
-                        PartitionResult(
-                            index, 0, base_offset, log.last_append_time, log.log_start_offset
+                        _new(
+                            PartitionResult,
+                            (
+                                index,
+                                0,
+                                base_offset,
+                                log.last_append_time,
+                                log.log_start_offset,
+                                None,
+                            ),
                         )
                     )
     if acks != 0:
@@ -132,9 +145,11 @@ def take_back(partition: Partition, code: ErrorCode, message: str) -> None:
         reply.refuse(key, partition.index, code, message)
 
 
-def _refuse_all(request: ProduceRequest, answers: Answers, code: ErrorCode, message: str) -> None:
-    for key, partitions in request.topics:
-        answers.append((key, [refused(item.partition_index, code, message) for item in partitions]))
+def _refuse_all(
+    topics: list[ProduceTopic], answers: Answers, code: ErrorCode, message: str
+) -> None:
+    for key, partitions in topics:
+        answers.append((key, [refused(index, code, message) for index, _, _ in partitions]))
 
 
 def _check_isr(partition: Partition) -> None:

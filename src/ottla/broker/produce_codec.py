@@ -6,8 +6,8 @@ their bounds. A frame that does not add up raises DecodeError before anything is
 
 from __future__ import annotations
 
-from struct import Struct, error
-from typing import NamedTuple
+from struct import Struct
+from typing import NamedTuple, TypeAlias
 
 from ottla.model.errors import ErrorCode
 from ottla.wire.primitives import DecodeError, read_uvarint, skip_tags, uvarint
@@ -20,28 +20,15 @@ _I32 = Struct(">i")
 _ACKS = Struct(">hi")
 
 
-class ProducePartition(NamedTuple):
-    """The records of one partition: bounds in the frame, `start` is -1 when they are null."""
+# Plain tuples where a request makes one per partition: building them is most of the decoding.
+ProducePartition: TypeAlias = tuple[int, int, int]
+"""(partition index, start, end): bounds of the records in the frame, start is -1 when null."""
 
-    partition_index: int
-    start: int
-    end: int
+ProduceTopic: TypeAlias = tuple[bytes, list[ProducePartition]]
+"""A topic by its raw key: name in UTF-8, or the 16 bytes of its id from version 13."""
 
-
-class ProduceTopic(NamedTuple):
-    """A topic by its raw key: name in UTF-8, or the 16 bytes of its id from version 13."""
-
-    key: bytes
-    partitions: list[ProducePartition]
-
-
-class ProduceRequest(NamedTuple):
-    """What a producer asks for."""
-
-    transactional_id: bytes | None
-    acks: int
-    timeout_ms: int
-    topics: list[ProduceTopic]
+ProduceRequest: TypeAlias = tuple[bytes | None, int, int, list[ProduceTopic]]
+"""(transactional id, acks, timeout in ms, topics)."""
 
 
 class PartitionResult(NamedTuple):
@@ -55,21 +42,13 @@ class PartitionResult(NamedTuple):
     message: str | None = None
 
 
-def decode_produce(
-    version: int, buffer: bytearray, view: memoryview, start: int, end: int
-) -> ProduceRequest:
-    """The request whose body is [start, end)."""
-    try:
-        if version >= FIRST_FLEXIBLE:
-            return _decode_flexible(version, buffer, view, start, end)
-        return _decode_legacy(buffer, view, start, end)
-    except (IndexError, error) as cause:
-        raise DecodeError("the Produce request ends too early") from cause
-
-
-def _decode_flexible(
+def decode_flexible(
     version: int, buffer: bytearray, view: memoryview, p: int, end: int
 ) -> ProduceRequest:
+    """The request of a version from 9 on whose body is [p, end).
+
+    IndexError and struct.error, like DecodeError, mean that it is not one.
+    """
     transactional_id = None
     length = buffer[p]
     p += 1
@@ -108,26 +87,34 @@ def _decode_flexible(
             length = buffer[p + 4]
             p += 5
             if length >= 0x80:
-                length, p = read_uvarint(buffer, p - 1, end)
+                more = buffer[p]
+                if more < 0x80:  # two bytes: nearly always
+                    length = length & 0x7F | more << 7
+                    p += 1
+                else:
+                    length, p = read_uvarint(buffer, p - 1, end)
             if length:
                 stop = p + length - 1
                 if stop > end:
                     raise DecodeError("records reach past the end of the request")
-                partitions.append(ProducePartition(index, p, stop))
+                partitions.append((index, p, stop))
                 p = stop
             else:
-                partitions.append(ProducePartition(index, -1, -1))
+                partitions.append((index, -1, -1))
             p = p + 1 if buffer[p] == 0 else skip_tags(buffer, p, end)
             if p > end:
                 raise DecodeError("a partition reaches past the end of the request")
         p = p + 1 if buffer[p] == 0 else skip_tags(buffer, p, end)
-        topics.append(ProduceTopic(key, partitions))
+        topics.append((key, partitions))
         if p > end:
             raise DecodeError("a topic reaches past the end of the request")
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+    return transactional_id, acks, timeout_ms, topics
 
 
-def _decode_legacy(buffer: bytearray, view: memoryview, p: int, end: int) -> ProduceRequest:
+def decode_legacy(
+    version: int, buffer: bytearray, view: memoryview, p: int, end: int
+) -> ProduceRequest:
+    """The request of a version before 9 whose body is [p, end)."""
     transactional_id = None
     length = _I16.unpack_from(buffer, p)[0]
     p += 2
@@ -156,51 +143,47 @@ def _decode_legacy(buffer: bytearray, view: memoryview, p: int, end: int) -> Pro
             if length >= 0:
                 if p + length > end:
                     raise DecodeError("records reach past the end of the request")
-                partitions.append(ProducePartition(index, p, p + length))
+                partitions.append((index, p, p + length))
                 p += length
             else:
-                partitions.append(ProducePartition(index, -1, -1))
+                partitions.append((index, -1, -1))
             if p > end:
                 raise DecodeError("a partition reaches past the end of the request")
-        topics.append(ProduceTopic(key, partitions))
+        topics.append((key, partitions))
         if p > end:
             raise DecodeError("a topic reaches past the end of the request")
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+    return transactional_id, acks, timeout_ms, topics
 
+
+Answers: TypeAlias = list[tuple[bytes, list[PartitionResult]]]
+"""Topic keys with the results of their partitions, in the order of the request."""
 
 _HEAD_FLEXIBLE = Struct(">iib")
-_ONE_PARTITION = Struct(">bihqqqbbbbib")  # count .. tags, topic tags, throttle, tags
+_pack_head = Struct(">iibb").pack
+_pack_one = Struct(">bihqqqbbbbib").pack  # count .. tags, topic tags, throttle, tags
 _PARTITION_FLEXIBLE = Struct(">ihqqqb")
 _HEAD_LEGACY = Struct(">iii")
 
 
-def encode_produce_response(
-    version: int, correlation_id: int, topics: list[tuple[bytes, list[PartitionResult]]]
-) -> bytes:
+def encode_produce_response(version: int, correlation_id: int, topics: Answers) -> bytes:
     """The whole response frame, length included."""
     if version < FIRST_FLEXIBLE:
         return _encode_legacy(version, correlation_id, topics)
-    if len(topics) == 1 and len(topics[0][1]) == 1:
-        key, (result,) = topics[0]
-        if result.message is None:
-            return _encode_one(version, correlation_id, key, result)
+    if len(topics) == 1:
+        key, results = topics[0]
+        if len(results) == 1:
+            index, code, base_offset, append_time, log_start_offset, message = results[0]
+            if message is None:  # one partition, nothing to explain: the common case
+                if version < FIRST_TOPIC_ID:
+                    key = uvarint(len(key) + 1) + key
+                tail = _pack_one(
+                    2, index, code, base_offset, append_time, log_start_offset, 1, 0, 0, 0, 0, 0
+                )
+                return _pack_head(6 + len(key) + len(tail), correlation_id, 0, 2) + key + tail
     return _encode_flexible(version, correlation_id, topics)
 
 
-def _encode_one(version: int, correlation_id: int, key: bytes, result: PartitionResult) -> bytes:
-    """The common case: one partition, nothing to explain."""
-    if version < FIRST_TOPIC_ID:
-        key = uvarint(len(key) + 1) + key
-    index, code, base_offset, append_time, log_start_offset, _ = result
-    tail = _ONE_PARTITION.pack(
-        2, index, code, base_offset, append_time, log_start_offset, 1, 0, 0, 0, 0, 0
-    )
-    return _HEAD_FLEXIBLE.pack(6 + len(key) + len(tail), correlation_id, 0) + b"\x02" + key + tail
-
-
-def _encode_flexible(
-    version: int, correlation_id: int, topics: list[tuple[bytes, list[PartitionResult]]]
-) -> bytes:
+def _encode_flexible(version: int, correlation_id: int, topics: Answers) -> bytes:
     parts = [uvarint(len(topics) + 1)]
     for key, results in topics:
         if version < FIRST_TOPIC_ID:
@@ -222,9 +205,7 @@ def _encode_flexible(
     return _HEAD_FLEXIBLE.pack(5 + len(body), correlation_id, 0) + body
 
 
-def _encode_legacy(
-    version: int, correlation_id: int, topics: list[tuple[bytes, list[PartitionResult]]]
-) -> bytes:
+def _encode_legacy(version: int, correlation_id: int, topics: Answers) -> bytes:
     parts = []
     for key, results in topics:
         parts.append(_I16.pack(len(key)) + key + _I32.pack(len(results)))

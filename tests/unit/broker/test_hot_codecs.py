@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import random
+import struct
 
 import pytest
 
 from ottla.broker import fetch, fetch_codec, produce, produce_codec
 from ottla.broker.fetch_codec import PartitionData, decode_fetch, encode_fetch_response
-from ottla.broker.produce_codec import PartitionResult, decode_produce, encode_produce_response
+from ottla.broker.produce_codec import (
+    PartitionResult,
+    ProduceRequest,
+    decode_flexible,
+    decode_legacy,
+    encode_produce_response,
+)
 from ottla.log.slice import FileSlice
 from ottla.memory_files import MemoryFiles
 from ottla.wire import messages  # noqa: F401
@@ -43,22 +50,28 @@ def produce_request(version: int) -> produce_messages.ProduceRequest:
     )
 
 
+def decoded(version: int, buffer: bytearray, start: int, end: int) -> ProduceRequest:
+    decode = decode_flexible if version >= produce_codec.FIRST_FLEXIBLE else decode_legacy
+    return decode(version, buffer, memoryview(buffer), start, end)
+
+
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 def test_produce_requests_are_read_as_the_schema_has_them(version: int) -> None:
     body = encoder(produce_messages.ProduceRequest, version)(produce_request(version))
     buffer = bytearray(b"before" + body + b"after!")
-    request = decode_produce(version, buffer, memoryview(buffer), 6, 6 + len(body))
+    transactional_id, acks, timeout_ms, topics = decoded(version, buffer, 6, 6 + len(body))
 
-    assert request.transactional_id == (b"tx" if version % 2 else None)
-    assert (request.acks, request.timeout_ms) == (-1, 1234)
-    for topic, length in zip(request.topics, (0, 200), strict=True):
+    assert transactional_id == (b"tx" if version % 2 else None)
+    assert (acks, timeout_ms) == (-1, 1234)
+    for (key, partitions), length in zip(topics, (0, 200), strict=True):
         name = b"topic-" + b"x" * length
-        assert topic.key == (TOPIC_ID if version >= produce_codec.FIRST_TOPIC_ID else name)
-        assert [item.partition_index for item in topic.partitions] == [7, 8, 9]
-        full, null, empty = topic.partitions
-        assert buffer[full.start : full.end] == b"r" * 200
-        assert null.start == -1
-        assert empty.start == empty.end
+        assert key == (TOPIC_ID if version >= produce_codec.FIRST_TOPIC_ID else name)
+        full, null, empty = partitions
+        assert full[0] == 7
+        assert buffer[full[1] : full[2]] == b"r" * 200
+        assert null == (8, -1, -1)
+        assert empty[0] == 9
+        assert empty[1] == empty[2]
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
@@ -188,7 +201,7 @@ def test_fetch_responses_are_read_back_by_the_schema(version: int, size: int) ->
 @pytest.mark.parametrize("version", [3, 8, 9, 13])
 def test_a_damaged_produce_request_is_only_ever_a_decode_error(version: int) -> None:
     body = encoder(produce_messages.ProduceRequest, version)(produce_request(version))
-    _damage(body, lambda buffer, end: decode_produce(version, buffer, memoryview(buffer), 0, end))
+    _damage(body, lambda buffer, end: decoded(version, buffer, 0, end))
 
 
 @pytest.mark.parametrize("version", [4, 7, 11, 12, 13, 18])
@@ -207,5 +220,5 @@ def _damage(body: bytes, decode: object) -> None:
         end = chance.randrange(len(body) + 1)
         try:
             decode(buffer, end)
-        except DecodeError:
+        except (DecodeError, IndexError, struct.error):
             continue

@@ -1,0 +1,53 @@
+"""DescribeCluster, versions 0 to 2: the brokers as clients reach them (KIP-700, KIP-919)."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED
+from ottla.broker.node import Node
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+def handle(
+    node: Node, request: DescribeClusterRequest, context: RequestContext
+) -> DescribeClusterResponse:
+    """Who is in the cluster, by the listener the client came in through."""
+    if request.endpoint_type == CONTROLLERS:
+        raise ApiError(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE, "This is a broker's listener, not a controller's"
+        )
+    if request.endpoint_type != BROKERS:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unknown endpoint type {request.endpoint_type}"
+        )
+    return DescribeClusterResponse(
+        cluster_id=node.cluster_id,
+        controller_id=node.node_id,
+        brokers=_brokers(node, context.connection.listener, request.include_fenced_brokers),
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def _brokers(node: Node, listener: str, include_fenced: bool) -> list[DescribeClusterBroker]:
+    return [
+        DescribeClusterBroker(
+            broker_id=broker.broker_id,
+            host=endpoint.host,
+            port=endpoint.port,
+            rack=broker.rack,
+            is_fenced=broker.fenced,
+        )
+        for broker in node.image.brokers.values()
+        for endpoint in broker.endpoints
+        if endpoint.listener_name == listener and (include_fenced or not broker.fenced)
+    ]

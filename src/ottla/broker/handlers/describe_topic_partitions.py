@@ -1,0 +1,100 @@
+"""DescribeTopicPartitions, version 0: topics in pages of partitions (KIP-966).
+
+Topics come in the order of their names. A page ends when it has as many partitions as were
+asked for; its cursor says with which topic and partition the next page begins.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
+from ottla.broker.node import Node
+from ottla.metadata.image import MetadataImage, PartitionImage, TopicImage
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.ids import INTERNAL_TOPICS
+from ottla.model.topic_names import reason_invalid
+from ottla.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    RequestCursor,
+    ResponseCursor,
+)
+
+
+def handle(
+    node: Node, request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> DescribeTopicPartitionsResponse:
+    """One page of the topics asked for, or of all."""
+    cursor = request.cursor or RequestCursor()
+    asked = {topic.name for topic in request.topics} or set(node.image.topics)
+    names = sorted(name for name in asked if name >= cursor.topic_name)
+    most = node.config.max_request_partition_size_limit
+    return _page(node.image, names, cursor, max(min(request.response_partition_limit, most), 1))
+
+
+def _page(
+    image: MetadataImage, names: list[str], cursor: RequestCursor, room: int
+) -> DescribeTopicPartitionsResponse:
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        topic = image.topics.get(name)
+        if topic is None:
+            response.topics.append(_unknown(name))
+            continue
+        first = max(cursor.partition_index, 0) if name == cursor.topic_name else 0
+        if room == 0:
+            response.next_cursor = ResponseCursor(topic_name=name, partition_index=first)
+            break
+        page = topic.partitions[first : first + room]
+        room -= len(page)
+        response.topics.append(_topic(image, topic, page))
+        if first + len(page) < len(topic.partitions):
+            response.next_cursor = ResponseCursor(
+                topic_name=name, partition_index=first + len(page)
+            )
+            break
+    return response
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    invalid = reason_invalid(name) is not None
+    return DescribeTopicPartitionsResponseTopic(
+        name=name,
+        error_code=(
+            ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        ),
+    )
+
+
+def _topic(
+    image: MetadataImage, topic: TopicImage, partitions: list[PartitionImage]
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[_partition(image, partition) for partition in partitions],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(
+    image: MetadataImage, partition: PartitionImage
+) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=partition.partition_id,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=list(partition.eligible_leader_replicas),
+        last_known_elr=list(partition.last_known_elr),
+        offline_replicas=[
+            broker_id
+            for broker_id in partition.replicas
+            if broker_id not in image.brokers or image.brokers[broker_id].fenced
+        ],
+    )
