@@ -53,6 +53,6 @@ def partition_of(directory_name: str) -> TopicPartition | None:
 
 
 def retired_directory(partition: TopicPartition, unique: bytes, kind: str) -> str:
-    """The name a partition's directory gets when it is deleted (DELETE_DIR) or stray (STRAY_DIR)."""
+    """The name of a partition's directory that waits for removal, or is nobody's (STRAY_DIR)."""
     suffix = f"-{partition.partition}.{unique.hex()}{kind}"
     return partition.topic[: _MAX_NAME - len(suffix)] + suffix

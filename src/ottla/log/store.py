@@ -2,8 +2,8 @@
 
 A directory is online until a storage error other than a full disk is met in it; then all its
 logs are gone from here, its partitions are in `offline_partitions`, and the other directories
-go on. A full disk (ENOSPC, EDQUOT) refuses writes and nothing else: when there is room again,
-appends succeed again.
+go on. A full disk refuses writes and nothing else: when there is room again, appends succeed
+again. The same goes for too many open files.
 
 The periodic jobs are plain methods; the node's timers call them between wake-ups.
 """
@@ -11,7 +11,7 @@ The periodic jobs are plain methods; the node's timers call them between wake-up
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from errno import EDQUOT, ENOSPC
+from errno import EDQUOT, EMFILE, ENFILE, ENOSPC
 from typing import TYPE_CHECKING
 
 from ottla.log.directory import LogDirectory
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
 
 DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000
+
+_REFUSED = (ENOSPC, EDQUOT, EMFILE, ENFILE)
+"""Errors that say nothing against a directory: a full disk, too many open files."""
 
 
 class LogStore:
@@ -164,9 +167,10 @@ class LogStore:
 
     def set_aside(self, partition: TopicPartition) -> None:
         """Put a log that belongs to no partition of this broker out of the way, as `-stray`."""
-        path = self._retire(self._logs[partition], STRAY_DIR)
+        log = self._logs[partition]
+        path = self._retire(log, STRAY_DIR)
         if path is not None:
-            self.notes.append(f"{path}: a log of a partition that is not here, set aside")
+            self.notes.append(f"{log.directory}: no topic has it; kept as {path}")
 
     def _retire(self, log: Log, kind: str) -> str | None:
         """Let go of a log and rename its directory; None if that fails."""
@@ -182,19 +186,6 @@ class LogStore:
             return None
         return path
 
-    def set_aside(self, partition: TopicPartition) -> None:
-        """Let go of a log that is nobody's; its directory stays, under the name of a stray."""
-        log = self._logs.pop(partition)
-        log.abandon()
-        name = deleted_directory(partition, self.resources.random.uuid())
-        target = f"{parent_of(log)}/{name.removesuffix(DELETE_DIR)}{STRAY_DIR}"
-        try:
-            self.resources.files.rename(log.directory, target)
-        except OSError as error:
-            self._handle(parent_of(log), error)
-            return
-        self.notes.append(f"{log.directory}: no topic has it; kept as {target}")
-
     # Errors
 
     def handle_error(self, log: Log, error: OSError) -> None:
@@ -202,7 +193,7 @@ class LogStore:
         self._handle(parent_of(log), error)
 
     def _handle(self, directory: str, error: OSError) -> None:
-        if error.errno not in (ENOSPC, EDQUOT):
+        if error.errno not in _REFUSED:
             self._take_offline(directory, error)
 
     def _take_offline(self, path: str, error: OSError) -> None:
