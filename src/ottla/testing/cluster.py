@@ -61,8 +61,14 @@ class Cluster:
 
         if self._broker is not None:
             raise RuntimeError("the cluster is already running")
-        broker = BrokerThread(self._settings(), memory=self._memory)
-        broker.start()
+        fresh = self._temporary is None
+        try:
+            broker = BrokerThread(self._settings(), memory=self._memory)
+            broker.start()
+        except BaseException:
+            if fresh:
+                self._remove_temporary()
+            raise
         self._broker = broker
         if not {"listeners", "advertised.listeners"} & self._properties.keys():
             self._port = int(broker.bootstrap_servers.rpartition(":")[2])
@@ -83,16 +89,10 @@ class Cluster:
         try:
             self.stop()
         finally:
-            temporary, self._temporary = self._temporary, None
-            if temporary is not None:
-                temporary.cleanup()
+            self._remove_temporary()
 
     def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
+        self.start()
         return self
 
     def __exit__(
@@ -115,3 +115,8 @@ class Cluster:
         if self._temporary is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="ottla-")
         return self._temporary.name
+
+    def _remove_temporary(self) -> None:
+        temporary, self._temporary = self._temporary, None
+        if temporary is not None:
+            temporary.cleanup()

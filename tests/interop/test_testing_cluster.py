@@ -1,0 +1,200 @@
+"""`ottla.testing`: the in-process cluster and the pytest plugin, as other projects use them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from harness.batches import batch_of, records_of
+from harness.model import EARLIEST, Client
+from harness.raw import RawConnection
+
+from harness.topics import create_topic, fetch, produce
+from ottla.server.errors import StartupError
+from ottla.testing import Cluster
+
+pytestmark = pytest.mark.skipif(
+    bool(os.environ.get("OTTLA_TEST_BOOTSTRAP")), reason="this is about Ottla itself"
+)
+
+
+def write(cluster: Cluster, count: int) -> None:
+    create_topic(cluster.bootstrap_servers, "t")
+    with RawConnection(cluster.bootstrap_servers) as raw:
+        for _ in range(count):
+            assert produce(raw, "t", batch_of([b"v"])).error_code == 0
+
+
+def count(cluster: Cluster) -> int:
+    with RawConnection(cluster.bootstrap_servers) as raw:
+        return len(records_of(fetch(raw, "t", 0).records))
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_a_client_uses_it(client: Client, memory: bool) -> None:
+    with Cluster(memory=memory) as cluster:
+        with client.producer(cluster.bootstrap_servers) as producer:
+            producer.send("first", b"hello")
+            assert producer.flush()[0].offset == 0
+        with client.consumer(cluster.bootstrap_servers) as consumer:
+            consumer.assign({("first", 0): EARLIEST})
+            assert consumer.take(1)[0].value == b"hello"
+
+
+def test_it_answers_within_200_ms() -> None:
+    took = []
+    for _ in range(3):
+        start = time.monotonic()
+        with Cluster() as cluster, RawConnection(cluster.bootstrap_servers) as raw:
+            assert raw.request("metadata", 12, topics=[]).brokers
+            took.append(time.monotonic() - start)
+    assert min(took) < 0.2, took
+
+
+def test_its_directory_goes_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with Cluster() as cluster:
+        write(cluster, 1)
+        assert len(list(tmp_path.iterdir())) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_given_directory_stays(tmp_path: Path) -> None:
+    for expected in (3, 3):
+        with Cluster(data_dir=tmp_path / "data") as cluster:
+            if not (tmp_path / "data" / "t-0").exists():
+                write(cluster, 3)
+            assert count(cluster) == expected
+
+
+def test_restart_keeps_address_and_data() -> None:
+    with Cluster() as cluster:
+        address = cluster.bootstrap_servers
+        write(cluster, 4)
+        cluster.restart()
+        assert cluster.bootstrap_servers == address
+        assert count(cluster) == 4
+        cluster.stop()
+        assert not cluster.running
+        cluster.start()
+        assert count(cluster) == 4
+
+
+def test_several_at_once() -> None:
+    with Cluster() as one, Cluster(memory=True) as two:
+        assert one.bootstrap_servers != two.bootstrap_servers
+        write(one, 1)
+        write(two, 2)
+        assert (count(one), count(two)) == (1, 2)
+
+
+def test_properties_are_kafkas() -> None:
+    with (
+        Cluster(memory=True, properties={"num.partitions": "6", "message.max.bytes": "5000"}) as it,
+        RawConnection(it.bootstrap_servers) as raw,
+    ):
+        (made,) = raw.request(
+            "create_topics",
+            7,
+            timeout=5_000,
+            topics=[{"name": "t", "num_partitions": -1, "replication_factor": -1}],
+        ).topics
+        assert made.num_partitions == 6
+        assert produce(raw, "t", batch_of([b"x" * 6_000])).error_code == 10
+
+
+def test_a_mistake_in_the_properties_is_named() -> None:
+    with pytest.raises(StartupError, match=r"num\.partitons.*num\.partitions"):
+        Cluster(properties={"num.partitons": "6"}).start()
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        cluster = Cluster(
+            data_dir=tmp_path / "data", properties={"listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+        )
+        with pytest.raises(StartupError, match=str(port)):
+            cluster.start()
+    assert not cluster.running
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_directory_in_use_is_named(tmp_path: Path) -> None:
+    with (
+        Cluster(data_dir=tmp_path / "data"),
+        pytest.raises(StartupError, match=str(tmp_path / "data")),
+    ):
+        Cluster(data_dir=tmp_path / "data").start()
+
+
+def test_misuse_is_told() -> None:
+    with pytest.raises(ValueError, match="data_dir"):
+        Cluster(memory=True, data_dir="somewhere")
+    cluster = Cluster(memory=True)
+    with pytest.raises(RuntimeError, match="not running"):
+        _ = cluster.bootstrap_servers
+    cluster.stop()
+    with cluster, pytest.raises(RuntimeError, match="already running"):
+        cluster.start()
+
+
+def test_nothing_is_left_open() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with Cluster() as cluster:
+            write(cluster, 1)
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+SOMEBODY_ELSES_TESTS = """
+import confluent_kafka
+import pytest
+
+def test_one(kafka_cluster, kafka_topic):
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka_cluster.bootstrap_servers})
+    told = []
+    producer.produce(kafka_topic, b"v", on_delivery=lambda error, message: told.append(error))
+    assert producer.flush(10) == 0
+    assert told == [None]
+
+seen = set()
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_names(kafka_topic, kafka_bootstrap_servers, number):
+    assert kafka_topic not in seen
+    seen.add((kafka_topic, kafka_bootstrap_servers))
+    assert len({address for _, address in seen}) == 1
+"""
+
+
+def test_the_plugin_needs_no_configuration(tmp_path: Path) -> None:
+    (tmp_path / "test_somebody_else.py").write_text(SOMEBODY_ELSES_TESTS)
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "3 passed" in ended.stdout
+
+
+def test_the_plugin_imports_nothing_heavy() -> None:
+    program = (
+        "import sys, pytest; before = set(sys.modules); import ottla.testing.plugin\n"
+        "print(sorted(name for name in set(sys.modules) - before if name.startswith('ottla')))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert ended.stdout.strip() == str(
+        ["ottla", "ottla.testing", "ottla.testing.cluster", "ottla.testing.plugin"]
+    )
