@@ -112,9 +112,11 @@ class BrokerConfig:
         self.cluster_wide = dict(cluster_wide or {})
         self.per_broker = dict(per_broker or {})
         values = _parse({**self.static, **self.cluster_wide, **self.per_broker})
-        self.values: Mapping[str, Value] = values
         self.__dict__.update((name.replace(".", "_"), value) for name, value in values.items())
         self.__dict__.update(_derive(values))
+        self.values: Mapping[str, Value] = values | dict.fromkeys(
+            ("node.id", "broker.id"), self.node_id
+        )
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:

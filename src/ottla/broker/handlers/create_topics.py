@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ottla.broker.context import RequestContext
 from ottla.broker.decisions import carry_out, error_fields
 from ottla.broker.node import Node
@@ -66,9 +68,7 @@ def _failure(name: str, error: ApiError) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=code, error_message=message)
 
 
-def _configs(
-    node: Node, configs: list[tuple[str, str | None]] | tuple[tuple[str, str | None], ...]
-) -> list[CreatableTopicConfigs]:
+def _configs(node: Node, configs: Sequence[tuple[str, str | None]]) -> list[CreatableTopicConfigs]:
     overrides = {name: value for name, value in configs if value is not None}
     return [
         CreatableTopicConfigs(

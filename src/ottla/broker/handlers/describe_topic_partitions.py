@@ -10,7 +10,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
 from ottla.broker.node import Node
 from ottla.metadata.image import MetadataImage, PartitionImage, TopicImage
-from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.errors import ErrorCode
 from ottla.model.ids import INTERNAL_TOPICS
 from ottla.model.topic_names import reason_invalid
 from ottla.wire.messages.describe_topic_partitions import (

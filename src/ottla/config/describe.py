@@ -1,0 +1,148 @@
+"""Settings as DescribeConfigs tells them: the value, where it comes from, and its synonyms.
+
+A topic's setting comes from the topic or, through its synonyms, from a broker setting made
+while running for this broker or for all, from the file, or from the default (KIP-226).
+Synonyms are listed in the order in which they count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.config.broker import BROKER_SETTINGS, BrokerConfig
+from ottla.config.definition import READ_ONLY, Setting, Type, format_value
+from ottla.config.topic import SYNONYMS, TOPIC_SETTINGS
+
+TYPE_NUMBERS: dict[Type, int] = {
+    "boolean": 1,
+    "string": 2,
+    "int": 3,
+    "short": 4,
+    "long": 5,
+    "double": 6,
+    "list": 7,
+    "class": 8,
+    "password": 9,
+}
+
+
+class Source(IntEnum):
+    """Where a value comes from, as numbered in Kafka's protocol."""
+
+    TOPIC = 1
+    BROKER = 2
+    ALL_BROKERS = 3
+    FILE = 4
+    DEFAULT = 5
+
+
+class Origin(NamedTuple):
+    """One place that gives a setting, perhaps overruled by another."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+class Entry(NamedTuple):
+    """A setting with its present value."""
+
+    setting: Setting
+    value: str | None
+    source: Source
+    read_only: bool
+    synonyms: list[Origin]
+
+
+def describe_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Entry]:
+    """All settings of a topic that has these of its own, by name."""
+    return [
+        _topic_entry(config, overrides, setting)
+        for setting in sorted(TOPIC_SETTINGS.values())
+        if not setting.internal or setting.name in overrides
+    ]
+
+
+def describe_broker(config: BrokerConfig) -> list[Entry]:
+    """All settings of this broker, by name."""
+    return [
+        _broker_entry(config, setting)
+        for setting in sorted(BROKER_SETTINGS.values())
+        if not setting.internal or setting.name in config.static
+    ]
+
+
+def describe_all_brokers(config: BrokerConfig) -> list[Entry]:
+    """The settings that were made for all brokers while running."""
+    entries = []
+    for name, text in sorted(config.cluster_wide.items()):
+        setting = BROKER_SETTINGS[name]
+        origin = _origin(setting, text, Source.ALL_BROKERS)
+        entries.append(Entry(setting, origin.value, origin.source, False, [origin]))
+    return entries
+
+
+def _topic_entry(config: BrokerConfig, overrides: Mapping[str, str], setting: Setting) -> Entry:
+    origins = list(_broker_origins(config, setting.name))
+    text = overrides.get(setting.name)
+    if text is not None:
+        value = format_value(setting.parse(text))
+        origins.insert(0, Origin(setting.name, value, Source.TOPIC))
+    elif setting.internal:
+        value = None
+    else:
+        value = format_value(_from_broker(config, setting))
+    source = origins[0].source if origins else Source.DEFAULT
+    return Entry(setting, value, source, False, origins)
+
+
+def _from_broker(
+    config: BrokerConfig, setting: Setting
+) -> bool | int | float | str | tuple[str, ...]:
+    value: bool | int | float | str | tuple[str, ...] | frozenset[str]
+    value = getattr(config.log_defaults, setting.attribute)
+    # The words of a set in the order of the broker setting they come from.
+    if isinstance(value, frozenset):
+        words = config.values[SYNONYMS[setting.name][0].name]
+        return words if isinstance(words, tuple) else tuple(sorted(value))
+    return value
+
+
+def _broker_origins(config: BrokerConfig, topic_setting: str) -> Iterator[Origin]:
+    """Where the broker has the default of a topic setting from.
+
+    As in Kafka, defaults of the coarser synonyms (hours) do not stand alone.
+    """
+    synonyms = SYNONYMS[topic_setting]
+    origins = [
+        origin for synonym in synonyms for origin in _origins(config, BROKER_SETTINGS[synonym.name])
+    ]
+    if origins and origins[0].source == Source.DEFAULT and origins[0].name != synonyms[0].name:
+        return
+    yield from origins
+
+
+def _broker_entry(config: BrokerConfig, setting: Setting) -> Entry:
+    origins = list(_origins(config, setting))
+    value = None if setting.sensitive else format_value(config.values[setting.name])
+    source = origins[0].source if origins else Source.DEFAULT
+    return Entry(setting, value, source, setting.update == READ_ONLY, origins)
+
+
+def _origins(config: BrokerConfig, setting: Setting) -> Iterator[Origin]:
+    name = setting.name
+    for texts, source in (
+        (config.per_broker, Source.BROKER),
+        (config.cluster_wide, Source.ALL_BROKERS),
+        (config.static, Source.FILE),
+    ):
+        if name in texts:
+            yield _origin(setting, texts[name], source)
+    if setting.default is not None:
+        yield _origin(setting, format_value(setting.default), Source.DEFAULT)
+
+
+def _origin(setting: Setting, text: str | None, source: Source) -> Origin:
+    return Origin(setting.name, None if setting.sensitive else text, source)
