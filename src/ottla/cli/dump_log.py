@@ -47,20 +47,33 @@ _KINDS: Final = {
 
 def dump_log(
     files: Annotated[list[str], Parameter(help="Files of a log, or directories of them.")],
+    /,
     *,
-    deep: Annotated[bool, Parameter(help="Show the records of each batch.")] = False,
+    deep: Annotated[
+        bool, Parameter(help="Show the records of each batch.", show_default=False)
+    ] = False,
     cluster_metadata_decoder: Annotated[
-        bool, Parameter(help="Decode records as those of the cluster's metadata; implies --deep.")
+        bool,
+        Parameter(
+            help="Decode records as those of the cluster's metadata; implies --deep.",
+            show_default=False,
+        ),
     ] = False,
     verify_only: Annotated[
         bool,
         Parameter(
             name=("--verify-only", "--index-sanity-check"),
             help="Check everything and show only damage and totals.",
+            show_default=False,
         ),
     ] = False,
     recursive: Annotated[
-        bool, Parameter(name=("--recursive", "-r"), help="Go into directories of directories.")
+        bool,
+        Parameter(
+            name=("--recursive", "-r"),
+            help="Go into directories of directories.",
+            show_default=False,
+        ),
     ] = False,
     json: Json = False,
 ) -> int:
