@@ -567,6 +567,33 @@ def test_json_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert dump([_write(tmp_path, "quorum-state", b'{"version":')]) == 1
 
 
+# Directories that Apache Kafka 4.3.0 wrote
+
+KAFKA_FILES = Path(__file__).parents[1] / "records" / "kafka-4.3"
+
+
+def test_a_partition_of_kafkas(capsys: pytest.CaptureFixture[str]) -> None:
+    assert dump([str(KAFKA_FILES / "txn-0")], deep=True, as_json=True) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    controls = [line["controlType"] for line in lines if "controlType" in line]
+    assert controls == ["COMMIT", "ABORT"]
+    (aborted,) = (line for line in lines if line["kind"] == "aborted transaction")
+    assert (aborted["firstOffset"], aborted["lastOffset"]) == (4, 7)
+    producers = [line for line in lines if line["kind"] == "producer"]
+    assert [producer["lastOffset"] for producer in producers[-2:]] == [2, 6]
+
+
+def test_the_metadata_of_kafkas(capsys: pytest.CaptureFixture[str]) -> None:
+    assert dump([str(KAFKA_FILES)], recursive=True, cluster_metadata=False) == 0
+    capsys.readouterr()
+    path = str(KAFKA_FILES / "__cluster_metadata-0")
+    assert dump([path], cluster_metadata=True, as_json=True) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    topics = [line["data"]["name"] for line in lines if line.get("type") == "TopicRecord"]
+    assert sorted(topics) == ["__transaction_state", "gzip", "lz4", "none", "snappy", "txn", "zstd"]
+    assert next(line for line in lines if "controlType" in line)["controlType"] == "LEADER_CHANGE"
+
+
 # The command
 
 
