@@ -26,6 +26,7 @@ from ottla.replication.timers import Timer
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
+UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 MIN_VERSION = 4
 MAX_VERSION = 18
 
@@ -138,20 +139,26 @@ class Fetch:
         data: list[PartitionData] = []
         entries: list[FetchEntry] = []
         readable = 0
-        enough = final or not fetcher.entries
+        known = 0
+        enough = final
         for entry in list(fetcher.dirty) if self.incremental else fetcher.entries.values():
             item = self._look(entry, self.max_bytes - readable, readable == 0)
+            if item.error not in UNKNOWN:
+                known += 1
             if item.records is not None:
                 readable += item.records.length
             elif item.error or item.diverging is not None:
-                enough = True
+                # A partition that is not there keeps nobody from waiting for the others.
+                enough = enough or item.error not in UNKNOWN
             elif self._unchanged(entry, item):
                 fetcher.dirty.pop(entry, None)
                 if self.incremental:
                     continue
             data.append(item)
             entries.append(entry)
-        if not enough and readable < self.min_bytes:
+        if self.incremental:
+            known += len(fetcher.entries) - len(entries)
+        if not enough and known and readable < self.min_bytes:
             return False
         self._reply(data, entries)
         return True

@@ -10,7 +10,7 @@ high watermarks and answers who waited for it. Nothing a request answered may le
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from errno import EDQUOT, ENOSPC
 from struct import Struct, error
 from typing import Protocol
@@ -125,20 +125,41 @@ class Node:
 
     def settle(self) -> None:
         """Write what was appended, then answer who waited for it."""
-        dirty = self.dirty
-        if dirty:
+        while self.dirty or self.completed:
+            dirty, self.dirty = self.dirty, []
             for partition in dirty:
-                try:
-                    partition.commit()
-                except OSError as problem:
-                    code, message = self.storage_failed(partition, problem)
-                    produce.take_back(partition, code, message)
-                partition.unsettled.clear()
-            dirty.clear()
-        while self.completed:
+                self._commit(partition)
             waiting, self.completed = self.completed, []
             for request in waiting:
                 request.finish()
+
+    def _commit(self, partition: Partition) -> None:
+        code = ErrorCode.NONE
+        try:
+            partition.commit()
+        except OSError as problem:
+            code, message = self.storage_failed(partition, problem)
+            produce.take_back(partition, code, message)
+        partition.unsettled.clear()
+        if partition.on_commit:
+            told, partition.on_commit = partition.on_commit, []
+            for tell in told:
+                tell(code)
+
+    def append_internal(
+        self, partition: Partition, batch: bytearray, done: Callable[[ErrorCode], None]
+    ) -> int:
+        """Append a batch of the broker's own; `done` hears NONE once it is committed.
+
+        Returns its base offset. ApiError or OSError when it cannot even be queued.
+        """
+        base_offset = partition.online_log().append(
+            batch, memoryview(batch), 0, len(batch), partition.leader_epoch, self.wall_ms
+        )
+        if not partition.unsettled and not partition.on_commit:
+            self.dirty.append(partition)
+        partition.on_commit.append(done)
+        return base_offset
 
     def close_connection(self, connection: Connection) -> None:
         """The peer is gone: forget what it waited for."""

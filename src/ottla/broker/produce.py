@@ -116,7 +116,7 @@ def handle_produce(
                     results.append(refused(index, *node.storage_failed(partition, problem)))
                 else:
                     unsettled = partition.unsettled
-                    if not unsettled:
+                    if not unsettled and not partition.on_commit:
                         node.dirty.append(partition)
                     unsettled.append((reply, key))
                     results.append(

@@ -27,7 +27,7 @@ from ottla.wire.primitives import DecodeError
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
-Handler: TypeAlias = Callable[["Node", Message, RequestContext], Message]
+Handler: TypeAlias = Callable[["Node", Message, RequestContext], Message | None]
 
 HANDLERS: dict[int, str] = {
     key: key.name.lower()
@@ -88,9 +88,20 @@ class Router:
         if header.body < 0:
             self._refuse_version(connection, key, version, header.correlation_id)
             return
-        serve = self._metadata if key == ApiKey.METADATA else self._serve
-        body = serve(connection, header, buffer, end)
-        _send(connection, response_header(key, version, header.correlation_id), body)
+        if key == ApiKey.METADATA:
+            body = self._metadata(connection, header, buffer, end)
+            _send(connection, response_header(key, version, header.correlation_id), body)
+            return
+        response = self._serve(connection, header, buffer, end)
+        if response is not None:
+            self.reply(connection, key, version, header.correlation_id, response)
+
+    def reply(
+        self, connection: Connection, key: int, version: int, correlation_id: int, response: Message
+    ) -> None:
+        """Queue the response to a request."""
+        body = encoder(type(response), version)(response)
+        _send(connection, response_header(key, version, correlation_id), body)
 
     def _metadata(
         self, connection: Connection, header: RequestHeader, buffer: Buffer, end: int
@@ -99,7 +110,9 @@ class Router:
         question = (header.api_version, connection.listener, bytes(buffer[header.body : end]))
         body = self._metadata_cache.get(question)
         if body is None:
-            body = self._serve(connection, header, buffer, end)
+            response = self._serve(connection, header, buffer, end)
+            assert response is not None
+            body = encoder(type(response), header.api_version)(response)
             if len(self._metadata_cache) >= _CACHED_REPLIES:
                 self._metadata_cache.clear()
             self._metadata_cache[question] = body
@@ -107,19 +120,19 @@ class Router:
 
     def _serve(
         self, connection: Connection, header: RequestHeader, buffer: Buffer, end: int
-    ) -> bytes:
+    ) -> Message | None:
+        """The handler's response, or None when it comes later."""
         key, version = header.api_key, header.api_version
         request, _ = decoder(request_class(key), version)(buffer, header.body, end)
-        context = RequestContext(connection, version, header.client_id, self._node.wall_ms)
+        context = RequestContext(self._node, connection, header)
         handler = self._handlers.get(key)
         if handler is None:
             handler = import_module(f"ottla.broker.handlers.{HANDLERS[key]}").handle
             self._handlers[key] = handler
         try:
-            response = handler(self._node, request, context)
+            return handler(self._node, request, context)
         except ApiError as error:
-            response = _refusal(key, error)
-        return encoder(type(response), version)(response)
+            return _refusal(key, error)
 
     def _refuse_version(
         self, connection: Connection, key: int, version: int, correlation_id: int

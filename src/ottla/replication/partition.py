@@ -6,6 +6,7 @@ watches a partition hears of every such move, and of the partition's end.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from ottla.log.log import Log
@@ -25,7 +26,16 @@ class Partition:
     handler needs to take back replies when the group commit fails.
     """
 
-    __slots__ = ("index", "leader_epoch", "log", "removed", "topic", "unsettled", "watchers")
+    __slots__ = (
+        "index",
+        "leader_epoch",
+        "log",
+        "on_commit",
+        "removed",
+        "topic",
+        "unsettled",
+        "watchers",
+    )
 
     def __init__(self, topic: Topic, index: int, leader_epoch: int, log: Log | None) -> None:
         self.topic = topic
@@ -35,6 +45,8 @@ class Partition:
         self.removed = False
         self.watchers: dict[Watcher, None] = {}
         self.unsettled: list[tuple[object, bytes]] = []
+        self.on_commit: list[Callable[[ErrorCode], None]] = []
+        """Who appended for the broker itself, and is told once what became of it."""
 
     def online_log(self) -> Log:
         """The log, or KAFKA_STORAGE_ERROR while its directory is offline."""
