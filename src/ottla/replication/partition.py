@@ -7,6 +7,7 @@ watches a partition hears of every such move, and of the partition's end.
 from __future__ import annotations
 
 from collections.abc import Callable
+from errno import EIO
 from typing import Protocol
 
 from ottla.log.log import Log
@@ -59,7 +60,9 @@ class Partition:
 
     def commit(self) -> None:
         """Write what was appended and let it be read; OSError leaves all as it was."""
-        log = self.online_log()
+        log = self.log
+        if log is None:  # its directory was lost since the append
+            raise OSError(EIO, "the log directory is offline")
         log.commit()
         log.high_watermark = log.log_end_offset  # this replica is the whole ISR
         if self.watchers:
