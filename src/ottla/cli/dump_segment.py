@@ -76,7 +76,6 @@ class _Walk:
         self._is_sound = True
         self._batches = 0
         self._records = 0
-        self._damages = 0
 
     def entry(self, entry: Batch | Message) -> Iterator[Finding]:
         """The row of a batch or message, and what is wrong with it."""
@@ -147,7 +146,6 @@ class _Walk:
             self._leader_epoch = max(self._leader_epoch, entry.partition_leader_epoch)
 
     def _damage(self, position: int, reason: str, resumes_at: int | None = None) -> Damage:
-        self._damages += 1
         return Damage(position, reason, self._source.size - position, resumes_at)
 
 

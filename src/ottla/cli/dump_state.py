@@ -40,8 +40,8 @@ def snapshot_findings(source: Source) -> Iterator[Finding]:
     end = _SNAPSHOT_HEADER.size + count * _PRODUCER.size
     if end != len(content):
         at = min(max(end, _SNAPSHOT_HEADER.size), len(content))
-        yield Damage(at, f"{count} producers take {end} bytes", len(content) - at)
-    yield Summary({"producers": count, "bytes": source.size})
+        yield Damage(at, f"{count} entries take {end} bytes", len(content) - at)
+    yield Summary({"entries": count, "bytes": source.size})
 
 
 def leader_epoch_findings(source: Source) -> Iterator[Finding]:
