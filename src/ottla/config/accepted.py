@@ -256,6 +256,13 @@ METRICS = (
     _row("metrics.sample.window.ms", "long", 30000, AtLeast(1)),
     _row("telemetry.max.bytes", "int", 1048576, AtLeast(1)),
 )
+_row = _Accepted(
+    "Bounded otherwise: requests by queued.max.request.bytes, a backlog by the system."
+)
+QUEUES = (
+    _row("queued.max.requests", "int", 500, AtLeast(1)),
+    _row("socket.listen.backlog.size", "int", 50, AtLeast(1)),
+)
 _row = _Accepted("For authentication, which is yet to come.")
 SECURITY = (
     _row("connection.failed.authentication.delay.ms", "int", 100, AtLeast(0)),
@@ -283,6 +290,7 @@ ACCEPTED = (
     *SHARE_GROUPS,
     *TRANSACTIONS,
     *PURGATORIES,
+    *QUEUES,
     *QUOTAS,
     *METRICS,
     *SECURITY,

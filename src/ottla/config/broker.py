@@ -77,13 +77,11 @@ class BrokerConfig:
     socket_send_buffer_bytes: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
-    socket_listen_backlog_size: int
     max_connections: int
     max_connections_per_ip: int
     max_connections_per_ip_overrides: Mapping[str, int]
     connections_max_idle_ms: int
     queued_max_request_bytes: int
-    queued_max_requests: int
     max_incremental_fetch_session_cache_slots: int
     fetch_max_bytes: int
     max_request_partition_size_limit: int

@@ -148,13 +148,6 @@ NETWORK = (
         "high",
     ),
     Setting(
-        "socket.listen.backlog.size",
-        "int",
-        50,
-        AtLeast(1),
-        "How many connections may wait to be accepted.",
-    ),
-    Setting(
         "max.connections",
         "int",
         MAX_INT,
@@ -191,14 +184,6 @@ NETWORK = (
         -1,
         None,
         "The memory that received and unanswered requests may take together; -1 is no limit.",
-    ),
-    Setting(
-        "queued.max.requests",
-        "int",
-        500,
-        AtLeast(1),
-        "How many requests may be received and unanswered before reading stops.",
-        "high",
     ),
     Setting(
         "max.incremental.fetch.session.cache.slots",
