@@ -140,7 +140,9 @@ class Log:
 
     def activate(self, segment: Segment, now_ms: int) -> None:
         """Append to this segment, the last one, from now on; it begins or goes on being active."""
-        segment.is_active = True
+        if not segment.is_active:
+            self.resources.pool.discard_file(segment)  # it is open for reading only
+            segment.is_active = True
         self.active = segment
         self.created_ms = now_ms
         self._position = segment.size
