@@ -20,7 +20,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@touch $@
 
 demo: setup  ## The main job, end to end: a broker, a real client, a restart in the middle
-	@$(BIN)/python -m ottla.cli.main demo
+	@$(BIN)/python examples/demo.py
 
 test: setup  ## All tests
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal tests
