@@ -367,6 +367,7 @@ class Log:
         if self._position and self._should_roll(size, max_timestamp, last_offset, now_ms):
             self._commit_before_roll()
             self.roll(now_ms)
+        self.active.open_indexes()
         first = self._first_timestamp() if self._position else max_timestamp
         self._roll_size = self.config.segment_bytes
         self._roll_offset = self.active.base_offset + MAX_RELATIVE_OFFSET

@@ -70,15 +70,13 @@ class Segment:
 
     @property
     def offset_index(self) -> OffsetIndex:
-        if self._offset_index is None:
-            self._open_indexes()
+        self.open_indexes()
         assert self._offset_index is not None
         return self._offset_index
 
     @property
     def time_index(self) -> TimeIndex:
-        if self._time_index is None:
-            self._open_indexes()
+        self.open_indexes()
         assert self._time_index is not None
         return self._time_index
 
@@ -166,5 +164,7 @@ class Segment:
         self.drop_handles()
         self._offset_index = self._time_index = None
 
-    def _open_indexes(self) -> None:
-        self._offset_index, self._time_index = open_indexes(self)
+    def open_indexes(self) -> None:
+        """Look at the index files, unless that was done; what is appended must be indexed."""
+        if self._offset_index is None or self._time_index is None:
+            self._offset_index, self._time_index = open_indexes(self)
