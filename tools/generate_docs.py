@@ -1,4 +1,4 @@
-"""Writes the parts of docs/ that are made from the code: docs/configuration.md.
+"""Writes the parts of docs/ that are made from the code: configuration and supported APIs.
 
 python tools/generate_docs.py           write
 python tools/generate_docs.py --check   exit 1 if something is not up to date
@@ -13,6 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
+from ottla.broker.router import advertised  # noqa: E402
 from ottla.config.accepted import (  # noqa: E402
     ACCEPTED,
     UNSUPPORTED,
@@ -22,8 +23,10 @@ from ottla.config.broker import BROKER_SETTINGS  # noqa: E402
 from ottla.config.definition import MAX_INT, MAX_LONG, Setting, format_value  # noqa: E402
 from ottla.config.settings import IDENTITY, LOGS, NETWORK, TOPICS  # noqa: E402
 from ottla.config.topic import SYNONYMS, TOPIC_SETTINGS  # noqa: E402
+from ottla.wire.apis import API_INFO  # noqa: E402
 
 CONFIGURATION = ROOT / "docs" / "configuration.md"
+SUPPORTED_APIS = ROOT / "docs" / "supported-apis.md"
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 _TIMES = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 
@@ -55,6 +58,33 @@ _ACCEPTED_INTRODUCTION = """\
 Ordinary files contain these. They are checked for type and range, and then nothing is done
 with them.
 """
+
+
+_APIS_INTRODUCTION = """\
+<!-- Made by tools/generate_docs.py from src/ottla/broker/router.py: change it there. -->
+# Supported APIs
+
+What a broker advertises in ApiVersions, and serves. A request for anything else closes its
+connection, as in Kafka; an ApiVersions request of an unknown version is answered in version 0
+with UNSUPPORTED_VERSION, so that a newer client learns what there is.
+"""
+
+
+def supported_apis() -> str:
+    """The whole of docs/supported-apis.md."""
+    served = {key: (oldest, newest) for key, oldest, newest in advertised()}
+    rows = [
+        (str(key), API_INFO[key].name, f"{oldest} to {newest}")
+        for key, (oldest, newest) in sorted(served.items())
+    ]
+    missing = ", ".join(info.name for key, info in sorted(API_INFO.items()) if key not in served)
+    parts = [
+        _APIS_INTRODUCTION,
+        _table(("key", "API", "versions"), rows),
+        "## Not served\n",
+        f"{missing}.\n",
+    ]
+    return "\n".join(parts)
 
 
 def configuration() -> str:
@@ -180,14 +210,14 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Write the pages, or with --check compare them."""
-    content = configuration()
-    if "--check" not in arguments:
-        CONFIGURATION.write_text(content)
-        return 0
-    if CONFIGURATION.exists() and CONFIGURATION.read_text() == content:
-        return 0
-    print(f"{CONFIGURATION.relative_to(ROOT)} is not up to date: run tools/generate_docs.py")
-    return 1
+    stale = 0
+    for page, content in ((CONFIGURATION, configuration()), (SUPPORTED_APIS, supported_apis())):
+        if "--check" not in arguments:
+            page.write_text(content)
+        elif not page.exists() or page.read_text() != content:
+            print(f"{page.relative_to(ROOT)} is not up to date: run tools/generate_docs.py")
+            stale = 1
+    return stale
 
 
 if __name__ == "__main__":
