@@ -199,9 +199,11 @@ class MetadataImage:
 
     def _share(self, ids: Sequence[int] | None) -> tuple[int, ...]:
         """The ids as a tuple that is kept once: most partitions have the same few lists."""
+        if not ids:
+            return ()
         if len(self._lists) > _MAX_SHARED:
             self._lists.clear()
-        key = tuple(ids or ())
+        key = tuple(ids)
         return self._lists.setdefault(key, key)
 
     def _set_config(self, record: ConfigRecord) -> None:

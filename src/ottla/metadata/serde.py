@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ottla.metadata.records import RECORD_TYPES
 from ottla.ports import Buffer
 from ottla.wire.codec import DecodeError, decoder, encoder
@@ -9,6 +11,7 @@ from ottla.wire.message import Message
 from ottla.wire.primitives import read_uvarint, uvarint
 
 FRAME_VERSION = 1
+_decoders: dict[tuple[int, int], Callable[[Buffer, int, int], tuple[Message, int]]] = {}
 
 
 class MetadataError(ValueError):
@@ -25,18 +28,28 @@ def encode_record(record: Message) -> bytes:
 def decode_record(value: Buffer) -> Message:
     """The metadata record in the value of a log record; MetadataError when it is none."""
     try:
-        frame, position = read_uvarint(value, 0, len(value))
-        if frame != FRAME_VERSION:
-            raise MetadataError(f"metadata record with frame version {frame}, not {FRAME_VERSION}")
-        key, position = read_uvarint(value, position, len(value))
-        version, position = read_uvarint(value, position, len(value))
-        record_type = _record_type(key, version)
-        record, end = decoder(record_type, version)(value, position, len(value))
+        key, version, position = _read_head(value)
+        decode = _decoders.get((key, version))
+        if decode is None:
+            decode = _decoders[key, version] = decoder(_record_type(key, version), version)
+        record, end = decode(value, position, len(value))
     except DecodeError as error:
         raise MetadataError(f"damaged metadata record: {error}") from error
     if end != len(value):
-        raise MetadataError(f"{len(value) - end} bytes follow a {record_type.__name__}")
+        raise MetadataError(f"{len(value) - end} bytes follow a {type(record).__name__}")
     return record
+
+
+def _read_head(value: Buffer) -> tuple[int, int, int]:
+    """Type, version, and where the fields begin."""
+    if len(value) > 3 and value[0] == FRAME_VERSION and (value[1] | value[2]) < 0x80:
+        return value[1], value[2], 3  # all of Kafka's records, and a start reads many
+    frame, position = read_uvarint(value, 0, len(value))
+    if frame != FRAME_VERSION:
+        raise MetadataError(f"metadata record with frame version {frame}, not {FRAME_VERSION}")
+    key, position = read_uvarint(value, position, len(value))
+    version, position = read_uvarint(value, position, len(value))
+    return key, version, position
 
 
 def _record_type(key: int, version: int) -> type[Message]:
