@@ -37,7 +37,7 @@ check-fast: setup
 	@$(BIN)/python -m pytest -q -n 2 -m "not slow" tests/unit tests/property
 
 interop: setup  ## With kcat and Apache Kafka's own tools, fetched by name
-	@$(BIN)/python -m pytest -q -m interop --override-ini=addopts="-ra --strict-markers --import-mode=importlib" tests/interop_external
+	@$(BIN)/python -m pytest -q -p no:xdist interop
 
 bench: setup  ## The same work against Ottla and Apache Kafka: a table of ratios
 	@$(BIN)/python bench/run.py

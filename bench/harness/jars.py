@@ -31,6 +31,10 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
       <version>{version}</version>
     </dependency>
     <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId>
+      <version>{version}</version>
+    </dependency>
+    <dependency>
       <groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version>
     </dependency>
   </dependencies>

@@ -1,0 +1,103 @@
+"""Apache Kafka's own command-line tools against Ottla."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.testing import Cluster
+
+Run = Callable[..., str]
+TOPICS = "org.apache.kafka.tools.TopicCommand"
+CONFIGS = "kafka.admin.ConfigCommand"
+
+
+def test_topics_are_created_described_altered_and_deleted(
+    cluster: Cluster, kafka_tool: Run
+) -> None:
+    at = ("--bootstrap-server", cluster.bootstrap_servers)
+    kafka_tool(
+        TOPICS,
+        *at,
+        "--create",
+        "--topic",
+        "t",
+        "--partitions",
+        "3",
+        "--config",
+        "retention.ms=1000",
+    )
+    described = kafka_tool(TOPICS, *at, "--describe", "--topic", "t")
+    assert "PartitionCount: 3" in described
+    assert "retention.ms=1000" in described
+    kafka_tool(TOPICS, *at, "--alter", "--topic", "t", "--partitions", "5")
+    assert "PartitionCount: 5" in kafka_tool(TOPICS, *at, "--describe", "--topic", "t")
+    kafka_tool(TOPICS, *at, "--delete", "--topic", "t")
+    assert "t" not in kafka_tool(TOPICS, *at, "--list").split()
+
+
+def test_configs_are_changed_and_shown(cluster: Cluster, kafka_tool: Run) -> None:
+    at = ("--bootstrap-server", cluster.bootstrap_servers)
+    kafka_tool(TOPICS, *at, "--create", "--topic", "t", "--partitions", "1")
+    entity = ("--entity-type", "topics", "--entity-name", "t")
+    kafka_tool(CONFIGS, *at, *entity, "--alter", "--add-config", "segment.ms=70000")
+    assert "segment.ms=70000" in kafka_tool(CONFIGS, *at, *entity, "--describe")
+    kafka_tool(CONFIGS, *at, *entity, "--alter", "--delete-config", "segment.ms")
+    assert "segment.ms" not in kafka_tool(CONFIGS, *at, *entity, "--describe")
+    broker = ("--entity-type", "brokers", "--entity-name", "1")
+    kafka_tool(CONFIGS, *at, *broker, "--alter", "--add-config", "log.retention.ms=123456789")
+    assert "log.retention.ms=123456789" in kafka_tool(CONFIGS, *at, *broker, "--describe")
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_the_java_client_produces_and_consumes(
+    cluster: Cluster, kafka_tool: Run, codec: str
+) -> None:
+    at = ("--bootstrap-server", cluster.bootstrap_servers)
+    lines = [f"line {number}" for number in range(200)]
+    kafka_tool(
+        "org.apache.kafka.tools.ConsoleProducer",
+        *at,
+        *("--topic", "java", "--compression-codec", codec),
+        text="\n".join(lines) + "\n",
+    )
+    out = kafka_tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *at,
+        *("--topic", "java", "--partition", "0", "--offset", "earliest"),
+        *("--max-messages", "200", "--timeout-ms", "20000"),
+    )
+    assert out.splitlines() == lines
+
+
+def test_offsets_log_dirs_and_deleted_records(
+    cluster: Cluster, kafka_tool: Run, tmp_path: Path
+) -> None:
+    at = ("--bootstrap-server", cluster.bootstrap_servers)
+    kafka_tool(
+        "org.apache.kafka.tools.ConsoleProducer",
+        *at,
+        "--topic",
+        "t",
+        text="\n".join("abcdef") + "\n",
+    )
+    offsets = "org.apache.kafka.tools.GetOffsetShell"
+    assert "t:0:6" in kafka_tool(offsets, *at, "--topic", "t")
+    plan = tmp_path / "delete.json"
+    plan.write_text('{"partitions":[{"topic":"t","partition":0,"offset":4}],"version":1}')
+    kafka_tool("org.apache.kafka.tools.DeleteRecordsCommand", *at, "--offset-json-file", str(plan))
+    assert "t:0:4" in kafka_tool(offsets, *at, "--topic", "t", "--time", "-2")
+    assert '"partition":"t-0"' in kafka_tool(
+        "org.apache.kafka.tools.LogDirsCommand", *at, "--describe", "--topic-list", "t"
+    )
+
+
+def test_the_java_perf_test_runs(cluster: Cluster, kafka_tool: Run) -> None:
+    out = kafka_tool(
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--topic", "perf", "--num-records", "20000", "--record-size", "100"),
+        *("--throughput", "-1", "--bootstrap-server", cluster.bootstrap_servers),
+    )
+    assert "20000 records sent" in out
