@@ -8,6 +8,7 @@ whose message names the setting and says what is allowed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
@@ -22,6 +23,10 @@ CLUSTER_WIDE: UpdateMode = "cluster-wide"
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
 MAX_DOUBLE = 1.7976931348623157e308
+_MAX_ERRORS = 20
+_MAX_SHOWN = 100
+_NEAR = 0.6
+_PAIRS: dict[str, frozenset[str]] = {}
 _BITS = {"short": 16, "int": 32, "long": 64}
 
 
@@ -92,6 +97,23 @@ class OneOf(Validator):
         return "one of " + ", ".join(word or "nothing" for word in self.words)
 
 
+class ReplicaList(Validator):
+    """Replicas as partition:broker, or * for all."""
+
+    __slots__ = ()
+
+    def accepts(self, value: Value) -> bool:
+        return value == ("*",) or (isinstance(value, tuple) and all(map(_is_replica, value)))
+
+    def __str__(self) -> str:
+        return "a list of partition:broker, or *"
+
+
+def _is_replica(text: str) -> bool:
+    partition, _, broker = text.partition(":")
+    return text.isascii() and partition.isdigit() and broker.isdigit()
+
+
 class Setting(NamedTuple):
     """A setting as Kafka defines it.
 
@@ -128,7 +150,7 @@ class Setting(NamedTuple):
 
     def refusal(self, text: str, allowed: str) -> ConfigError:
         """The error for a text that is not among the allowed values."""
-        shown = "[hidden]" if self.sensitive else repr(text)
+        shown = "[hidden]" if self.sensitive else repr(_shortened(text))
         return ConfigError(f"Invalid value {shown} for {self.name}: it must be {allowed}")
 
 
@@ -181,28 +203,55 @@ def format_value(value: Value) -> str | None:
 
 def unknown_setting(name: str, known: Iterable[str], kind: str = "setting") -> str:
     """The sentence for a name nobody knows, with the nearest known ones if there are any."""
-    from difflib import get_close_matches  # only needed once something is wrong
-
-    near = get_close_matches(name, list(known), n=3, cutoff=0.7)
+    near = _nearest(name, known) if len(name) <= _MAX_SHOWN else []
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    return f"Unknown {kind} {name}{hint}"
+    return f"Unknown {kind} {_shortened(name)}{hint}"
+
+
+def _nearest(name: str, known: Iterable[str]) -> list[str]:
+    """The known names that share most pairs of letters with this one.
+
+    Not difflib, which takes milliseconds: a request may have thousands of unknown names.
+    """
+    own = _pairs(name)
+    scores = [
+        (2 * len(own & pairs) / (len(own) + len(pairs) or 1), other)
+        for other, pairs in ((other, _known_pairs(other)) for other in known)
+    ]
+    return [other for score, other in sorted(scores, reverse=True)[:3] if score >= _NEAR]
+
+
+def _pairs(name: str) -> frozenset[str]:
+    return frozenset(map("".join, pairwise(name)))
+
+
+def _known_pairs(name: str) -> frozenset[str]:
+    found = _PAIRS.get(name)
+    if found is None:
+        found = _PAIRS[name] = _pairs(name)
+    return found
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
 
 
 def parse_all(
     settings: Mapping[str, Setting], texts: Mapping[str, str], kind: str = "setting"
 ) -> dict[str, Value]:
-    """The values of all given texts, or one ConfigError with everything that is wrong."""
+    """The values of all given texts, or one ConfigError with what is wrong in them."""
     values: dict[str, Value] = {}
     errors: list[str] = []
     for name, text in texts.items():
         setting = settings.get(name)
-        if setting is None:
-            errors.append(unknown_setting(name, settings, kind))
-            continue
         try:
+            if setting is None:
+                raise ConfigError(unknown_setting(name, settings, kind))
             values[name] = setting.parse(text)
         except ConfigError as error:
             errors.extend(error.errors)
+            if len(errors) == _MAX_ERRORS:
+                break
     if errors:
         raise ConfigError(*errors)
     return values

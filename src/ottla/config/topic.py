@@ -17,6 +17,7 @@ from ottla.config.definition import (
     Between,
     ConfigError,
     OneOf,
+    ReplicaList,
     Setting,
     Type,
     Validator,
@@ -169,7 +170,7 @@ _SETTINGS = (
     _setting(
         "follower.replication.throttled.replicas",
         "list",
-        None,
+        ReplicaList(),
         "Replicas (partition:broker, or *) whose following is throttled.",
         effective=False,
     ),
@@ -182,7 +183,7 @@ _SETTINGS = (
     _setting(
         "leader.replication.throttled.replicas",
         "list",
-        None,
+        ReplicaList(),
         "Replicas (partition:broker, or *) whose serving of followers is throttled.",
         effective=False,
     ),

@@ -23,7 +23,7 @@ from ottla.config.definition import (
     unknown_setting,
 )
 from ottla.config.topic import TOPIC_SETTINGS, log_config
-from ottla.controller.decision import Decision
+from ottla.controller.decision import Decision, check_number, plain
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import ConfigRecord
 from ottla.model.errors import ApiError, ErrorCode
@@ -77,16 +77,17 @@ def alter_configs(
     """Decide about changes of settings: one result for each change, in order."""
     times = Counter((change.resource_type, change.resource_name) for change in changes)
     records: list[Message] = []
-    results = []
+    results: list[ChangedConfig] = []
     for change in changes:
         resource = (change.resource_type, change.resource_name)
         try:
             if times[resource] > 1:
                 raise _invalid("The request has this resource twice")
+            check_number(len(results) + 1, "resources")
             records.extend(_alter(image, config, change))
             results.append(ChangedConfig(*resource))
         except ApiError as error:
-            results.append(ChangedConfig(*resource, error))
+            results.append(ChangedConfig(*resource, plain(error)))
     return Decision(records, results)
 
 

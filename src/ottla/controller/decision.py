@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import Generic, NamedTuple, TypeVar
 
+from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.message import Message
 
 R = TypeVar("R")
+MAX_PER_REQUEST = 10_000
 
 
 class Decision(NamedTuple, Generic[R]):
@@ -19,3 +21,17 @@ class Decision(NamedTuple, Generic[R]):
 
     records: list[Message]
     results: list[R]
+
+
+def plain(error: ApiError) -> ApiError:
+    """The error to keep in a result: without the frames it came through."""
+    return ApiError(error.code, error.message)
+
+
+def check_number(number: int, what: str) -> None:
+    """Refuse what goes beyond the most one request may do, so that none takes for ever."""
+    if number > MAX_PER_REQUEST:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"One request may have {MAX_PER_REQUEST} {what}, not {number}: split it up",
+        )

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.controller.assignments import check_assignment, new_partition
-from ottla.controller.decision import Decision
+from ottla.controller.decision import Decision, check_number, plain
 from ottla.controller.placement import place
-from ottla.controller.topics import check_count
 from ottla.metadata.image import MetadataImage, TopicImage
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.ports import Random
@@ -47,7 +46,7 @@ def create_partitions(
             records.extend(_grow(image, random, topic, len(records)))
             results.append(GrownTopic(topic.name))
         except ApiError as error:
-            results.append(GrownTopic(topic.name, error))
+            results.append(GrownTopic(topic.name, plain(error)))
     return Decision(records, results)
 
 
@@ -64,7 +63,7 @@ def _grow(
             f"The topic {wanted.name} has {have} partitions already:"
             f" {wanted.num_partitions} would not be an increase",
         )
-    check_count(already + wanted.num_partitions - have)
+    check_number(already + wanted.num_partitions - have, "new partitions")
     replicas = _new_replicas(image, random, topic, wanted)
     return [
         new_partition(image, topic.topic_id, have + index, ids)

@@ -14,7 +14,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.definition import ConfigError
 from ottla.config.topic import log_config
 from ottla.controller.assignments import check_assignment, new_partition
-from ottla.controller.decision import Decision
+from ottla.controller.decision import Decision, check_number, plain
 from ottla.controller.placement import place
 from ottla.metadata.image import MetadataImage, TopicImage
 from ottla.metadata.records import ConfigRecord, RemoveTopicRecord, TopicRecord
@@ -26,7 +26,6 @@ from ottla.ports import Random
 from ottla.wire.message import Message
 
 DEFAULT = -1
-MAX_PARTITIONS_PER_REQUEST = 10_000
 
 
 class NewTopic(NamedTuple):
@@ -79,6 +78,7 @@ class _Creation:
         self._config = config
         self._random = random
         self._records: list[Message] = []
+        self._topics = 0
         self._new_partitions = 0
         self._colliding: dict[str, str] = {}
 
@@ -94,9 +94,11 @@ class _Creation:
                 raise ApiError(
                     ErrorCode.INVALID_REQUEST, f"The request names the topic {topic.name} twice"
                 )
+            self._topics += 1
+            check_number(self._topics, "topics")
             return self._create(topic)
         except ApiError as error:
-            return CreatedTopic(topic.name, error)
+            return CreatedTopic(topic.name, plain(error))
 
     def _create(self, topic: NewTopic) -> CreatedTopic:
         self._check_name(topic.name)
@@ -165,7 +167,7 @@ class _Creation:
             )
         count = self._config.num_partitions if count == DEFAULT else count
         factor = self._config.default_replication_factor if factor == DEFAULT else factor
-        check_count(self._new_partitions + count)
+        check_number(self._new_partitions + count, "new partitions")
         return place(self._image.brokers.values(), count, factor, self._random)
 
     def _assigned(self, topic: NewTopic) -> list[tuple[int, ...]]:
@@ -175,7 +177,7 @@ class _Creation:
                 "With a manual assignment the number of partitions and the replication factor"
                 " must be -1",
             )
-        check_count(self._new_partitions + len(topic.assignments))
+        check_number(self._new_partitions + len(topic.assignments), "new partitions")
         by_index = dict(topic.assignments)
         if sorted(index for index, _ in topic.assignments) != list(range(len(topic.assignments))):
             raise ApiError(
@@ -187,16 +189,6 @@ class _Creation:
             check_assignment(self._image, by_index[index], factor)
             factor = len(by_index[index])
         return [tuple(by_index[index]) for index in range(len(by_index))]
-
-
-def check_count(partitions: int) -> None:
-    """Refuse a request that makes more partitions than one batch of records should hold."""
-    if partitions > MAX_PARTITIONS_PER_REQUEST:
-        raise ApiError(
-            ErrorCode.POLICY_VIOLATION,
-            f"One request may create {MAX_PARTITIONS_PER_REQUEST} partitions, not {partitions}:"
-            " split it up",
-        )
 
 
 def delete_topics(
@@ -233,7 +225,7 @@ def _delete(
                 ErrorCode.INVALID_REQUEST, "The request has this topic by name and by id"
             )
     except ApiError as error:
-        return DeletedTopic(unwanted.name, unwanted.topic_id, error)
+        return DeletedTopic(unwanted.name, unwanted.topic_id, plain(error))
     doomed.add(topic.topic_id)
     return DeletedTopic(topic.name, topic.topic_id)
 

@@ -7,6 +7,7 @@ from ottla.config.definition import (
     Between,
     ConfigError,
     OneOf,
+    ReplicaList,
     Setting,
     Type,
     Validator,
@@ -73,6 +74,8 @@ def test_other_texts_are_refused_by_name(kind: Type, text: str, allowed: str) ->
         (OneOf(("a", "b")), "string", "b", "c", "one of a, b"),
         (OneOf(("a", "b")), "list", "b,a", "a,c", "one of a, b"),
         (AtLeast(0), "double", "0", "nan", "at least 0"),
+        (ReplicaList(), "list", "0:1,12:3", "0:1,x:3", "a list of partition:broker"),
+        (ReplicaList(), "list", "*", "*,0:1", "a list of partition:broker"),
     ],
 )
 def test_values_out_of_range_are_refused(
@@ -112,6 +115,18 @@ def test_an_unknown_name_gets_a_suggestion() -> None:
         "Unknown setting num.partition; did you mean num.partitions?"
     )
     assert unknown_setting("xyz", known) == "Unknown setting xyz"
+    assert unknown_setting("", known) == "Unknown setting "
+    assert unknown_setting("listners", ["listeners", *known]).endswith("mean listeners?")
+
+
+def test_messages_stay_short_whatever_was_sent() -> None:
+    assert len(unknown_setting("n" * 10_000_000, ["num.partitions"])) < 200
+    with pytest.raises(ConfigError) as caught:
+        setting("int").parse("9" * 10_000_000)
+    assert len(str(caught.value)) < 250
+    with pytest.raises(ConfigError) as caught:
+        parse_all({}, {f"unknown.{number}": "" for number in range(1000)})
+    assert len(caught.value.errors) == 20
 
 
 def test_everything_wrong_is_said_at_once() -> None:

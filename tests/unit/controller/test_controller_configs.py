@@ -199,3 +199,12 @@ def test_settings_are_checked_together(change: Change) -> None:
     error = change(TOPIC, "a", ("max.compaction.lag.ms", SET, "9"))
     assert error is not None
     assert error.code == ErrorCode.INVALID_CONFIG
+
+
+def test_a_request_has_so_many_resources_at_most(image: MetadataImage) -> None:
+    changes = [ConfigChange(TOPIC, f"t{number}", []) for number in range(10_001)]
+    results = alter_configs(image, CONFIG, changes).results
+    assert results[0].error is not None
+    assert results[0].error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert results[-1].error is not None
+    assert results[-1].error.code == ErrorCode.POLICY_VIOLATION

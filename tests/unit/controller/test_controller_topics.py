@@ -6,7 +6,6 @@ import pytest
 
 from ottla.config.broker import BrokerConfig
 from ottla.controller.topics import (
-    MAX_PARTITIONS_PER_REQUEST,
     CreatedTopic,
     NewTopic,
     UnwantedTopic,
@@ -95,11 +94,11 @@ def test_nothing_said_takes_the_brokers_defaults(
             "factor 2 is larger than the number of brokers, 1",
         ),
         (
-            NewTopic("a", MAX_PARTITIONS_PER_REQUEST + 1, 1),
+            NewTopic("a", 10_001, 1),
             ErrorCode.POLICY_VIOLATION,
-            "One request may create 10000 partitions, not 10001",
+            "One request may have 10000 new partitions, not 10001",
         ),
-        (NewTopic("a", 2**31 - 1, 1), ErrorCode.POLICY_VIOLATION, "One request may create"),
+        (NewTopic("a", 2**31 - 1, 1), ErrorCode.POLICY_VIOLATION, "One request may have"),
         (
             NewTopic("a", configs=[("retention.ms", None)]),
             ErrorCode.INVALID_CONFIG,
@@ -241,6 +240,13 @@ def test_partitions_of_one_request_add_up(image: MetadataImage, random: Random) 
         ErrorCode.POLICY_VIOLATION,
         None,
     ]
+
+
+def test_a_request_has_so_many_topics_at_most(image: MetadataImage, random: Random) -> None:
+    topics = [NewTopic(f"t{number}", configs=[("x", "y")]) for number in range(10_001)]
+    results = create_topics(image, CONFIG, random, topics).results
+    errors = [result.error.code for result in results if result.error]
+    assert errors == [ErrorCode.INVALID_CONFIG] * 10_000 + [ErrorCode.POLICY_VIOLATION]
 
 
 def test_no_active_broker_no_topic(brokers: Callable[..., MetadataImage], random: Random) -> None:
