@@ -1,7 +1,8 @@
 """The records in the bytes of a fetch response, checked.
 
 A response may begin with records before the offset asked for (a batch is sent whole), hold
-control batches, which are not for readers, and end in the middle of a batch.
+control batches, which are not for readers, and end in the middle of a batch. Brokers up to
+Kafka 3 may also send messages in the formats from before 0.11.
 """
 
 from __future__ import annotations
@@ -10,12 +11,8 @@ from typing import NamedTuple
 
 from ottla.admin.errors import AdminError
 from ottla.ports import Buffer
-from ottla.records.batch import (
-    Batch,
-    CorruptBatch,
-    crc_of,
-    scan,
-)
+from ottla.records.batch import Batch, CorruptBatch, crc_of
+from ottla.records.legacy import Message, crc_of_message, records_of_message, scan_any
 from ottla.records.record import Record, records_of
 
 
@@ -33,10 +30,10 @@ def read_fetched(data: Buffer, topic: str, partition: int, offset: int) -> Fetch
     next_offset = offset
     with memoryview(data) as view:
         try:
-            for batch in scan(view, 0, len(view)):
-                if not batch.is_control:
-                    records += _records(view, batch, offset)
-                next_offset = max(next_offset, batch.next_offset)
+            for entry in scan_any(view, 0, len(view)):
+                if entry.next_offset > offset:
+                    records += [r for r in _records(view, entry) if r.offset >= offset]
+                next_offset = max(next_offset, entry.next_offset)
         except CorruptBatch as error:
             raise AdminError(
                 f"{topic}-{partition} has a damaged batch at or after offset {next_offset}"
@@ -45,10 +42,13 @@ def read_fetched(data: Buffer, topic: str, partition: int, offset: int) -> Fetch
     return Fetched(partition, records, next_offset)
 
 
-def _records(view: memoryview, batch: Batch, offset: int) -> list[Record]:
-    if batch.next_offset <= offset:
-        return []
-    if crc_of(view, batch.position, batch.end) != batch.crc:
-        raise CorruptBatch(batch.position, "its checksum is wrong")
-    records = records_of(view[batch.position : batch.end])
-    return records if batch.base_offset >= offset else [r for r in records if r.offset >= offset]
+def _records(view: memoryview, entry: Batch | Message) -> list[Record]:
+    if isinstance(entry, Message):
+        crc = crc_of_message(view, entry)
+    else:
+        crc = crc_of(view, entry.position, entry.end)
+    if crc != entry.crc:
+        raise CorruptBatch(entry.position, "its checksum is wrong")
+    if isinstance(entry, Message):
+        return records_of_message(view, entry)
+    return [] if entry.is_control else records_of(view[entry.position : entry.end])

@@ -16,11 +16,19 @@ from typing import NamedTuple
 
 from ottla.admin.client import FIRST_PAUSE_S, LONGEST_PAUSE_S, MAX_ATTEMPTS, NO_NODE, Client
 from ottla.admin.deadline import Deadline
-from ottla.admin.errors import RETRIABLE, ConnectionLost, Refused, Unreachable, check
+from ottla.admin.errors import (
+    RETRIABLE,
+    ConnectionLost,
+    Refused,
+    Unreachable,
+    UnsupportedByBroker,
+    check,
+)
 from ottla.admin.partitioner import Partitioner
 from ottla.admin.route import check_partition, find_route
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from ottla.records.compression import ZSTD
 from ottla.records.record import Headers, NewRecord, build_batch
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.produce import (
@@ -35,6 +43,7 @@ BATCH_BYTES = 512 * 1024
 PENDING_BYTES = 8 * 1024 * 1024
 RECORD_OVERHEAD = 24
 REQUEST_TIMEOUT_MS = 30_000
+FIRST_VERSION_WITH_ZSTD = 7
 SEQUENCE_MASK = 0x7FFFFFFF
 _STALE_ROUTE = frozenset(
     {
@@ -69,6 +78,7 @@ class Producer:
         self._codec = codec
         deadline = client.deadline(f"looking for topic {topic}")
         self._route = find_route(client, topic, deadline, create=True)
+        self._check_codec(deadline)
         self._partitioner = Partitioner(len(self._route.leaders))
         self._producer_id, self._producer_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
         self._sequences: defaultdict[int, int] = defaultdict(int)
@@ -120,6 +130,11 @@ class Producer:
         self._pending_bytes = 0
         self._deliver(queues)
         self._partitioner.switch()
+
+    def _check_codec(self, deadline: Deadline) -> None:
+        version = self._client.any(deadline).version_of(ProduceRequest)
+        if self._codec == ZSTD and version < FIRST_VERSION_WITH_ZSTD:
+            raise UnsupportedByBroker("this broker is older than Kafka 2.1 and does not take zstd")
 
     def _become_idempotent(self, deadline: Deadline) -> None:
         if not self._client.any(deadline).supports(InitProducerIdRequest):

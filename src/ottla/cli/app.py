@@ -19,6 +19,8 @@ _HELP = """Kafka's sister: a commit log that speaks Kafka's protocol, in Python.
 
 Start with `ottla up`. Every command explains itself with --help.
 """
+_HELP_FLAGS = frozenset({"--help", "-h"})
+_UNWRAPPED = 500
 _COMMANDS = {
     "up": "ottla.cli.serve_commands:up",
     "broker": "ottla.cli.serve_commands:broker",
@@ -35,7 +37,6 @@ def build_app(*, whole: bool) -> App:
         name="ottla",
         help=_HELP,
         version=ottla.__version__,
-        help_formatter="default" if sys.stdout.isatty() else "plain",
         default_parameter=Parameter(negative=()),
         suppress_keyboard_interrupt=False,
     )
@@ -49,6 +50,8 @@ def build_app(*, whole: bool) -> App:
 def run(words: list[str]) -> int:
     """Run one command line; its exit code."""
     app = build_app(whole=not words or words[0] not in _COMMANDS)
+    if not sys.stdout.isatty() and (not words or not _HELP_FLAGS.isdisjoint(words)):
+        _help_in_plain_lines(app)
     try:
         result = app(words, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
@@ -66,6 +69,15 @@ def run(words: list[str]) -> int:
         silence_stdout()
         return OK
     return result if isinstance(result, int) else OK
+
+
+def _help_in_plain_lines(app: App) -> None:
+    """For pipes and files: no boxes, and long lines left whole."""
+    from rich.console import Console
+
+    app.help_format = "plaintext"
+    app.help_formatter = "plain"
+    app.console = Console(width=_UNWRAPPED)
 
 
 def silence_stdout() -> None:

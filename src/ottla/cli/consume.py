@@ -19,6 +19,7 @@ from ottla.cli.errors import OK, UsageError
 from ottla.cli.message_format import Writer, format_writer, json_writer, value_writer
 from ottla.cli.message_output import MessageOutput
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, connect
+from ottla.cli.render import counted
 
 POLL_MS = 500
 _ALL: list[int] = []
@@ -69,12 +70,12 @@ def consume(
     transactions are shown too. A count follows on stderr.
     """
     start = _start(from_beginning, offset, timestamp)
-    output = MessageOutput(_writer(topic, format, json), max_messages)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    writer = _writer(topic, format, json)
     with connect(bootstrap_server) as client:
         positions = _positions(client, topic, partition, start)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as clean an end as Ctrl-C
         consumer = Consumer(client, topic, positions, _tell_of_jump)
-        _follow(consumer, output, timeout_ms)
+        _follow(consumer, MessageOutput(writer, max_messages), timeout_ms)
     return OK
 
 
@@ -157,7 +158,7 @@ def _follow(consumer: Consumer, output: MessageOutput, timeout_ms: int | None) -
         pass
     finally:
         consumer.close()
-    print(f"{output.count:,} messages", file=sys.stderr)
+    print(counted(output.count, "message"), file=sys.stderr)
 
 
 def _tell_of_jump(partition: int, position: int, nearest: int) -> None:

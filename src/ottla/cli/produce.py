@@ -15,7 +15,7 @@ from ottla.admin.producing import ACKS_ALL, Producer
 from ottla.cli.errors import OK, DataError, UsageError
 from ottla.cli.lines import read_lines
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, connect
-from ottla.cli.render import print_json
+from ottla.cli.render import counted, print_json
 from ottla.records.compression import CODECS
 
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -141,4 +141,5 @@ def _report(producer: Producer, seconds: float, json: bool) -> None:
         print_json({"topic": producer.topic, "messages": count, "seconds": round(seconds, 3)})
         return
     rate = f" ({count / seconds:,.0f}/s)" if count else ""
-    print(f"{count:,} messages to {producer.topic} in {seconds:.2f} s{rate}", file=sys.stderr)
+    sent = counted(count, "message")
+    print(f"{sent} to {producer.topic} in {seconds:.2f} s{rate}", file=sys.stderr)

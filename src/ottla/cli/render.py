@@ -19,6 +19,11 @@ class Column(NamedTuple):
     is_number: bool = False
 
 
+def counted(count: int, thing: str) -> str:
+    """A number of things in words."""
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
 def print_json(value: JsonValue) -> None:
     """Print one JSON document."""
     print(json.dumps(value, indent=2, ensure_ascii=False))

@@ -50,7 +50,7 @@ def parse_plainly(words: list[str]) -> Serve | None:
         if command == "up" and word == "--memory" and not equals:
             options["memory"] = "yes"
             continue
-        if word not in known and word != "--set":
+        if word != "--set" and (word not in known or known[word] in options):
             return None
         if not equals:
             if position == len(rest) or rest[position].startswith("-"):

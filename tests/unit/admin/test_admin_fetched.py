@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from struct import pack
+from zlib import crc32
+
 import pytest
 
 from ottla.admin.errors import AdminError
@@ -53,3 +56,22 @@ def test_a_wrong_checksum_is_told_with_its_place() -> None:
 def test_garbage_is_told_too() -> None:
     with pytest.raises(AdminError, match="damaged batch"):
         read_fetched(bytes(100), "t", 0, 0)
+
+
+def old_message(offset: int, value: bytes) -> bytes:
+    """A message of magic 1 (before Kafka 0.11): crc, magic, attributes, time, key, value."""
+    body = pack(">bbqii", 1, 0, 1234, -1, len(value)) + value
+    return pack(">qiI", offset, len(body) + 4, crc32(body)) + body
+
+
+def test_messages_of_the_format_before_0_11() -> None:
+    fetched = read_fetched(old_message(4, b"a") + old_message(5, b"b") + batch(6, 1), "t", 0, 5)
+    assert [(r.offset, r.value) for r in fetched.records] == [(5, b"b"), (6, b"value 6")]
+    assert fetched.next_offset == 7
+
+
+def test_a_wrong_checksum_in_the_old_format() -> None:
+    damaged = bytearray(old_message(4, b"a"))
+    damaged[-1] ^= 1
+    with pytest.raises(AdminError, match="checksum"):
+        read_fetched(damaged, "t", 0, 4)

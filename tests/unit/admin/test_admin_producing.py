@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.admin.errors import AdminError, Refused
+from ottla.admin.errors import AdminError, Refused, UnsupportedByBroker
 from ottla.admin.producing import BATCH_BYTES, Producer
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID
@@ -120,6 +120,13 @@ def test_a_broker_older_than_idempotence_and_topic_ids(start_broker, connect, lo
     producer.flush()
     assert broker.versions_asked()["ProduceRequest"] == 6
     assert log.values(0) == [b"x"]
+
+
+def test_a_broker_older_than_zstd(start_broker, connect) -> None:
+    broker = start_broker(KAFKA_2_0)
+    broker.add_topic("events", 1)
+    with pytest.raises(UnsupportedByBroker, match="does not take zstd"):
+        Producer(connect(broker.address), "events", codec=4)
 
 
 def test_a_topic_without_an_id_is_named(broker, connect, log: Log) -> None:

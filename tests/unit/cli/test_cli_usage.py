@@ -1,0 +1,102 @@
+"""What a person hears after a mistake: a line, not a traceback, and an exit code."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.cli.main import main
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("bogus", "bogus"),
+        ("topics bogus", "bogus"),
+        ("up --prot 1", "--port"),
+        ("up --port many", "--port"),
+        ("up --port 70000", "65535"),
+        ("up --set nothing", "--set 'nothing' should be name=value"),
+        ("up extra", "extra"),
+        ("broker", "--config"),
+        ("topics create", "--topic"),
+        ("topics create t --partitions 0", "--partitions"),
+        ("topics create t --config retention.ms", "should be name=value"),
+        ("topics alter t", "nothing to alter"),
+        ("topics list --bootstrap-server host:port", "no valid port"),
+        ("produce", "--topic"),
+        ("produce t --compression zip", "zstd"),
+        ("produce t --acks 2", "--acks"),
+        ("produce t --header x", "--header 'x' should be name=value"),
+        ("produce t --key-separator=", "must not be empty"),
+        ("consume t --from-beginning --offset 3", "only one of"),
+        ("consume t --offset first", "should be a number, earliest or latest"),
+        ("consume t --timestamp yesterday", "2026-01-31T12:00:00"),
+        ("consume t --json --format {key}", "only one of"),
+        ("consume t --format {size}", "{size}: there are topic, partition"),
+        ("consume t --max-messages 0", "--max-messages"),
+    ],
+)
+def test_wrong_usage_ends_with_2(capsys: pytest.CaptureFixture[str], line: str, words: str) -> None:
+    assert main(line.split()) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert words in captured.err
+    assert len(captured.err.splitlines()) <= 2
+    assert all(said.startswith("ottla: ") for said in captured.err.splitlines())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "topics list",
+        "topics create t",
+        "topics describe",
+        "topics delete t",
+        "produce t --file /dev/null",
+        "consume t",
+    ],
+)
+def test_no_broker_ends_with_1_and_advice(capsys: pytest.CaptureFixture[str], line: str) -> None:
+    assert main([*line.split(), "--bootstrap-server", "127.0.0.1:1"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "127.0.0.1:1: Connection refused" in captured.err
+    assert "ottla up" in captured.err
+
+
+def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["produce", "t", "--file", "/no/such/file"]) == 1
+    assert "cannot read /no/such/file: No such file" in capsys.readouterr().err
+
+
+def test_the_servers_can_come_from_the_environment(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVERS", "127.0.0.1:2")
+    assert main(["topics", "list"]) == 1
+    assert "127.0.0.1:2: Connection refused" in capsys.readouterr().err
+
+
+def test_the_overview_has_every_command_with_a_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    for command in ("up", "broker", "topics", "produce", "consume", "dump-log"):
+        assert f"  {command}: " in shown
+
+
+@pytest.mark.parametrize("command", ["up", "broker", "produce", "consume", "topics create"])
+def test_every_option_is_explained(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert main([*command.split(), "--help"]) == 0
+    options = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  --")]
+    assert options
+    for line in options:
+        assert len(line.partition(": ")[2]) > 10, line
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    import ottla
+
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == ottla.__version__
