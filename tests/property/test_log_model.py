@@ -117,9 +117,7 @@ class LogAgainstList(RuleBasedStateMachine):
         if self.log.committed_end != committed:
             self.commit_model()  # a roll has committed what was queued
         self.queued.append(
-            Appended(
-                given, count, self.now, len(batch), self.leader_epoch, producer_id, sequence
-            )
+            Appended(given, count, self.now, len(batch), self.leader_epoch, producer_id, sequence)
         )
 
     def commit_model(self) -> None:
@@ -267,9 +265,7 @@ class LogAgainstList(RuleBasedStateMachine):
         """Of what was not flushed only a part is on disk."""
         self.queued = []
         active, point = self.log.active, self.log.recovery_point
-        flushed = sum(
-            b.size for b in self.history if active.base_offset <= b.base_offset < point
-        )
+        flushed = sum(b.size for b in self.history if active.base_offset <= b.base_offset < point)
         if active.base_offset > point:
             return  # the active segment alone would not be all that is lost
         kept = data.draw(st.integers(min(flushed, active.size), active.size))
@@ -396,5 +392,3 @@ def test_log_on_real_files(tmp_path_factory: pytest.TempPathFactory) -> None:
     run_state_machine_as_test(
         LogOnRealFiles, settings=settings(max_examples=15, stateful_step_count=30, deadline=None)
     )
-
-

@@ -182,6 +182,7 @@ def _begin_again(log: Log, offset: int, notes: list[str]) -> None:
     if log.segments:
         notes.append(f"{log.directory}: all segments end before the log start offset {offset}")
         discard_segments(log, log.segments)
+        discard_snapshots(log, 0)
         log.segments.clear()
         log.base_offsets.clear()
         log.leader_epochs.replace(())
