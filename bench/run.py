@@ -1,6 +1,7 @@
 """Measures Ottla beside Apache Kafka: `python bench/run.py [--quick] [--only NAME]...`.
 
-Ends with exit code 0 when everything asked for was measured, whatever the verdicts; 1 otherwise.
+Ends with exit code 0 when everything that can be measured here was, whatever the verdicts; with 1
+when something broke. What is missing on this machine (Java, Maven, a C compiler) is left out.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness import report
-from harness.fresh import FreshWork, fresh_works
+from harness.fresh import FreshWork, StartAndMemory, fresh_works
 from harness.machine import describe
+from harness.native import raw_load, rdkafka_load
 from harness.problem import BenchError
+from harness.results import Results
 from harness.runner import Runner
 from harness.scale import FULL, QUICK, Scale
 from harness.systems import Kafka, Ottla, System
@@ -67,8 +70,20 @@ def chosen(scale: Scale, only: list[str] | None, quick: bool) -> tuple[list[Work
     )
 
 
-def available_systems(options: argparse.Namespace, note: Callable[[str], None]) -> list[System]:
-    """Kafka and Ottla, or what of them can be run; notes what is missing."""
+def without_compiler(
+    works: list[Work], fresh: list[FreshWork], scale: Scale, missing: list[str]
+) -> tuple[list[Work], list[FreshWork]]:
+    """The same works, or what is left of them where the load generators cannot be built."""
+    try:
+        raw_load(), rdkafka_load()
+    except BenchError as error:
+        missing.append(f"{error}; only starting and idle memory are measured")
+        return [], [StartAndMemory(replace(scale, memory_bytes=0))]
+    return works, fresh
+
+
+def available_systems(options: argparse.Namespace, missing: list[str]) -> list[System]:
+    """Kafka and Ottla, or what of them can be run."""
     makers: list[tuple[str, Callable[[], System]]] = [("Ottla", Ottla)]
     if not options.without_kafka:
         makers.insert(0, ("Kafka", lambda: Kafka(options.kafka_version)))
@@ -77,40 +92,46 @@ def available_systems(options: argparse.Namespace, note: Callable[[str], None]) 
         try:
             systems.append(make())
         except BenchError as error:
-            note(f"{error}; {name}'s column and the ratios stay blank")
+            missing.append(f"{error}; {name}'s column and the ratios stay blank")
     return systems
 
 
 def measure(console: Console, options: argparse.Namespace, scale: Scale) -> Runner:
-    """Runs everything under a progress bar; data is removed at the end unless it is to be kept."""
+    """Runs everything; data is removed at the end unless it is to be kept."""
     works, fresh = chosen(scale, options.only, options.quick)
     if not works and not fresh:
         raise BenchError("no work has such a name; --list names them")
     missing: list[str] = []
     with console.status("looking for the systems (the first time Apache Kafka is fetched)"):
-        systems = available_systems(options, missing.append)
+        systems = available_systems(options, missing)
+        works, fresh = without_compiler(works, fresh, scale, missing)
     for text in missing:
         console.print(text, style="yellow", markup=False)
     if not systems:
         raise BenchError("there is nothing to measure")
+    runner = Runner(systems, scale, options.keep, Results(missing=missing))
     base = Path(tempfile.mkdtemp(prefix="ottla-bench-", dir=options.directory))
+    try:
+        run_with_progress(console, runner, base, works, fresh)
+    finally:
+        if options.keep:
+            console.print(f"data and logs are kept in {base}", markup=False)
+        else:
+            shutil.rmtree(base, ignore_errors=True)
+    return runner
+
+
+def run_with_progress(
+    console: Console, runner: Runner, base: Path, works: list[Work], fresh: list[FreshWork]
+) -> None:
+    """Runs the works under a progress bar that says what is being done."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         bar = progress.add_task("starting")
-        runner = Runner(
-            systems, scale, base, options.keep,
-            say=lambda text: progress.update(bar, description=text),
-            step=lambda: progress.advance(bar),
-        )  # fmt: skip
         progress.update(bar, total=runner.steps(works, fresh))
-        try:
-            runner.run_all(works, fresh)
-        finally:
-            if options.keep:
-                console.print(f"data and logs are kept in {base}", markup=False)
-            else:
-                shutil.rmtree(base, ignore_errors=True)
-    return runner
+        runner.say = lambda text: progress.update(bar, description=text)
+        runner.step = lambda: progress.advance(bar)
+        runner.run_all(base, works, fresh)
 
 
 def publish(console: Console, options: argparse.Namespace, scale: Scale, runner: Runner) -> None:
@@ -120,16 +141,16 @@ def publish(console: Console, options: argparse.Namespace, scale: Scale, runner:
         runner.results, f"{gigabytes:.0f} GB in {scale.restart_segments} segments"
     )
     setting = describe(list(runner.systems))
-    report.print_table(console, table_rows, runner.results.notes)
+    report.print_table(console, table_rows, runner.results.remarks)
     if options.json:
         report.write_json(options.json, runner.results, setting)
     if options.markdown:
-        text = report.markdown(table_rows, setting, runner.results.notes)
+        text = report.markdown(table_rows, setting, runner.results.remarks)
         report.write_markdown(options.markdown, text)
 
 
-def stop_on_sigterm(number: int, frame: FrameType | None) -> None:
-    """Lets SIGTERM end the run as Ctrl-C does: brokers are ended and data is removed."""
+def end_run(number: int, frame: FrameType | None) -> None:
+    """Lets a signal end the run as Ctrl-C does: brokers are ended and data is removed."""
     del frame
     sys.exit(128 + number)
 
@@ -146,7 +167,8 @@ def main() -> int:
         names = [work.name for work in works] + [work.name for work in fresh]
         console.print("\n".join(names), markup=False)
         return 0
-    signal.signal(signal.SIGTERM, stop_on_sigterm)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end_run)
     try:
         runner = measure(console, options, scale)
         publish(console, options, scale, runner)
@@ -156,7 +178,7 @@ def main() -> int:
     except KeyboardInterrupt:
         console.print("bench: interrupted; brokers are stopped and data is removed", style="yellow")
         return 130
-    return 1 if runner.results.notes else 0
+    return 1 if runner.results.failures else 0
 
 
 if __name__ == "__main__":

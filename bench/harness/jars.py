@@ -48,9 +48,7 @@ def kafka_jars(version: str | None) -> tuple[Path, str]:
     Without a version: the newest one in the cache, else the newest published, else the pinned one.
     `newest` asks Maven even when something is cached.
     """
-    for program in ("java", "mvn"):
-        if shutil.which(program) is None:
-            raise BenchError(f"Apache Kafka cannot be run: `{program}` is not installed")
+    _require("java")
     if version is None:
         version = _newest_cached() or NEWEST
     if version != NEWEST:
@@ -60,6 +58,11 @@ def kafka_jars(version: str | None) -> tuple[Path, str]:
         return _cached_or_fetched(version), version
     except BenchError:
         return _cached_or_fetched(PINNED_VERSION), PINNED_VERSION
+
+
+def _require(program: str) -> None:
+    if shutil.which(program) is None:
+        raise BenchError(f"Apache Kafka cannot be run: `{program}` is not installed")
 
 
 def _directory(version: str) -> Path:
@@ -98,6 +101,7 @@ def _cached_or_fetched(version: str) -> Path:
 
 
 def _copy_jars(version: str, work: Path, only: str | None = None) -> None:
+    _require("mvn")
     Path(work, "pom.xml").write_text(_POM.format(version=version), encoding="utf-8")
     goal = "dependency:copy-dependencies"
     command = ["mvn", "-q", "-B", goal, f"-DoutputDirectory={work / 'jars'}"]

@@ -53,7 +53,7 @@ def _goal(metric: Metric, goal: float | None) -> str:
     return f"{sign} {_times(goal)}"
 
 
-def print_table(console: Console, table_rows: list[tuple[str, ...]], notes: list[str]) -> None:
+def print_table(console: Console, table_rows: list[tuple[str, ...]], remarks: list[str]) -> None:
     """Prints the table, the verdicts in colour, and the remarks under it."""
     table = Table(*HEADINGS, title="Ottla beside Apache Kafka (ratio: Ottla / Kafka)")
     for column in table.columns[1:]:
@@ -63,11 +63,11 @@ def print_table(console: Console, table_rows: list[tuple[str, ...]], notes: list
         colour = _COLOURS.get(row[-1], "red")
         table.add_row(*row[:-1], f"[{colour}]{row[-1]}[/]" if row[-1] else "")
     console.print(table)
-    for note in notes:
-        console.print(f"- {note}", markup=False)
+    for remark in remarks:
+        console.print(f"- {remark}", markup=False, highlight=False)
 
 
-def markdown(table_rows: list[tuple[str, ...]], setting: dict[str, str], notes: list[str]) -> str:
+def markdown(table_rows: list[tuple[str, ...]], setting: dict[str, str], remarks: list[str]) -> str:
     """The same as a Markdown table, headed by when and with what it was measured."""
     versions = ", ".join(
         f"{name} {text}" for name, text in setting.items() if name not in ("date", "machine")
@@ -76,8 +76,8 @@ def markdown(table_rows: list[tuple[str, ...]], setting: dict[str, str], notes: 
     lines.append("| " + " | ".join(HEADINGS) + " |")
     lines.append("|---|" + "---:|" * 5 + "---|")
     lines += ["| " + " | ".join(row) + " |" for row in table_rows]
-    if notes:
-        lines += ["", *(f"- {note.splitlines()[0]}" for note in notes)]
+    if remarks:
+        lines += ["", *(f"- {remark.splitlines()[0]}" for remark in remarks)]
     return "\n".join(lines) + "\n"
 
 
@@ -98,6 +98,6 @@ def write_json(path: Path, results: Results, setting: dict[str, str]) -> None:
         "figures": results.figures,
         "ratios": {metric.key: results.ratio(metric.key) for metric in results.measured()},
         "details": results.details,
-        "notes": results.notes,
+        "remarks": results.remarks,
     }
     path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

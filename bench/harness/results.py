@@ -11,11 +11,12 @@ from harness.works import Figures
 
 @dataclass
 class Results:
-    """Figures by system and key (a list, one per round), what failed, and what to say about it."""
+    """Figures by system and key (a list, one per round), and why some are not there."""
 
     figures: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     details: list[dict[str, object]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
 
     def add(self, system: str, work: str, measured: Figures) -> None:
         """Keeps the figures of one round."""
@@ -25,10 +26,15 @@ class Results:
                 by_key.setdefault(key, []).append(value)
         self.details.append({"system": system, "work": work, **measured})
 
-    def note(self, text: str) -> None:
-        """Adds a remark that is shown under the table."""
-        if text not in self.notes:
-            self.notes.append(text)
+    def failed(self, text: str) -> None:
+        """Keeps that something broke; the same thing only once."""
+        if text not in self.failures:
+            self.failures.append(text)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is to be said under the table."""
+        return [*self.missing, *self.failures]
 
     def value(self, system: str, key: str) -> float | None:
         """The median over the rounds."""

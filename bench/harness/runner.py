@@ -28,15 +28,15 @@ SETTLE_S = 0.3
 
 @dataclass
 class Runner:
-    """One run over all works; `say` is told what is being done, `step` that a part of it is."""
+    """One run over all works; `say` is told what is being done, `step` when a part is over."""
 
     systems: Sequence[System]
     scale: Scale
-    base: Path
     keep: bool
-    say: Callable[[str], None]
-    step: Callable[[], None]
-    results: Results = field(default_factory=Results)
+    results: Results
+    say: Callable[[str], None] = print
+    step: Callable[[], None] = lambda: None
+    base: Path = Path()
     brokers: list[Broker] = field(default_factory=list)
 
     def steps(self, works: Sequence[Work], fresh: Sequence[FreshWork]) -> int:
@@ -44,8 +44,9 @@ class Runner:
         warm_ups = 1 if works else 0
         return len(self.systems) * (warm_ups + (len(works) + len(fresh)) * self.scale.rounds)
 
-    def run_all(self, works: Sequence[Work], fresh: Sequence[FreshWork]) -> None:
-        """Measures everything there is to measure."""
+    def run_all(self, base: Path, works: Sequence[Work], fresh: Sequence[FreshWork]) -> None:
+        """Measures everything, with the brokers' directories under `base`."""
+        self.base = base
         try:
             if works:
                 self._run_warm(works)
@@ -55,9 +56,11 @@ class Runner:
             self._end_brokers()
 
     def _run_warm(self, works: Sequence[Work]) -> None:
-        for broker in self._new_brokers("warm"):
+        for broker in list(self._new_brokers("warm")):
             self.say(f"starting and warming up {broker.system}")
-            self._attempt("warm-up", broker, self._make_ready)
+            if not self._attempt("warm-up", broker, self._make_ready):
+                self.brokers.remove(broker)
+                broker.kill()
             self.step()
         for work in works:
             self._measure_warm(work)
@@ -79,13 +82,18 @@ class Runner:
 
     def _run_fresh(self, work: FreshWork) -> None:
         def measure(broker: Broker) -> None:
-            self.results.add(broker.system, work.name, work.measure(broker))
+            try:
+                self.results.add(broker.system, work.name, work.measure(broker))
+            finally:
+                broker.kill()
 
         able = []
         for broker in self._new_brokers(work.name):
             self.say(f"{work.name}: preparing {broker.system}")
             if self._attempt(work.name, broker, work.prepare):
                 able.append(broker)
+            else:
+                broker.kill()
         self._in_rounds(work.name, able, measure)
         self._end_brokers()
 
@@ -94,7 +102,7 @@ class Runner:
             try:
                 self.brokers.append(system.new_broker(self.base / f"{system.name}-{purpose}"))
             except BenchError as error:
-                self.results.note(f"{system.name}: {error}")
+                self.results.failed(f"{system.name}: {error}")
         return self.brokers
 
     def _in_rounds(
@@ -111,7 +119,7 @@ class Runner:
         try:
             action(broker)
         except BenchError as error:
-            self.results.note(f"{name}, {broker.system}: {error}")
+            self.results.failed(f"{name}, {broker.system}: {error}")
             return False
         return True
 
