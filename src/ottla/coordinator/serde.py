@@ -1,0 +1,116 @@
+"""Records of __consumer_offsets as bytes: kind and key, version and value.
+
+Kinds that are not known here (share and streams groups, newer ones) decode to None, so that
+whoever loads a log written by Kafka can pass over them.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, TypeAlias, TypeVar
+
+from ottla.coordinator import consumer_records, records
+from ottla.coordinator.records import RecordKey, RecordValue
+from ottla.ports import Buffer
+from ottla.wire.codec import DecodeError, decoder, encoder
+from ottla.wire.message import Message
+
+GroupRecord: TypeAlias = tuple[RecordKey, RecordValue | None]
+"""A key and its value; None deletes what the key stands for."""
+
+M = TypeVar("M", bound=Message)
+_PREFIX: Final = Struct(">h")
+_LEGACY_OFFSET_COMMIT: Final = 0  # written by Kafka 0.8.1, laid out like its successor
+
+KINDS: Final[dict[int, tuple[type[RecordKey], type[RecordValue]]]] = {
+    _LEGACY_OFFSET_COMMIT: (records.OffsetCommitKey, records.OffsetCommitValue),
+    **{
+        key.API_KEY: (key, value)
+        for key, value in (
+            (records.OffsetCommitKey, records.OffsetCommitValue),
+            (records.GroupMetadataKey, records.GroupMetadataValue),
+            (
+                consumer_records.ConsumerGroupMetadataKey,
+                consumer_records.ConsumerGroupMetadataValue,
+            ),
+            (
+                consumer_records.ConsumerGroupPartitionMetadataKey,
+                consumer_records.ConsumerGroupPartitionMetadataValue,
+            ),
+            (
+                consumer_records.ConsumerGroupMemberMetadataKey,
+                consumer_records.ConsumerGroupMemberMetadataValue,
+            ),
+            (
+                consumer_records.ConsumerGroupTargetAssignmentMetadataKey,
+                consumer_records.ConsumerGroupTargetAssignmentMetadataValue,
+            ),
+            (
+                consumer_records.ConsumerGroupTargetAssignmentMemberKey,
+                consumer_records.ConsumerGroupTargetAssignmentMemberValue,
+            ),
+            (
+                consumer_records.ConsumerGroupCurrentMemberAssignmentKey,
+                consumer_records.ConsumerGroupCurrentMemberAssignmentValue,
+            ),
+            (
+                consumer_records.ConsumerGroupRegularExpressionKey,
+                consumer_records.ConsumerGroupRegularExpressionValue,
+            ),
+        )
+    },
+}
+"""The key and value classes of each kind of record."""
+
+
+class RecordError(ValueError):
+    """A record that is damaged, or of a newer version than this broker knows."""
+
+
+def encode_key(key: RecordKey) -> bytes:
+    """The key of a log record: the kind, then the fields."""
+    return _PREFIX.pack(key.API_KEY) + encoder(type(key), 0)(key)
+
+
+def encode_value(value: RecordValue) -> bytes:
+    """The value of a log record: the version it is written in, then the fields."""
+    version = value.written_version
+    return _PREFIX.pack(version) + encoder(type(value), version)(value)
+
+
+def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
+    """The key and the value of a log record."""
+    key, value = record
+    return encode_key(key), None if value is None else encode_value(value)
+
+
+def decode(key: Buffer | None, value: Buffer | None) -> GroupRecord | None:
+    """What a log record says; None for a kind not known here, RecordError for nonsense."""
+    if key is None or len(key) < _PREFIX.size:
+        raise RecordError("the record has no key")
+    kind = _PREFIX.unpack_from(key)[0]
+    classes = KINDS.get(kind)
+    if classes is None:
+        return None
+    key_class, value_class = classes
+    made_key = _decode(key_class, 0, key)
+    if value is None:
+        return made_key, None
+    if len(value) < _PREFIX.size:
+        raise RecordError(f"the value of a {key_class.__name__} is empty")
+    version = _PREFIX.unpack_from(value)[0]
+    if not 0 <= version <= value_class.MAX_VERSION:
+        raise RecordError(
+            f"{value_class.__name__} has no version {version}: a newer broker wrote it"
+        )
+    return made_key, _decode(value_class, version, value)
+
+
+def _decode(message: type[M], version: int, data: Buffer) -> M:
+    try:
+        made, end = decoder(message, version)(data, _PREFIX.size, len(data))
+    except DecodeError as error:
+        raise RecordError(f"damaged {message.__name__}: {error}") from error
+    if end != len(data):
+        raise RecordError(f"{len(data) - end} bytes follow a {message.__name__}")
+    return made
