@@ -263,11 +263,11 @@ class LogAgainstList(RuleBasedStateMachine):
     @rule(data=st.data())
     def lose_power(self, data: st.DataObject) -> None:
         """Of what was not flushed only a part is on disk."""
-        self.queued = []
         active, point = self.log.active, self.log.recovery_point
-        flushed = sum(b.size for b in self.history if active.base_offset <= b.base_offset < point)
         if active.base_offset > point:
             return  # the active segment alone would not be all that is lost
+        self.queued = []
+        flushed = sum(b.size for b in self.history if active.base_offset <= b.base_offset < point)
         kept = data.draw(st.integers(min(flushed, active.size), active.size))
         self.files.inner.open(active.path(".log"), writable=True).truncate(kept)
         position, survivors = 0, []
@@ -283,7 +283,8 @@ class LogAgainstList(RuleBasedStateMachine):
             self.end = max(self.end, active.base_offset) if survivors else active.base_offset
         notes: list[str] = []
         self.open(is_clean=False, recovery_point=point, notes=notes)
-        self.end = max(self.end, self.start)
+        if self.end < self.start:  # nothing is left: the log begins again
+            self.end = self.removed_state = self.start
 
     @rule(data=st.data())
     def lose_indexes(self, data: st.DataObject) -> None:
