@@ -1,13 +1,14 @@
-"""Kafka's tools read the files Ottla wrote."""
+"""Kafka's tools read the files Ottla wrote, and Ottla goes on with the files of Kafka."""
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from ottla.testing import Cluster
 
@@ -74,3 +75,47 @@ def test_kafka_decodes_our_metadata_log(tmp_path: Path, kafka_tool: Run) -> None
         assert record in out
     assert "Could not decode" not in out
     assert '"name":"t"' in out
+
+
+def test_ottla_goes_on_where_kafka_stopped(tmp_path: Path, kafka_tool: Run) -> None:
+    """A Kafka node's whole data directory, metadata log included, served by Ottla."""
+    from harness.systems import Kafka
+
+    kafka = Kafka(None).new_broker(tmp_path / "kafka")
+    kafka.start()
+    try:
+        at = f"127.0.0.1:{kafka.port}"
+        admin = AdminClient({"bootstrap.servers": at})
+        settings = {"retention.ms": "99999999"}
+        admin.create_topics([NewTopic("t", 2, 1, config=settings)])["t"].result(30)
+        produce_numbers(at, 0, RECORDS)
+    finally:
+        kafka.stop()
+    with Cluster(data_dir=tmp_path / "kafka" / "data") as cluster:
+        at = cluster.bootstrap_servers
+        produce_numbers(at, RECORDS, 2 * RECORDS)
+        assert consume_numbers(at, 2 * RECORDS) == list(range(2 * RECORDS))
+        admin = AdminClient({"bootstrap.servers": at})
+        resource = ConfigResource(ConfigResource.Type.TOPIC, "t")
+        described = admin.describe_configs([resource])[resource].result(30)
+        assert described["retention.ms"].value == "99999999"
+
+
+def produce_numbers(bootstrap_servers: str, start: int, stop: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "compression.type": "lz4"})
+    for number in range(start, stop):
+        producer.produce("t", b"%d" % number, partition=number % 2)
+    assert producer.flush(30) == 0
+
+
+def consume_numbers(bootstrap_servers: str, count: int) -> list[int]:
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap_servers, "group.id": "g", "enable.auto.commit": False}
+    )
+    consumer.assign([TopicPartition("t", index, OFFSET_BEGINNING) for index in range(2)])
+    numbers: list[int] = []
+    deadline = time.monotonic() + 30
+    while len(numbers) < count and time.monotonic() < deadline:
+        numbers += [int(message.value()) for message in consumer.consume(1000, timeout=1)]
+    consumer.close()
+    return sorted(numbers)

@@ -138,7 +138,7 @@ class Files(Protocol):
 
 
 class Background(Protocol):
-    """Work off the loop: blocking system calls (fsync, unlink of large files), never Python-heavy."""
+    """Work off the loop: blocking system calls (fsync, unlink), never Python-heavy."""
 
     def submit(self, work: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
         """Run `work` elsewhere, then `done` with its result, or its OSError, on the loop."""

@@ -99,7 +99,7 @@ class Hosting:
         )
         if not all(directory.was_clean for directory in self.store.directories.values()):
             records += brokers.lead_anew(image, node.node_id)
-        return records
+        return records + brokers.take_lead(image, node.node_id)
 
     def shutdown(self) -> None:
         """Close every log and mark the directories as cleanly left."""

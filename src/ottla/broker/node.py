@@ -75,6 +75,8 @@ class Node:
         self.topics = self.hosting.topics
         self.store = self.hosting.store
         self.image = self.hosting.image
+        self.on_config: list[Callable[[BrokerConfig], None]] = []
+        """Parts of the edge that follow settings changed while running."""
         self._producer_ids = ProducerIdBlock(0, 0)
 
     # -- life ----------------------------------------------------------------------------
@@ -183,6 +185,9 @@ class Node:
             self.image.config_of(ResourceType.BROKER, str(self.node_id)),
         )
         self.fetch_max_bytes = self.config.fetch_max_bytes
+        self.store.producer_expiration_ms = self.config.producer_id_expiration_ms
+        for follow in self.on_config:
+            follow(self.config)
 
     def brokers_for(self, listener: str) -> list[tuple[int, str, int, str | None]]:
         """(id, host, port, rack) of the brokers, by the listener a client came in through."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.config.listeners import SECURITY_PROTOCOLS, Endpoint
-from ottla.metadata.image import MetadataImage
+from ottla.metadata.image import MetadataImage, PartitionImage
 from ottla.metadata.records import (
+    NO_LEADER,
     BrokerEndpoint,
     BrokerFeature,
     FeatureLevelRecord,
@@ -70,6 +71,31 @@ def lead_anew(image: MetadataImage, broker_id: int) -> list[Message]:
         for partition in topic.partitions
         if partition.leader == broker_id
     ]
+
+
+def take_lead(image: MetadataImage, broker_id: int) -> list[Message]:
+    """Let the broker lead the partitions nobody leads and that it has completely.
+
+    A Kafka broker leaves its partitions so when it is shut down.
+    """
+    return [
+        PartitionChangeRecord(
+            partition_id=partition.partition_id,
+            topic_id=topic.topic_id,
+            leader=broker_id,
+            isr=[broker_id],
+        )
+        for topic in image.topics.values()
+        for partition in topic.partitions
+        if partition.leader == NO_LEADER and broker_id in _complete(partition)
+    ]
+
+
+def _complete(partition: PartitionImage) -> tuple[int, ...]:
+    """The replicas that have everything that was acknowledged (KIP-966)."""
+    if len(partition.replicas) == 1:
+        return partition.replicas
+    return partition.isr + partition.eligible_leader_replicas
 
 
 def _endpoint(endpoint: Endpoint) -> BrokerEndpoint:

@@ -10,13 +10,18 @@ Transitions: replay() once, then write() as often as needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from ottla.config.definition import MAX_INT, MAX_LONG
 from ottla.config.topic import LogConfig
 from ottla.log.log import Log
 from ottla.metadata.image import MetadataImage
+from ottla.metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+)
 from ottla.metadata.serde import MetadataError, decode_record, encode_record
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.ports import Clock
@@ -54,7 +59,7 @@ class QuorumController:
 
         MetadataError when the log does not make sense, OSError when it cannot be read.
         """
-        for record in self._read():
+        for record in whole_transactions(self._read()):
             self.image.apply(record)
         self.log.high_watermark = self.log.log_end_offset
 
@@ -110,3 +115,23 @@ class QuorumController:
                 if not batch.is_control:
                     for record in records_of(data[batch.position : batch.position + batch.size]):
                         yield decode_record(record.value or b"")
+
+
+def whole_transactions(records: Iterable[Message]) -> Iterator[Message]:
+    """The records that count: those of a transaction only once it has ended (KIP-868).
+
+    Ottla writes none; the log of a Kafka controller may hold them.
+    """
+    begun: list[Message] | None = None
+    for record in records:
+        if isinstance(record, BeginTransactionRecord):
+            begun = []
+        elif isinstance(record, AbortTransactionRecord):
+            begun = None
+        elif isinstance(record, EndTransactionRecord):
+            yield from begun or ()
+            begun = None
+        elif begun is not None:
+            begun.append(record)
+        else:
+            yield record

@@ -64,7 +64,7 @@ class LogStore:
         self.metadata_log: Log | None = None
         self._logs: dict[TopicPartition, Log] = {}
         self._begun: dict[str, Callable[[TopicPartition], Checkpoint]] = {}
-        self._producer_expiration_ms = producer_expiration_ms
+        self.producer_expiration_ms = producer_expiration_ms
 
     def __iter__(self) -> Iterator[Log]:
         return iter(self._logs.values())
@@ -235,7 +235,7 @@ class LogStore:
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget producers that were silent for too long; how many."""
-        return sum(log.producers.expire(now_ms, self._producer_expiration_ms) for log in self)
+        return sum(log.producers.expire(now_ms, self.producer_expiration_ms) for log in self)
 
     def delete_pending_files(self, now_ms: int) -> int:
         """Begin to remove deleted files whose delay is over; how many."""

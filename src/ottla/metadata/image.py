@@ -21,9 +21,11 @@ from ottla.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    ZkMigrationStateRecord,
 )
 from ottla.metadata.serde import MetadataError
 from ottla.model.ids import uuid_to_text
@@ -260,8 +262,8 @@ class MetadataImage:
     def _set_next_producer_id(self, record: ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
 
-    def _do_nothing(self, record: NoOpRecord) -> None:
-        """A sign of life carries nothing."""
+    def _do_nothing(self, record: Message) -> None:
+        """A record that a quorum of one has no use for."""
 
 
 def _protocol(number: int) -> str:
@@ -282,4 +284,6 @@ _APPLY: dict[type[Message], Callable[..., None]] = {
     FeatureLevelRecord: MetadataImage._set_feature,
     ProducerIdsRecord: MetadataImage._set_next_producer_id,
     NoOpRecord: MetadataImage._do_nothing,
+    ZkMigrationStateRecord: MetadataImage._do_nothing,
+    RegisterControllerRecord: MetadataImage._do_nothing,
 }

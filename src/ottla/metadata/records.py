@@ -392,6 +392,90 @@ class NoOpRecord(Message):
     FIRST_FLEXIBLE_VERSION = 0
 
 
+class BeginTransactionRecord(Message):
+    """The records up to the matching end belong together, over several batches (KIP-868)."""
+
+    __slots__ = ("name",)
+    API_KEY = 23
+    MIN_VERSION = 0
+    MAX_VERSION = 0
+    FIRST_FLEXIBLE_VERSION = 0
+    FIELDS = (Field("name", "string", (0, 0), nullable=(0, 0), tag=0),)
+
+    def __init__(self, *, name: str | None = None) -> None:
+        self.name = name
+
+
+class EndTransactionRecord(Message):
+    """What was begun counts."""
+
+    __slots__ = ()
+    API_KEY = 24
+    MIN_VERSION = 0
+    MAX_VERSION = 0
+    FIRST_FLEXIBLE_VERSION = 0
+
+
+class AbortTransactionRecord(Message):
+    """What was begun never happened."""
+
+    __slots__ = ("reason",)
+    API_KEY = 25
+    MIN_VERSION = 0
+    MAX_VERSION = 0
+    FIRST_FLEXIBLE_VERSION = 0
+    FIELDS = (Field("reason", "string", (0, 0), nullable=(0, 0), tag=0),)
+
+    def __init__(self, *, reason: str | None = None) -> None:
+        self.reason = reason
+
+
+class ZkMigrationStateRecord(Message):
+    """How far Kafka is in leaving ZooKeeper; every new cluster says that it never was there."""
+
+    __slots__ = ("zk_migration_state",)
+    API_KEY = 21
+    MIN_VERSION = 0
+    MAX_VERSION = 0
+    FIRST_FLEXIBLE_VERSION = 0
+    FIELDS = (Field("zk_migration_state", "int8", (0, 0)),)
+
+    def __init__(self, *, zk_migration_state: int = 0) -> None:
+        self.zk_migration_state = zk_migration_state
+
+
+class RegisterControllerRecord(Message):
+    """A controller of Kafka's came up; a quorum of one has no use for its address."""
+
+    __slots__ = ("controller_id", "end_points", "features", "incarnation_id", "zk_migration_ready")
+    API_KEY = 27
+    MIN_VERSION = 0
+    MAX_VERSION = 0
+    FIRST_FLEXIBLE_VERSION = 0
+    FIELDS = (
+        Field("controller_id", "int32", (0, 0)),
+        Field("incarnation_id", "uuid", (0, 0)),
+        Field("zk_migration_ready", "bool", (0, 0)),
+        Field("end_points", "array", (0, 0), of=BrokerEndpoint),
+        Field("features", "array", (0, 0), of=BrokerFeature),
+    )
+
+    def __init__(
+        self,
+        *,
+        controller_id: int = 0,
+        incarnation_id: bytes = ZERO_UUID,
+        zk_migration_ready: bool = False,
+        end_points: Items[BrokerEndpoint] = (),
+        features: Items[BrokerFeature] = (),
+    ) -> None:
+        self.controller_id = controller_id
+        self.incarnation_id = incarnation_id
+        self.zk_migration_ready = zk_migration_ready
+        self.end_points = as_list(end_points)
+        self.features = as_list(features)
+
+
 RECORD_TYPES: dict[int, type[Message]] = {
     record.API_KEY: record
     for record in (
@@ -406,5 +490,10 @@ RECORD_TYPES: dict[int, type[Message]] = {
         ProducerIdsRecord,
         BrokerRegistrationChangeRecord,
         NoOpRecord,
+        BeginTransactionRecord,
+        EndTransactionRecord,
+        AbortTransactionRecord,
+        ZkMigrationStateRecord,
+        RegisterControllerRecord,
     )
 }

@@ -11,6 +11,8 @@ from ottla.wire.message import Message
 from ottla.wire.primitives import read_uvarint, uvarint
 
 FRAME_VERSION = 1
+# Newer versions that only add tagged fields, which are skipped: read like the one before.
+_READ_AS = {(0, 4): 3, (17, 3): 2}
 _decoders: dict[tuple[int, int], Callable[[Buffer, int, int], tuple[Message, int]]] = {}
 
 
@@ -31,7 +33,8 @@ def decode_record(value: Buffer) -> Message:
         key, version, position = _read_head(value)
         decode = _decoders.get((key, version))
         if decode is None:
-            decode = _decoders[key, version] = decoder(_record_type(key, version), version)
+            known = _READ_AS.get((key, version), version)
+            decode = _decoders[key, version] = decoder(_record_type(key, known), known)
         record, end = decode(value, position, len(value))
     except DecodeError as error:
         raise MetadataError(f"damaged metadata record: {error}") from error

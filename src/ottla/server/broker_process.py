@@ -55,7 +55,7 @@ class Broker:
                 self._config, advertised, ports, max_open_files=_max_open_files(self._memory)
             )
             self._node.start()
-        except (IdentityError, MetadataError, OSError) as error:
+        except (IdentityError, MetadataError, ConfigError, OSError) as error:
             self._give_up()
             raise StartupError(_explain(error)) from error
         except StartupError:
@@ -103,12 +103,19 @@ class Broker:
         return Ports(files, SystemClock(), SystemRandom(), self._background, self._report)
 
     def _make_reactor(self, node: Node) -> Reactor:
-        config = self._config
+        config = node.config
         limits = ConnectionLimits(
             config.max_connections,
             config.max_connections_per_ip,
             config.max_connections_per_ip_overrides,
             config.connections_max_idle_ms,
+        )
+        node.on_config.append(
+            lambda changed: limits.set(
+                changed.max_connections,
+                changed.max_connections_per_ip,
+                changed.max_connections_per_ip_overrides,
+            )
         )
         queued = config.queued_max_request_bytes
         buffers = RequestBuffers(queued if queued > 0 else _UNLIMITED_REQUEST_BYTES)
@@ -159,6 +166,8 @@ def _max_open_files(memory: bool) -> int:
 
 
 def _explain(error: Exception) -> str:
+    if isinstance(error, ConfigError):
+        return "\n".join(error.errors)
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
     return str(error.args[-1]) if error.args else str(error)

@@ -15,12 +15,18 @@ class ConnectionLimits:
         per_ip_overrides: Mapping[str, int],
         max_idle_ms: int,
     ) -> None:
-        self._max_connections = max_connections
-        self._max_per_ip = max_per_ip
-        self._overrides = dict(per_ip_overrides)
         self._by_host: dict[str, int] = {}
         self._count = 0
         self.max_idle_ms = max_idle_ms
+        self.set(max_connections, max_per_ip, per_ip_overrides)
+
+    def set(
+        self, max_connections: int, max_per_ip: int, per_ip_overrides: Mapping[str, int]
+    ) -> None:
+        """New limits for new connections; those there are stay."""
+        self._max_connections = max_connections
+        self._max_per_ip = max_per_ip
+        self._overrides = dict(per_ip_overrides)
 
     @property
     def idle_check_ms(self) -> float | None:

@@ -6,11 +6,11 @@ import pytest
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import Endpoint
-from ottla.controller.brokers import begin_cluster, lead_anew, register_broker
+from ottla.controller.brokers import begin_cluster, lead_anew, register_broker, take_lead
 from ottla.controller.producer_ids import allocate_producer_ids
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.metadata.image import MetadataImage
-from ottla.metadata.records import ProducerIdsRecord
+from ottla.metadata.records import NO_LEADER, PartitionChangeRecord, ProducerIdsRecord
 from ottla.model.errors import ApiError
 from ottla.ports import Random
 from ottla.wire.message import Message
@@ -55,6 +55,25 @@ def test_leading_anew_begins_epochs(
     epochs = {p.partition_id: p.leader_epoch for p in image.topics["a"].partitions}
     assert epochs == {index: int(index in led) for index in range(4)}
     assert [p.partition_id for p in image.topics["a"].partitions if p.leader == 1] == led
+
+
+def test_partitions_without_a_leader_are_led_by_who_has_them_completely(
+    brokers: Callable[..., MetadataImage], random: Random, apply: Apply
+) -> None:
+    image = brokers(2)
+    topics = [NewTopic("mine", assignments=[(0, [1])]), NewTopic("both", assignments=[(0, [1, 2])])]
+    apply(image, create_topics(image, BrokerConfig(), random, topics).records)
+    abandoned = [
+        PartitionChangeRecord(topic_id=topic.topic_id, partition_id=0, leader=NO_LEADER, isr=[2])
+        for topic in image.topics.values()
+    ]
+    apply(image, abandoned)
+    apply(image, take_lead(image, 1))
+    assert image.topics["mine"].partitions[0].leader == 1
+    assert image.topics["mine"].partitions[0].isr == (1,)
+    assert image.topics["both"].partitions[0].leader == NO_LEADER
+    apply(image, take_lead(image, 2))
+    assert image.topics["both"].partitions[0].leader == 2
 
 
 def test_producer_ids_come_in_blocks(apply: Apply) -> None:

@@ -7,7 +7,7 @@ from typing import TypeVar
 import pytest
 
 from ottla.config.broker import BrokerConfig
-from ottla.controller.quorum import METADATA_LOG_CONFIG, QuorumController
+from ottla.controller.quorum import METADATA_LOG_CONFIG, QuorumController, whole_transactions
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.log.loading import Checkpoint, create_log, open_log
 from ottla.log.log import Log
@@ -15,7 +15,14 @@ from ottla.log.pool import FilePool
 from ottla.log.resources import Resources
 from ottla.memory_files import MemoryFile, MemoryFiles
 from ottla.metadata.image import MetadataImage
-from ottla.metadata.records import FeatureLevelRecord, NoOpRecord, TopicRecord
+from ottla.metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    TopicRecord,
+)
 from ottla.metadata.serde import MetadataError, decode_record
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
@@ -247,3 +254,21 @@ def test_a_log_that_makes_no_sense_is_refused(controller: QuorumController) -> N
 def test_a_sign_of_life_is_written_too(controller: QuorumController) -> None:
     controller.write([NoOpRecord()])
     assert controller.log.log_end_offset == 1
+
+
+def test_records_of_a_transaction_count_once_it_has_ended() -> None:
+    first, second, third, fourth = (NoOpRecord() for _ in range(4))
+    log = [
+        first,
+        BeginTransactionRecord(name="bootstrap"),
+        second,
+        EndTransactionRecord(),
+        BeginTransactionRecord(),
+        third,
+        AbortTransactionRecord(reason="failed"),
+        fourth,
+        BeginTransactionRecord(),
+        NoOpRecord(),
+    ]
+    counted = list(whole_transactions(log))
+    assert [id(record) for record in counted] == [id(record) for record in (first, second, fourth)]

@@ -6,19 +6,24 @@ import pytest
 
 from ottla.metadata.records import (
     RECORD_TYPES,
+    AbortTransactionRecord,
+    BeginTransactionRecord,
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
+    EndTransactionRecord,
     FeatureLevelRecord,
     NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    ZkMigrationStateRecord,
 )
 from ottla.metadata.serde import MetadataError, decode_record, encode_record
 
@@ -142,6 +147,20 @@ GOLDEN = {
         "01 0f 00 00000001 000000000000002a 00000000000003e8 00",
     ),
     "no op": (NoOpRecord(), "01 14 00 00"),
+    "begin": (BeginTransactionRecord(name="b"), "01 17 00 01 00 02 02 62"),
+    "begin without a name": (BeginTransactionRecord(), "01 17 00 00"),
+    "end": (EndTransactionRecord(), "01 18 00 00"),
+    "abort": (AbortTransactionRecord(reason="r"), "01 19 00 01 00 02 02 72"),
+    "zk migration": (ZkMigrationStateRecord(zk_migration_state=3), "01 15 00 03 00"),
+    "controller": (
+        RegisterControllerRecord(
+            controller_id=1,
+            incarnation_id=TOPIC_ID,
+            end_points=[BrokerEndpoint(name="C", host="h", port=9093)],
+            features=[BrokerFeature(name="f", min_supported_version=1, max_supported_version=2)],
+        ),
+        "01 1b 00 00000001" + T + "00 02 0243 0268 2385 0000 00 02 0266 0001 0002 00 00",
+    ),
 }
 
 
@@ -159,6 +178,11 @@ def test_records_come_back(name: str) -> None:
 
 def test_every_record_type_is_covered() -> None:
     assert {type(record) for record, _ in GOLDEN.values()} == set(RECORD_TYPES.values())
+
+
+def test_a_newer_version_with_more_tagged_fields_is_read() -> None:
+    value = bytes.fromhex("01 11 03 00000001 000000000000002a 01 03 11 02" + D)
+    assert decode_record(value) == BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=42)
 
 
 def test_an_old_version_is_read() -> None:
