@@ -148,7 +148,6 @@ def _follow(consumer: Consumer, output: MessageOutput, timeout_ms: int | None) -
             arrived = consumer.poll(patience_ms)
             for fetched in arrived:
                 output.write(fetched)
-            output.flush()
             now = time.monotonic()
             if arrived:
                 last = now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 
@@ -10,14 +11,18 @@ from ottla.cli.message_format import Writer
 
 
 class MessageOutput:
-    """Writes at most `max_messages` messages and counts them."""
+    """Writes at most `max_messages` messages and counts them.
+
+    Without a buffer: a fetch is written as a whole, and what is written is on its way.
+    """
 
     def __init__(self, writer: Writer, max_messages: int | None) -> None:
         self.count = 0
         self._writer = writer
         self._max_messages = max_messages
+        self._descriptor = sys.stdout.fileno()
         self._watch = select.poll()
-        self._watch.register(sys.stdout.fileno(), 0)  # errors only: the other end closed
+        self._watch.register(self._descriptor, 0)  # errors only: the other end closed
 
     @property
     def is_full(self) -> bool:
@@ -35,9 +40,7 @@ class MessageOutput:
         if self._max_messages is not None:
             records = records[: self._max_messages - self.count]
         writer, partition = self._writer, fetched.partition
-        sys.stdout.buffer.write(b"".join([writer(partition, record) for record in records]))
-        self.count += len(records)
-
-    def flush(self) -> None:
-        """Hand what was written to the other end."""
-        sys.stdout.buffer.flush()
+        data = memoryview(b"".join([writer(partition, record) for record in records]))
+        self.count += len(records)  # before: whoever has read them may interrupt us at once
+        while data:
+            data = data[os.write(self._descriptor, data) :]
