@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from ottla.cli.main import main
@@ -100,3 +103,18 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.strip() == ottla.__version__
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["up", "broker", "produce", "consume"]
+    + [f"topics {each}" for each in ("create", "list", "describe", "alter", "delete")],
+)
+def test_the_page_on_commands_has_every_option(
+    capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "commands.md").read_text()
+    assert main([*command.split(), "--help"]) == 0
+    shown = re.findall(r"^  (?:TOPIC, )?(--[a-z-]+)", capsys.readouterr().out, re.MULTILINE)
+    assert shown
+    assert [option for option in shown if option not in page] == []
