@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ottla.records.batch import HEADER_SIZE, Batch, CorruptBatch, scan
 from ottla.records.compression import CODECS, compress, decompress, recompress
 from ottla.records.legacy import Message, crc_of_message, records_of_message, scan_any
-from ottla.records.record import NewRecord, build_batch, has_null_key, records_of
+from ottla.records.record import NewRecord, build_batch, null_keys, records_of
 
 LIMIT = 1 << 20
 RECORDS: list[NewRecord] = [
@@ -72,11 +72,11 @@ def test_damaged_batches(data: bytes, changes: list[tuple[str, int, bytes]]) -> 
     except CorruptBatch:
         records = None
     try:
-        found = has_null_key(damaged, 0, len(damaged))
+        found = null_keys(damaged, 0, len(damaged))
     except CorruptBatch:
         assert records is None
     else:
-        assert records is None or found == any(record.key is None for record in records)
+        assert records is None or bool(found) == any(record.key is None for record in records)
 
 
 @given(st.sampled_from(BATCHES), edits)
@@ -153,7 +153,7 @@ def test_damaged_message_sets(
 def test_noise(data: bytes) -> None:
     for read in (
         lambda: records_of(data),
-        lambda: has_null_key(data, 0, len(data)),
+        lambda: null_keys(data, 0, len(data)),
         lambda: list(scan(data, 0, len(data))),
         lambda: list(scan_any(data, 0, len(data))),
     ):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ottla.records.batch import crc_of, parse_header, scan
 from ottla.records.compression import CODECS, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
 from ottla.records.compression import recompress as recompress_batch
-from ottla.records.record import NewRecord, Record, build_batch, has_null_key, records_of
+from ottla.records.record import NewRecord, Record, build_batch, null_keys, records_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of importlib.resources, on import
@@ -43,7 +43,8 @@ def test_what_is_built_reads_back(records: list[NewRecord], codec: int, base_off
     assert batch.max_timestamp == max(record[2] for record in records)
     assert batch.last_offset == base_offset + len(records) - 1
     assert records_of(data) == _as_read(records, base_offset)
-    assert has_null_key(data, 0, len(data)) == any(record[0] is None for record in records)
+    expected = [number for number, record in enumerate(records) if record[0] is None]
+    assert null_keys(data, 0, len(data)) == expected
 
 
 @given(batches_of_records, codecs, codecs)

@@ -151,7 +151,8 @@ class Fetch:
                 # A partition that is not there keeps nobody from waiting for the others.
                 enough = enough or item.error not in UNKNOWN
             elif self._unchanged(entry, item):
-                fetcher.dirty.pop(entry, None)
+                if self._exhausted(entry, item):
+                    fetcher.dirty.pop(entry, None)
                 if self.incremental:
                     continue
             data.append(item)
@@ -164,14 +165,16 @@ class Fetch:
         return True
 
     def _unchanged(self, entry: FetchEntry, item: PartitionData) -> bool:
-        return (
-            self.session is None
-            or not self.incremental
-            or (
-                entry.sent_high_watermark == item.high_watermark
-                and entry.sent_log_start_offset == item.log_start_offset
-            )
+        """Whether the consumer knows already what there is to say without records."""
+        return not self.incremental or (
+            entry.sent_high_watermark == item.high_watermark
+            and entry.sent_log_start_offset == item.log_start_offset
         )
+
+    def _exhausted(self, entry: FetchEntry, item: PartitionData) -> bool:
+        """Whether there is nothing to read until the partition changes."""
+        end = item.last_stable_offset if self.isolation_level else item.high_watermark
+        return entry.fetch_offset >= end
 
     def _reply(self, data: list[PartitionData], entries: list[FetchEntry]) -> None:
         session = self.session
@@ -182,7 +185,7 @@ class Fetch:
             for item, entry in zip(data, entries, strict=True):
                 entry.sent_high_watermark = item.high_watermark
                 entry.sent_log_start_offset = item.log_start_offset
-                if item.records is not None:
+                if item.records is not None and self.incremental:
                     self.fetcher.served(entry)
         try:
             parts = encode_fetch_response(self.version, self.correlation_id, 0, session_id, data)

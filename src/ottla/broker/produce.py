@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
 
 MIN_VERSION = 3
+ADVERTISED_MIN_VERSION = 0  # as Kafka 4: older librdkafka takes it for support of codecs
 MAX_VERSION = 13
 
 _new = tuple.__new__  # what a NamedTuple's constructor does, at half its price
@@ -111,7 +112,9 @@ def handle_produce(
                         buffer, view, first, last, partition.leader_epoch, node.wall_ms
                     )
                 except ApiError as refusal:
-                    results.append(refused(index, refusal.code, refusal.message))
+                    results.append(
+                        refused(index, refusal.code, refusal.message, refusal.bad_records)
+                    )
                 except OSError as problem:
                     results.append(refused(index, *node.storage_failed(partition, problem)))
                 else:
@@ -129,6 +132,7 @@ def handle_produce(
                                 log.last_append_time,
                                 log.log_start_offset,
                                 None,
+                                (),
                             ),
                         )
                     )

@@ -6,6 +6,7 @@ their bounds. A frame that does not add up raises DecodeError before anything is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple, TypeAlias
 
@@ -40,6 +41,7 @@ class PartitionResult(NamedTuple):
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     message: str | None = None
+    bad_records: Sequence[int] = ()
 
 
 def decode_flexible(
@@ -161,7 +163,7 @@ Answers: TypeAlias = list[tuple[bytes, list[PartitionResult]]]
 _HEAD_FLEXIBLE = Struct(">iib")
 _pack_head = Struct(">iibb").pack
 _pack_one = Struct(">bihqqqbbbbib").pack  # count .. tags, topic tags, throttle, tags
-_PARTITION_FLEXIBLE = Struct(">ihqqqb")
+_PARTITION = Struct(">ihqqq")
 _HEAD_LEGACY = Struct(">iii")
 
 
@@ -172,7 +174,7 @@ def encode_produce_response(version: int, correlation_id: int, topics: Answers) 
     if len(topics) == 1:
         key, results = topics[0]
         if len(results) == 1:
-            index, code, base_offset, append_time, log_start_offset, message = results[0]
+            index, code, base_offset, append_time, log_start_offset, message, _ = results[0]
             if message is None:  # one partition, nothing to explain: the common case
                 if version < FIRST_TOPIC_ID:
                     key = uvarint(len(key) + 1) + key
@@ -190,10 +192,10 @@ def _encode_flexible(version: int, correlation_id: int, topics: Answers) -> byte
             parts.append(uvarint(len(key) + 1))
         parts.append(key)
         parts.append(uvarint(len(results) + 1))
-        for index, code, base_offset, append_time, log_start_offset, message in results:
-            parts.append(
-                _PARTITION_FLEXIBLE.pack(index, code, base_offset, append_time, log_start_offset, 1)
-            )
+        for index, code, base_offset, append_time, log_start_offset, message, bad in results:
+            parts.append(_PARTITION.pack(index, code, base_offset, append_time, log_start_offset))
+            parts.append(uvarint(len(bad) + 1))
+            parts += [_I32.pack(number) + b"\0\0" for number in bad]  # no message, no tags
             if message is None:
                 parts.append(b"\0\0")
             else:
@@ -209,20 +211,21 @@ def _encode_legacy(version: int, correlation_id: int, topics: Answers) -> bytes:
     parts = []
     for key, results in topics:
         parts.append(_I16.pack(len(key)) + key + _I32.pack(len(results)))
-        for index, code, base_offset, append_time, log_start_offset, message in results:
-            fixed = _PARTITION_FLEXIBLE.pack(
-                index, code, base_offset, append_time, log_start_offset, 0
-            )
-            parts.append(fixed[:30] if version >= 5 else fixed[:22])
+        for index, code, base_offset, append_time, log_start_offset, message, bad in results:
+            fixed = _PARTITION.pack(index, code, base_offset, append_time, log_start_offset)
+            parts.append(fixed if version >= 5 else fixed[:22])
             if version >= 8:
+                parts.append(_I32.pack(len(bad)))
+                parts += [_I32.pack(number) + b"\xff\xff" for number in bad]  # no message
                 text = message.encode() if message is not None else b""
-                parts.append(b"\0\0\0\0" + _I16.pack(len(text) if message is not None else -1))
-                parts.append(text)
+                parts.append(_I16.pack(len(text) if message is not None else -1) + text)
     parts.append(b"\0\0\0\0")  # throttle time
     body = b"".join(parts)
     return _HEAD_LEGACY.pack(8 + len(body), correlation_id, len(topics)) + body
 
 
-def refused(index: int, code: ErrorCode, message: str | None = None) -> PartitionResult:
+def refused(
+    index: int, code: ErrorCode, message: str | None = None, bad_records: Sequence[int] = ()
+) -> PartitionResult:
     """The result of a partition that took nothing."""
-    return PartitionResult(index, code, message=message)
+    return PartitionResult(index, code, message=message, bad_records=bad_records)

@@ -59,7 +59,7 @@ _SIZE = Struct(">i")
 def advertised() -> list[tuple[int, int, int]]:
     """(key, oldest, newest version) of every API this broker serves."""
     own = [
-        (int(ApiKey.PRODUCE), produce.MIN_VERSION, produce.MAX_VERSION),
+        (int(ApiKey.PRODUCE), produce.ADVERTISED_MIN_VERSION, produce.MAX_VERSION),
         (int(ApiKey.FETCH), fetch.MIN_VERSION, fetch.MAX_VERSION),
     ]
     return own + [

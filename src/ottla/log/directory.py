@@ -77,7 +77,8 @@ class LogDirectory:
         except CorruptCheckpoint as error:
             notes.append(f"{path}: {error}; taken as empty")
             return {}
-        self._written[name] = dict(offsets)
+        if self._files.exists(path):
+            self._written[name] = dict(offsets)
         return offsets
 
     def _changed(self, logs: Iterable[Log]) -> dict[str, dict[TopicPartition, int]]:

@@ -93,6 +93,9 @@ class AppendRules:
             self._check_size(end)
         if self.log_append_time:
             _stamp(buffer, start, end, now_ms)
+        elif batch.attributes & TIMESTAMP_TYPE_MASK:  # the topic says which type it is
+            buffer[start + ATTRIBUTES_OFFSET + 1] &= ~TIMESTAMP_TYPE_MASK & 0xFF
+            seal(buffer, start, end)
         return buffer, view, start, end
 
     def _check_size(self, size: int) -> None:
@@ -108,10 +111,6 @@ class AppendRules:
             )
 
     def _check_timestamps(self, batch: Batch, now_ms: int) -> None:
-        if batch.attributes & TIMESTAMP_TYPE_MASK:
-            raise ApiError(
-                ErrorCode.INVALID_TIMESTAMP, "Producers may not set the LogAppendTime type"
-            )
         if self.log_append_time:
             return
         oldest, newest = now_ms - self.before_max_ms, now_ms + self.after_max_ms
@@ -184,15 +183,15 @@ def _check_client_batch(batch: Batch) -> None:
 
 
 def _refuse_null_keys(buffer: bytearray, start: int, end: int) -> None:
-    from ottla.records.record import has_null_key
+    from ottla.records.record import null_keys
 
     try:
-        found = has_null_key(buffer, start, end)
+        found = null_keys(buffer, start, end)
     except CorruptBatch as error:
         raise ApiError(ErrorCode.INVALID_RECORD, f"Cannot read the records: {error}") from None
     if found:
         raise ApiError(
-            ErrorCode.INVALID_RECORD, "A compacted topic does not take records without a key"
+            ErrorCode.INVALID_RECORD, "A compacted topic does not take records without a key", found
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 
@@ -150,10 +151,14 @@ class ApiError(Exception):
     The message is for the person at the other end: it says what is wrong and what to do.
     """
 
-    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+    def __init__(
+        self, code: ErrorCode, message: str | None = None, bad_records: Sequence[int] = ()
+    ) -> None:
         super().__init__(code, message)
         self.code = code
         self.message = message
+        self.bad_records = bad_records
+        """Of a refused batch, the numbers of the records that are to blame (KIP-467)."""
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}" if self.message else self.code.name

@@ -64,11 +64,11 @@ def records_of(batch_bytes: Buffer, limit: int = DECOMPRESSED_LIMIT) -> list[Rec
         raise CorruptBatch(0, "a record passes the end of the batch") from None
 
 
-def has_null_key(buffer: Buffer, start: int, end: int) -> bool:
-    """Whether any record of the batch at [start, end) has no key; raises CorruptBatch."""
+def null_keys(buffer: Buffer, start: int, end: int) -> list[int]:
+    """Which records of the batch at [start, end) have no key, by number; raises CorruptBatch."""
     batch, data = _open(buffer, start, end, DECOMPRESSED_LIMIT)
     try:
-        return _find_null_key(data, batch.record_count)
+        return _find_null_keys(data, batch.record_count)
     except IndexError:
         raise CorruptBatch(start, "a record passes the end of the batch") from None
     except CorruptBatch as error:
@@ -232,10 +232,11 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
     return (number >> 1) ^ -(number & 1), position + 1
 
 
-def _find_null_key(data: bytes, count: int) -> bool:
+def _find_null_keys(data: bytes, count: int) -> list[int]:
     """Walk from length to length; the one loop over records that a broker has."""
     position, end = 0, len(data)
-    for _ in range(count):
+    found = []
+    for number in range(count):
         length = data[position]
         body = position + 1
         if length > 0x7F:
@@ -260,11 +261,11 @@ def _find_null_key(data: bytes, count: int) -> bool:
         if position >= following:
             raise CorruptBatch(0, f"a record of {length >> 1} bytes ends before its key")
         if data[position] & 1:
-            return True
+            found.append(number)
         position = following
     if position != end:
         raise CorruptBatch(0, f"the records take {position} bytes, not {end}")
-    return False
+    return found
 
 
 def _write_record(out: bytearray, delta: int, base_timestamp: int, record: NewRecord) -> None:

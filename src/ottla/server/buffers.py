@@ -6,7 +6,6 @@ once; a large one grows as its bytes arrive, so that a length alone allocates no
 
 from __future__ import annotations
 
-FIRST_BYTES = 1024 * 1024
 _SMALLEST = 4096
 _KEPT_BYTES = 16 * 1024 * 1024
 

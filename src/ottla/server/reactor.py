@@ -19,8 +19,9 @@ from typing import Final
 
 from ottla.broker.connection import Connection
 from ottla.broker.node import Node
-from ottla.server.buffers import FIRST_BYTES, RequestBuffers
+from ottla.server.buffers import RequestBuffers
 from ottla.server.channel import Channel
+from ottla.server.complaints import Complaints
 from ottla.server.limits import ConnectionLimits
 from ottla.server.listener import Listener
 from ottla.wire.primitives import DecodeError
@@ -53,6 +54,7 @@ class Reactor:
         self._limits = limits
         self._buffers = buffers
         self._max_request_bytes = max_request_bytes
+        self._complaints = Complaints(node)
         self._channels: dict[int, Channel] = {}
         self._arena = bytearray(ARENA_BYTES)
         self._arena_view = memoryview(self._arena)
@@ -164,7 +166,7 @@ class Reactor:
             sock, host = accepted
             refusal = self._limits.admit(host)
             if refusal is not None:
-                self._node.report(refusal)
+                self._complaints.add(refusal)
                 sock.close()
                 continue
             connection = Connection(host, listener.name)
@@ -270,11 +272,11 @@ class Reactor:
                 if connection.closing:
                     position = end
         except DecodeError as error:
-            self._node.report(f"closing the connection of {connection.peer_host}: {error}")
+            self._complaints.add(f"closing the connection of {connection.peer_host}: {error}")
             self._refuse(channel)
             return end
         except Exception:  # a bug of ours must not take the other connections down
-            self._node.report(
+            self._complaints.add(
                 f"closing the connection of {connection.peer_host} after an unexpected error:\n"
                 + traceback.format_exc()
             )
@@ -294,7 +296,8 @@ class Reactor:
         have = end - position
         size = _SIZE.unpack_from(view, position)[0] + 4 if have >= 4 else SMALLEST_REQUEST
         channel.need = max(size, have)
-        buffer = self._buffers.take(min(channel.need, max(have, FIRST_BYTES)))
+        # A length alone gets little memory: what has arrived says how much more to expect.
+        buffer = self._buffers.take(min(channel.need, max(CHUNK_BYTES, 16 * have)))
         channel.buffer = buffer
         channel.view = memoryview(buffer)
         channel.view[:have] = view[position:end]

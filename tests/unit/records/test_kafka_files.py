@@ -13,7 +13,7 @@ import pytest
 from ottla.records.batch import crc_of, scan
 from ottla.records.compression import CODECS, recompress
 from ottla.records.control import ControlType, control_type, coordinator_epoch
-from ottla.records.record import Record, has_null_key, records_of
+from ottla.records.record import Record, null_keys, records_of
 
 FILES = Path(__file__).parent / "kafka-4.3"
 
@@ -36,7 +36,7 @@ def test_every_codec_as_java_writes_it(name: str) -> None:
     assert batch.compression == CODECS[name]
     assert batch.crc == crc_of(memoryview(data), 0, len(data))
     assert records_of(data) == EXPECTED
-    assert has_null_key(data, 0, len(data))
+    assert null_keys(data, 0, len(data))
 
 
 @pytest.mark.parametrize("name", CODECS)

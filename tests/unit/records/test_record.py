@@ -16,7 +16,7 @@ from ottla.records.batch import (
     seal,
 )
 from ottla.records.compression import CODECS
-from ottla.records.record import NewRecord, Record, build_batch, has_null_key, records_of
+from ottla.records.record import NewRecord, Record, build_batch, null_keys, records_of
 
 RECORDS: list[NewRecord] = [
     (b"k1", b"v1", 1000, [("h", b"1"), ("h", None), ("", b"")]),
@@ -86,7 +86,7 @@ def test_a_batch_emptied_by_compaction(attributes: int) -> None:
     batch = _raw_batch(b"", 0, last_offset_delta=9)
     batch[ATTRIBUTES_OFFSET + 1] = attributes
     assert records_of(batch) == []
-    assert not has_null_key(batch, 0, len(batch))
+    assert not null_keys(batch, 0, len(batch))
 
 
 def test_bytes_after_the_batch_are_not_looked_at() -> None:
@@ -166,23 +166,23 @@ def test_counts_are_checked_before_anything_is_made() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS.values())
-def test_has_null_key(codec: int) -> None:
+def test_null_keys(codec: int) -> None:
     keyed: list[NewRecord] = [
         (b"k" * n, b"v" * 99, 10**9 * n, [("h", b"x" * 70)]) for n in range(200)
     ]
     batch = build_batch(keyed, codec=codec)
     buffer = b"before" + batch + b"after"
-    assert not has_null_key(buffer, 6, 6 + len(batch))
+    assert not null_keys(buffer, 6, 6 + len(batch))
     for position in (0, 100, 199):
         records = list(keyed)
         records[position] = (None, b"v", 1, ())
         batch = build_batch(records, codec=codec)
-        assert has_null_key(batch, 0, len(batch))
+        assert null_keys(batch, 0, len(batch)) == [position]
 
 
-def test_has_null_key_of_large_records() -> None:
+def test_null_keys_of_large_records() -> None:
     batch = build_batch([(b"k", b"v" * 100_000, 0, ()), (None, b"v" * 100_000, 0, ())])
-    assert has_null_key(batch, 0, len(batch))
+    assert null_keys(batch, 0, len(batch)) == [1]
 
 
 @pytest.mark.parametrize(
@@ -190,9 +190,9 @@ def test_has_null_key_of_large_records() -> None:
     ["fewer records than counted", "more records than counted", "negative record length",
      "huge record length", "huge count", "nothing but length bytes"],
 )  # fmt: skip
-def test_has_null_key_of_damaged_records(case: str) -> None:
+def test_null_keys_of_damaged_records(case: str) -> None:
     payload, count = DAMAGED[case]
     batch = b"12345" + _raw_batch(payload, count)
     with pytest.raises(CorruptBatch) as error:
-        has_null_key(batch, 5, len(batch))
+        null_keys(batch, 5, len(batch))
     assert error.value.position == 5
