@@ -30,7 +30,7 @@ from harness.raw import API_KEYS, ConnectionClosed, RawConnection
 
 from harness.topics import create_topic, fetch, produce
 
-CASES = int(os.environ.get("OTTLA_FUZZ_CASES", "2500"))
+CASES = int(os.environ.get("OTTLA_FUZZ_CASES", "6000"))
 SEED = int(os.environ.get("OTTLA_FUZZ_SEED", "1"))
 MIB = 1 << 20
 PATIENCE_S = 1.0

@@ -10,7 +10,7 @@ from harness.batches import batch_of, records_of
 from harness.model import LATEST, Client
 from harness.raw import RawConnection
 
-from harness.topics import fetch, fetch_fields, produce
+from harness.topics import create_topic, fetch, fetch_fields, produce
 
 SLACK_S = 0.4
 
@@ -127,6 +127,18 @@ def test_requests_behind_a_waiting_fetch_are_answered_in_order(
         produce(writer, topic, batch_of([b"go"]))
     raw.receive("fetch", 12, first)
     assert raw.receive("api_versions", 0, second).error_code == 0
+
+
+def test_deleting_the_topic_ends_the_wait(
+    raw: RawConnection, unused_name: str, bootstrap_servers: str
+) -> None:
+    create_topic(bootstrap_servers, unused_name)
+    waiting = send_fetch(raw, unused_name, 0, max_wait_ms=8_000)
+    with RawConnection(bootstrap_servers) as other:
+        other.request("delete_topics", 5, topic_names=[unused_name], timeout=10_000)
+    answer, took_s = timed(lambda: raw.receive("fetch", 12, waiting))
+    assert took_s < 3
+    assert answer.responses[0].partitions[0].error_code in (3, 6)  # type: ignore[attr-defined]
 
 
 def test_many_waiting_fetches_all_wake(topic: str, bootstrap_servers: str) -> None:

@@ -14,7 +14,7 @@ from harness.topics import fetch, produce
 
 OFFSET_OUT_OF_RANGE = 1
 UNKNOWN_TOPIC_OR_PARTITION = 3
-FENCED_LEADER_EPOCH = 74
+INVALID_REQUEST = 42
 UNKNOWN_LEADER_EPOCH = 75
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
@@ -121,7 +121,7 @@ def test_offsets_for_times(
 def test_offsets_for_times_inside_a_batch(raw: RawConnection, topic: str) -> None:
     start = now_ms() - 100_000
     produce(raw, topic, batch_of([b"a"] * 10, timestamp_ms=start))
-    produce(raw, topic, batch_of([b"b"] * 10, timestamp_ms=start + 500, codec="gzip"))
+    produce(raw, topic, batch_of([b"b" * 99] * 10, timestamp_ms=start + 500, codec="gzip"))
     found = list_offsets(raw, topic, start + 1)
     assert (found.offset, found.timestamp) == (10, start + 500)
     assert found.leader_epoch >= 0
@@ -164,6 +164,15 @@ def test_leader_epochs_are_checked(raw: RawConnection, topic: str) -> None:
     assert list_offsets(raw, topic, LATEST, leader_epoch=0).error_code == 0
     ahead = list_offsets(raw, topic, LATEST, leader_epoch=99)
     assert ahead.error_code == UNKNOWN_LEADER_EPOCH
+
+
+def test_the_same_partition_twice_is_refused(raw: RawConnection, topic: str) -> None:
+    asked = {"partition_index": 0, "timestamp": LATEST}
+    answer = raw.request(
+        "list_offsets", 7, replica_id=-1, topics=[{"name": topic, "partitions": [asked, asked]}]
+    )
+    codes = {int(each.error_code) for each in answer.topics[0].partitions}
+    assert codes == {INVALID_REQUEST}
 
 
 def test_unknown_partition(raw: RawConnection, topic: str) -> None:

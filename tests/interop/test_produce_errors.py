@@ -112,6 +112,34 @@ def test_an_unknown_topic_is_refused_and_not_created(raw: RawConnection, unused_
     assert answer.topics[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_pipelined_requests_keep_their_order(raw: RawConnection, topic: str) -> None:
+    sent = [
+        raw.send(
+            "produce",
+            9,
+            acks=1,
+            timeout=10_000,
+            topic_data=[{"name": topic, "partition_data": [{"index": 0, "records": batch}]}],
+        )
+        for batch in (batch_of([b"%d" % each]) for each in range(200))
+    ]
+    offsets = [
+        raw.receive("produce", 9, each).responses[0].partition_responses[0].base_offset
+        for each in sent
+    ]
+    assert offsets == list(range(200))
+    values = [record.value for record in records_of(fetch(raw, topic, 0).records)]
+    assert values == [b"%d" % each for each in range(200)]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_min_insync_replicas_asks_for_no_more_than_there_are(
+    raw: RawConnection, make_topic: Callable[..., str], acks: int
+) -> None:
+    topic = make_topic(configs={"min.insync.replicas": "2"})
+    assert produce(raw, topic, batch_of([b"v"]), acks=acks).error_code == 0
+
+
 def test_a_wrong_crc_is_refused(raw: RawConnection, topic: str) -> None:
     batch = bytearray(batch_of([b"value"]))
     batch[-1] ^= 1
@@ -159,7 +187,7 @@ def test_the_leader_epoch_of_a_producer_is_overwritten(raw: RawConnection, topic
 def test_the_timestamp_type_is_the_topics_whatever_the_batch_says(
     raw: RawConnection, topic: str, codec: str
 ) -> None:
-    batch = bytearray(batch_of([b"one", b"two"], timestamp_ms=now_ms() - 5_000, codec=codec))
+    batch = bytearray(batch_of([b"v" * 500] * 5, timestamp_ms=now_ms() - 5_000, codec=codec))
     (attributes,) = struct.unpack_from(">h", batch, 21)
     struct.pack_into(">h", batch, 21, attributes | 0x08)
     assert produce(raw, topic, reseal(batch)).error_code == 0

@@ -91,7 +91,7 @@ def test_log_append_time_is_told_to_the_producer_and_stamped_on_the_batch(
 ) -> None:
     topic = make_topic(configs={"message.timestamp.type": "LogAppendTime"})
     before = now_ms()
-    answer = produce(raw, topic, batch_of([b"a", b"b"], timestamp_ms=1, codec="gzip"))
+    answer = produce(raw, topic, batch_of([b"a" * 100] * 9, timestamp_ms=1, codec="gzip"))
     (batch,) = whole_batches(fetch(raw, topic, 0).records)
     assert batch.timestamp_type == LOG_APPEND_TIME
     assert before <= batch.max_timestamp <= now_ms()
@@ -154,7 +154,7 @@ def test_null_keys_are_found_inside_compressed_batches(
     raw: RawConnection, make_topic: Callable[..., str], codec: str
 ) -> None:
     topic = make_topic(configs={"cleanup.policy": "compact"})
-    assert produce(raw, topic, batch_of([b"v"] * 5, codec=codec, key=b"k")).error_code == 0
-    refused = produce(raw, topic, batch_of([b"v"] * 5, codec=codec, key=None))
+    assert produce(raw, topic, batch_of([b"v" * 99] * 5, codec=codec, key=b"k")).error_code == 0
+    refused = produce(raw, topic, batch_of([b"v" * 99] * 5, codec=codec, key=None))
     assert refused.error_code == INVALID_RECORD
     assert [error.batch_index for error in refused.record_errors] == [0, 1, 2, 3, 4]

@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -44,7 +45,7 @@ class BrokerProcess:
         self.settings = dict(settings or {})
         self.bootstrap_servers = ""
         self.output: list[str] = []
-        self.errors = ""
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # as long-lived as this object
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -56,6 +57,12 @@ class BrokerProcess:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def errors(self) -> str:
+        """All it has said on stderr, over all starts."""
+        self._errors.seek(0)
+        return self._errors.read()
+
     def command(self) -> list[str]:
         where = ["--memory"] if self.data_dir is None else ["--data-dir", str(self.data_dir)]
         named = [word for item in self.settings.items() for word in ("--set", "=".join(item))]
@@ -65,7 +72,7 @@ class BrokerProcess:
         """Start it and return once it says that it is ready."""
         assert not self.running
         self._process = subprocess.Popen(
-            self.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            self.command(), stdout=subprocess.PIPE, stderr=self._errors, text=True
         )
         line = self._first_line(Deadline(timeout_s))
         found = READY.search(line)
@@ -94,13 +101,12 @@ class BrokerProcess:
 
     def _collect(self, timeout_s: float) -> int:
         try:
-            output, errors = self.process.communicate(timeout=timeout_s)
+            output, _ = self.process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.communicate()
             raise AssertionError(f"still running {timeout_s} s after it was told to stop") from None
         self.output += output.splitlines()
-        self.errors += errors
         return self.process.returncode
 
     def rss_bytes(self) -> int:
@@ -124,6 +130,7 @@ class BrokerProcess:
         if self.running:
             with contextlib.suppress(AssertionError):
                 self.stop()
+        self._errors.close()
 
 
 def files_under(directory: Path) -> dict[str, bytes]:
