@@ -216,6 +216,8 @@ def _connect(address: Address, deadline: Deadline) -> socket.socket:
         ) from None
     except OSError as error:
         raise Unreachable(f"{address}: {error.strerror or error}") from None
+    except (OverflowError, UnicodeError):  # brokers may advertise anything
+        raise Unreachable(f"{address}: this is no address") from None
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 

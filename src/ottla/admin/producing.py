@@ -190,7 +190,7 @@ class Producer:
         """Send one batch of each partition; the last refusal worth another attempt, if any."""
         by_leader: defaultdict[int, list[_Batch]] = defaultdict(list)
         for batch in heads:
-            by_leader[self._route.leaders[batch.partition]].append(batch)
+            by_leader[self._route.leaders.get(batch.partition, NO_NODE)].append(batch)
         refused = None
         for leader, batches in by_leader.items():
             answers = self._ask(leader, batches, deadline)

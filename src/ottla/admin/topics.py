@@ -141,7 +141,7 @@ def list_topics(client: Client) -> list[TopicListing]:
         )
         for topic in topics
     ]
-    return sorted(listings)
+    return sorted(listings, key=lambda listing: listing.name)
 
 
 def describe_topics(client: Client, names: Sequence[str] | None) -> list[TopicDescription]:
@@ -258,7 +258,8 @@ def _describe(
 
     def describe(topic: MetadataResponseTopic) -> TopicDescription:
         name = topic.name or ""
-        partitions = sorted(partition_of(name, found) for found in topic.partitions)
+        partitions = [partition_of(name, found) for found in topic.partitions]
+        partitions.sort(key=lambda found: found.partition)
         configs = overrides.get(name, {})
         return TopicDescription(
             name, _text_id(topic.topic_id), topic.is_internal, partitions, configs

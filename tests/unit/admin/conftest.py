@@ -37,6 +37,7 @@ class FakeBroker:
     """Serves until closed; `requests` has all it was asked, with versions.
 
     A handler that returns None sends no answer; one that raises ConnectionError hangs up.
+    `damage` may change every answer after the negotiation.
     """
 
     def __init__(self, ranges: Ranges | None = None) -> None:
@@ -45,6 +46,7 @@ class FakeBroker:
         self.handlers: dict[int, Handler] = {ApiKey.METADATA: self.metadata}
         self.requests: list[tuple[int, Message]] = []
         self.topics: dict[str, MetadataResponseTopic] = {}
+        self.damage: Callable[[bytes], bytes] = lambda answer: answer
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._sockets: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept)]
@@ -143,7 +145,7 @@ class FakeBroker:
         if response is None:
             return None
         body = encoder(type(response), version)(response)
-        return response_header(key, version, header.correlation_id) + body
+        return response_header(key, version, header.correlation_id) + self.damage(body)
 
     def _api_versions(self, version: int, correlation_id: int) -> bytes:
         known = self.ranges[ApiKey.API_VERSIONS][1]
