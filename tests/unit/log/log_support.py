@@ -100,6 +100,7 @@ class FaultyFile:
         return self._file.pread(length, position)
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
+        self._files.writes.append((self.path, len(buffers)))
         room = self._files.room_for(self.path)
         if room is None:
             self._file.pwritev(buffers, position)
@@ -139,6 +140,7 @@ class FaultyFiles:
         self.sync_error: OSError | None = None
         self.synced: list[str] = []
         self.opened: list[str] = []
+        self.writes: list[tuple[str, int]] = []
 
     def room_for(self, path: str) -> int | None:
         return self.room if path.endswith(self.suffix) else None

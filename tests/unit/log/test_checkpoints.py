@@ -61,9 +61,7 @@ def test_an_empty_checkpoint_has_no_offsets() -> None:
     assert decode_offsets(b"") == decode_offsets(b"0\n") == decode_offsets(b"0\n0\n") == {}
 
 
-META = MetaProperties(
-    "MkU3OEVBNTcwNTJENDM2Qg", 3, uuid_from_text("nkcwq6e8SCKOzPWtSlMKeg")
-)
+META = MetaProperties("MkU3OEVBNTcwNTJENDM2Qg", 3, uuid_from_text("nkcwq6e8SCKOzPWtSlMKeg"))
 
 
 def test_meta_properties_round_trip() -> None:

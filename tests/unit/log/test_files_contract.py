@@ -62,7 +62,7 @@ def test_a_missing_file_is_not_made_by_opening_it(place: tuple[Files, str]) -> N
 def test_a_file_open_for_reading_cannot_be_written(place: tuple[Files, str]) -> None:
     files, base = place
     files.open(f"{base}/a", create=True)
-    with pytest.raises(OSError, match="(Bad file descriptor|reading only)"):
+    with pytest.raises(OSError, match=r"(Bad file descriptor|reading only)"):
         files.open(f"{base}/a").pwritev([b"x"], 0)
 
 

@@ -49,7 +49,7 @@ def test_entries_are_big_endian_pairs_of_relative_offset_and_position() -> None:
     files = MemoryFiles()
     index = filled(files, 2)
     index.trim()
-    assert read_file(files, PATH).hex() == "0000000a000003e8" "00000014000007d0"
+    assert read_file(files, PATH).hex() == "0000000a000003e800000014000007d0"
 
 
 @pytest.mark.parametrize(("bytes_wanted", "length"), [(67, 64), (64, 64), (71, 64), (72, 72)])

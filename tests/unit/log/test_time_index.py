@@ -56,7 +56,7 @@ def test_entries_are_timestamp_and_relative_offset() -> None:
     files = MemoryFiles()
     index = filled(files, 2)
     index.trim()
-    assert read_file(files, PATH).hex() == "00000000000003f200000001" "00000000000003fc00000002"
+    assert read_file(files, PATH).hex() == "00000000000003f20000000100000000000003fc00000002"
 
 
 @pytest.mark.parametrize(("bytes_wanted", "length"), [(67, 60), (60, 60), (72, 72)])

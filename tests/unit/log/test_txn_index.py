@@ -20,7 +20,7 @@ def test_entries_have_34_bytes() -> None:
     files = MemoryFiles()
     append_txn(files, PATH, FIRST)
     assert read_file(files, PATH).hex() == (
-        "0000" "0000000000000007" "0000000000000001" "000000000000000a" "000000000000000b"
+        "000000000000000000070000000000000001000000000000000a000000000000000b"
     )
 
 
