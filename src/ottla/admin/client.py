@@ -19,6 +19,7 @@ from ottla.admin.address import Address
 from ottla.admin.connection import Connection
 from ottla.admin.deadline import Deadline
 from ottla.admin.errors import (
+    NOT_TRIED,
     AdminError,
     ConnectionLost,
     Refused,
@@ -81,6 +82,11 @@ class Client:
             connection.close()
         self._by_node.clear()
         self._first = None
+
+    @property
+    def brokers(self) -> dict[int, Address]:
+        """The brokers that the last metadata named, by id."""
+        return dict(self._brokers)
 
     def deadline(self, purpose: str) -> Deadline:
         """A deadline of the client's usual length."""
@@ -178,7 +184,7 @@ class Client:
 
     def _may_repeat(self, error: AdminError, harmless_twice: bool) -> bool:
         if isinstance(error, Refused):
-            return error.retriable and (harmless_twice or error.code == ErrorCode.NOT_CONTROLLER)
+            return error.retriable and (harmless_twice or error.code in NOT_TRIED)
         if isinstance(error, Unreachable):
             return bool(self._brokers)
         return harmless_twice

@@ -25,6 +25,7 @@ _COMMANDS = {
     "up": "ottla.cli.serve_commands:up",
     "broker": "ottla.cli.serve_commands:broker",
     "topics": "ottla.cli.topics:topics",
+    "groups": "ottla.cli.groups:groups",
     "produce": "ottla.cli.produce:produce",
     "consume": "ottla.cli.consume:consume",
     "dump-log": "ottla.cli.dump_log:dump_log",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from datetime import datetime
 from typing import Annotated, NamedTuple
 
 from cyclopts import Parameter
@@ -20,6 +19,7 @@ from ottla.cli.message_format import Writer, format_writer, json_writer, value_w
 from ottla.cli.message_output import MessageOutput
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, connect
 from ottla.cli.render import counted
+from ottla.cli.times import timestamp_ms
 
 POLL_MS = 500
 _ALL: list[int] = []
@@ -93,7 +93,7 @@ def _start(from_beginning: bool, offset: str | None, timestamp: str | None) -> _
     if from_beginning or offset == "earliest":
         return _Start(EARLIEST_TIMESTAMP)
     if timestamp is not None:
-        return _Start(_timestamp_ms(timestamp))
+        return _Start(timestamp_ms(timestamp, "--timestamp"))
     if offset is None or offset == "latest":
         return _Start(LATEST_TIMESTAMP)
     try:
@@ -103,17 +103,6 @@ def _start(from_beginning: bool, offset: str | None, timestamp: str | None) -> _
     if number < 0:
         return _Start(LATEST_TIMESTAMP, back=-number)
     return _Start(LATEST_TIMESTAMP, offset=number)
-
-
-def _timestamp_ms(text: str) -> int:
-    try:
-        if text.isascii() and text.isdigit():
-            return int(text)
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        raise UsageError(
-            f"--timestamp {text!r} should look like 2026-01-31T12:00:00 or be milliseconds"
-        ) from None
 
 
 def _writer(topic: str, text: str | None, as_json: bool) -> Writer:

@@ -1,0 +1,83 @@
+"""Which broker coordinates a group: FindCoordinator, for many groups at once (KIP-699)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+from ottla.admin.address import Address
+from ottla.admin.client import Client
+from ottla.admin.connection import Connection
+from ottla.admin.deadline import Deadline
+from ottla.admin.errors import ProtocolViolation, check
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+T = TypeVar("T")
+GROUP = 0
+FIRST_BATCHED_VERSION = 4
+
+
+class GroupCoordinator(NamedTuple):
+    """The broker that answers for a group, and where it listens."""
+
+    node_id: int
+    address: Address
+
+
+def on_coordinator(
+    client: Client,
+    group: str,
+    action: Callable[[Connection], T],
+    deadline: Deadline,
+    *,
+    harmless_twice: bool,
+) -> T:
+    """Run `action` with a connection to the group's coordinator, found anew at each attempt."""
+
+    def attempt() -> T:
+        coordinator = find_coordinators(client, [group], deadline)[group]
+        return action(client.node(coordinator.node_id, deadline))
+
+    return client.retry(attempt, deadline, harmless_twice=harmless_twice)
+
+
+def by_coordinator(
+    client: Client, groups: Sequence[str], deadline: Deadline
+) -> dict[GroupCoordinator, list[str]]:
+    """The groups of each coordinator."""
+    found: defaultdict[GroupCoordinator, list[str]] = defaultdict(list)
+    for group, coordinator in find_coordinators(client, groups, deadline).items():
+        found[coordinator].append(group)
+    return dict(found)
+
+
+def find_coordinators(
+    client: Client, groups: Sequence[str], deadline: Deadline
+) -> dict[str, GroupCoordinator]:
+    """The coordinator of each group; waits while the cluster has none to name."""
+    return client.retry(lambda: _find(client, groups, deadline), deadline, harmless_twice=True)
+
+
+def _find(client: Client, groups: Sequence[str], deadline: Deadline) -> dict[str, GroupCoordinator]:
+    connection = client.any(deadline)
+    if connection.version_of(FindCoordinatorRequest) < FIRST_BATCHED_VERSION:
+        return {group: _find_one(client, connection, group, deadline) for group in groups}
+    request = FindCoordinatorRequest(key_type=GROUP, coordinator_keys=list(groups))
+    response = client.call(connection, request, FindCoordinatorResponse, deadline)
+    found = {}
+    for answer in response.coordinators:
+        check(answer.error_code, f"the coordinator of group {answer.key}", answer.error_message)
+        found[answer.key] = GroupCoordinator(answer.node_id, Address(answer.host, answer.port))
+    if missing := set(groups) - found.keys():
+        raise ProtocolViolation(f"the broker left the coordinator of {missing.pop()} out")
+    return found
+
+
+def _find_one(
+    client: Client, connection: Connection, group: str, deadline: Deadline
+) -> GroupCoordinator:
+    request = FindCoordinatorRequest(key_type=GROUP, key=group)
+    answer = client.call(connection, request, FindCoordinatorResponse, deadline)
+    check(answer.error_code, f"the coordinator of group {group}", answer.error_message)
+    return GroupCoordinator(answer.node_id, Address(answer.host, answer.port))
