@@ -31,7 +31,7 @@ from harness.scale import FULL, QUICK, Scale
 from harness.systems import Kafka, Ottla, System
 from harness.works import Work, warm_works
 
-LEFT_OUT_OF_QUICK = ("rdkafka-6x100", "rdkafka-6x10240", "latency-10000")
+LEFT_OUT_OF_QUICK = ("rdkafka-6x100", "rdkafka-6x10240", "latency-10000", "rdkafka-1000x1024")
 
 
 def arguments() -> argparse.Namespace:
