@@ -48,11 +48,11 @@ def librdkafka() -> Path:
 
 
 def _compiled(name: str, link: tuple[str, ...]) -> Path:
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        raise BenchError(f"no C compiler (cc) for the load generator {name}")
     program = cache_directory() / f"{name}-{_fingerprint(link)}"
     if not program.exists():
+        compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+        if compiler is None:
+            raise BenchError(f"no C compiler (cc) for the load generator {name}")
         fresh = program.with_suffix(f".{os.getpid()}")
         command = [compiler, *FLAGS, "-o", str(fresh), str(SOURCES / f"{name}.c"), *link]
         done = subprocess.run(
