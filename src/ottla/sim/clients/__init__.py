@@ -1,0 +1,1 @@
+"""Simulated clients: what users of a broker do to it, at random."""

@@ -1,0 +1,189 @@
+"""A client: its connection, the requests it has under way, and its turns.
+
+A client knows what the model knows, so that most of what it asks for makes sense. What it
+believes about its own requests comes only from replies that reached it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from random import Random as Generator
+from struct import Struct
+from typing import Protocol
+
+from ottla.sim.channel import SimChannel
+from ottla.sim.cluster_model import ClusterModel, Place
+from ottla.sim.exchange import Exchange, Violation, make_exchange
+from ottla.sim.profile import Profile
+from ottla.sim.sent import Sent
+from ottla.wire.message import Message
+
+_SIZE = Struct(">i")
+_DELAYS_MS = (0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 5.0, 30.0)
+
+
+class Stage(Protocol):
+    """What clients play on."""
+
+    model: ClusterModel
+    profile: Profile
+
+    def wall_ms(self) -> int: ...
+
+    def monotonic_ms(self) -> float: ...
+
+    def at(self, time_ms: float, action: Callable[[], None]) -> None:
+        """Call `action` at a virtual moment."""
+        ...
+
+    def connect(self, client: Client) -> SimChannel | None:
+        """A connection to the broker; None while it is down."""
+        ...
+
+    def new_uid(self) -> int: ...
+
+
+class Client:
+    """Base of all clients."""
+
+    THINK_MS: tuple[float, ...] = (1.0, 1.0, 5.0, 20.0, 100.0)
+    DISCONNECTS = 0.01
+
+    def __init__(self, name: str, stage: Stage, chance: Generator) -> None:
+        self.name = name
+        self.stage = stage
+        self.chance = chance
+        self.channel: SimChannel | None = None
+        self.in_flight: deque[Exchange] = deque()
+        self._incoming = bytearray()
+        self._correlation_id = 0
+        self._sent_until_ms = 0.0
+        self._received_until_ms = 0.0
+
+    # -- for subclasses ------------------------------------------------------------------
+
+    def act(self) -> None:
+        """Do one thing: usually send a request."""
+        raise NotImplementedError
+
+    def received(self, exchange: Exchange) -> None:
+        """A reply has come."""
+
+    def disconnected(self, lost: list[Exchange]) -> None:
+        """The connection is gone; whether these requests were carried out is not known."""
+
+    # -- turns ---------------------------------------------------------------------------
+
+    def think(self) -> None:
+        """Take a turn, and plan the next."""
+        if self.channel is None:
+            self.channel = self.stage.connect(self)
+        elif self.chance.random() < self.DISCONNECTS:
+            self.hang_up()
+        else:
+            for _ in range(self.chance.randint(1, self.stage.profile.pipelining)):
+                if self.channel is not None and len(self.in_flight) < self._most_in_flight():
+                    self.act()
+        delay = self.chance.choice(self.THINK_MS)
+        self.stage.at(self.stage.monotonic_ms() + delay, self.think)
+
+    def _most_in_flight(self) -> int:
+        return self.stage.profile.pipelining
+
+    def hang_up(self) -> None:
+        """Close the connection: politely, or with everything on the way lost."""
+        channel = self.channel
+        if channel is None:
+            return
+        channel.eof = True
+        if self.chance.random() < 0.5:
+            channel.inbox.clear()
+            channel.requests.clear()
+        self.lose_connection(channel)
+
+    def lose_connection(self, channel: SimChannel) -> None:
+        """The connection is no more, as far as the client is concerned."""
+        if self.channel is not channel:
+            return
+        self.channel = None
+        lost = list(self.in_flight)
+        self.in_flight.clear()
+        self._incoming.clear()
+        self._sent_until_ms = self._received_until_ms = 0.0
+        self.disconnected(lost)
+
+    # -- sending and receiving -----------------------------------------------------------
+
+    def ask(
+        self, request: Message, version: int, *, wants_reply: bool = True, note: object = None
+    ) -> None:
+        """Send a request."""
+        self._correlation_id += 1
+        self.transmit(
+            make_exchange(
+                self.name,
+                self._correlation_id,
+                request,
+                version,
+                wants_reply=wants_reply,
+                note=note,
+            )
+        )
+
+    def transmit(self, exchange: Exchange) -> None:
+        """Put a frame on the wire: frames of a connection arrive in their order."""
+        channel = self.channel
+        assert channel is not None
+        self.in_flight.append(exchange)
+        now_ms = self.stage.monotonic_ms()
+        self._sent_until_ms = max(self._sent_until_ms, now_ms + self.chance.choice(_DELAYS_MS))
+        self.stage.at(self._sent_until_ms, lambda: _arrive(channel, exchange))
+
+    def deliver(self, channel: SimChannel, data: bytes) -> None:
+        """The broker has sent bytes: they arrive a little later, in their order."""
+        now_ms = self.stage.monotonic_ms()
+        self._received_until_ms = max(
+            self._received_until_ms, now_ms + self.chance.choice(_DELAYS_MS)
+        )
+        self.stage.at(self._received_until_ms, lambda: self._receive(channel, data))
+
+    def _receive(self, channel: SimChannel, data: bytes) -> None:
+        if self.channel is not channel:
+            return
+        incoming = self._incoming
+        incoming += data
+        while len(incoming) >= 4:
+            end = _SIZE.unpack_from(incoming)[0] + 4
+            if len(incoming) < end:
+                return
+            frame = bytes(incoming[:end])
+            del incoming[:end]
+            self.received(self._match(frame))
+
+    def _match(self, frame: bytes) -> Exchange:
+        while self.in_flight:
+            exchange = self.in_flight.popleft()
+            if exchange.wants_reply:
+                if exchange.reply_frame != frame:
+                    raise Violation(f"{exchange!r}: other bytes arrived than were answered")
+                return exchange
+        raise Violation(f"{self.name}: a reply to nothing: {frame!r}")
+
+    # -- choices -------------------------------------------------------------------------
+
+    def pick_place(self) -> Place | None:
+        """Any partition there is."""
+        places = self.stage.model.places()
+        return self.chance.choice(places) if places else None
+
+    def new_sent(self, sent: Sent) -> Sent:
+        """Make a batch known before it is sent."""
+        self.stage.model.sents[sent.uid] = sent
+        return sent
+
+
+def _arrive(channel: SimChannel, exchange: Exchange) -> None:
+    if not channel.closed and not channel.eof:
+        channel.inbox += exchange.frame
+        channel.requests.append(exchange)

@@ -1,0 +1,188 @@
+"""ListOffsets, OffsetForLeaderEpoch and DeleteRecords against what clients know."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.model.errors import ErrorCode
+from ottla.sim.cluster_model import ClusterModel, Place
+from ottla.sim.exchange import Exchange, Violation
+from ottla.sim.moment import Moment
+from ottla.sim.retention_check import check_start, may_have_moved
+from ottla.wire.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+)
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+from ottla.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def explains(place: Place | None, code: int, name: str, index: int, moment: Moment) -> bool:
+    """Whether the partition is not there, or its disk has failed, if the code says so."""
+    if place is None:
+        return code == _UNKNOWN
+    return code == ErrorCode.KAFKA_STORAGE_ERROR and moment.may_fail(name, index)
+
+
+def judge_list_offsets(model: ClusterModel, exchange: Exchange, moment: Moment) -> None:
+    """Check the offsets a client was told."""
+    request, reply = exchange.request, exchange.reply
+    assert isinstance(request, ListOffsetsRequest)
+    assert isinstance(reply, ListOffsetsResponse)
+    for asked_topic, topic in zip(request.topics, reply.topics, strict=True):
+        for asked, answer in zip(asked_topic.partitions, topic.partitions, strict=True):
+            place = model.place(topic.name, answer.partition_index)
+            if answer.error_code:
+                if not explains(
+                    place, answer.error_code, topic.name, answer.partition_index, moment
+                ):
+                    raise Violation(f"{exchange!r}: answered {answer}")
+            elif place is None:
+                raise Violation(f"{exchange!r}: {topic.name} has no {answer.partition_index}")
+            else:
+                _judge_offset(place, asked.timestamp, answer, moment)
+
+
+def _judge_offset(
+    place: Place, timestamp: int, answer: ListOffsetsPartitionResponse, moment: Moment
+) -> None:
+    partition, offset = place.partition, answer.offset
+    if timestamp == LATEST:
+        if not partition.end <= offset <= partition.end + partition.open_records:
+            raise Violation(f"{partition.name} ends at {partition.end}, told {offset}")
+    elif timestamp == EARLIEST:
+        check_start(place, offset, moment)
+    elif timestamp == MAX_TIMESTAMP:
+        _judge_max_timestamp(place, answer, moment)
+    else:
+        _judge_by_time(place, timestamp, answer, moment)
+
+
+def _judge_by_time(
+    place: Place, timestamp: int, answer: ListOffsetsPartitionResponse, moment: Moment
+) -> None:
+    """No record that must be there, and comes before the answer, is late enough."""
+    partition = place.partition
+    if answer.offset >= 0 and answer.timestamp < timestamp:
+        raise Violation(f"{partition.name}: asked for {timestamp}, told {answer}")
+    stop = answer.offset if answer.offset >= 0 else partition.end
+    for offset, at in _timestamps(place):
+        if offset == answer.offset and at != answer.timestamp:
+            raise Violation(f"{partition.name}: {offset} has the timestamp {at}, told {answer}")
+        if offset < stop and at >= timestamp and not may_have_moved(place, offset + 1, moment):
+            raise Violation(f"{partition.name}: {offset} of {at} comes before {answer}")
+
+
+def _judge_max_timestamp(
+    place: Place, answer: ListOffsetsPartitionResponse, moment: Moment
+) -> None:
+    """No record that must be there is newer than the answer."""
+    for offset, at in _timestamps(place):
+        is_newer = answer.offset >= 0 and at > answer.timestamp
+        if is_newer and not may_have_moved(place, offset + 1, moment):
+            raise Violation(f"{place.partition.name}: {offset} is of {at}, told {answer}")
+
+
+def _timestamps(place: Place) -> list[tuple[int, int]]:
+    """Offset and timestamp of the records that are known to be there."""
+    partition = place.partition
+    return [
+        (entry.base_offset + index, at)
+        for entry in partition.in_range(partition.start, partition.end)
+        for index, at in enumerate(entry.timestamps)
+        if partition.start <= entry.base_offset + index < partition.end
+    ]
+
+
+def judge_epochs(model: ClusterModel, exchange: Exchange, moment: Moment) -> None:
+    """Check where epochs ended."""
+    request, reply = exchange.request, exchange.reply
+    assert isinstance(request, OffsetForLeaderEpochRequest)
+    assert isinstance(reply, OffsetForLeaderEpochResponse)
+    for asked_topic, topic in zip(request.topics, reply.topics, strict=True):
+        for asked, answer in zip(asked_topic.partitions, topic.partitions, strict=True):
+            place = model.place(topic.topic, answer.partition)
+            if answer.error_code:
+                if not explains(place, answer.error_code, topic.topic, answer.partition, moment):
+                    raise Violation(f"{exchange!r}: answered {answer}")
+            elif place is None:
+                raise Violation(f"{exchange!r}: {topic.topic} has no {answer.partition}")
+            else:
+                _judge_epoch(place, asked.leader_epoch, answer)
+
+
+def _judge_epoch(place: Place, epoch: int, answer: EpochEndOffset) -> None:
+    if answer.leader_epoch < 0:
+        return
+    where = f"{place.partition.name}: epoch {epoch} ends with {answer}"
+    if answer.leader_epoch > epoch:
+        raise Violation(where)
+    for entry in place.partition.in_range(place.partition.start, place.partition.end):
+        if 0 <= entry.leader_epoch <= epoch and entry.next_offset > answer.end_offset:
+            raise Violation(f"{where}, yet {entry.sent} of epoch {entry.leader_epoch} follows")
+        if entry.leader_epoch > epoch and entry.base_offset < answer.end_offset:
+            raise Violation(f"{where}, yet {entry.sent} has epoch {entry.leader_epoch}")
+
+
+def judge_delete_records(model: ClusterModel, exchange: Exchange, moment: Moment) -> None:
+    """Check a deletion, and move the log start."""
+    request, reply = exchange.request, exchange.reply
+    assert isinstance(request, DeleteRecordsRequest)
+    assert isinstance(reply, DeleteRecordsResponse)
+    for asked_topic, topic in zip(request.topics, reply.topics, strict=True):
+        for asked, answer in zip(asked_topic.partitions, topic.partitions, strict=True):
+            place = model.place(topic.name, answer.partition_index)
+            if answer.error_code:
+                _judge_refusal(exchange, topic.name, place, asked.offset, answer, moment)
+            elif place is None:
+                raise Violation(f"{exchange!r}: {topic.name} has no {answer.partition_index}")
+            else:
+                _deleted(place, asked.offset, answer, moment)
+
+
+def _deleted(
+    place: Place, asked: int, answer: DeleteRecordsPartitionResult, moment: Moment
+) -> None:
+    partition = place.partition
+    most = partition.end + partition.open_records
+    if not max(partition.start, asked) <= answer.low_watermark <= most:
+        raise Violation(f"{partition.name}: deleted up to {asked}, told {answer}")
+    if asked >= 0:
+        partition.move_start(asked)
+        check_start(place, answer.low_watermark, moment)
+    else:
+        partition.move_start(answer.low_watermark)
+
+
+def _judge_refusal(
+    exchange: Exchange,
+    name: str,
+    place: Place | None,
+    asked: int,
+    answer: DeleteRecordsPartitionResult,
+    moment: Moment,
+) -> None:
+    code = answer.error_code
+    if explains(place, code, name, answer.partition_index, moment):
+        return
+    if place is not None:
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE and (asked > place.partition.end or asked < -1):
+            return
+        compacted = "delete" not in place.topic.setting("cleanup.policy", "delete")
+        if code == ErrorCode.POLICY_VIOLATION and compacted:
+            return
+    raise Violation(f"{exchange!r}: answered {answer}")

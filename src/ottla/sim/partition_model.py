@@ -1,0 +1,236 @@
+"""What clients were told about one partition, and what may therefore be in its log.
+
+Invariants, checked with everything that is learned:
+    an offset belongs to one batch for as long as that batch is there
+    batches lie one after the other without holes from the log start to the high watermark
+    a batch is there as it was sent, and an idempotent one at most once
+    what was refused is not there
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+
+from ottla.records.batch import LOG_APPEND_TIME, Batch
+from ottla.records.record import records_of
+from ottla.sim.exchange import Violation
+from ottla.sim.sent import Fate, Sent, uid_of
+from ottla.sim.sequence_model import SequenceModel
+
+
+class Entry:
+    """A batch in the log. `crc` and `size` are those of the stored bytes, once they were seen."""
+
+    __slots__ = ("base_offset", "crc", "leader_epoch", "sent", "size", "timestamps")
+
+    def __init__(self, base_offset: int, sent: Sent, timestamps: tuple[int, ...]) -> None:
+        self.base_offset = base_offset
+        self.sent = sent
+        self.timestamps = timestamps
+        self.crc = -1
+        self.size = -1
+        self.leader_epoch = -1
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.sent.count
+
+
+class PartitionModel:
+    """One partition of a topic.
+
+    Clients were told that everything below `end` is there; `acked_end` also counts what was
+    acknowledged since the node settled last, which readers do not see yet. Nothing below
+    `start` is served any more. Batches in `maybe` may be in the log or not.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.start = 0
+        self.end = 0
+        self.acked_end = 0
+        self.durable_end = 0
+        """A power failure takes nothing below it."""
+        self.entries: dict[int, Entry] = {}
+        self.bases: list[int] = []
+        self.maybe: dict[int, Sent] = {}
+        self.producers: dict[int, SequenceModel] = {}
+        self._taken_back: dict[int, Sent] = {}
+        self._removed: dict[int, Sent] = {}
+        self.start_may_be = 0
+        """Up to where an unanswered DeleteRecords may have moved the start."""
+
+    # -- learning ------------------------------------------------------------------------
+
+    def acknowledge(self, sent: Sent, base_offset: int, append_time: int) -> None:
+        """The broker said that the batch is at this offset."""
+        self.maybe.pop(sent.uid, None)
+        if sent.fate is Fate.ACKED:
+            if sent.offset != base_offset:
+                raise Violation(f"{self.name}: {sent} at {sent.offset} is also at {base_offset}")
+            return
+        if base_offset < self.acked_end:
+            raise Violation(
+                f"{self.name}: {sent} is acknowledged at {base_offset}, the log has"
+                f" {self.acked_end} already"
+            )
+        self._check_gap(self.acked_end, base_offset)
+        self._add(sent, base_offset, append_time)
+        self.acked_end = base_offset + sent.count
+
+    def refuse(self, sent: Sent) -> None:
+        """The broker said that the batch is not there, and it must not be."""
+        if sent.fate is Fate.OPEN and sent.uid not in self.maybe:
+            sent.fate = Fate.REFUSED
+
+    def take_back(self, sent: Sent) -> None:
+        """The batch did not fit and was cut off again: only losing power may bring it back."""
+        self.refuse(sent)
+        if sent.fate is Fate.REFUSED:
+            self._taken_back[sent.uid] = sent
+
+    def doubt(self, sent: Sent) -> None:
+        """Nobody knows whether the batch is there."""
+        if sent.fate is not Fate.ACKED:
+            sent.fate = Fate.OPEN
+            self.maybe[sent.uid] = sent
+
+    def settled(self) -> None:
+        """What was acknowledged may be read now."""
+        self.end = max(self.end, self.acked_end)
+
+    def see(self, sents: dict[int, Sent], batch: Batch, data: bytes) -> Entry:
+        """A reader got this batch; `data` are its bytes."""
+        entry = self.entries.get(batch.base_offset)
+        if entry is not None and entry.crc == batch.crc and entry.size == batch.size:
+            return entry
+        sent = self._recognize(sents, batch, data)
+        if entry is None:
+            entry = self._learn(sent, batch)
+        elif entry.sent is not sent:
+            raise Violation(
+                f"{self.name}: {entry.sent} was at {batch.base_offset}, now {sent} is there"
+            )
+        entry.crc, entry.size = batch.crc, batch.size
+        entry.leader_epoch = batch.partition_leader_epoch
+        return entry
+
+    def _learn(self, sent: Sent, batch: Batch) -> Entry:
+        """A batch whose fate was open has been seen."""
+        if sent.fate is Fate.REFUSED:
+            raise Violation(f"{self.name}: {sent} was refused and is at {batch.base_offset}")
+        if sent.fate is Fate.ACKED:
+            raise Violation(
+                f"{self.name}: {sent} is at {sent.offset} and again at {batch.base_offset}"
+            )
+        if self._removed.get(batch.base_offset, sent) is not sent:
+            raise Violation(f"{self.name}: {sent} is at the offset of a removed batch")
+        self.maybe.pop(sent.uid, None)
+        append_time = batch.max_timestamp if batch.timestamp_type == LOG_APPEND_TIME else -1
+        entry = self._add(sent, batch.base_offset, append_time)
+        self.acked_end = max(self.acked_end, entry.next_offset)
+        self.end = max(self.end, entry.next_offset)
+        return entry
+
+    def _add(self, sent: Sent, base_offset: int, append_time: int) -> Entry:
+        timestamps = sent.timestamps if append_time < 0 else (append_time,) * sent.count
+        entry = Entry(base_offset, sent, timestamps)
+        slot = bisect_left(self.bases, base_offset)
+        before = self.entries[self.bases[slot - 1]] if slot else None
+        after = self.entries[self.bases[slot]] if slot < len(self.bases) else None
+        if (before is not None and before.next_offset > base_offset) or (
+            after is not None and entry.next_offset > after.base_offset
+        ):
+            raise Violation(f"{self.name}: {sent} at {base_offset} lies over another batch")
+        insort(self.bases, base_offset)
+        self.entries[base_offset] = entry
+        sent.fate, sent.offset = Fate.ACKED, base_offset
+        return entry
+
+    def _check_gap(self, start: int, end: int) -> None:
+        """Only batches of open fate can lie between what is known."""
+        if end > start + self.open_records:
+            raise Violation(f"{self.name}: nobody wrote the offsets {start} to {end - 1}")
+
+    def _recognize(self, sents: dict[int, Sent], batch: Batch, data: bytes) -> Sent:
+        records = records_of(data)
+        sent = sents.get(uid_of(records[0].value)) if records else None
+        where = f"{self.name} at {batch.base_offset}"
+        if sent is None:
+            raise Violation(f"{where}: a batch nobody sent: {batch}")
+        if [record.value for record in records] != list(sent.values):
+            raise Violation(f"{where}: {sent} has other records than were sent")
+        if [record.offset for record in records] != list(
+            range(batch.base_offset, batch.next_offset)
+        ):
+            raise Violation(f"{where}: the offsets of {sent} have holes")
+        if batch[9:12] != sent.producer:
+            raise Violation(f"{where}: {sent} has the producer fields {batch[9:12]}")
+        if batch.timestamp_type != LOG_APPEND_TIME and [r.timestamp for r in records] != list(
+            sent.timestamps
+        ):
+            raise Violation(f"{where}: {sent} has other timestamps than were sent")
+        return sent
+
+    # -- crashes -------------------------------------------------------------------------
+
+    def lose_power(self) -> None:
+        """What was not synced may be gone, what was cut off may be back."""
+        for sent in self._taken_back.values():
+            if sent.fate is Fate.REFUSED:
+                self.doubt(sent)
+        self._taken_back.clear()
+        for producer in self.producers.values():
+            producer.doubt()
+
+    def resolve(self) -> None:
+        """The whole log was read: what was not found is not there."""
+        for sent in self.maybe.values():
+            sent.fate = Fate.REFUSED
+        self.maybe.clear()
+        self.start_may_be = 0
+
+    # -- ends of the log -----------------------------------------------------------------
+
+    @property
+    def open_records(self) -> int:
+        """How many records there may be that nobody knows of."""
+        return sum(sent.count for sent in self.maybe.values())
+
+    def move_start(self, offset: int) -> None:
+        """Nothing below an offset is served any more."""
+        if offset <= self.start:
+            return
+        self.start = offset
+        self.end = max(self.end, offset)
+        self.acked_end = max(self.acked_end, offset)
+        while self.bases and self.entries[self.bases[0]].next_offset <= offset:
+            base_offset = self.bases.pop(0)
+            self._removed[base_offset] = self._drop(base_offset)
+
+    def cut(self, end: int) -> None:
+        """A power failure took everything from an offset on."""
+        while self.bases and self.bases[-1] >= end:
+            self._drop(self.bases.pop())
+        if self.bases and self.entries[self.bases[-1]].next_offset > end:
+            raise Violation(f"{self.name}: the log ends at {end}, in the middle of a batch")
+        self.end = self.acked_end = end
+        self.start = min(self.start, end)
+        self._removed = {base: sent for base, sent in self._removed.items() if base < end}
+
+    def _drop(self, base_offset: int) -> Sent:
+        sent = self.entries.pop(base_offset).sent
+        sent.fate, sent.offset = Fate.GONE, -1
+        return sent
+
+    def in_range(self, start: int, end: int) -> list[Entry]:
+        """The known batches that have records in [start, end)."""
+        slot = max(bisect_right(self.bases, start) - 1, 0)
+        found = []
+        for base_offset in self.bases[slot:]:
+            if base_offset >= end:
+                break
+            entry = self.entries[base_offset]
+            if entry.next_offset > start:
+                found.append(entry)
+        return found
