@@ -15,6 +15,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+import kafka
 import pytest
 from harness.aio import Aio
 from harness.batches import batch_of
@@ -57,7 +58,8 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerPro
             proxy.target = f"127.0.0.1:{broker.port}"
             use_it(proxy.address)
             broker.bootstrap_servers = proxy.target
-            yield broker, distinct(proxy.frames()) + requests_of_every_version()
+            # What clients really sent gets further into the broker, so it is tried more often.
+            yield broker, distinct(proxy.frames()) * 5 + requests_of_every_version()
 
 
 def use_it(address: str) -> None:
@@ -80,6 +82,12 @@ def use_it(address: str) -> None:
             admin.set_topic_configs("captured", {"retention.ms": "2000000"})
             admin.delete_records("captured", 0, 5)
             admin.describe_topic("captured")
+            admin.create_partitions(f"by-{client.name}", 3)
+            admin.delete_topic(f"by-{client.name}")
+    with kafka.KafkaAdminClient(bootstrap_servers=address) as admin:
+        admin.describe_log_dirs()
+        admin.describe_producers([kafka.TopicPartition("captured", 0)])
+        admin.describe_topic_partitions(["captured"])
 
 
 def distinct(frames: list[bytes]) -> list[bytes]:

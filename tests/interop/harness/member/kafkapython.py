@@ -1,0 +1,112 @@
+"""A member by kafka-python, in the classic protocol."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import harness  # noqa: F401  (imports kafka without its warnings)
+from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.errors import KafkaError
+
+from harness.member.progress import Progress
+from harness.member.report import Key, Reporter
+from harness.member.spec import Spec
+
+POLL_MS = 50
+ASSIGNORS = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}
+
+
+def run(spec: Spec, reporter: Reporter, stop: Callable[[], bool]) -> None:
+    Member(spec, reporter).run(stop)
+
+
+class Member(ConsumerRebalanceListener):
+    def __init__(self, spec: Spec, reporter: Reporter) -> None:
+        self._spec = spec
+        self._reporter = reporter
+        self._progress = Progress()
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=spec.bootstrap_servers,
+            group_id=spec.group,
+            group_instance_id=spec.instance_id,
+            client_id=spec.client_id,
+            auto_offset_reset="earliest",
+            enable_auto_commit=not spec.commits,
+            auto_commit_interval_ms=100,
+            session_timeout_ms=spec.session_timeout_ms,
+            heartbeat_interval_ms=spec.heartbeat_interval_ms,
+            max_poll_interval_ms=spec.max_poll_interval_ms,
+            max_poll_records=spec.batch,
+            fetch_max_wait_ms=50,
+            metadata_max_age_ms=500,
+            reconnect_backoff_max_ms=200,
+            partition_assignment_strategy=[ASSIGNORS[spec.assignor or "range"]],
+        )
+
+    def run(self, stop: Callable[[], bool]) -> None:
+        if self._spec.pattern is not None:
+            self._consumer.subscribe(pattern=self._spec.pattern, listener=self)
+        else:
+            self._consumer.subscribe(topics=list(self._spec.topics), listener=self)
+        while not stop():
+            self._turn()
+        self._consumer.close(autocommit=not self._spec.commits)
+        self._reporter.closed()
+
+    def _turn(self) -> None:
+        try:
+            polled = self._consumer.poll(timeout_ms=POLL_MS)
+        except KafkaError as error:
+            self._reporter.failed("poll", error)
+            return
+        offsets = {
+            (key.topic, key.partition): [record.offset for record in records]
+            for key, records in polled.items()
+            if records
+        }
+        if not offsets:
+            return
+        time.sleep(self._spec.work_ms / 1000)
+        self._reporter.got(offsets)
+        self._progress.processed(offsets)
+        self._commit(self._progress.to_commit())
+
+    def _commit(self, offsets: dict[Key, int]) -> None:
+        if not offsets or not self._spec.commits:
+            return
+        wanted = {
+            TopicPartition(*key): OffsetAndMetadata(offset, "", -1)
+            for key, offset in offsets.items()
+        }
+        try:
+            self._consumer.commit(wanted)
+        except KafkaError as error:
+            self._reporter.failed("commit", error)
+        else:
+            self._progress.committed(offsets)
+            self._reporter.committed(offsets)
+
+    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        generation = self._consumer._coordinator.generation_if_stable()
+        self._reporter.assigned(_keys(assigned), generation.generation_id if generation else -1)
+
+    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+        self._commit(self._progress.to_commit(_keys(revoked)))
+        self._progress.forget(_keys(revoked))
+        self._reporter.revoked(_keys(revoked), lost=False)
+
+    def on_partitions_lost(self, lost: list[TopicPartition]) -> None:
+        self._progress.forget(_keys(lost))
+        self._reporter.revoked(_keys(lost), lost=True)
+
+
+def _keys(partitions: list[TopicPartition]) -> list[Key]:
+    return [(partition.topic, partition.partition) for partition in partitions]
