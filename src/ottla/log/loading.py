@@ -95,11 +95,11 @@ def open_log(
     )
     log.leader_epochs.truncate_from_end(log.committed_end)
     log.leader_epochs.truncate_from_start(log.log_start_offset)
-    rebuild_producers(log, is_clean=checkpoint.is_clean)
+    rebuild_producers(log, notes, is_clean=checkpoint.is_clean)
     return log
 
 
-def rebuild_producers(log: Log, *, is_clean: bool) -> None:
+def rebuild_producers(log: Log, notes: list[str], *, is_clean: bool) -> None:
     """Producer state as of the log end: the newest good snapshot, then the batches after it."""
     log.producers.clear()
     discard_snapshots(log, log.committed_end + 1)
@@ -110,14 +110,15 @@ def rebuild_producers(log: Log, *, is_clean: bool) -> None:
         try:
             content = read_file(log.resources.files, log.path(offset_name(offset, SNAPSHOT)))
             log.producers.load(decode_snapshot(content))
-        except CorruptSnapshot:
+        except CorruptSnapshot as error:
+            notes.append(f"{log.path(offset_name(offset, SNAPSHOT))}: {error}; removed")
             discard_snapshots(log, offset)
             start = log.base_offsets[0]  # state is missing, however clean the shutdown was
             continue
         start = offset
         break
     if start < log.committed_end:
-        replay(log, start)
+        replay(log, start, notes)
 
 
 def _discard_stray_snapshots(log: Log) -> None:

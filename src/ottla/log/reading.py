@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.log.names import LOG
 from ottla.log.slice import FileSlice
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.records.batch import MAGIC_V2, Batch
+from ottla.records.batch import MAGIC_V2, Batch, CorruptBatch
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
@@ -79,17 +80,25 @@ def bytes_available(log: Log, offset: int, upto: int) -> int:
 
 def offset_for_timestamp(log: Log, timestamp_ms: int) -> TimestampOffset | None:
     """See Log.offset_for_timestamp."""
-    start = log.log_start_offset
-    for number in range(log.segment_index(start), len(log.segments)):
-        segment = log.segments[number]
-        if segment.max_timestamp < timestamp_ms:
-            continue
-        after = max(segment.time_index.lookup(timestamp_ms)[1], start)
-        for batch in segment.batches_from(segment.offset_index.lookup(after)[1]):
-            if batch.max_timestamp >= timestamp_ms and batch.last_offset >= start:
-                found = _record_at(segment, batch, timestamp_ms, start)
-                if found is not None:
-                    return found
+    for segment in log.segments[log.segment_index(log.log_start_offset) :]:
+        if segment.max_timestamp >= timestamp_ms:
+            try:
+                found = _first_at(segment, timestamp_ms, log.log_start_offset)
+            except CorruptBatch as error:
+                raise _damaged(segment, error) from None
+            if found is not None:
+                return found
+    return None
+
+
+def _first_at(segment: Segment, timestamp_ms: int, start: int) -> TimestampOffset | None:
+    """The first record of a segment with a timestamp that late, from an offset on."""
+    after = max(segment.time_index.lookup(timestamp_ms)[1], start)
+    for batch in segment.batches_from(segment.offset_index.lookup(after)[1]):
+        if batch.max_timestamp >= timestamp_ms and batch.last_offset >= start:
+            found = _record_at(segment, batch, timestamp_ms, start)
+            if found is not None:
+                return found
     return None
 
 
@@ -99,11 +108,13 @@ def max_timestamp(log: Log) -> TimestampOffset | None:
     timestamp = segment.max_timestamp
     if timestamp < 0:
         return None
-    position = segment.offset_index.lookup(segment.max_timestamp_offset)[1]
-    for batch in segment.batches_from(position):
-        if batch.max_timestamp == timestamp:
-            return _record_at(segment, batch, timestamp, log.log_start_offset)
-    return None
+    try:
+        batch = segment.locate(segment.max_timestamp_offset)
+        if batch is None:
+            return None
+        return _record_at(segment, batch, timestamp, log.log_start_offset)
+    except CorruptBatch as error:
+        raise _damaged(segment, error) from None
 
 
 def out_of_range(log: Log, offset: int) -> ApiError:
@@ -118,10 +129,22 @@ def _find(log: Log, offset: int) -> tuple[Segment, Batch] | None:
     """The first committed batch that ends at or after an offset, and its segment."""
     for segment in log.segments[log.segment_index(offset) :]:
         if segment.size:
-            batch = segment.locate(offset)
+            batch = _locate(segment, offset)
             if batch is not None:
                 return segment, batch
     return None
+
+
+def _locate(segment: Segment, offset: int) -> Batch | None:
+    try:
+        return segment.locate(offset)
+    except CorruptBatch as error:
+        raise _damaged(segment, error) from None
+
+
+def _damaged(segment: Segment, error: CorruptBatch) -> ApiError:
+    message = f"{segment.path(LOG)} is damaged {error}"
+    return ApiError(ErrorCode.CORRUPT_MESSAGE, message)
 
 
 def _end_position(log: Log, segment: Segment, upto: int) -> int:
@@ -133,7 +156,7 @@ def _end_position(log: Log, segment: Segment, upto: int) -> int:
             return log.recent.find(upto, segment.size)[0]
     elif upto >= log.segments[log.segments.index(segment) + 1].base_offset:
         return segment.size
-    batch = segment.locate(upto)
+    batch = _locate(segment, upto)
     return segment.size if batch is None else batch.position
 
 

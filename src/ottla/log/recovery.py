@@ -55,6 +55,8 @@ def recover_segment(log: Log, segment: Segment, recovery_point: int) -> str | No
                 log.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
             valid, next_offset = batch.end, batch.next_offset
     except CorruptBatch as error:
+        if start and valid == start:  # not one batch was good: it is the index that is wrong
+            return recover_segment(log, segment, segment.base_offset)
         problem = f"bad batch {error}"
     if valid < segment.size:
         problem = problem or f"the batch at position {valid} is incomplete"
@@ -91,7 +93,7 @@ def _resume(segment: Segment, recovery_point: int) -> int:
         header = header_at(segment.file.pread(128, position), 0, position)
     except CorruptBatch:
         return 0
-    if header is None or header.last_offset != offset:
+    if header is None or header.last_offset > offset:
         return 0
     segment.adopt_indexes(entries, times)
     return position

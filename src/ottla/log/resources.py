@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Resources:
     """Handed to every log; `on_error` hears of storage errors of work done in the background."""
 
-    __slots__ = ("background", "clock", "files", "on_error", "pool", "random", "trash")
+    __slots__ = ("background", "clock", "files", "notes", "on_error", "pool", "random", "trash")
 
     def __init__(
         self,
@@ -32,6 +32,8 @@ class Resources:
         self.clock = clock
         self.random = random
         self.trash = Trash(files, background)
+        self.notes: list[str] = []
+        """What happened that a person should read; whoever logs it clears it."""
         self.on_error: Callable[[Log, OSError], None] = _raise
 
 

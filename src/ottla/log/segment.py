@@ -14,13 +14,14 @@ from ottla.log.index_file import UNKNOWN
 from ottla.log.names import INDEX, LOG, TIME_INDEX, TXN_INDEX, offset_name
 from ottla.log.offset_index import OffsetIndex
 from ottla.log.pool import FilePool
-from ottla.log.rebuild import open_indexes
+from ottla.log.rebuild import open_indexes, rebuild_indexes
 from ottla.log.scan import batches
 from ottla.log.time_index import TimeIndex
 from ottla.model.ids import NO_TIMESTAMP
 from ottla.ports import File, Files
-from ottla.records.batch import Batch
+from ottla.records.batch import Batch, CorruptBatch
 
+MAX_OFFSET = 2**63 - 1
 UNKNOWN_TIMESTAMP = -2
 """The largest timestamp of a segment whose time index was not looked at yet."""
 
@@ -140,10 +141,26 @@ class Segment:
         return batches(self.file, position, self.size)
 
     def locate(self, offset: int) -> Batch | None:
-        """The first batch that ends at or after `offset`, or None when there is none."""
-        position = self.offset_index.lookup(offset)[1]
+        """The first batch that ends at or after `offset`, or None when there is none.
+
+        Raises CorruptBatch when the segment itself is damaged.
+        """
+        indexed, position = self.offset_index.lookup(offset)
+        try:
+            return self._scan_for(offset, position, indexed)
+        except CorruptBatch:
+            if not position:
+                raise
+        # The index has led astray: no batch begins there, or another one.
+        self._offset_index, self._time_index = rebuild_indexes(self)
+        return self._scan_for(offset, self.offset_index.lookup(offset)[1], MAX_OFFSET)
+
+    def _scan_for(self, offset: int, position: int, indexed: int) -> Batch | None:
         for batch in self.batches_from(position):
-            if batch.base_offset + batch.last_offset_delta >= offset:
+            last_offset = batch.base_offset + batch.last_offset_delta
+            if batch.position == position and position and last_offset > indexed:
+                raise CorruptBatch(position, f"ends at {last_offset}, the index says {indexed}")
+            if last_offset >= offset:
                 return batch
         return None
 

@@ -56,7 +56,7 @@ class LogStore:
         """The directories that are online."""
         self.offline_dirs: dict[str, OSError] = {}
         self.offline_partitions: set[TopicPartition] = set()
-        self.notes: list[str] = []
+        self.notes = self.resources.notes
         """What happened that a person should read; whoever logs it clears it."""
         self.on_offline: Callable[[str, OSError, list[TopicPartition]], None] = (
             lambda path, error, partitions: None

@@ -38,7 +38,7 @@ def truncate_to(log: Log, offset: int) -> None:
     _set_end(log, offset)
     log.log_start_offset = min(log.log_start_offset, offset)
     log.leader_epochs.truncate_from_end(offset)
-    rebuild_producers(log, is_clean=False)
+    rebuild_producers(log, log.resources.notes, is_clean=False)
 
 
 def truncate_fully(log: Log, new_start: int) -> None:

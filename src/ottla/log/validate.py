@@ -112,6 +112,10 @@ class AppendRules:
 
     def _check_timestamps(self, batch: Batch, now_ms: int) -> None:
         if self.log_append_time:
+            if batch.attributes & TIMESTAMP_TYPE_MASK:
+                raise ApiError(
+                    ErrorCode.INVALID_TIMESTAMP, "Producers may not set the LogAppendTime type"
+                )
             return
         oldest, newest = now_ms - self.before_max_ms, now_ms + self.after_max_ms
         for timestamp in (batch.base_timestamp, batch.max_timestamp):

@@ -97,7 +97,9 @@ class FaultyFile:
         return self._file.size()
 
     def pread(self, length: int, position: int) -> bytes:
-        return self._file.pread(length, position)
+        content = self._file.pread(length, position)
+        self._files.bytes_read += len(content)
+        return content
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
         self._files.writes.append((self.path, len(buffers)))
@@ -141,6 +143,7 @@ class FaultyFiles:
         self.synced: list[str] = []
         self.opened: list[str] = []
         self.writes: list[tuple[str, int]] = []
+        self.bytes_read = 0
 
     def room_for(self, path: str) -> int | None:
         return self.room if path.endswith(self.suffix) else None
