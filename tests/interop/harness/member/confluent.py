@@ -128,9 +128,7 @@ class Member:
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._give_up(consumer, partitions, lost=True)
 
-    def _give_up(
-        self, consumer: Consumer, partitions: list[TopicPartition], *, lost: bool
-    ) -> None:
+    def _give_up(self, consumer: Consumer, partitions: list[TopicPartition], *, lost: bool) -> None:
         keys = _keys(partitions)
         self._progress.forget(keys)
         if self._incremental:

@@ -95,11 +95,11 @@ class Member(ConsumerRebalanceListener):
             self._reporter.committed(offsets)
 
     def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
-        generation = self._consumer._coordinator.generation_if_stable()
-        self._reporter.assigned(_keys(assigned), generation.generation_id if generation else -1)
+        generation = self._consumer._coordinator._generation.generation_id
+        self._reporter.assigned(_keys(assigned), generation)
 
     def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
-        self._commit(self._progress.to_commit(_keys(revoked)))
+        # Nothing is left to commit: rebalances happen inside of poll, commits before the next.
         self._progress.forget(_keys(revoked))
         self._reporter.revoked(_keys(revoked), lost=False)
 

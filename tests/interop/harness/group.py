@@ -1,0 +1,82 @@
+"""A group of members in processes of their own, on one topic."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from harness.deadline import eventually
+from harness.member.handle import Member
+from harness.member.report import Key
+from harness.member.spec import Spec
+from harness.ownership import (
+    check_monotonic_commits,
+    check_single_owners,
+    missing,
+    repeated,
+)
+
+
+class Group:
+    """Starts members that share a `Spec`, waits for them, and checks what must hold."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.members: list[Member] = []
+        self._stack = ExitStack()
+
+    def start(self, **changes: object) -> Member:
+        """One more member, as the others but for these changes."""
+        name = f"m{len(self.members)}"
+        fields = {**self.spec.__dict__, "client_id": name, **changes}
+        member = self._stack.enter_context(Member(name, Spec(**fields)))
+        self.members.append(member)
+        return member
+
+    def settle(self, keys: set[Key], *members: Member, timeout_s: float = 20.0) -> None:
+        """Wait until these members share the partitions, each having some, nobody else any."""
+
+        def settled() -> bool:
+            shares = [member.owned for member in members]
+            every = [key for share in shares for key in share]
+            others = [m for m in self.members if m not in members and m.owned]
+            return all(shares) and sorted(every) == sorted(keys) and not others
+
+        try:
+            eventually(settled, f"{[m.name for m in members]} share {len(keys)}", timeout_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.tails()}") from None
+
+    def finish(self, ends: dict[Key, int], *, once: bool, timeout_s: float = 20.0) -> None:
+        """Wait until every record is processed, then check what must hold of the group."""
+        try:
+            eventually(lambda: not missing(self.members, ends), "all is processed", timeout_s)
+        except AssertionError as error:
+            left = missing(self.members, ends)
+            raise AssertionError(f"{error}: missing {left}\n{self.tails()}") from None
+        check_single_owners(self.members)
+        check_monotonic_commits(self.members)
+        if once:
+            again = repeated(self.members)
+            assert not again, f"processed twice: {again}\n{self.tails()}"
+
+    def tails(self) -> str:
+        """The last words of all, for a failed assertion."""
+        return "\n".join(member.tail() for member in self.members)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+
+def partitions_of(topic: str, count: int) -> set[Key]:
+    """All partitions of a topic."""
+    return {(topic, number) for number in range(count)}
