@@ -240,9 +240,8 @@ class Hosting:
         )
         self._every(IDLE_INTERVAL_MS, IDLE_INTERVAL_MS, lambda now_ms: store.release_idle_memory())
         self._every(TRASH_INTERVAL_MS, TRASH_INTERVAL_MS, store.delete_pending_files)
-        self._every(
-            config.producer_id_expiration_check_interval_ms, first_ms, store.expire_producers
-        )
+        expiry_ms = config.producer_id_expiration_check_interval_ms
+        self._every(expiry_ms, expiry_ms, store.expire_producers)
 
     def _every(self, interval_ms: int, first_ms: int, job: Callable[[int], object]) -> None:
         """Run a job again and again, `interval_ms` apart."""

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.log.names import INDEX, LEADER_EPOCHS, TEMPORARY, TIME_INDEX
-from ottla.ports import File
+from ottla.log.names import INDEX, LEADER_EPOCHS, LOG, TEMPORARY, TIME_INDEX
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
@@ -23,24 +22,30 @@ if TYPE_CHECKING:
 class FlushJob:
     """One flush under way; `again` asks for another one after it, up to that offset."""
 
-    __slots__ = ("_epochs_path", "_files", "_log", "_new", "again", "upto")
+    __slots__ = ("_epochs_path", "_log", "_new", "_paths", "again", "upto")
 
     def __init__(self, log: Log, upto: int) -> None:
         self._log = log
         self.upto = min(upto, log.committed_end)
         self.again = -1
-        self._files = _segment_files(log, self.upto)
         self._new, log.unsynced = log.unsynced, []
+        self._paths = dict.fromkeys([*_segment_paths(log, self.upto), *self._new])
         self._epochs_path = ""
-        for path in self._new:
-            self._add_new(path)
         if log.leader_epochs.changed:
             self._write_epochs()
 
     def sync(self) -> None:
-        """Force the files to disk; off the loop."""
-        for file in self._files:
+        """Force the files to disk; off the loop.
+
+        Each is opened for as long as it takes: jobs may have to wait in great numbers.
+        """
+        for path in self._paths:
+            try:
+                file = self._log.resources.files.open(path)
+            except FileNotFoundError:  # deleted since, with its segment
+                continue
             file.sync()
+            file.close()
         if self._new and not self._epochs_path:
             self.sync_directory()
 
@@ -70,12 +75,6 @@ class FlushJob:
         self._log.unsynced[:0] = self._new
         self._log.leader_epochs.changed |= bool(self._epochs_path)
 
-    def _add_new(self, path: str) -> None:
-        try:
-            self._files.append(self._log.resources.pool.open(path))
-        except FileNotFoundError:  # a snapshot or segment that was deleted again
-            pass
-
     def _write_epochs(self) -> None:
         log = self._log
         path = log.path(LEADER_EPOCHS + TEMPORARY)
@@ -84,7 +83,7 @@ class FlushJob:
         file.pwritev([log.leader_epochs.encode()], 0)
         log.leader_epochs.changed = False
         self._epochs_path = path
-        self._files.append(file)
+        self._paths[path] = None
 
 
 def flush(log: Log, upto: int) -> None:
@@ -133,11 +132,11 @@ def _synced(log: Log, job: FlushJob, result: OSError | None) -> None:
 
 
 def _finished(log: Log, job: FlushJob, result: OSError | None) -> None:
-    is_current = job.is_current()
+    if not job.is_current():  # truncated or deleted meanwhile: its files may be gone
+        return
     if result is not None:
         cancel(log)
         log.resources.on_error(log, result)
-    if not is_current or result is not None:
         return
     log.flush_job = None
     job.finish()
@@ -149,16 +148,15 @@ def _is_needed(log: Log, upto: int) -> bool:
     return upto > log.recovery_point or log.leader_epochs.changed or bool(log.unsynced)
 
 
-def _segment_files(log: Log, upto: int) -> list[File]:
+def _segment_paths(log: Log, upto: int) -> list[str]:
     """The files of segments that hold what is not on disk yet below an offset."""
-    pool = log.resources.pool
-    found: list[File] = []
+    found: list[str] = []
     if upto <= log.recovery_point:
         return found
     for segment in log.segments[log.segment_index(log.recovery_point) :]:
         if segment.base_offset >= upto:
             break
-        found.append(segment.file)
+        found.append(segment.path(LOG))
         if not segment.is_active:
-            found += [pool.open(segment.path(suffix)) for suffix in (INDEX, TIME_INDEX)]
+            found += (segment.path(INDEX), segment.path(TIME_INDEX))
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
 from ottla.log.log import Log
@@ -31,12 +33,22 @@ _NOTHING = (-1, -1, -1)
 
 def handle(node: Node, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     """The offset each partition was asked for."""
+    asked = Counter(
+        (topic.name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+    )
+    twice = {partition for partition, times in asked.items() if times > 1}
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _answer(node, topic.name, partition, request.isolation_level, context.version)
+                    _refusal(partition.partition_index, ErrorCode.INVALID_REQUEST)
+                    if (topic.name, partition.partition_index) in twice
+                    else _answer(
+                        node, topic.name, partition, request.isolation_level, context.version
+                    )
                     for partition in topic.partitions
                 ],
             )
@@ -58,12 +70,16 @@ def _answer(
         except OSError as error:
             raise ApiError(*node.storage_failed(partition, error)) from error
     except ApiError as error:
-        return ListOffsetsPartitionResponse(
-            partition_index=index, error_code=error.code, timestamp=-1, offset=-1, leader_epoch=-1
-        )
+        return _refusal(index, error.code)
     offset, timestamp, leader_epoch = found
     return ListOffsetsPartitionResponse(
         partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=leader_epoch
+    )
+
+
+def _refusal(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=index, error_code=code, timestamp=-1, offset=-1, leader_epoch=-1
     )
 
 
