@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from uuid import uuid4
 
 import pytest
 from harness.aio import Aio
 from harness.confluent import Confluent
+from harness.group_broker import GROUP_SETTINGS
 from harness.kafkapython import KafkaPython
 from harness.model import Client
+from harness.process import BrokerProcess
 from harness.raw import RawConnection
 
 from harness.topics import create_topic
@@ -62,3 +65,38 @@ def make_topic(bootstrap_servers: str) -> Iterator[Callable[..., str]]:
 def topic(make_topic: Callable[..., str]) -> str:
     """A fresh topic of one partition with default settings."""
     return make_topic()
+
+
+@pytest.fixture(scope="session")
+def group_servers() -> Iterator[str]:
+    """The broker that tests of groups share: quick rebalances, short sessions."""
+    if external := os.environ.get("OTTLA_TEST_BOOTSTRAP"):
+        yield external
+        return
+    with BrokerProcess(None, settings=GROUP_SETTINGS) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def group_raw(group_servers: str) -> Iterator[RawConnection]:
+    """A connection to that broker, which coordinates all groups."""
+    with RawConnection(group_servers) as connection:
+        yield connection
+
+
+@pytest.fixture
+def make_group_topic(group_servers: str) -> Callable[[int], str]:
+    """Create a fresh topic there: `make_group_topic(partitions)`."""
+
+    def make(partitions: int = 1) -> str:
+        name = f"t-{uuid4().hex[:12]}"
+        create_topic(group_servers, name, partitions)
+        return name
+
+    return make
+
+
+@pytest.fixture
+def group_id() -> str:
+    """A group nobody has used."""
+    return f"g-{uuid4().hex[:12]}"

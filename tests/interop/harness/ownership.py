@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from harness.member.handle import Member
@@ -42,7 +43,7 @@ def tenures(members: Iterable[Member]) -> dict[Key, list[Tenure]]:
 def check_single_owners(members: Sequence[Member]) -> None:
     """No partition with two owners at a time, or twice given in one generation."""
     for key, each in tenures(members).items():
-        for before, after in zip(each, each[1:], strict=False):
+        for before, after in pairwise(each):
             assert before.until <= after.since, (
                 f"{key} was with {before.member} until {before.until:.3f} and with"
                 f" {after.member} since {after.since:.3f}\n" + _tails(members)

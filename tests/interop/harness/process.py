@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import select
@@ -127,10 +126,12 @@ class BrokerProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self.running:
-            with contextlib.suppress(AssertionError):
-                self.stop()
-        self._errors.close()
+        try:
+            if self.running:
+                code = self.stop()
+                assert error or code == 0, f"exit code {code}; stderr: {self.errors}"
+        finally:
+            self._errors.close()
 
 
 def files_under(directory: Path) -> dict[str, bytes]:

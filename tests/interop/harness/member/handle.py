@@ -44,7 +44,7 @@ class Member:
         self.spec = spec
         self.events: list[Event] = []
         self._news = threading.Condition()
-        self._errors = tempfile.TemporaryFile("w+")
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self._process = subprocess.Popen(
             [sys.executable, "-m", "harness.member", spec.to_json()],
             stdout=subprocess.PIPE,
