@@ -87,10 +87,10 @@ class IndexFile:
         self._written = self.entries
         self._tail = b""
 
-    def trim(self) -> None:
-        """Cut the file to its entries, when no more will come."""
+    def trim(self) -> bool:
+        """Cut the file to its entries, when no more will come; whether that changed it."""
         if self._length == TRIMMED and not self._tail:
-            return
+            return False
         self._pool.discard_map(self)
         file = self._pool.open(self.path, create=True, writable=True)
         size = self.ENTRY_SIZE
@@ -98,6 +98,7 @@ class IndexFile:
         self._written, self._tail = self.entries, b""
         file.truncate(self._written * size)
         self._length = TRIMMED
+        return True
 
     def cut(self, entries: int) -> None:
         """Keep the first `entries` only."""

@@ -117,7 +117,7 @@ class Log:
         self.flushed_ms = resources.clock.wall_ms()
         """When the log was last forced to disk, or opened."""
         self.unsynced: list[str] = []
-        """New files of the directory that were not forced to disk yet, nor their names."""
+        """New and trimmed files that were not forced to disk yet, nor the names of the new."""
         self._failure: OSError | None = None
         self._first: int | None = None
         self._idle_end = -1
@@ -410,7 +410,7 @@ class Log:
         old, base_offset = self.active, self.log_end_offset
         if old.base_offset == base_offset:
             return
-        old.finish()
+        self.unsynced += old.finish()
         self.write_snapshot()
         segment = Segment(self.resources.pool, self.directory, base_offset, 0)
         try:
@@ -506,7 +506,7 @@ class Log:
     def close(self) -> None:
         """Leave the files as a clean shutdown does: trimmed, with a snapshot, forced to disk."""
         assert not self._pending, "commit before closing"
-        self.active.finish()
+        self.unsynced += self.active.finish()
         if self.committed_end > self.log_start_offset or self.producers.entries:
             self.write_snapshot()
         self.flush()

@@ -125,16 +125,23 @@ class Segment:
         self.offset_index.adopt(offset_entries)
         self.time_index.adopt(time_entries)
 
-    def finish(self) -> None:
-        """Close for writing: the last time index entry, and all files cut to what they hold."""
+    def finish(self) -> list[str]:
+        """Close for writing: the last time index entry, and all files cut to what they hold.
+
+        Returns the files that changed: they must be forced to disk even where all batches are.
+        """
+        changed = []
         if self._offset_index is not None and self._time_index is not None:
             if self._max_timestamp >= 0:
                 self._time_index.append(self._max_timestamp, self.max_timestamp_offset, 0)
-            self._offset_index.trim()
-            self._time_index.trim()
+            for index in (self._offset_index, self._time_index):
+                if index.trim():
+                    changed.append(index.path)
         if self.is_loose:
             self.file.truncate(self.size)
             self.is_loose = False
+            changed.append(self.path(LOG))
+        return changed
 
     def batches_from(self, position: int) -> Iterator[Batch]:
         """Headers of the committed batches from a position on."""
