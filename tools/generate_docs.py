@@ -21,6 +21,7 @@ from ottla.config.accepted import (  # noqa: E402
 )
 from ottla.config.broker import BROKER_SETTINGS  # noqa: E402
 from ottla.config.definition import MAX_INT, MAX_LONG, Setting, format_value  # noqa: E402
+from ottla.config.group_settings import GROUPS, OFFSETS  # noqa: E402
 from ottla.config.settings import IDENTITY, LOGS, NETWORK, TOPICS  # noqa: E402
 from ottla.config.topic import SYNONYMS, TOPIC_SETTINGS  # noqa: E402
 from ottla.wire.apis import API_INFO  # noqa: E402
@@ -102,6 +103,10 @@ def configuration() -> str:
         _broker_table(TOPICS),
         "### Logs\n",
         _broker_table(LOGS),
+        "### Groups\n",
+        _broker_table(GROUPS),
+        "### Offsets\n",
+        _broker_table(OFFSETS),
         "### Defaults of topic settings\n",
         "All of them are dynamic, and have the type and the range of the topic setting.\n",
         _defaults_table(),

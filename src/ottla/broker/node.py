@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from errno import EDQUOT, ENOSPC
 from struct import Struct, error
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker import fetch, fetch_codec, produce, produce_codec
 from ottla.broker.connection import Connection
@@ -26,6 +26,7 @@ from ottla.controller.quorum import QuorumController
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.metadata.image import TopicImage
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.ids import OFFSETS_TOPIC
 from ottla.model.resources import ResourceType
 from ottla.model.topic_names import check_topic_name
 from ottla.ports import Ports
@@ -33,6 +34,9 @@ from ottla.replication.fetch_session import FetchSessions
 from ottla.replication.partition import Partition
 from ottla.replication.timers import Timers
 from ottla.wire.primitives import DecodeError, skip_tags
+
+if TYPE_CHECKING:
+    from ottla.broker.groups import GroupCoordinator
 
 _HEADER = Struct(">hhih")  # api key, version, correlation id, length of the client id
 
@@ -78,12 +82,18 @@ class Node:
         self.on_config: list[Callable[[BrokerConfig], None]] = []
         """Parts of the edge that follow settings changed while running."""
         self._producer_ids = ProducerIdBlock(0, 0)
+        self._groups: GroupCoordinator | None = None
 
     # -- life ----------------------------------------------------------------------------
 
     def start(self) -> None:
         """Load the logs, replay the metadata, host what is ours."""
         self.hosting.start()
+        if OFFSETS_TOPIC in self.image.topics:
+            self.timers.at(self.monotonic_ms, self._load_groups)
+
+    def _load_groups(self) -> None:
+        self.groups.load()
 
     def shutdown(self) -> None:
         """Stop cleanly: everything written, checkpointed and marked as such."""
@@ -175,6 +185,15 @@ class Node:
         return self.hosting.controller
 
     @property
+    def groups(self) -> GroupCoordinator:
+        """The group coordinator, made when it is first needed."""
+        if self._groups is None:
+            from ottla.broker.groups import GroupCoordinator
+
+            self._groups = GroupCoordinator(self)
+        return self._groups
+
+    @property
     def cluster_id(self) -> str:
         return self.image.cluster_id
 
@@ -203,7 +222,12 @@ class Node:
         check_topic_name(name)
         if not (allowed and self.config.auto_create_topics_enable):
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        decision = create_topics(self.image, self.config, self.ports.random, [NewTopic(name)])
+        topic = NewTopic(name)
+        if name == OFFSETS_TOPIC:
+            from ottla.coordinator.topic import offsets_topic
+
+            topic = offsets_topic(self.config, len(self.image.brokers))
+        decision = create_topics(self.image, self.config, self.ports.random, [topic])
         refusal = decision.results[0].error
         if refusal is not None:
             raise refusal

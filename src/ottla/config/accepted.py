@@ -113,16 +113,17 @@ METADATA = (
     _row("metadata.max.retention.bytes", "long", 104857600),
     _row("metadata.max.retention.ms", "long", 604800000),
 )
-_row = _Accepted("For consumer groups, which are yet to come.")
-GROUPS = (
-    _row("group.initial.rebalance.delay.ms", "int", 3000),
-    _row("group.max.session.timeout.ms", "int", 1800000),
-    _row("group.max.size", "int", MAX_INT, AtLeast(1)),
-    _row("group.min.session.timeout.ms", "int", 6000),
+_row = _Accepted("What is written and read for groups at one time needs no tuning here.")
+COORDINATOR = (
     _row("group.coordinator.append.linger.ms", "int", -1, AtLeast(-1)),
     _row(
         "group.coordinator.cached.buffer.max.bytes", "int", 1048588, AtLeast(524288), CLUSTER_WIDE
     ),
+    _row("offsets.commit.timeout.ms", "int", 5000, AtLeast(1)),
+    _row("offsets.load.buffer.size", "int", 5242880, AtLeast(1)),
+)
+_row = _Accepted("For the new protocol of consumer groups, which is yet to come.")
+GROUPS = (
     _row(
         "group.coordinator.rebalance.protocols",
         "list",
@@ -133,15 +134,6 @@ GROUPS = (
         ),
         OneOf(("consumer", "classic", "share", "streams")),
     ),
-    _row("offset.metadata.max.bytes", "int", 4096),
-    _row("offsets.commit.timeout.ms", "int", 5000, AtLeast(1)),
-    _row("offsets.load.buffer.size", "int", 5242880, AtLeast(1)),
-    _row("offsets.retention.check.interval.ms", "long", 600000, AtLeast(1)),
-    _row("offsets.retention.minutes", "int", 10080, AtLeast(1)),
-    _row("offsets.topic.compression.codec", "int", 0),
-    _row("offsets.topic.num.partitions", "int", 50, AtLeast(1)),
-    _row("offsets.topic.replication.factor", "short", 3, AtLeast(1)),
-    _row("offsets.topic.segment.bytes", "int", 104857600, AtLeast(1)),
     _row("group.consumer.assignment.interval.ms", "int", 1000, AtLeast(0), CLUSTER_WIDE),
     _row(
         "group.consumer.assignors",
@@ -286,6 +278,7 @@ ACCEPTED = (
     *CLEANER,
     *REPLICATION,
     *METADATA,
+    *COORDINATOR,
     *GROUPS,
     *SHARE_GROUPS,
     *TRANSACTIONS,

@@ -20,6 +20,7 @@ from ottla.config.definition import (
     parse_all,
     split_list,
 )
+from ottla.config.group_settings import GROUPS, OFFSETS, check_session_timeouts
 from ottla.config.listeners import (
     Endpoint,
     check_advertised,
@@ -60,7 +61,8 @@ def _topic_defaults() -> list[Setting]:
 
 
 BROKER_SETTINGS: dict[str, Setting] = {
-    s.name: s for s in (*IDENTITY, *NETWORK, *TOPICS, *LOGS, *_topic_defaults(), *ACCEPTED)
+    s.name: s
+    for s in (*IDENTITY, *NETWORK, *TOPICS, *LOGS, *GROUPS, *OFFSETS, *_topic_defaults(), *ACCEPTED)
 }
 _DEFAULTS: dict[str, Value] = {name: s.default for name, s in BROKER_SETTINGS.items()}
 
@@ -99,6 +101,17 @@ class BrokerConfig:
     producer_id_expiration_ms: int
     producer_id_expiration_check_interval_ms: int
     log_defaults: LogConfig
+    group_initial_rebalance_delay_ms: int
+    group_min_session_timeout_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    offset_metadata_max_bytes: int
+    offsets_retention_minutes: int
+    offsets_retention_check_interval_ms: int
+    offsets_topic_num_partitions: int
+    offsets_topic_replication_factor: int
+    offsets_topic_segment_bytes: int
+    offsets_topic_compression_codec: int
 
     def __init__(
         self,
@@ -144,7 +157,7 @@ def _derive(values: Mapping[str, Value]) -> dict[str, object]:
     """The attributes that are more than the parsed text, after all checks across settings."""
     errors: list[str] = []
     derived: dict[str, object] = {}
-    for derivation in (_node, _roles, _listeners, _connections, _logs):
+    for derivation in (_node, _roles, _listeners, _connections, _logs, check_session_timeouts):
         try:
             derived.update(derivation(values))
         except ConfigError as error:

@@ -1,0 +1,48 @@
+"""DeleteGroups, versions 0 to 2: forget empty groups and their offsets (KIP-229)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.broker.context import RequestContext
+from ottla.broker.node import Node
+from ottla.coordinator.gathering import Gathering
+from ottla.coordinator.listing import delete_group
+from ottla.coordinator.surroundings import Reply
+from ottla.model.errors import ApiError
+from ottla.wire.message import Message
+from ottla.wire.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+
+def handle(
+    node: Node, request: DeleteGroupsRequest, context: RequestContext
+) -> DeleteGroupsResponse | None:
+    """Each group's result, once it is gone."""
+    group_ids = list(dict.fromkeys(request.groups_names))
+    if not group_ids:
+        return DeleteGroupsResponse()
+
+    def respond(parts: Sequence[Message]) -> DeleteGroupsResponse:
+        return DeleteGroupsResponse(
+            results=[part for part in parts if isinstance(part, DeletableGroupResult)]
+        )
+
+    gathering = Gathering(context.defer(), len(group_ids), respond)
+    for position, group_id in enumerate(group_ids):
+        _delete(node, group_id, gathering.part(position))
+    return None
+
+
+def _delete(node: Node, group_id: str, reply: Reply) -> None:
+    try:
+        runtime = node.groups.runtime_of(group_id)
+        records = delete_group(runtime.shard, group_id)
+    except ApiError as error:
+        reply.send(DeletableGroupResult(group_id=group_id, error_code=error.code))
+        return
+    runtime.write_in_parts(records)
+    runtime.answer(reply, DeletableGroupResult(group_id=group_id))

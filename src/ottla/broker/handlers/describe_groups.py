@@ -1,0 +1,60 @@
+"""DescribeGroups, versions 0 to 6: classic groups with their members."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.broker.context import RequestContext
+from ottla.broker.node import Node
+from ottla.coordinator.gathering import Gathering
+from ottla.coordinator.listing import describe_group
+from ottla.coordinator.runtime import ShardRuntime
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.wire.message import Message
+from ottla.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+FIRST_NOT_FOUND = 6
+# Everybody may do everything while there is no authorizer: one bit per AclOperation.
+GROUP_OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
+
+
+def handle(
+    node: Node, request: DescribeGroupsRequest, context: RequestContext
+) -> DescribeGroupsResponse | None:
+    """Each group; one that is not there is dead."""
+    answers = [_describe(node, group_id, request, context) for group_id in request.groups]
+
+    def respond(parts: Sequence[Message]) -> DescribeGroupsResponse:
+        return DescribeGroupsResponse(
+            groups=[part for part in parts if isinstance(part, DescribedGroup)]
+        )
+
+    if all(runtime is None or runtime.is_settled for runtime, _ in answers):
+        return respond([answer for _, answer in answers])
+    gathering = Gathering(context.defer(), len(answers), respond)
+    for position, (runtime, answer) in enumerate(answers):
+        if runtime is None:
+            gathering.add(position, answer)
+        else:
+            runtime.answer(gathering.part(position), answer)
+    return None
+
+
+def _describe(
+    node: Node, group_id: str, request: DescribeGroupsRequest, context: RequestContext
+) -> tuple[ShardRuntime | None, DescribedGroup]:
+    """The answer for one group, and the shard for whose commits it has to wait."""
+    try:
+        runtime = node.groups.runtime_of(group_id)
+    except ApiError as error:
+        return None, DescribedGroup(group_id=group_id, error_code=error.code)
+    described = describe_group(runtime.shard, group_id)
+    if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND and context.version < FIRST_NOT_FOUND:
+        described.error_code = ErrorCode.NONE
+    if described.error_code == ErrorCode.NONE and request.include_authorized_operations:
+        described.authorized_operations = GROUP_OPERATIONS
+    return runtime, described

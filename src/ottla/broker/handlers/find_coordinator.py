@@ -1,0 +1,72 @@
+"""FindCoordinator, versions 0 to 6: the broker of a group; batched from version 4 (KIP-699)."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.node import Node
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.ids import OFFSETS_TOPIC
+from ottla.wire.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+FIRST_BATCHED = 4
+GROUP = 0
+TRANSACTION = 1
+NO_NODE = (-1, "", -1)
+
+
+def handle(
+    node: Node, request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse:
+    """The coordinator of each key."""
+    listener = context.connection.listener
+    if context.version >= FIRST_BATCHED:
+        return FindCoordinatorResponse(
+            coordinators=[
+                _find(node, request.key_type, key, listener) for key in request.coordinator_keys
+            ]
+        )
+    found = _find(node, request.key_type, request.key, listener)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _find(node: Node, key_type: int, key: str, listener: str) -> Coordinator:
+    code, message, address = ErrorCode.NONE, None, NO_NODE
+    try:
+        address = _address(node, _leader(node, key_type, key), listener)
+    except ApiError as error:
+        code, message = error.code, error.message
+    node_id, host, port = address
+    return Coordinator(
+        key=key, node_id=node_id, host=host, port=port, error_code=code, error_message=message
+    )
+
+
+def _leader(node: Node, key_type: int, key: str) -> int:
+    if key_type == TRANSACTION:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, "Transactions are not supported by this broker yet"
+        )
+    if key_type != GROUP:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"There is no coordinator of type {key_type}")
+    try:
+        index = node.groups.partition_for(key)
+    except ApiError as error:
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
+    return node.image.topics[OFFSETS_TOPIC].partitions[index].leader
+
+
+def _address(node: Node, leader: int, listener: str) -> tuple[int, str, int]:
+    for node_id, host, port, _ in node.brokers_for(listener):
+        if node_id == leader:
+            return node_id, host, port
+    raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Broker {leader} is not available")

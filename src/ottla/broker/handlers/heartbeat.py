@@ -1,0 +1,28 @@
+"""Heartbeat, versions 0 to 4: a member of a classic group is alive."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.node import Node
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+def handle(node: Node, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+    """Whether the member has to join again.
+
+    Told at once, even if what it is based on is not committed yet: at worst a member joins
+    once too often, or hears of a rebalance with its next heartbeat.
+    """
+    if not request.group_id:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID)
+    try:
+        runtime = node.groups.runtime_of(request.group_id)
+    except ApiError as error:
+        if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return HeartbeatResponse()  # sessions begin anew when the shard is loaded
+        raise
+    group = runtime.shard.groups.get(request.group_id)
+    if group is None:
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+    return HeartbeatResponse(error_code=group.heartbeat(request))

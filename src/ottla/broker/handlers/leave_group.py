@@ -1,0 +1,65 @@
+"""LeaveGroup, versions 0 to 5: leave a group; several members from version 3 (KIP-345)."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.node import Node
+from ottla.coordinator.surroundings import Reply
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.wire.message import Message
+from ottla.wire.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+
+FIRST_BATCHED = 3
+
+
+def handle(
+    node: Node, request: LeaveGroupRequest, context: RequestContext
+) -> LeaveGroupResponse | None:
+    """Each member's result, once the group goes on without them."""
+    if not request.group_id:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID)
+    runtime = node.groups.runtime_of(request.group_id)
+    is_old = context.version < FIRST_BATCHED
+    if is_old:
+        request.members = [MemberIdentity(member_id=request.member_id)]
+    group = runtime.shard.groups.get(request.group_id)
+    if group is None:
+        response = LeaveGroupResponse(members=[_unknown(member) for member in request.members])
+        return _as_old(response) if is_old else response
+    reply: Reply = context.defer()
+    if is_old:
+        reply = _OldReply(reply)
+    runtime.finish(group.leave(request, reply))
+    return None
+
+
+class _OldReply:
+    """A reply in which the one member's result is the whole request's."""
+
+    __slots__ = ("_reply",)
+
+    def __init__(self, reply: Reply) -> None:
+        self._reply = reply
+
+    def send(self, response: Message) -> None:
+        assert isinstance(response, LeaveGroupResponse)
+        self._reply.send(_as_old(response))
+
+
+def _as_old(response: LeaveGroupResponse) -> LeaveGroupResponse:
+    for member in response.members:
+        response.error_code = response.error_code or member.error_code
+    return response
+
+
+def _unknown(member: MemberIdentity) -> MemberResponse:
+    return MemberResponse(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        error_code=ErrorCode.UNKNOWN_MEMBER_ID,
+    )

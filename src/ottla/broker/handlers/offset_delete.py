@@ -1,0 +1,24 @@
+"""OffsetDelete, version 0: forget how far a group has come in some partitions (KIP-496)."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.node import Node
+from ottla.coordinator.fetching import delete_offsets
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+
+
+def handle(
+    node: Node, request: OffsetDeleteRequest, context: RequestContext
+) -> OffsetDeleteResponse | None:
+    """Each partition's result, once the offsets are gone."""
+    if not request.group_id:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID)
+    runtime = node.groups.runtime_of(request.group_id)
+    response, records = delete_offsets(runtime.shard, request)
+    if not records:
+        return response
+    runtime.shard.answer(context.defer(), response)
+    runtime.finish(records)
+    return None

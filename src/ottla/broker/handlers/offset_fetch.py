@@ -1,0 +1,139 @@
+"""OffsetFetch, versions 1 to 10: how far groups have come; several from version 8 (KIP-709).
+
+Offsets that are written but not yet committed are never told: the answer waits for them.
+That is also what `require_stable` asks for, besides a refusal where a transaction is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.broker.context import RequestContext
+from ottla.broker.node import Node
+from ottla.coordinator.fetching import fetch_offsets, refuse_fetch
+from ottla.coordinator.gathering import Gathering
+from ottla.coordinator.runtime import ShardRuntime
+from ottla.coordinator.surroundings import Reply
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.ids import NO_OFFSET
+from ottla.wire.message import Message
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+
+FIRST_BATCHED = 8
+FIRST_TOPIC_ID = 10
+FIRST_TOP_LEVEL_ERROR = 2
+
+
+def handle(
+    node: Node, request: OffsetFetchRequest, context: RequestContext
+) -> OffsetFetchResponse | None:
+    """The offsets of each group."""
+    answers = [_fetch(node, asked, request, context) for asked in _groups(request, context)]
+
+    def respond(parts: Sequence[Message]) -> OffsetFetchResponse:
+        return _response([part for part in parts if isinstance(part, OffsetFetchResponseGroup)])
+
+    def _response(groups: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
+        if context.version >= FIRST_BATCHED:
+            return OffsetFetchResponse(groups=groups)
+        return _old_response(groups[0], request, context.version)
+
+    if all(runtime is None or runtime.is_settled for runtime, _ in answers):
+        return _response([answer for _, answer in answers])
+    gathering = Gathering(context.defer(), len(answers), respond)
+    for position, (runtime, answer) in enumerate(answers):
+        _send(runtime, gathering.part(position), answer)
+    return None
+
+
+def _send(runtime: ShardRuntime | None, reply: Reply, answer: OffsetFetchResponseGroup) -> None:
+    if runtime is None:
+        reply.send(answer)
+    else:
+        runtime.answer(reply, answer)
+
+
+def _fetch(
+    node: Node,
+    asked: OffsetFetchRequestGroup,
+    request: OffsetFetchRequest,
+    context: RequestContext,
+) -> tuple[ShardRuntime | None, OffsetFetchResponseGroup]:
+    """The answer for one group, and the shard for whose commits it has to wait."""
+    try:
+        runtime = node.groups.runtime_of(asked.group_id)
+    except ApiError as error:
+        return None, refuse_fetch(asked, error.code)
+    return runtime, fetch_offsets(
+        runtime.shard,
+        asked,
+        by_id=context.version >= FIRST_TOPIC_ID,
+        require_stable=request.require_stable,
+    )
+
+
+def _groups(request: OffsetFetchRequest, context: RequestContext) -> list[OffsetFetchRequestGroup]:
+    if context.version >= FIRST_BATCHED:
+        return request.groups
+    topics = request.topics
+    return [
+        OffsetFetchRequestGroup(
+            group_id=request.group_id,
+            topics=None
+            if topics is None
+            else [
+                OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+                for topic in topics
+            ],
+        )
+    ]
+
+
+def _old_response(
+    group: OffsetFetchResponseGroup, request: OffsetFetchRequest, version: int
+) -> OffsetFetchResponse:
+    """The answer for the one group of an old request; version 1 has errors per partition only."""
+    if group.error_code != ErrorCode.NONE and version < FIRST_TOP_LEVEL_ERROR:
+        return OffsetFetchResponse(
+            topics=[
+                OffsetFetchResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        OffsetFetchResponsePartition(
+                            partition_index=index,
+                            committed_offset=NO_OFFSET,
+                            error_code=group.error_code,
+                        )
+                        for index in topic.partition_indexes
+                    ],
+                )
+                for topic in request.topics or []
+            ]
+        )
+    return OffsetFetchResponse(
+        error_code=group.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=partition.partition_index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        metadata=partition.metadata,
+                        error_code=partition.error_code,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in group.topics
+        ],
+    )

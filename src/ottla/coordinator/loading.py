@@ -1,0 +1,82 @@
+"""Reading a shard back from its log, a bounded piece at a time.
+
+A record that makes no sense is passed over and reported: the batch around it is sound, so it
+is of a newer version, or not a coordinator's at all, and the other groups do not depend on it.
+"""
+
+from __future__ import annotations
+
+from struct import Struct, error
+from typing import Final
+
+from ottla.coordinator.serde import RecordError, decode
+from ottla.coordinator.shard import GroupShard
+from ottla.log.log import Log
+from ottla.model.ids import NO_PRODUCER_ID
+from ottla.ports import Buffer
+from ottla.records.batch import Batch, CorruptBatch, scan
+from ottla.records.record import records_of
+
+READ_BYTES: Final = 64 * 1024
+_MARKER: Final = Struct(">hh")  # version and type of a control record's key
+_ABORT: Final = 0
+_COMMIT: Final = 1
+_SHOWN: Final = 3
+
+
+class Loader:
+    """Replays the committed records of a log into a new shard."""
+
+    def __init__(self, log: Log, shard: GroupShard) -> None:
+        self._log = log
+        self._shard = shard
+        self._offset = log.log_start_offset
+        self._upto = log.high_watermark
+        self._damaged = 0
+        self.notes: list[str] = []
+        """What the operator should know."""
+
+    def step(self) -> bool:
+        """Replay some more; whether that was all. OSError or CorruptBatch if it cannot be read."""
+        if self._offset >= self._upto:
+            return True
+        piece = self._log.read(self._offset, READ_BYTES, self._upto, at_least_one=True)
+        if piece is None:
+            raise CorruptBatch(0, f"nothing is left at {self._offset}, short of {self._upto}")
+        data = piece.read()
+        for batch in scan(data, 0, len(data)):
+            self._offset = batch.next_offset
+            self._replay(batch, data)
+        return self._offset >= self._upto
+
+    def _replay(self, batch: Batch, data: Buffer) -> None:
+        records = records_of(data[batch.position : batch.end])
+        if batch.is_control:
+            for record in records:
+                self._end_transaction(batch.producer_id, record.key)
+            return
+        producer_id = batch.producer_id if batch.is_transactional else NO_PRODUCER_ID
+        for record in records:
+            try:
+                decoded = decode(record.key, record.value)
+            except RecordError as problem:
+                self._pass_over(record.offset, problem)
+                continue
+            if decoded is not None:
+                self._shard.replay(*decoded, record.offset, producer_id)
+
+    def _end_transaction(self, producer_id: int, key: bytes | None) -> None:
+        try:
+            kind = _MARKER.unpack(key or b"")[1]
+        except error:
+            return
+        if kind in (_ABORT, _COMMIT):
+            self._shard.end_transaction(producer_id, committed=kind == _COMMIT)
+
+    def _pass_over(self, offset: int, problem: RecordError) -> None:
+        self._damaged += 1
+        if self._damaged <= _SHOWN:
+            self.notes.append(
+                f"the record at offset {offset} of {self._log.topic_partition} is passed over:"
+                f" {problem}"
+            )
