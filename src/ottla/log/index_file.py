@@ -29,7 +29,7 @@ UNKNOWN = 2
 class IndexFile:
     """Sorted entries in a file, the newest of them still in memory."""
 
-    __slots__ = ("_length", "_pool", "_tail", "_written", "base_offset", "path")
+    __slots__ = ("_last", "_length", "_pool", "_tail", "_written", "base_offset", "path")
 
     ENTRY_SIZE = 0
 
@@ -41,6 +41,7 @@ class IndexFile:
         self._pool = pool
         self._written = entries
         self._tail = b""
+        self._last = b""
         self._length = length
 
     @property
@@ -59,9 +60,22 @@ class IndexFile:
             return bytes(self._tail[start : start + size])
         return self._pool.map(self)[slot * size : slot * size + size]
 
+    def last_bytes(self) -> bytes:
+        """The last entry, there must be one; remembered, because it is asked for most."""
+        if not self._last:
+            self._last = self.entry_bytes(self.entries - 1)
+        return self._last
+
+    def read_ends(self) -> tuple[bytes, bytes]:
+        """The first and the last entry of a file with entries, without mapping it."""
+        size, file = self.ENTRY_SIZE, self._pool.open(self.path)
+        self._last = file.pread(size, (self._written - 1) * size)
+        return file.pread(size, 0) if self._written > 1 else self._last, self._last
+
     def add(self, entry: bytes, capacity_bytes: int) -> None:
         """Append an entry; blocks of them go to the file."""
         self._tail += entry
+        self._last = entry
         if len(self._tail) >= _BLOCK_ENTRIES * self.ENTRY_SIZE:
             self.write(capacity_bytes)
 
@@ -103,6 +117,7 @@ class IndexFile:
     def cut(self, entries: int) -> None:
         """Keep the first `entries` only."""
         size = self.ENTRY_SIZE
+        self._last = b""
         if entries >= self._written:
             self._tail = self._tail[: (entries - self._written) * size]
             return
@@ -114,7 +129,7 @@ class IndexFile:
 
     def adopt(self, entries: int) -> None:
         """Take the first entries of the file, of whatever length, for all there are."""
-        self._written, self._tail = entries, b""
+        self._written, self._tail, self._last = entries, b"", b""
         self._length = UNKNOWN
 
     def whole(self, capacity_bytes: int) -> int:

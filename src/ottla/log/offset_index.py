@@ -34,7 +34,10 @@ class OffsetIndex(IndexFile):
 
     def entry(self, slot: int) -> tuple[int, int]:
         """Offset and position of an entry."""
-        relative, position = _ENTRY.unpack(self.entry_bytes(slot))
+        return self._decode(self.entry_bytes(slot))
+
+    def _decode(self, entry: bytes) -> tuple[int, int]:
+        relative, position = _ENTRY.unpack(entry)
         return self.base_offset + relative, position
 
     def lookup(self, offset: int) -> tuple[int, int]:
@@ -50,7 +53,7 @@ class OffsetIndex(IndexFile):
 
     def last(self) -> tuple[int, int]:
         """Offset and position of the last entry; the segment's start if there is none."""
-        return self.entry(self.entries - 1) if self.entries else (self.base_offset, 0)
+        return self._decode(self.last_bytes()) if self.entries else (self.base_offset, 0)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of batches that end at or after `offset`."""
@@ -74,8 +77,9 @@ class OffsetIndex(IndexFile):
         """What is wrong with the index of a segment of that size, or None; reads two entries."""
         if not self.entries:
             return None
-        first_offset, first_position = self.entry(0)
-        last_offset, last_position = self.last()
+        first, last = self.read_ends()
+        first_offset, first_position = self._decode(first)
+        last_offset, last_position = self._decode(last)
         if first_offset < self.base_offset or last_offset < first_offset:
             return f"offsets run from {first_offset} to {last_offset}"
         if first_position < 0 or last_position < first_position:

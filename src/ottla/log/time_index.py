@@ -35,7 +35,10 @@ class TimeIndex(IndexFile):
 
     def entry(self, slot: int) -> tuple[int, int]:
         """Timestamp and offset of an entry."""
-        timestamp, relative = _ENTRY.unpack(self.entry_bytes(slot))
+        return self._decode(self.entry_bytes(slot))
+
+    def _decode(self, entry: bytes) -> tuple[int, int]:
+        timestamp, relative = _ENTRY.unpack(entry)
         return timestamp, self.base_offset + relative
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
@@ -47,7 +50,9 @@ class TimeIndex(IndexFile):
 
     def last(self) -> tuple[int, int]:
         """The last entry; (-1, base offset) if there is none."""
-        return self.entry(self.entries - 1) if self.entries else (NO_TIMESTAMP, self.base_offset)
+        if not self.entries:
+            return NO_TIMESTAMP, self.base_offset
+        return self._decode(self.last_bytes())
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of offsets from `offset` on."""
@@ -73,8 +78,9 @@ class TimeIndex(IndexFile):
         """What is wrong with the index, or None; reads two entries."""
         if not self.entries:
             return None
-        first_timestamp, first_offset = self.entry(0)
-        last_timestamp, last_offset = self.last()
+        first, last = self.read_ends()
+        first_timestamp, first_offset = self._decode(first)
+        last_timestamp, last_offset = self._decode(last)
         if first_timestamp < 0 or last_timestamp < first_timestamp:
             return f"timestamps run from {first_timestamp} to {last_timestamp}"
         if first_offset < self.base_offset or last_offset < first_offset:
