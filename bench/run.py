@@ -22,7 +22,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness import report
 from harness.fresh import FreshWork, StartAndMemory, fresh_works
-from harness.machine import describe
+from harness.machine import describe, others_at_work
 from harness.native import raw_load, rdkafka_load
 from harness.problem import BenchError
 from harness.results import Results
@@ -71,18 +71,18 @@ def chosen(scale: Scale, only: list[str] | None, quick: bool) -> tuple[list[Work
 
 
 def without_compiler(
-    works: list[Work], fresh: list[FreshWork], scale: Scale, missing: list[str]
+    works: list[Work], fresh: list[FreshWork], scale: Scale, circumstances: list[str]
 ) -> tuple[list[Work], list[FreshWork]]:
     """The same works, or what is left of them where the load generators cannot be built."""
     try:
         raw_load(), rdkafka_load()
     except BenchError as error:
-        missing.append(f"{error}; only starting and idle memory are measured")
+        circumstances.append(f"{error}; only starting and idle memory are measured")
         return [], [StartAndMemory(replace(scale, memory_bytes=0))]
     return works, fresh
 
 
-def available_systems(options: argparse.Namespace, missing: list[str]) -> list[System]:
+def available_systems(options: argparse.Namespace, circumstances: list[str]) -> list[System]:
     """Kafka and Ottla, or what of them can be run."""
     makers: list[tuple[str, Callable[[], System]]] = [("Ottla", Ottla)]
     if not options.without_kafka:
@@ -92,7 +92,7 @@ def available_systems(options: argparse.Namespace, missing: list[str]) -> list[S
         try:
             systems.append(make())
         except BenchError as error:
-            missing.append(f"{error}; {name}'s column and the ratios stay blank")
+            circumstances.append(f"{error}; {name}'s column and the ratios stay blank")
     return systems
 
 
@@ -101,15 +101,16 @@ def measure(console: Console, options: argparse.Namespace, scale: Scale) -> Runn
     works, fresh = chosen(scale, options.only, options.quick)
     if not works and not fresh:
         raise BenchError("no work has such a name; --list names them")
-    missing: list[str] = []
+    circumstances: list[str] = []
     with console.status("looking for the systems (the first time Apache Kafka is fetched)"):
-        systems = available_systems(options, missing)
-        works, fresh = without_compiler(works, fresh, scale, missing)
-    for text in missing:
+        systems = available_systems(options, circumstances)
+        works, fresh = without_compiler(works, fresh, scale, circumstances)
+        circumstances += others_at_work()
+    for text in circumstances:
         console.print(text, style="yellow", markup=False)
     if not systems:
         raise BenchError("there is nothing to measure")
-    runner = Runner(systems, scale, options.keep, Results(missing=missing))
+    runner = Runner(systems, scale, options.keep, Results(circumstances=circumstances))
     base = Path(tempfile.mkdtemp(prefix="ottla-bench-", dir=options.directory))
     try:
         run_with_progress(console, runner, base, works, fresh)

@@ -13,6 +13,8 @@ import psutil
 
 from harness.systems import System
 
+BUSY_PERCENT = 10.0
+
 
 def describe(systems: list[System]) -> dict[str, str]:
     """What a reader needs to know to judge the figures."""
@@ -31,6 +33,14 @@ def describe(systems: list[System]) -> dict[str, str]:
     if (commit := _commit()) is not None:
         found["commit"] = commit
     return found
+
+
+def others_at_work() -> list[str]:
+    """A warning when other programs keep the processors busy, else nothing."""
+    busy = psutil.cpu_percent(interval=1.0)
+    if busy < BUSY_PERCENT:
+        return []
+    return [f"other programs used {busy:.0f} % of the processors before the run: expect noise"]
 
 
 def _java_version() -> str:

@@ -15,7 +15,7 @@ class Results:
 
     figures: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     details: list[dict[str, object]] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
+    circumstances: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
     def add(self, system: str, work: str, measured: Figures) -> None:
@@ -34,7 +34,7 @@ class Results:
     @property
     def remarks(self) -> list[str]:
         """What is to be said under the table."""
-        return [*self.missing, *self.failures]
+        return [*self.circumstances, *self.failures]
 
     def value(self, system: str, key: str) -> float | None:
         """The median over the rounds."""
