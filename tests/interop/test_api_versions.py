@@ -32,6 +32,16 @@ EMPTY_REQUEST_IS_FINE = (
 )
 
 
+SERVED = (
+    *EMPTY_REQUEST_IS_FINE,
+    "produce",
+    "fetch",
+    "api_versions",
+    "init_producer_id",
+    "describe_topic_partitions",
+)
+
+
 def advertised(raw: RawConnection) -> dict[int, tuple[int, int]]:
     answer = raw.request(
         "api_versions", 3, client_software_name="ottla-tests", client_software_version="1.0"
@@ -70,7 +80,7 @@ def test_an_unknown_version_is_answered_in_version_0(raw: RawConnection, version
 
 def test_the_apis_of_this_broker_are_advertised(raw: RawConnection) -> None:
     versions = advertised(raw)
-    assert set(API_KEYS.values()) <= set(versions)
+    assert {API_KEYS[api] for api in SERVED} <= set(versions)
     # Clients before librdkafka 2.x look for Produce v0 to tell which codecs a broker knows.
     assert versions[API_KEYS["produce"]][0] == 0
     assert versions[API_KEYS["produce"]][1] >= 12
