@@ -156,7 +156,8 @@ class Hosting:
             topic = Topic(image.name, topic_id)
             self.topics.add(topic)
         name = TopicPartition(image.name, index)
-        partition = Partition(topic, index, image.partitions[index].leader_epoch, None)
+        known = image.partitions[index]
+        partition = Partition(topic, index, known.leader_epoch, None, len(known.replicas))
         if name not in self.store.offline_partitions:
             partition.log = self._log(name, topic_id)
         topic.partitions[index] = partition

@@ -157,8 +157,9 @@ def _refuse_all(
 
 
 def _check_isr(partition: Partition) -> None:
-    required = partition.online_log().config.min_insync_replicas
-    in_sync = 1
+    """acks=all needs min.insync.replicas, but never more than there are replicas."""
+    required = min(partition.online_log().config.min_insync_replicas, partition.replica_count)
+    in_sync = 1  # this one
     if in_sync < required:
         raise ApiError(
             ErrorCode.NOT_ENOUGH_REPLICAS,

@@ -33,16 +33,25 @@ class Partition:
         "log",
         "on_commit",
         "removed",
+        "replica_count",
         "topic",
         "unsettled",
         "watchers",
     )
 
-    def __init__(self, topic: Topic, index: int, leader_epoch: int, log: Log | None) -> None:
+    def __init__(
+        self,
+        topic: Topic,
+        index: int,
+        leader_epoch: int,
+        log: Log | None,
+        replica_count: int = 1,
+    ) -> None:
         self.topic = topic
         self.index = index
         self.leader_epoch = leader_epoch
         self.log = log
+        self.replica_count = replica_count
         self.removed = False
         self.watchers: dict[Watcher, None] = {}
         self.unsettled: list[tuple[object, bytes]] = []
