@@ -20,9 +20,13 @@ from harness.member.report import Key
 
 
 class Tenure(NamedTuple):
-    """One member's time with one partition; `until` is infinite while it lasts."""
+    """One member's time with one partition; `until` is infinite while it lasts.
+
+    `bearer` is who the coordinator takes it for: a restarted static member is the same.
+    """
 
     member: str
+    bearer: str
     since: float
     until: float
     generation: int
@@ -48,7 +52,7 @@ def check_single_owners(members: Sequence[Member]) -> None:
                 f"{key} was with {before.member} until {before.until:.3f} and with"
                 f" {after.member} since {after.since:.3f}\n" + _tails(members)
             )
-        given = {(tenure.generation, tenure.member) for tenure in each}
+        given = {(tenure.generation, tenure.bearer) for tenure in each}
         twice = [
             generation for generation, times in Counter(g for g, _ in given).items() if times > 1
         ]
@@ -99,6 +103,7 @@ def repeated(members: Iterable[Member]) -> dict[Key, list[int]]:
 
 
 def _tenures_of(member: Member) -> Iterable[tuple[Key, Tenure]]:
+    bearer = member.spec.instance_id or member.name
     current: dict[Key, tuple[float, int]] = {}
     for event in member.snapshot():
         ended: Iterable[Key] = ()
@@ -113,9 +118,9 @@ def _tenures_of(member: Member) -> Iterable[tuple[Key, Tenure]]:
         for key in ended:
             if key in current:
                 since, generation = current.pop(key)
-                yield key, Tenure(member.name, since, event.at, generation)
+                yield key, Tenure(member.name, bearer, since, event.at, generation)
     for key, (since, generation) in current.items():
-        yield key, Tenure(member.name, since, FOREVER, generation)
+        yield key, Tenure(member.name, bearer, since, FOREVER, generation)
 
 
 def _tails(members: Iterable[Member]) -> str:

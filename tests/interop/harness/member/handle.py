@@ -69,6 +69,10 @@ class Member:
         return owned
 
     @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
     def errors(self) -> str:
         """What it has said on stderr."""
         self._errors.seek(0)

@@ -45,7 +45,7 @@ class Member(ConsumerRebalanceListener):
             max_poll_interval_ms=spec.max_poll_interval_ms,
             max_poll_records=spec.batch,
             fetch_max_wait_ms=50,
-            metadata_max_age_ms=500,
+            metadata_max_age_ms=1000 if spec.pattern else 300_000,
             reconnect_backoff_max_ms=200,
             partition_assignment_strategy=[ASSIGNORS[spec.assignor or "range"]],
         )
