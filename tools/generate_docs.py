@@ -20,6 +20,11 @@ from ottla.config.accepted import (  # noqa: E402
     UNSUPPORTED_PREFIXES,
 )
 from ottla.config.broker import BROKER_SETTINGS  # noqa: E402
+from ottla.config.consumer_group_settings import (  # noqa: E402
+    CONSUMER_GROUPS,
+    GROUP_SETTINGS,
+    default_of,
+)
 from ottla.config.definition import MAX_INT, MAX_LONG, Setting, format_value  # noqa: E402
 from ottla.config.group_settings import GROUPS, OFFSETS  # noqa: E402
 from ottla.config.settings import IDENTITY, LOGS, NETWORK, TOPICS  # noqa: E402
@@ -51,6 +56,14 @@ _TOPIC_INTRODUCTION = """\
 
 Set when a topic is created, or changed at any time. What a topic does not set it takes from
 the broker setting in the last column; where there are several, from the first that is set.
+"""
+
+_GROUP_INTRODUCTION = """\
+## Group settings
+
+A group of the new protocol may have these of its own, made with `kafka-configs --entity-type
+groups` or any admin client. What it does not have it takes from the broker setting in the last
+column, whose `min` and `max` are the range.
 """
 
 _ACCEPTED_INTRODUCTION = """\
@@ -105,11 +118,15 @@ def configuration() -> str:
         _broker_table(LOGS),
         "### Groups\n",
         _broker_table(GROUPS),
+        "### Groups of the new protocol\n",
+        _broker_table(CONSUMER_GROUPS),
         "### Offsets\n",
         _broker_table(OFFSETS),
         "### Defaults of topic settings\n",
         "All of them are dynamic, and have the type and the range of the topic setting.\n",
         _defaults_table(),
+        _GROUP_INTRODUCTION,
+        _group_table(),
         _ACCEPTED_INTRODUCTION,
         _accepted_lists(),
         "## Refused\n",
@@ -132,6 +149,14 @@ def _topic_table() -> str:
         if not setting.internal
     ]
     return _table(("setting", "", "type", "default", "allowed", "broker"), rows)
+
+
+def _group_table() -> str:
+    rows = [
+        (f"`{setting.name}`", _description(setting), setting.type, f"`{default_of(setting.name)}`")
+        for setting in GROUP_SETTINGS.values()
+    ]
+    return _table(("setting", "", "type", "broker"), rows)
 
 
 def _broker_table(settings: Iterable[Setting]) -> str:

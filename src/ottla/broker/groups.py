@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.controller.topics import create_topics
+from ottla.coordinator.consumer.topic_patterns import TopicPatterns
 from ottla.coordinator.expiration import expire, forget_topic
 from ottla.coordinator.partitions import partition_of
 from ottla.coordinator.runtime import RuntimeState, ShardRuntime
@@ -39,6 +40,7 @@ class GroupCoordinator:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self.topic_patterns = TopicPatterns(node.image)
         self.runtimes: dict[int, ShardRuntime] = {}
         """By partition of __consumer_offsets; those that failed stay until they are replaced."""
         self._num_partitions = 0
@@ -137,6 +139,7 @@ class GroupCoordinator:
 
     def _metadata_changed(self, records: Sequence[Message]) -> None:
         """Listener of the controller, after the logs have followed."""
+        self.topic_patterns.metadata_changed(records)
         hosted = self._node.image.topics.get(OFFSETS_TOPIC)
         for record in records:
             if isinstance(record, TopicRecord):

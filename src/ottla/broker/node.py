@@ -37,6 +37,7 @@ from ottla.wire.primitives import DecodeError, skip_tags
 
 if TYPE_CHECKING:
     from ottla.broker.groups import GroupCoordinator
+    from ottla.coordinator.consumer.topic_patterns import TopicPatterns
 
 _HEADER = Struct(">hhih")  # api key, version, correlation id, length of the client id
 
@@ -192,6 +193,11 @@ class Node:
 
             self._groups = GroupCoordinator(self)
         return self._groups
+
+    @property
+    def topic_patterns(self) -> TopicPatterns:
+        """The regular expressions that members of groups subscribe to."""
+        return self.groups.topic_patterns
 
     @property
     def cluster_id(self) -> str:

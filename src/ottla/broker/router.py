@@ -59,6 +59,8 @@ HANDLERS: dict[int, str] = {
         ApiKey.DESCRIBE_CLUSTER,
         ApiKey.DESCRIBE_PRODUCERS,
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
     )
 }
 """API key to the module in `ottla.broker.handlers` that serves it, in all versions known."""

@@ -14,7 +14,6 @@ from ottla.config.definition import (
     READ_ONLY,
     AtLeast,
     Between,
-    OneOf,
     Setting,
     Type,
     UpdateMode,
@@ -122,37 +121,8 @@ COORDINATOR = (
     _row("offsets.commit.timeout.ms", "int", 5000, AtLeast(1)),
     _row("offsets.load.buffer.size", "int", 5242880, AtLeast(1)),
 )
-_row = _Accepted("For the new protocol of consumer groups, which is yet to come.")
-GROUPS = (
-    _row(
-        "group.coordinator.rebalance.protocols",
-        "list",
-        (
-            "classic",
-            "consumer",
-            "streams",
-        ),
-        OneOf(("consumer", "classic", "share", "streams")),
-    ),
-    _row("group.consumer.assignment.interval.ms", "int", 1000, AtLeast(0), CLUSTER_WIDE),
-    _row(
-        "group.consumer.assignors",
-        "list",
-        (
-            "uniform",
-            "range",
-        ),
-    ),
-    _row("group.consumer.heartbeat.interval.ms", "int", 5000, AtLeast(1)),
-    _row("group.consumer.max.assignment.interval.ms", "int", 15000, AtLeast(0)),
-    _row("group.consumer.max.heartbeat.interval.ms", "int", 15000, AtLeast(1)),
-    _row("group.consumer.max.session.timeout.ms", "int", 60000, AtLeast(1)),
-    _row("group.consumer.max.size", "int", MAX_INT, AtLeast(1)),
-    _row("group.consumer.migration.policy", "string", "bidirectional"),
-    _row("group.consumer.min.assignment.interval.ms", "int", 0, AtLeast(0)),
-    _row("group.consumer.min.heartbeat.interval.ms", "int", 5000, AtLeast(1)),
-    _row("group.consumer.min.session.timeout.ms", "int", 45000, AtLeast(1)),
-    _row("group.consumer.session.timeout.ms", "int", 45000, AtLeast(1)),
+_row = _Accepted("For streams groups, which are yet to come.")
+STREAMS_GROUPS = (
     _row("group.streams.assignment.interval.ms", "int", 1000, AtLeast(0), CLUSTER_WIDE),
     _row("group.streams.heartbeat.interval.ms", "int", 5000, AtLeast(1)),
     _row("group.streams.initial.rebalance.delay.ms", "int", 3000, AtLeast(0)),
@@ -279,7 +249,7 @@ ACCEPTED = (
     *REPLICATION,
     *METADATA,
     *COORDINATOR,
-    *GROUPS,
+    *STREAMS_GROUPS,
     *SHARE_GROUPS,
     *TRANSACTIONS,
     *PURGATORIES,

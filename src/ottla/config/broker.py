@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from ottla.config.accepted import ACCEPTED, UNSUPPORTED, UNSUPPORTED_PREFIXES
+from ottla.config.consumer_group_settings import CONSUMER_GROUPS, check_consumer_groups
 from ottla.config.definition import (
     CLUSTER_WIDE,
     ConfigError,
@@ -62,7 +63,17 @@ def _topic_defaults() -> list[Setting]:
 
 BROKER_SETTINGS: dict[str, Setting] = {
     s.name: s
-    for s in (*IDENTITY, *NETWORK, *TOPICS, *LOGS, *GROUPS, *OFFSETS, *_topic_defaults(), *ACCEPTED)
+    for s in (
+        *IDENTITY,
+        *NETWORK,
+        *TOPICS,
+        *LOGS,
+        *GROUPS,
+        *CONSUMER_GROUPS,
+        *OFFSETS,
+        *_topic_defaults(),
+        *ACCEPTED,
+    )
 }
 _DEFAULTS: dict[str, Value] = {name: s.default for name, s in BROKER_SETTINGS.items()}
 
@@ -112,6 +123,19 @@ class BrokerConfig:
     offsets_topic_replication_factor: int
     offsets_topic_segment_bytes: int
     offsets_topic_compression_codec: int
+    group_coordinator_rebalance_protocols: tuple[str, ...]
+    group_consumer_assignors: tuple[str, ...]
+    group_consumer_migration_policy: str
+    group_consumer_max_size: int
+    group_consumer_session_timeout_ms: int
+    group_consumer_min_session_timeout_ms: int
+    group_consumer_max_session_timeout_ms: int
+    group_consumer_heartbeat_interval_ms: int
+    group_consumer_min_heartbeat_interval_ms: int
+    group_consumer_max_heartbeat_interval_ms: int
+    group_consumer_assignment_interval_ms: int
+    group_consumer_min_assignment_interval_ms: int
+    group_consumer_max_assignment_interval_ms: int
 
     def __init__(
         self,
@@ -157,7 +181,15 @@ def _derive(values: Mapping[str, Value]) -> dict[str, object]:
     """The attributes that are more than the parsed text, after all checks across settings."""
     errors: list[str] = []
     derived: dict[str, object] = {}
-    for derivation in (_node, _roles, _listeners, _connections, _logs, check_session_timeouts):
+    for derivation in (
+        _node,
+        _roles,
+        _listeners,
+        _connections,
+        _logs,
+        check_session_timeouts,
+        check_consumer_groups,
+    ):
         try:
             derived.update(derivation(values))
         except ConfigError as error:

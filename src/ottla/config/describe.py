@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.config.broker import BROKER_SETTINGS, BrokerConfig
+from ottla.config.consumer_group_settings import GROUP_SETTINGS, default_of
 from ottla.config.definition import READ_ONLY, Setting, Type, format_value
 from ottla.config.topic import SYNONYMS, TOPIC_SETTINGS
 
@@ -36,6 +37,7 @@ class Source(IntEnum):
     ALL_BROKERS = 3
     FILE = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class Origin(NamedTuple):
@@ -81,6 +83,19 @@ def describe_all_brokers(config: BrokerConfig) -> list[Entry]:
         setting = BROKER_SETTINGS[name]
         origin = _origin(setting, text, Source.ALL_BROKERS)
         entries.append(Entry(setting, origin.value, origin.source, False, [origin]))
+    return entries
+
+
+def describe_group(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Entry]:
+    """All settings of a group that has these of its own, by name."""
+    entries = []
+    for name, setting in sorted(GROUP_SETTINGS.items()):
+        value, source = format_value(config.values[default_of(name)]), Source.DEFAULT
+        origins = [Origin(name, value, source)]
+        if name in overrides:
+            value, source = overrides[name], Source.GROUP
+            origins.insert(0, Origin(name, value, source))
+        entries.append(Entry(setting, value, source, False, origins))
     return entries
 
 

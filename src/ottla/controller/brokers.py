@@ -19,13 +19,23 @@ from ottla.wire.message import Message
 METADATA_VERSION = "metadata.version"
 METADATA_LEVEL = 25  # Kafka 4.0-IV3, whose records these are
 MIN_METADATA_LEVEL = 7  # Kafka 3.3-IV3, the oldest level Kafka 4 reads
+GROUP_VERSION = "group.version"
+GROUP_LEVEL = 1  # groups of the new protocol (KIP-848)
+
+SUPPORTED_FEATURES = {
+    METADATA_VERSION: (MIN_METADATA_LEVEL, METADATA_LEVEL),
+    GROUP_VERSION: (0, GROUP_LEVEL),
+}
+"""The levels of each feature that this broker can do (KIP-584)."""
 
 
 def begin_cluster(image: MetadataImage) -> list[Message]:
-    """The records a metadata log begins with; none when it has begun."""
-    if METADATA_VERSION in image.features:
-        return []
-    return [FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_LEVEL)]
+    """The levels of the features a cluster does not know yet: all of them when it begins."""
+    return [
+        FeatureLevelRecord(name=name, feature_level=level)
+        for name, (_, level) in SUPPORTED_FEATURES.items()
+        if name not in image.features
+    ]
 
 
 def register_broker(
@@ -46,10 +56,9 @@ def register_broker(
             end_points=[_endpoint(endpoint) for endpoint in endpoints],
             features=[
                 BrokerFeature(
-                    name=METADATA_VERSION,
-                    min_supported_version=MIN_METADATA_LEVEL,
-                    max_supported_version=METADATA_LEVEL,
+                    name=name, min_supported_version=lowest, max_supported_version=highest
                 )
+                for name, (lowest, highest) in SUPPORTED_FEATURES.items()
             ],
             rack=rack,
             fenced=False,

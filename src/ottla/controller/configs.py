@@ -1,9 +1,9 @@
-"""Changing settings of topics and brokers while they run (KIP-226, KIP-339).
+"""Changing settings of topics, brokers and groups while they run (KIP-226, KIP-339, KIP-848).
 
 AlterConfigs gives all settings of a resource anew; IncrementalAlterConfigs changes some.
 Both end in the same check of the settings the resource would have, so nothing is stored
-that could not be used. As in Kafka a bad topic setting is INVALID_CONFIG and a bad broker
-setting INVALID_REQUEST.
+that could not be used. As in Kafka a bad setting of a topic or a group is INVALID_CONFIG and
+a bad broker setting INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.config.broker import BROKER_SETTINGS, BrokerConfig
+from ottla.config.consumer_group_settings import GROUP_SETTINGS
 from ottla.config.definition import (
     PER_BROKER,
     READ_ONLY,
@@ -24,6 +25,7 @@ from ottla.config.definition import (
 )
 from ottla.config.topic import TOPIC_SETTINGS, log_config
 from ottla.controller.decision import Decision, check_number, plain
+from ottla.controller.group_configs import check_group_config, check_group_name
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import ConfigRecord
 from ottla.model.errors import ApiError, ErrorCode
@@ -98,6 +100,8 @@ def _alter(image: MetadataImage, config: BrokerConfig, change: ConfigChange) -> 
     new = _apply(old, change, settings)
     if change.resource_type == ResourceType.TOPIC:
         _check_topic(image, config, change.resource_name, new)
+    elif change.resource_type == ResourceType.GROUP:
+        check_group_config(config, new)
     else:
         _check_broker(image, config, change, new)
     return [
@@ -132,6 +136,9 @@ def _settings_of(change: ConfigChange, config: BrokerConfig) -> Mapping[str, Set
     if kind == ResourceType.BROKER:
         check_broker_name(name, config)
         return BROKER_SETTINGS
+    if kind == ResourceType.GROUP:
+        check_group_name(name)
+        return GROUP_SETTINGS
     raise unsupported_resource(kind)
 
 
@@ -145,9 +152,8 @@ def unsupported_resource(kind: int) -> ApiError:
     """The refusal of a kind of resource that has no settings here."""
     if kind == ResourceType.BROKER_LOGGER:
         return _invalid("This broker has no log4j loggers whose level could be changed")
-    names = {ResourceType.CLIENT_METRICS: "client metrics", ResourceType.GROUP: "groups"}
-    if kind in names:
-        return _invalid(f"Settings of {names[ResourceType(kind)]} are not supported")
+    if kind == ResourceType.CLIENT_METRICS:
+        return _invalid("Settings of client metrics are not supported")
     return _invalid(f"Unknown resource type {kind}")
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from ottla.coordinator.classic.group import ClassicGroup
+from ottla.coordinator.consumer import replaying
 from ottla.coordinator.group import Group
 from ottla.coordinator.offsets import Offsets
 from ottla.coordinator.records import (
@@ -52,6 +53,7 @@ class GroupShard:
         self.answers: list[tuple[Reply, Message]] = []
         """What commands have answered and the runtime has not fetched yet."""
         self.max_batch_bytes = max_batch_bytes
+        self.is_loaded = False
         self._run = run
 
     # -- what commands use ---------------------------------------------------------------
@@ -80,6 +82,7 @@ class GroupShard:
 
     def loaded(self) -> None:
         """All records are replayed: from now on members must show signs of life."""
+        self.is_loaded = True
         for group in self.groups.values():
             group.loaded()
 
@@ -162,5 +165,8 @@ def _replay_classic_group(shard: GroupShard, key: RecordKey, value: RecordValue 
     group.install(value)
 
 
-REPLAY: dict[type[RecordKey], Replay] = {GroupMetadataKey: _replay_classic_group}
+REPLAY: dict[type[RecordKey], Replay] = {
+    GroupMetadataKey: _replay_classic_group,
+    **dict.fromkeys(replaying.CONSUMER_GROUP_KEYS, replaying.replay),
+}
 """How each kind of record but offset commits changes a shard."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from ottla.config.broker import BrokerConfig
+from ottla.coordinator.consumer.topic_patterns import TopicPatterns
 from ottla.metadata.image import MetadataImage
 from ottla.ports import Ports
 from ottla.replication.timers import Timers
@@ -20,6 +21,9 @@ class Surroundings(Protocol):
     ports: Ports
     timers: Timers
     wall_ms: int
+
+    @property
+    def topic_patterns(self) -> TopicPatterns: ...
 
 
 class Reply(Protocol):

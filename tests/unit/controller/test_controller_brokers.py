@@ -21,7 +21,7 @@ Apply = Callable[[MetadataImage, list[Message]], None]
 def test_a_cluster_begins_once(apply: Apply) -> None:
     image = MetadataImage()
     apply(image, begin_cluster(image))
-    assert image.features == {"metadata.version": 25}
+    assert image.features == {"metadata.version": 25, "group.version": 1}
     assert begin_cluster(image) == []
 
 

@@ -1,4 +1,4 @@
-"""ApiVersions, versions 0 to 4: what this broker speaks (KIP-35, KIP-511)."""
+"""ApiVersions, versions 0 to 4: what this broker speaks and can do (KIP-35, KIP-511, KIP-584)."""
 
 from __future__ import annotations
 
@@ -7,25 +7,50 @@ import re
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
 from ottla.broker.router import advertised
+from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
+FIRST_LEVEL_ZERO = 4
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(node: Node, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-    """Every API with its versions."""
+    """Every API with its versions; from version 3 on, the features and their levels too."""
     if context.version >= 3:
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
             raise ApiError(ErrorCode.INVALID_REQUEST)
         context.connection.client_software = " ".join(names)
-    return ApiVersionsResponse(api_keys=_api_keys(), finalized_features_epoch=-1)
+    return ApiVersionsResponse(
+        api_keys=_api_keys(),
+        supported_features=_supported(context.version),
+        finalized_features_epoch=node.controller.log.log_end_offset - 1,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in node.image.features.items()
+        ],
+    )
 
 
 def unsupported_version() -> ApiVersionsResponse:
     """The answer to a version we do not know: an error, and the versions we do know."""
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_api_keys())
+
+
+def _supported(version: int) -> list[SupportedFeatureKey]:
+    """The levels this broker can do; clients of version 3 do not understand a level 0."""
+    return [
+        SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+        for name, (lowest, highest) in SUPPORTED_FEATURES.items()
+        if lowest > 0 or version >= FIRST_LEVEL_ZERO
+    ]
 
 
 def _api_keys() -> list[ApiVersion]:

@@ -10,9 +10,11 @@ from ottla.config.describe import (
     Entry,
     describe_all_brokers,
     describe_broker,
+    describe_group,
     describe_topic,
 )
 from ottla.controller.configs import check_broker_name, unsupported_resource
+from ottla.controller.group_configs import check_group_name
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.resources import ResourceType
 from ottla.model.topic_names import check_topic_name
@@ -66,6 +68,9 @@ def _entries(node: Node, kind: int, name: str) -> list[Entry]:
     if kind == ResourceType.BROKER:
         check_broker_name(name, node.config)
         return describe_broker(node.config) if name else describe_all_brokers(node.config)
+    if kind == ResourceType.GROUP:
+        check_group_name(name)
+        return describe_group(node.config, node.image.config_of(ResourceType.GROUP, name))
     raise unsupported_resource(kind)
 
 

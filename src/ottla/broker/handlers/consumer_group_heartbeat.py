@@ -1,0 +1,32 @@
+"""ConsumerGroupHeartbeat, versions 0 and 1: members of the new protocol (KIP-848)."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.groups import client_of
+from ottla.broker.node import Node
+from ottla.coordinator.consumer.heartbeats import heartbeat
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+PROTOCOL = "consumer"
+
+
+def handle(
+    node: Node, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+) -> ConsumerGroupHeartbeatResponse | None:
+    """The member's epoch and, if that has changed, what it has."""
+    if PROTOCOL not in node.config.group_coordinator_rebalance_protocols:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+    if not request.group_id:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
+    runtime = node.groups.runtime_of(request.group_id)
+    response, records = heartbeat(runtime.shard, request, client_of(context))
+    if not records and runtime.is_settled:
+        return response
+    runtime.shard.answer(context.defer(), response)
+    runtime.finish(records)
+    return None

@@ -1,0 +1,72 @@
+"""What settings a group of the new protocol may be given: in the broker's ranges (KIP-848)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from ottla.config.broker import BrokerConfig
+from ottla.config.consumer_group_settings import GROUP_SETTINGS
+from ottla.config.definition import ConfigError, parse_all
+from ottla.model.errors import ApiError, ErrorCode
+
+
+def check_group_name(name: str) -> None:
+    """Refuse a group resource without a name; the group need not exist."""
+    if not name:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, "Settings are those of one group: give its id as the name"
+        )
+
+
+def check_group_config(config: BrokerConfig, settings: Mapping[str, str]) -> None:
+    """Refuse settings a group cannot have with INVALID_CONFIG."""
+    try:
+        values = parse_all(GROUP_SETTINGS, settings, "group setting")
+    except ConfigError as error:
+        raise _invalid(error.errors) from error
+    errors = []
+    for name, (least, most) in _ranges(config).items():
+        value = cast(int, values.get(name, least))
+        if not least <= value <= most:
+            errors.append(
+                f"Invalid value {value} for {name}: it must be between {least} and {most}"
+            )
+    errors.extend(_check_interval(config, cast(Mapping[str, int], values)))
+    if errors:
+        raise _invalid(errors)
+
+
+def _ranges(config: BrokerConfig) -> dict[str, tuple[int, int]]:
+    return {
+        "consumer.assignment.interval.ms": (
+            config.group_consumer_min_assignment_interval_ms,
+            config.group_consumer_max_assignment_interval_ms,
+        ),
+        "consumer.heartbeat.interval.ms": (
+            config.group_consumer_min_heartbeat_interval_ms,
+            config.group_consumer_max_heartbeat_interval_ms,
+        ),
+        "consumer.session.timeout.ms": (
+            config.group_consumer_min_session_timeout_ms,
+            config.group_consumer_max_session_timeout_ms,
+        ),
+    }
+
+
+def _check_interval(config: BrokerConfig, values: Mapping[str, int]) -> list[str]:
+    """A member must get to send a heartbeat before its session is over."""
+    interval_ms = values.get(
+        "consumer.heartbeat.interval.ms", config.group_consumer_heartbeat_interval_ms
+    )
+    timeout_ms = values.get("consumer.session.timeout.ms", config.group_consumer_session_timeout_ms)
+    if interval_ms < timeout_ms:
+        return []
+    return [
+        f"consumer.heartbeat.interval.ms ({interval_ms}) must be less than"
+        f" consumer.session.timeout.ms ({timeout_ms})"
+    ]
+
+
+def _invalid(errors: list[str] | tuple[str, ...]) -> ApiError:
+    return ApiError(ErrorCode.INVALID_CONFIG, "; ".join(errors))
