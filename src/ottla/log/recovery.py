@@ -30,14 +30,16 @@ def recover(log: Log, recovery_point: int, notes: list[str]) -> None:
     while number < len(log.segments):
         segment = log.segments[number]
         number += 1
-        problem = recover_segment(log, segment, recovery_point)
+        end_offset, problem = recover_segment(log, segment, recovery_point)
         if problem is not None:
             notes.append(f"{segment.path(LOG)}: {problem}; cut to {segment.size} bytes")
             _drop_following(log, number, notes)
+        elif number < len(log.segments) and not log.config.compacts:
+            _note_hole(segment, end_offset, log.base_offsets[number], notes)
 
 
-def recover_segment(log: Log, segment: Segment, recovery_point: int) -> str | None:
-    """Check one segment and cut it where it is damaged; what was wrong, or None."""
+def recover_segment(log: Log, segment: Segment, recovery_point: int) -> tuple[int, str | None]:
+    """Check one segment and cut it where it is damaged; its end, and what was wrong if anything."""
     start = _resume(segment, recovery_point) if recovery_point > segment.base_offset else 0
     if not start:
         segment.set_empty_indexes()
@@ -64,7 +66,13 @@ def recover_segment(log: Log, segment: Segment, recovery_point: int) -> str | No
     segment.set_max_timestamp(builder.max_timestamp, builder.offset)
     segment.finish()
     truncate_txn_index(log.resources.files, segment.path(TXN_INDEX), max(next_offset, 0))
-    return problem
+    return next_offset, problem
+
+
+def _note_hole(segment: Segment, end_offset: int, next_base: int, notes: list[str]) -> None:
+    """Say that the end of a segment is missing; what follows it is kept, as Kafka keeps it."""
+    if end_offset < next_base:
+        notes.append(f"{segment.path(LOG)}: offsets {end_offset} to {next_base - 1} are missing")
 
 
 def _cut(segment: Segment, size: int) -> None:

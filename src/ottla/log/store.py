@@ -63,6 +63,8 @@ class LogStore:
         )
         self.metadata_log: Log | None = None
         self._logs: dict[TopicPartition, Log] = {}
+        self._counts = dict.fromkeys(self.directories, 0)
+        """How many logs each directory holds."""
         self._begun: dict[str, Callable[[TopicPartition], Checkpoint]] = {}
         self.producer_expiration_ms = producer_expiration_ms
 
@@ -132,8 +134,16 @@ class LogStore:
         log = open_log(
             self.resources, path, partition, config, checkpoint=checkpoint, notes=self.notes
         )
-        self._logs[partition] = log
+        self._add(log)
         return log
+
+    def _add(self, log: Log) -> None:
+        self._logs[log.topic_partition] = log
+        self._counts[parent_of(log)] += 1
+
+    def _drop(self, log: Log) -> None:
+        del self._logs[log.topic_partition]
+        self._counts[parent_of(log)] -= 1
 
     # Making and removing
 
@@ -142,17 +152,14 @@ class LogStore:
         assert partition not in self._logs, f"{partition} exists"
         if not self.directories:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "No log directory is online")
-        counts = dict.fromkeys(self.directories, 0)
-        for log in self._logs.values():
-            counts[parent_of(log)] += 1
-        directory = min(counts, key=lambda path: counts[path])
+        directory = min(self.directories, key=lambda path: self._counts[path])
         path = f"{directory}/{partition}"
         try:
             log = create_log(self.resources, path, partition, topic_id, config)
         except OSError as error:
             self._handle(directory, error)
             raise
-        self._logs[partition] = log
+        self._add(log)
         self.offline_partitions.discard(partition)
         return log
 
@@ -203,7 +210,7 @@ class LogStore:
         self.notes.append(f"{path}: offline after {error}")
         lost = [log for log in self._logs.values() if parent_of(log) == path]
         for log in lost:
-            del self._logs[log.topic_partition]
+            self._drop(log)
             log.abandon()
         partitions = [log.topic_partition for log in lost]
         self.offline_partitions.update(partitions)
