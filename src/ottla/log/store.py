@@ -181,7 +181,7 @@ class LogStore:
 
     def _retire(self, log: Log, kind: str) -> str | None:
         """Let go of a log and rename its directory; None if that fails."""
-        del self._logs[log.topic_partition]
+        self._drop(log)
         log.abandon()
         name = retired_directory(log.topic_partition, self.resources.random.uuid(), kind)
         path = f"{parent_of(log)}/{name}"
