@@ -88,6 +88,7 @@ def test_a_producer_of_an_old_segment_is_remembered(broker: BrokerProcess, kills
     assert high_watermark(broker) == 102
 
 
+@pytest.mark.slow
 def test_the_log_is_whole_after_many_kills(broker: BrokerProcess) -> None:
     create_topic(broker.bootstrap_servers, "t", 1, {"segment.bytes": "1048576"})
     for number in range(8):
