@@ -281,14 +281,21 @@ class Fetch:
             self.node.completed.append(self)
 
     def _readable(self) -> int:
+        """Bytes that could be answered now; enough if a partition has an error to tell.
+
+        This runs inside somebody else's commit, so no partition's trouble may leave it.
+        """
         readable = 0
         for entry in self.fetcher.dirty:
             partition = entry.partition
-            log = None if partition is None else partition.log
+            log = None if partition is None or partition.removed else partition.log
             if log is None:
                 return self.min_bytes
             upto = log.last_stable_offset if self.isolation_level else log.high_watermark
-            readable += min(log.bytes_available(entry.fetch_offset, upto), entry.max_bytes)
+            try:
+                readable += min(log.bytes_available(entry.fetch_offset, upto), entry.max_bytes)
+            except (ApiError, OSError):
+                return self.min_bytes
         return readable
 
     def finish(self) -> None:
