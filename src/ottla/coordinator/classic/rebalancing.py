@@ -19,6 +19,8 @@ from ottla.wire.messages.sync_group import SyncGroupResponse
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """How long a new member may be parked in a join: if its connection is gone, nobody tells."""
 
+_SHORTEST_WAIT_MS = 1000
+
 
 def keep_alive(group: ClassicGroup, member: ClassicMember, timeout_ms: int | None = None) -> None:
     """The member is alive, and will be taken for dead unless it shows so again in time."""
@@ -111,7 +113,8 @@ def complete_join(group: ClassicGroup) -> list[GroupRecord]:
             group.remove(member.member_id)
     if group.members and not _elect_leader(group):
         # Only static members, and none joined: wait until they do or their sessions end.
-        _wait_for_joins(group, group.rebalance_timeout_ms, partial(complete_join, group))
+        delay_ms = max(group.rebalance_timeout_ms, _SHORTEST_WAIT_MS)
+        _wait_for_joins(group, delay_ms, partial(complete_join, group))
         return []
     group.generation_id += 1
     if not group.members:
