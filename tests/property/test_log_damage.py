@@ -107,16 +107,16 @@ def test_whatever_happens_to_the_files_a_prefix_remains(data: st.DataObject) -> 
             files.unlink(log.path(name))
     notes: list[str] = []
     again = reopen(log, notes=notes)
+    end = again.log_end_offset
     offsets = [batch.base_offset for batch in read_all(again)]
     assert offsets == sorted(set(offsets))
-    if not any("are missing" in note for note in notes):
-        assert offsets == list(range(again.log_start_offset, again.log_end_offset))
-    assert again.log_end_offset <= 13
-    for offset in offsets:
-        found = again.offset_for_timestamp(NOW + offset)
-        assert found is not None
-        assert found.offset == offset
-    end = again.log_end_offset
+    # No CRC covers a batch's base offset: one that was changed, but rises, cannot be told.
+    if end <= 13 and not any("are missing" in note for note in notes):
+        assert offsets == list(range(again.log_start_offset, end))
+        for offset in offsets:
+            found = again.offset_for_timestamp(NOW + offset)
+            assert found is not None
+            assert found.offset == offset
     assert append_all(again, batch_of(1, timestamp=NOW + 99)) == [end]
     again.close()
     assert reopen(again, is_clean=True).log_end_offset == end + 1

@@ -45,13 +45,13 @@ def recover_segment(log: Log, segment: Segment, recovery_point: int) -> tuple[in
         segment.set_empty_indexes()
     builder = IndexBuilder.resume(segment, log.config.index_interval_bytes)
     valid, next_offset, problem = start, segment.base_offset, None
-    capacity = log.config.segment_index_bytes
+    capacity, last_allowed = log.config.segment_index_bytes, _last_allowed(log, segment)
     try:
         for batch in checked_batches(segment.file, start, segment.size):
             if batch.base_offset < next_offset:
                 raise CorruptBatch(valid, f"offset {batch.base_offset} after {next_offset - 1}")
-            if batch.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
-                raise CorruptBatch(valid, f"offset {batch.last_offset} is too far for the segment")
+            if batch.last_offset > last_allowed:
+                raise CorruptBatch(valid, f"offset {batch.last_offset} is not the segment's")
             builder.add(batch, capacity)
             if batch.partition_leader_epoch > log.leader_epochs.latest_epoch:
                 log.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
@@ -67,6 +67,15 @@ def recover_segment(log: Log, segment: Segment, recovery_point: int) -> tuple[in
     segment.finish()
     truncate_txn_index(log.resources.files, segment.path(TXN_INDEX), max(next_offset, 0))
     return next_offset, problem
+
+
+def _last_allowed(log: Log, segment: Segment) -> int:
+    """The largest offset that may stand in a segment."""
+    following = log.segment_index(segment.base_offset) + 1
+    last = segment.base_offset + MAX_RELATIVE_OFFSET
+    if following < len(log.segments):
+        last = min(last, log.base_offsets[following] - 1)
+    return last
 
 
 def _note_hole(segment: Segment, end_offset: int, next_base: int, notes: list[str]) -> None:
