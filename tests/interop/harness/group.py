@@ -35,16 +35,9 @@ class Group:
         return member
 
     def gather(self, keys: set[Key], count: int, **changes: object) -> list[Member]:
-        """So many members more, settled; each as the others but for these changes.
-
-        kafka-python 3.0 may stop for good when the next rebalance begins as one ends, with
-        Apache Kafka too, so its members come one after the other.
-        """
-        new = []
-        for left in range(count, 0, -1):
-            new.append(self.start(**changes))
-            if left == 1 or new[-1].spec.client == "kafka-python":
-                self.settle(keys, *(member for member in self.members if member.alive))
+        """So many members more, settled; each as the others but for these changes."""
+        new = [self.start(**changes) for _ in range(count)]
+        self.settle(keys, *(member for member in self.members if member.alive))
         return new
 
     def settle(self, keys: set[Key], *members: Member, timeout_s: float = 20.0) -> None:

@@ -15,7 +15,8 @@ from harness.member.progress import Progress
 from harness.member.report import Key, Reporter
 from harness.member.spec import Spec
 
-POLL_MS = 50
+# With a poll shorter than a join takes, kafka-python 3.0 now and then never ends joining.
+POLL_MS = 300
 ASSIGNORS = {
     "range": RangePartitionAssignor,
     "roundrobin": RoundRobinPartitionAssignor,
