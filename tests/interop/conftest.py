@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 from harness.aio import Aio
 from harness.confluent import Confluent
-from harness.group_broker import GROUP_SETTINGS
+from harness.group_broker import GROUP_SETTINGS, await_coordinator
 from harness.kafkapython import KafkaPython
 from harness.model import Client
 from harness.process import BrokerProcess
@@ -74,6 +74,7 @@ def group_servers() -> Iterator[str]:
         yield external
         return
     with BrokerProcess(None, settings=GROUP_SETTINGS) as broker:
+        await_coordinator(broker.bootstrap_servers)
         yield broker.bootstrap_servers
 
 

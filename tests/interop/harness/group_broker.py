@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from harness.deadline import eventually
+from harness.raw import RawConnection
+
 MAX_GROUP_SIZE: Final = 6
 MIN_SESSION_TIMEOUT_MS: Final = 1000
 MAX_SESSION_TIMEOUT_MS: Final = 1_800_000
@@ -23,3 +26,15 @@ GROUP_SETTINGS: Final = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "200",
 }
+
+
+def await_coordinator(bootstrap_servers: str, group: str = "first") -> None:
+    """Ask for a coordinator, which creates the topic of the offsets, until there is one."""
+    with RawConnection(bootstrap_servers) as connection:
+
+        def found() -> bool:
+            answer = connection.request("find_coordinator", 4, coordinator_keys=[group])
+            fetched = connection.request("offset_fetch", 8, groups=[{"group_id": group}])
+            return (answer.coordinators[0].error_code, fetched.groups[0].error_code) == (0, 0)
+
+        eventually(found, "a coordinator")
