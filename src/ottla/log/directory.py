@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from json import dumps, loads
 
 from ottla.log.checkpoints import CorruptCheckpoint, read_offsets, write_offsets
 from ottla.log.loading import Checkpoint
@@ -67,7 +66,7 @@ class LogDirectory:
 
     def mark_clean(self, broker_epoch: int) -> None:
         """Say that all logs were closed properly."""
-        content = dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        content = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
         write_file_atomically(self._files, f"{self.path}/{CLEAN_SHUTDOWN}", content.encode())
 
     def _read(self, name: str, notes: list[str]) -> dict[TopicPartition, int]:
@@ -105,6 +104,8 @@ class LogDirectory:
 
 def read_broker_epoch(files: Files, directory: str) -> int | None:
     """The broker epoch of a clean-shutdown marker, None without one (KIP-966)."""
+    from json import loads
+
     try:
         epoch = loads(read_file(files, f"{directory}/{CLEAN_SHUTDOWN}"))["brokerEpoch"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):

@@ -28,11 +28,11 @@ class FlushJob:
         self._log = log
         self.upto = min(upto, log.committed_end)
         self.again = -1
-        self._new, log.unsynced = log.unsynced, []
-        self._paths = dict.fromkeys([*_segment_paths(log, self.upto), *self._new])
+        self._paths = dict.fromkeys([*_segment_paths(log, self.upto), *log.unsynced])
         self._epochs_path = ""
         if log.leader_epochs.changed:
             self._write_epochs()
+        self._new, log.unsynced = log.unsynced, []
 
     def sync(self) -> None:
         """Force the files to disk; off the loop.
@@ -132,11 +132,12 @@ def _synced(log: Log, job: FlushJob, result: OSError | None) -> None:
 
 
 def _finished(log: Log, job: FlushJob, result: OSError | None) -> None:
-    if not job.is_current():  # truncated or deleted meanwhile: its files may be gone
-        return
-    if result is not None:
+    if result is not None and (job.is_current() or not isinstance(result, FileNotFoundError)):
+        # The kernel tells of lost writes once: even a job that was overtaken must pass it on.
         cancel(log)
         log.resources.on_error(log, result)
+        return
+    if not job.is_current():  # truncated or deleted meanwhile: its files may be gone
         return
     log.flush_job = None
     job.finish()

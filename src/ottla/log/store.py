@@ -157,11 +157,18 @@ class LogStore:
         try:
             log = create_log(self.resources, path, partition, topic_id, config)
         except OSError as error:
+            self._remove_unfinished(path)
             self._handle(directory, error)
             raise
         self._add(log)
         self.offline_partitions.discard(partition)
         return log
+
+    def _remove_unfinished(self, path: str) -> None:
+        try:
+            self.resources.files.remove_tree(path)
+        except OSError as error:
+            self.notes.append(f"{path}: cannot be removed: {error}")
 
     def delete(self, partition: TopicPartition) -> None:
         """Remove a log: its directory is renamed at once and removed after file.delete.delay.ms."""

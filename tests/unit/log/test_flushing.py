@@ -129,6 +129,34 @@ def test_an_error_in_the_background_is_reported_and_nothing_is_taken_as_flushed(
     assert "leader-epoch-checkpoint.tmp" in place.synced_names()
 
 
+def test_an_error_of_a_flush_that_was_overtaken_is_reported(place: Place) -> None:
+    append_all(place.log, *(batch_of(1) for _ in range(4)))
+    place.log.flush()
+    place.files.sync_error = OSError(EIO, "on purpose")
+    place.background.run()
+    assert [error.errno for error in place.errors] == [EIO]
+
+
+def test_a_flush_of_a_log_that_is_gone_is_no_error(place: Place) -> None:
+    append_all(place.log, *(batch_of(1) for _ in range(4)))
+    place.log.abandon()
+    place.files.rename(place.log.directory, "/data/t-0.x-delete")
+    place.background.run()
+    assert place.errors == []
+
+
+def test_a_flush_that_cannot_begin_forgets_nothing(place: Place) -> None:
+    append_all(place.log, batch_of(1))
+    place.files.suffix, place.files.room = ".tmp", 0
+    with pytest.raises(OSError, match="no room"):
+        place.log.flush()
+    place.files.room = None
+    place.log.flush()
+    assert place.log.recovery_point == 1
+    assert "partition.metadata" in place.synced_names()
+    assert place.files.exists(place.log.path("leader-epoch-checkpoint"))
+
+
 def test_an_error_of_a_waiting_flush_is_raised(place: Place) -> None:
     append_all(place.log, batch_of(1))
     place.files.sync_error = OSError(EIO, "on purpose")

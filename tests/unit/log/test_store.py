@@ -191,6 +191,17 @@ def test_a_full_disk_refuses_writes_but_the_directory_stays(broker: Broker, errn
     assert append_all(log, batch_of(1)) == [0]
 
 
+def test_a_log_that_cannot_be_made_leaves_nothing_behind(broker: Broker) -> None:
+    broker.files.room, broker.files.suffix = 0, "partition.metadata"
+    with pytest.raises(OSError, match="no room"):
+        broker.create("a")
+    assert broker.files.list("/one") == []
+    assert not broker.store.offline_dirs
+    broker.files.room = None
+    broker.create("a")
+    assert len(broker.store) == 1
+
+
 def test_without_a_directory_no_log_can_be_made(broker: Broker) -> None:
     broker.create("a", 2)
     for log in list(broker.store):
