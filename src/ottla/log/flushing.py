@@ -50,8 +50,11 @@ class FlushJob:
             self.sync_directory()
 
     def sync_directory(self) -> None:
-        """Force the names to disk; off the loop."""
-        self._log.resources.files.sync_dir(self._log.directory)
+        """Force the names to disk, the directory's own if it is new; off the loop."""
+        log = self._log
+        log.resources.files.sync_dir(log.directory)
+        if log.is_new:
+            log.resources.files.sync_dir(log.directory.rpartition("/")[0])
 
     def put_epochs(self) -> bool:
         """Put the synced epochs in place; whether the directory is to be synced after it."""
@@ -67,6 +70,7 @@ class FlushJob:
     def finish(self) -> None:
         """All is on disk: move the recovery point."""
         log = self._log
+        log.is_new = log.is_new and not self._new
         log.flushed_ms = log.resources.clock.wall_ms()
         log.recovery_point = max(log.recovery_point, self.upto)
 

@@ -48,6 +48,7 @@ def create_log(
     """Make the directory and the first segment of a new, empty log."""
     resources.files.make_dirs(directory)
     log = Log(resources, directory, topic_partition, topic_id, config)
+    log.is_new = True
     if topic_id != ZERO_UUID:
         path = log.path(PARTITION_METADATA)
         write_topic_id(resources.files, path, topic_id)

@@ -76,6 +76,7 @@ class Log:
         "flush_job",
         "flushed_ms",
         "high_watermark",
+        "is_new",
         "last_append_time",
         "leader_epochs",
         "log_end_offset",
@@ -116,6 +117,8 @@ class Log:
         self.flush_job: flushing.FlushJob | None = None
         self.flushed_ms = resources.clock.wall_ms()
         """When the log was last forced to disk, or opened."""
+        self.is_new = False
+        """Whether the directory itself was made and not forced to disk yet."""
         self.unsynced: list[str] = []
         """New and trimmed files that were not forced to disk yet, nor the names of the new."""
         self._failure: OSError | None = None
@@ -423,7 +426,7 @@ class Log:
         self.add_segment(segment)
         self.activate(segment, now_ms)
         self.recent.clear()
-        self.unsynced.append(segment.path(LOG))
+        self.unsynced += (segment.path(LOG), old.path(INDEX), old.path(TIME_INDEX))
         self.start_flush(base_offset)
 
     def _preallocated_bytes(self) -> int:

@@ -124,5 +124,6 @@ def _drop_following(log: Log, number: int, notes: list[str]) -> None:
         f"{log.directory}: the {len(following)} segments from offset {following[0].base_offset}"
         " on lie behind the damage and are deleted"
     )
-    discard_segments(log, following)
     del log.segments[number:], log.base_offsets[number:]
+    discard_segments(log, following)
+    log.resources.files.sync_dir(log.directory)  # they must not come back beside what follows

@@ -38,6 +38,7 @@ def truncate_to(log: Log, offset: int) -> None:
     _set_end(log, offset)
     log.log_start_offset = min(log.log_start_offset, offset)
     log.leader_epochs.truncate_from_end(offset)
+    _force(log)
     rebuild_producers(log, log.resources.notes, is_clean=False)
 
 
@@ -61,6 +62,7 @@ def truncate_fully(log: Log, new_start: int) -> None:
     log.high_watermark = new_start
     log.leader_epochs.replace(())
     log.producers.clear()
+    _force(log)
 
 
 def discard_segments(log: Log, segments: list[Segment]) -> None:
@@ -102,6 +104,15 @@ def _cut_segment(segment: Segment, offset: int) -> None:
         if later.max_timestamp > timestamp:
             timestamp, timestamp_offset = later.max_timestamp, later.last_offset
     segment.set_max_timestamp(timestamp, timestamp_offset)
+
+
+def _force(log: Log) -> None:
+    """Make the cut durable before anything is written after it.
+
+    Otherwise segments that were removed could come back beside what took their place.
+    """
+    log.active.file.sync()
+    log.resources.files.sync_dir(log.directory)
 
 
 def _set_end(log: Log, offset: int) -> None:

@@ -56,7 +56,7 @@ def test_a_flush_syncs_batches_new_files_epochs_and_the_directory(place: Place) 
     names = place.synced_names()
     assert names[0] == "00000000000000000000.log"
     assert "partition.metadata" in names
-    assert names[-2:] == ["leader-epoch-checkpoint.tmp", "t-0"]
+    assert names[-3:] == ["leader-epoch-checkpoint.tmp", "t-0", "data"]
     assert place.files.exists(place.log.path("leader-epoch-checkpoint"))
 
 
