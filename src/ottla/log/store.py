@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from errno import EDQUOT, EMFILE, ENFILE, ENOSPC
 from typing import TYPE_CHECKING
 
-from ottla.log.directory import LogDirectory
+from ottla.log.directory import CheckpointJob, LogDirectory
 from ottla.log.loading import Checkpoint, create_log, open_log
 from ottla.log.log import Log
 from ottla.log.names import DELETE_DIR, FUTURE_DIR, STRAY_DIR, partition_of, retired_directory
@@ -155,6 +155,7 @@ class LogStore:
         directory = min(self.directories, key=lambda path: self._counts[path])
         path = f"{directory}/{partition}"
         try:
+            self.directories[directory].forget(partition)
             log = create_log(self.resources, path, partition, topic_id, config)
         except OSError as error:
             self._remove_unfinished(path)
@@ -263,17 +264,26 @@ class LogStore:
     def write_checkpoints(self) -> None:
         """Begin to write recovery points, log start offsets and high watermarks."""
         for directory in list(self.directories.values()):
-            work = directory.checkpoint_work(self._logs_in(directory.path))
-            if work is not None:
-                self._submit_checkpoint(directory, work)
+            job = directory.begin_checkpoint(self._logs_in(directory.path))
+            if job is not None:
+                self._submit_checkpoint(directory, job)
 
-    def _submit_checkpoint(self, directory: LogDirectory, work: Callable[[], None]) -> None:
+    def _submit_checkpoint(self, directory: LogDirectory, job: CheckpointJob) -> None:
+        def written(result: OSError | None) -> None:
+            try:
+                if result is None and directory.put_checkpoint(job):
+                    self.resources.background.submit(job.sync, done)
+                    return
+            except OSError as error:
+                result = error
+            done(result)
+
         def done(result: OSError | None) -> None:
-            directory.checkpoint_written()
+            directory.end_checkpoint(job)
             if result is not None:
                 self._handle(directory.path, result)
 
-        self.resources.background.submit(work, done)
+        self.resources.background.submit(job.write, written)
 
     def shutdown(self, broker_epoch: int = -1) -> None:
         """Close all logs, write the checkpoints and the clean-shutdown markers.
