@@ -19,6 +19,7 @@ from ottla.sim.judge_admin import changed, configs_of, own_configs
 from ottla.sim.judge_fetch import read_batches
 from ottla.sim.judge_offsets import EARLIEST, LATEST
 from ottla.sim.moment import Moment
+from ottla.sim.retention_check import check_start
 from ottla.wire.message import Message
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest
 from ottla.wire.messages.create_topics import CreateTopicsRequest
@@ -68,6 +69,8 @@ class Audit:
         self._ask = ask
         self._moment = moment
         self._end = end
+        self._created: dict[str, list[dict[str, str]]] = {}
+        """Topics that unanswered requests have created, with the settings they may have."""
 
     def run(self) -> None:
         """Compare all there is; a Violation if something does not fit."""
@@ -99,12 +102,12 @@ class Audit:
         model, count = self._model, len(answer.partitions)
         topic = model.topics.get(name)
         if topic is None:
-            for each in model.unanswered:
-                configs = _creates(each, name)
-                if configs is not None:
-                    model.add_topic(name, answer.topic_id, count, configs)
-                    return
-            raise Violation(f"the topic {name} is back")
+            creations = [_creates(each, name) for each in model.unanswered]
+            self._created[name] = [configs for configs in creations if configs is not None]
+            if not self._created[name]:
+                raise Violation(f"the topic {name} is back")
+            model.add_topic(name, answer.topic_id, count, self._created[name][0])
+            return
         model.learn_id(topic, answer.topic_id)
         have = len(topic.partitions)
         if count > have and any(_grows(each, name) == count for each in model.unanswered):
@@ -124,7 +127,7 @@ class Audit:
         assert isinstance(reply, DescribeConfigsResponse)
         for name, found in own_configs(reply).items():
             topic = self._model.topics[name]
-            possible = [topic.configs]
+            possible = self._created.get(name, [topic.configs])
             for each in self._model.unanswered:
                 if isinstance(each.request, IncrementalAlterConfigsRequest):
                     for resource in each.request.resources:
@@ -162,10 +165,8 @@ class Audit:
         partition = place.partition
         if start < partition.start and self._end is End.CLEAN:
             raise Violation(f"{where}: the log started at {partition.start}")
-        if start > max(partition.start, partition.start_may_be) and self._end is End.CLEAN:
-            raise Violation(f"{where}: the log started at {partition.start}")
         if start > partition.start:
-            partition.move_start(start)
+            check_start(place, start, self._moment)
         partition.start = start
 
     def _offset(self, place: Place, timestamp: int) -> int | None:

@@ -64,7 +64,8 @@ class Place(NamedTuple):
 class ClusterModel:
     """Everything clients know."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, auto_creates: bool = True) -> None:
+        self.auto_creates = auto_creates
         self.topics: dict[str, TopicModel] = {}
         self.sents: dict[int, Sent] = {}
         self.producer_ids: set[int] = set()
@@ -83,6 +84,8 @@ class ClusterModel:
     def remove_topic(self, name: str) -> None:
         """A topic is gone with all that is in it."""
         topic = self.topics.pop(name)
+        for partition in topic.partitions:
+            partition.forget()
         if topic.topic_id:
             self.old_ids.add(topic.topic_id)
 

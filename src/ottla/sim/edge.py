@@ -6,8 +6,9 @@ node settles, then replies leave, then those who waited for what was committed. 
 overwritten as soon as the node has settled, so whoever keeps bytes of a request longer
 than allowed is found out.
 
-After each settling `on_settled` gets what was answered: first the requests of this wake-up
-in the order they were handled, then the parked ones that were completed.
+After each settling `on_settled` gets what was answered: first the parked requests whose time
+was over and the requests of this wake-up in the order they were handled, then the parked
+ones that were completed by them.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class SimEdge:
         self._to_send: list[SimChannel] = []
         self._retired: list[bytearray] = []
         self._numbers = 0
+        self._early: list[Handled] = []
         self.channels: list[SimChannel] = []
         self.handled: list[Handled] = []
         """Requests the node has begun to handle and not settled: a crash leaves them open."""
@@ -93,6 +95,7 @@ class SimEdge:
     def wake(self, writable: list[SimChannel]) -> None:
         """One turn of the loop."""
         self._node.advance()
+        self._early = self._take_woken()
         self._background.deliver()
         for channel in list(self.channels):
             if channel.eof and (channel.writing or channel.connection.parked is not None):
@@ -125,19 +128,23 @@ class SimEdge:
     def _tell(self) -> None:
         """Say what was answered."""
         fresh, self.handled = self.handled, []
-        new = []
+        new, self._early = self._early, []
         for handled in fresh:
             if handled.end < 0:
                 handled.channel.parked = handled
             else:
                 new.append(handled)
+        self.on_settled(new, self._take_woken())
+
+    def _take_woken(self) -> list[Handled]:
+        """Parked requests that were answered since the last look."""
         woken = []
         for channel in self.channels:
             parked = channel.parked
             if parked is not None and channel.connection.parked is None:
                 channel.parked = None
                 woken.append(parked._replace(end=len(channel.connection.out)))
-        self.on_settled(new, woken)
+        return woken
 
     def _scribble(self) -> None:
         """What the node has settled it must not look at again."""

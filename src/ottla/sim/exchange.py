@@ -61,7 +61,8 @@ class Exchange:
 
     def __repr__(self) -> str:
         name = ApiKey(self.api_key).name if self.api_key in list(ApiKey) else self.api_key
-        return f"{self.client}#{self.correlation_id} {name} v{self.version} {self.request!r}"
+        about = f" {self.note}" if isinstance(self.note, list) else brief(self.request)
+        return f"{self.client}#{self.correlation_id} {name} v{self.version} {about}"
 
     def answer(self, frame: bytes) -> Message:
         """Take the reply; a Violation when it is not the reply to this request."""
@@ -78,6 +79,20 @@ class Exchange:
             raise Violation(f"{self!r}: {len(frame) - end} bytes after the reply")
         self.reply, self.reply_frame = reply, frame
         return reply
+
+
+def brief(value: object) -> str:
+    """A message as text, without what is as usual and with long bytes as their length."""
+    if isinstance(value, Message):
+        plain = type(value)()
+        fields = ((field.name, getattr(value, field.name)) for field in value.FIELDS)
+        shown = [f"{n}={brief(v)}" for n, v in fields if v != getattr(plain, n)]
+        return f"({', '.join(shown)})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(brief, value))}]"
+    if isinstance(value, bytes):
+        return value[:3].hex() if len(value) == 16 else f"<{len(value)} bytes>"
+    return repr(value)
 
 
 def make_exchange(

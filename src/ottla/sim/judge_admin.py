@@ -172,7 +172,7 @@ def _judge_topic(
     topic = model.topics.get(name)
     request = exchange.request
     assert isinstance(request, MetadataRequest)
-    creates = request.allow_auto_topic_creation or exchange.version < 4
+    creates = model.auto_creates and (request.allow_auto_topic_creation or exchange.version < 4)
     if answer.error_code:
         storage = answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR and moment.metadata_may_fail()
         absent = answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not creates

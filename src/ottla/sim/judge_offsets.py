@@ -131,7 +131,8 @@ def _judge_epoch(place: Place, epoch: int, answer: EpochEndOffset) -> None:
     where = f"{place.partition.name}: epoch {epoch} ends with {answer}"
     if answer.leader_epoch > epoch:
         raise Violation(where)
-    for entry in place.partition.in_range(place.partition.start, place.partition.end):
+    partition = place.partition
+    for entry in partition.in_range(partition.highest_start, partition.end):
         if 0 <= entry.leader_epoch <= epoch and entry.next_offset > answer.end_offset:
             raise Violation(f"{where}, yet {entry.sent} of epoch {entry.leader_epoch} follows")
         if entry.leader_epoch > epoch and entry.base_offset < answer.end_offset:

@@ -33,6 +33,9 @@ class Target(NamedTuple):
     partition_index: int
     sent: Sent
 
+    def __repr__(self) -> str:
+        return f"{self.name}-{self.partition_index}: {self.sent}"
+
 
 def targets_of(exchange: Exchange) -> list[Target]:
     """The batches of a Produce request, in its order."""
@@ -104,29 +107,28 @@ def _expected(
             if by_id and not known
             else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         }
-    if request.acks < 0 and int(place.topic.setting("min.insync.replicas", "1")) > 1:
-        return {ErrorCode.NOT_ENOUGH_REPLICAS}
     if target.sent.refusals:
         return set(target.sent.refusals) | _size_refusals(place, target.sent)
     refusals = _size_refusals(place, target.sent)
-    if refusals:
-        # What another codec makes of the batch is the broker's to know.
-        recompressed = place.topic.setting("compression.type", "producer") != "producer"
-        return refusals | {0} if recompressed else refusals
+    recompressed = place.topic.setting("compression.type", "producer") != "producer"
+    if refusals and not recompressed:
+        return refusals
+    # What another codec makes of the batch is the broker's to know.
     if target.sent.producer.producer_id < 0:
-        return {0}
-    return _expected_of_sequence(place, target, moment)
+        return {0} | refusals
+    return _expected_of_sequence(place, target, moment) | refusals
 
 
 def _size_refusals(place: Place, sent: Sent) -> set[int]:
     size, topic = len(sent.payload), place.topic
     if topic.setting("compression.type", "producer") != "producer":
         size += 100 + sum(map(len, sent.values))
+    refusals: set[int] = set()
     if size > int(topic.setting("max.message.bytes", "1048588")):
-        return {ErrorCode.MESSAGE_TOO_LARGE}
+        refusals.add(ErrorCode.MESSAGE_TOO_LARGE)
     if size > int(topic.setting("internal.segment.bytes", str(1 << 30))):
-        return {ErrorCode.RECORD_LIST_TOO_LARGE}
-    return set()
+        refusals.add(ErrorCode.RECORD_LIST_TOO_LARGE)
+    return refusals
 
 
 def _expected_of_sequence(place: Place, target: Target, moment: Moment) -> set[int]:
@@ -136,6 +138,7 @@ def _expected_of_sequence(place: Place, target: Target, moment: Moment) -> set[i
         return {0}
     if moment.newest_wall_ms - state.last_timestamp >= moment.producer_expiration_ms:
         state.doubt()
+        state.is_expired = True
     verdict = state.judge(sent)
     if verdict is Verdict.ANY or partition.name in moment.undone:
         return {0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH}
@@ -146,13 +149,23 @@ def _accepted(
     place: Place, sent: Sent, answer: PartitionProduceResponse, version: int, moment: Moment
 ) -> None:
     partition = place.partition
-    is_new = sent.fate is not Fate.ACKED
+    is_new = sent.fate not in (Fate.ACKED, Fate.DELETED)
+    if not is_new and answer.base_offset != sent.offset and _may_be_forgotten(place, sent):
+        is_new = True
+        sent.fate = Fate.LOST  # the broker may take it once more
     partition.acknowledge(sent, answer.base_offset, answer.log_append_time)
     if is_new:
         _check_append_time(place, sent, answer.log_append_time, moment)
         remember(place, sent)
     if version >= 5:
         check_start(place, answer.log_start_offset, moment)
+
+
+def _may_be_forgotten(place: Place, sent: Sent) -> bool:
+    state = place.partition.producers.get(sent.producer.producer_id)
+    if state is None or state.is_expired or state.judge(sent) is Verdict.NEW:
+        return True
+    return sent.fate is Fate.DELETED and state.has_older
 
 
 def remember(place: Place, sent: Sent) -> None:

@@ -57,6 +57,8 @@ class PartitionModel:
         self.producers: dict[int, SequenceModel] = {}
         self._taken_back: dict[int, Sent] = {}
         self._removed: dict[int, Sent] = {}
+        self.highest_start = 0
+        """The highest log start told: a crash may bring records back, but not their epochs."""
         self.start_may_be = 0
         """Up to where an unanswered DeleteRecords may have moved the start."""
 
@@ -65,7 +67,7 @@ class PartitionModel:
     def acknowledge(self, sent: Sent, base_offset: int, append_time: int) -> None:
         """The broker said that the batch is at this offset."""
         self.maybe.pop(sent.uid, None)
-        if sent.fate is Fate.ACKED:
+        if sent.fate in (Fate.ACKED, Fate.DELETED):
             if sent.offset != base_offset:
                 raise Violation(f"{self.name}: {sent} at {sent.offset} is also at {base_offset}")
             return
@@ -91,7 +93,7 @@ class PartitionModel:
 
     def doubt(self, sent: Sent) -> None:
         """Nobody knows whether the batch is there."""
-        if sent.fate is not Fate.ACKED:
+        if sent.fate not in (Fate.ACKED, Fate.DELETED):
             sent.fate = Fate.OPEN
             self.maybe[sent.uid] = sent
 
@@ -202,25 +204,32 @@ class PartitionModel:
         if offset <= self.start:
             return
         self.start = offset
+        self.highest_start = max(self.highest_start, offset)
         self.end = max(self.end, offset)
         self.acked_end = max(self.acked_end, offset)
         while self.bases and self.entries[self.bases[0]].next_offset <= offset:
             base_offset = self.bases.pop(0)
-            self._removed[base_offset] = self._drop(base_offset)
+            self._removed[base_offset] = self._drop(base_offset, Fate.DELETED)
 
     def cut(self, end: int) -> None:
         """A power failure took everything from an offset on."""
         while self.bases and self.bases[-1] >= end:
-            self._drop(self.bases.pop())
+            self._drop(self.bases.pop(), Fate.LOST)
         if self.bases and self.entries[self.bases[-1]].next_offset > end:
             raise Violation(f"{self.name}: the log ends at {end}, in the middle of a batch")
         self.end = self.acked_end = end
         self.start = min(self.start, end)
-        self._removed = {base: sent for base, sent in self._removed.items() if base < end}
+        for base_offset in [base for base in self._removed if base >= end]:
+            self._removed.pop(base_offset).fate = Fate.LOST
 
-    def _drop(self, base_offset: int) -> Sent:
+    def forget(self) -> None:
+        """The partition is gone: its batches may be sent to another of the same name."""
+        for sent in (*self._removed.values(), *(each.sent for each in self.entries.values())):
+            sent.fate = Fate.LOST
+
+    def _drop(self, base_offset: int, fate: Fate) -> Sent:
         sent = self.entries.pop(base_offset).sent
-        sent.fate, sent.offset = Fate.GONE, -1
+        sent.fate = fate
         return sent
 
     def in_range(self, start: int, end: int) -> list[Entry]:

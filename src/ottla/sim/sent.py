@@ -12,12 +12,20 @@ from ottla.records.record import build_batch
 
 
 class Fate(Enum):
-    """What is known about a batch: nothing, that it is there, that it is not, that it went."""
+    """What is known about a batch.
+
+    OPEN      nothing
+    ACKED     it is there
+    REFUSED   it is not there
+    DELETED   it was there and was removed: a producer's sequence may still tell of it
+    LOST      a power failure took it
+    """
 
     OPEN = "open"
     ACKED = "acked"
     REFUSED = "refused"
-    GONE = "gone"
+    DELETED = "deleted"
+    LOST = "lost"
 
 
 class Producer(NamedTuple):

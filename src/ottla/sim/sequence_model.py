@@ -25,16 +25,18 @@ class SequenceModel:
     """One producer on one partition.
 
     The broker may remember batches before those in `batches` while `has_older` is set: after
-    a crash or a power failure nobody knows which.
+    a crash or a power failure nobody knows which. `is_expired` is set once the producer was
+    silent for so long that the broker may have forgotten all of it.
     """
 
-    __slots__ = ("batches", "has_older", "last_timestamp", "producer_epoch")
+    __slots__ = ("batches", "has_older", "is_expired", "last_timestamp", "producer_epoch")
 
     def __init__(self) -> None:
         self.producer_epoch = -1
         self.batches: list[Sent] = []
         self.last_timestamp = 0
         self.has_older = False
+        self.is_expired = False
 
     def judge(self, sent: Sent) -> Verdict:
         """What must become of a batch that the broker gets now."""
@@ -61,6 +63,7 @@ class SequenceModel:
         self.producer_epoch = sent.producer.producer_epoch
         self.batches = [*self.batches, sent][-_KEPT:]
         self.last_timestamp = max(sent.timestamps)
+        self.is_expired = False
         if len(self.batches) == _KEPT:
             self.has_older = False
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from heapq import heappop, heappush
 
+from ottla.model.errors import ApiError
 from ottla.sim.audit import Audit, End
 from ottla.sim.chance import generator
 from ottla.sim.channel import Handled, SimChannel
@@ -20,7 +21,7 @@ from ottla.sim.clients.probing import Babbler, Prober
 from ottla.sim.clients.producing import IdempotentProducer, PlainProducer
 from ottla.sim.cluster_model import ClusterModel
 from ottla.sim.edge import SimEdge
-from ottla.sim.exchange import Exchange, Violation, make_exchange
+from ottla.sim.exchange import Exchange, Violation, brief, make_exchange
 from ottla.sim.faults import UNLIMITED, Crash
 from ottla.sim.judge import judge, leave_open, partitions_undone
 from ottla.sim.judge_fetch import waits_in_vain
@@ -42,7 +43,8 @@ class Simulation:
         self.seed = seed
         self.trace = trace or Trace()
         self.profile = profile_of(seed)
-        self.model = ClusterModel()
+        auto_creates = self.profile.properties["auto.create.topics.enable"] == "true"
+        self.model = ClusterModel(auto_creates=auto_creates)
         self.counts: Counter[str] = Counter()
         self._steps = steps
         self._chance = generator(seed, "simulation")
@@ -161,6 +163,9 @@ class Simulation:
     def _settled(self, new: list[Handled], woken: list[Handled]) -> None:
         """Judge what was answered: reads and writes in order, then who waited for them."""
         self._moment.undone.clear()
+        for handled in [each for each in new if each.channel.closed]:
+            new.remove(handled)
+            leave_open(self.model, handled.exchange)
         for handled in (*new, *woken):
             self._take_reply(handled)
             self._moment.undone |= partitions_undone(handled.exchange)
@@ -184,7 +189,7 @@ class Simulation:
             raise Violation(f"{exchange!r}: answered with {frame!r}")
         self.trace.note(self.monotonic_ms(), f"{exchange!r}"[:300])
         if frame:
-            self.trace.note(self.monotonic_ms(), f"  -> {exchange.answer(frame)!r}"[:300])
+            self.trace.note(self.monotonic_ms(), f"  -> {brief(exchange.answer(frame))}"[:300])
             self.trace.digest(frame)
         self.counts[type(exchange.request).__name__] += 1
 
@@ -311,6 +316,8 @@ class Simulation:
         if edge is not None:
             for handled in edge.handled:
                 leave_open(self.model, handled.exchange)
+            for channel in edge.channels:
+                channel.closed = True
         if self._end is End.POWER:
             self._lose_power()
         else:
@@ -347,9 +354,10 @@ class Simulation:
             try:
                 self._start()
             except Crash:
-                self._end = self._chance.choice((End.KILL, End.POWER))
+                loses_power = self.profile.power_rate > 0 and self._chance.random() < 0.5
+                self._end = End.POWER if loses_power else End.KILL
                 self._ended()
-            except OSError as error:
+            except (OSError, ApiError) as error:
                 if not self._moment.io_errors and not self._moment.is_full:
                     raise
                 self._note(f"the broker did not start: {error}")

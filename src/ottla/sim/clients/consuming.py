@@ -64,7 +64,11 @@ class Consumer(Client):
             places = [place for place in places if place.topic.topic_id]
         chosen = self.chance.sample(places, k=self.chance.randint(0, min(len(places), 5)))
         wanted = {(place.topic.name, place.partition_index): place for place in chosen}
-        self._positions = {key: self._positions[key] for key in self._positions if key in wanted}
+        self._positions = {
+            key: followed
+            for key, followed in self._positions.items()
+            if key in wanted and (followed.topic_id or self._version < FIRST_TOPIC_ID)
+        }
         for key, place in wanted.items():
             if key not in self._positions:
                 limit = self.chance.choice((1, 200, 2000, 1_000_000))
@@ -86,7 +90,7 @@ class Consumer(Client):
         session = self._session if self._uses_sessions else None
         known = session.known if session is not None else {}
         named = [each for key, each in self._positions.items() if known.get(key) != each]
-        forgotten = [each for key, each in known.items() if key not in self._positions]
+        forgotten = [each for key, each in known.items() if not self._still_follows(key, each)]
         if session is not None:
             session_id, epoch = session.session_id, session.epoch
         else:
@@ -104,6 +108,12 @@ class Consumer(Client):
         followed = list(self._positions.values())
         note = FetchNote(followed, uses_session=session is not None)
         self.ask(request, self._version, note=note)
+
+    def _still_follows(self, key: PartitionKey, known: Followed) -> bool:
+        """Whether the broker's idea of a partition is ours; another topic may have its name."""
+        ours = self._positions.get(key)
+        by_id = self._version >= FIRST_TOPIC_ID
+        return ours is not None and (not by_id or ours.topic_id == known.topic_id)
 
     def received(self, exchange: Exchange) -> None:
         reply, request, note = exchange.reply, exchange.request, note_of(exchange)

@@ -93,11 +93,12 @@ class PlainProducer(ProducingClient):
 class Stream:
     """What an idempotent producer knows about one partition it writes to."""
 
-    def __init__(self, place: Place, producer_id: int, first_sequence: int) -> None:
+    def __init__(self, place: Place, producer: Producer) -> None:
         self.name = place.topic.name
         self.topic_id = place.topic.topic_id
         self.partition_index = place.partition_index
-        self.producer = Producer(producer_id, 0, first_sequence)
+        self.producer = producer
+        self.skipped = 0
         self.unacked: list[Sent] = []
         self.to_resend: list[Sent] = []
         self.acked: list[Sent] = []
@@ -125,6 +126,7 @@ class IdempotentProducer(ProducingClient):
         super().__init__(name, stage, chance)
         self._producer_id = -1
         self._streams: dict[tuple[str, int], Stream] = {}
+        self._epochs: dict[tuple[str, int], int] = {}
 
     def act(self) -> None:
         if self._producer_id < 0:
@@ -139,8 +141,11 @@ class IdempotentProducer(ProducingClient):
         key = place.topic.name, place.partition_index
         stream = self._streams.get(key)
         if stream is None:
-            first = 0 if self.chance.random() < 0.9 else _MASK - 4
-            stream = self._streams[key] = Stream(place, self._producer_id, first)
+            # A batch of an earlier stream may still be on its way: nothing is numbered twice.
+            epoch = self._epochs[key] = self._epochs.get(key, -1) + 1
+            first = _MASK - 4 if not epoch and self.chance.random() < 0.1 else 0
+            producer = Producer(self._producer_id, epoch, first)
+            stream = self._streams[key] = Stream(place, producer)
         return stream
 
     def _write(self, stream: Stream) -> None:
@@ -150,8 +155,9 @@ class IdempotentProducer(ProducingClient):
         elif dice < 0.1 and stream.acked:
             sent = self.chance.choice(stream.acked[-7:])
         elif dice < 0.13:
-            skipped = (stream.producer.base_sequence + 7) & _MASK
-            sent = self.make_sent(stream.producer._replace(base_sequence=skipped))
+            stream.skipped += 1000
+            sequence = (stream.producer.base_sequence + stream.skipped) & _MASK
+            sent = self.make_sent(stream.producer._replace(base_sequence=sequence))
         elif len(stream.unacked) < _MOST_UNACKED:
             sent = self.make_sent(stream.producer)
             stream.advance(sent.count)
@@ -186,6 +192,7 @@ class IdempotentProducer(ProducingClient):
                 del self._streams[stream.name, stream.partition_index]
             else:
                 stream.bump_epoch()
+                self._epochs[stream.name, stream.partition_index] += 1
 
     def disconnected(self, lost: list[Exchange]) -> None:
         for stream in self._streams.values():
@@ -193,6 +200,7 @@ class IdempotentProducer(ProducingClient):
         if self.chance.random() < 0.1:
             self._producer_id = -1
             self._streams.clear()
+            self._epochs.clear()
 
     def _retry(self, stream: Stream) -> None:
         stream.to_resend = list(stream.unacked)
