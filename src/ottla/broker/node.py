@@ -72,6 +72,8 @@ class Node:
             config.max_incremental_fetch_session_cache_slots, ports.random
         )
         self.fetch_max_bytes = config.fetch_max_bytes
+        self.before_commit: list[Callable[[], None]] = []
+        """Who has collected something to append, and does so when the wake-up ends."""
         self.dirty: list[Partition] = []
         self.completed: list[Waiting] = []
         self.ready: list[Connection] = []
@@ -138,7 +140,10 @@ class Node:
 
     def settle(self) -> None:
         """Write what was appended, then answer who waited for it."""
-        while self.dirty or self.completed:
+        while self.before_commit or self.dirty or self.completed:
+            collected, self.before_commit = self.before_commit, []
+            for append in collected:
+                append()
             dirty, self.dirty = self.dirty, []
             for partition in dirty:
                 self._commit(partition)

@@ -1,13 +1,67 @@
-"""Records of a command as one batch: kept by a crash all together or not at all."""
+"""Collecting the records of one wake-up into batches.
+
+One batch for many commands is what makes small commits cheap: offset, checksum and checks of
+the log are paid once. A command's records stay together in one batch, so that a crash keeps
+all of them or none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Final
 
-from ottla.coordinator.serde import GroupRecord, encode
-from ottla.records.record import build_batch
+from ottla.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2, seal
+from ottla.records.compression import compress
+from ottla.wire.primitives import svarint
+
+_SHORT: Final = tuple(svarint(number) for number in range(1024))
+_NULL: Final = svarint(-1)
+_NOBODY: Final = -1  # producer id, epoch and sequence of what nobody will send again
 
 
-def batch_of(records: Sequence[GroupRecord], now_ms: int, codec: int = 0) -> bytearray:
-    """A sealed batch of the records."""
-    return build_batch([(*encode(record), now_ms, ()) for record in records], codec=codec)
+class BatchBuilder:
+    """A batch in the making; all its records have the time at which it is sealed."""
+
+    __slots__ = ("_payload", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._payload = bytearray()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the batch so far, uncompressed."""
+        return HEADER_SIZE + len(self._payload)
+
+    def add(self, key: bytes, value: bytes | None) -> None:
+        """One more record."""
+        count = self.count
+        delta = _SHORT[count] if count < 1024 else svarint(count)
+        key_length = _varint(len(key))
+        if value is None:
+            body = b"".join((b"\0\0", delta, key_length, key, _NULL, b"\0"))
+        else:
+            body = b"".join((b"\0\0", delta, key_length, key, _varint(len(value)), value, b"\0"))
+        length = len(body)
+        self._payload += _SHORT[length] if length < 1024 else svarint(length)
+        self._payload += body
+        self.count = count + 1
+
+    def take_back(self, count: int, size: int) -> None:
+        """Be as before, with this count and size: the last records do not fit."""
+        self.count = count
+        del self._payload[size - HEADER_SIZE :]
+
+    def seal(self, now_ms: int, codec: int) -> bytearray:
+        """The finished batch."""
+        batch = bytearray(HEADER_SIZE)
+        batch += compress(codec, self._payload) if codec else self._payload
+        HEADER.pack_into(
+            batch, 0, 0, len(batch) - LOG_OVERHEAD, -1, MAGIC_V2, 0, codec, self.count - 1,
+            now_ms, now_ms, _NOBODY, _NOBODY, _NOBODY, self.count,
+        )  # fmt: skip
+        seal(batch, 0, len(batch))
+        return batch
+
+
+def _varint(number: int) -> bytes:
+    return _SHORT[number] if number < 1024 else svarint(number)

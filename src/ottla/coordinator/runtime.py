@@ -19,10 +19,10 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import TypeAlias
 
-from ottla.coordinator.batches import batch_of
+from ottla.coordinator.batches import BatchBuilder
 from ottla.coordinator.loading import Loader
 from ottla.coordinator.refusals import refuse
-from ottla.coordinator.serde import GroupRecord
+from ottla.coordinator.serde import GroupRecord, encode
 from ottla.coordinator.shard import Command, GroupShard
 from ottla.coordinator.surroundings import Reply, Surroundings
 from ottla.model.errors import ApiError, ErrorCode
@@ -33,8 +33,8 @@ from ottla.wire.message import Message
 Append: TypeAlias = Callable[[Partition, bytearray, Callable[[ErrorCode], None]], int]
 Answers: TypeAlias = list[tuple[Reply, Message]]
 
-_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 _RECORDS_AT_A_TIME = 500
+_ENOUGH_BYTES = 32 * 1024  # of records of several commands: larger batches would load slowly
 
 
 class RuntimeState(Enum):
@@ -59,7 +59,8 @@ class ShardRuntime:
         log = partition.online_log()
         self.partition = partition
         self.state = RuntimeState.LOADING
-        self.shard = GroupShard(broker, self.run, log.config.max_message_bytes)
+        limit = min(log.config.max_message_bytes, log.config.segment_bytes)
+        self.shard = GroupShard(broker, self.run, limit)
         self.leader_epoch = partition.leader_epoch
         self._broker = broker
         self._append = append
@@ -67,8 +68,11 @@ class ShardRuntime:
         self._loader: Loader | None = Loader(log, self.shard)
         self.when_loaded: list[Command] = []
         """Commands that came while the shard was loading and must not be forgotten."""
+        self._batch = BatchBuilder()
+        """What this wake-up has written so far; `_collected` are the answers that wait for it."""
+        self._collected: Answers = []
         self._waiting: deque[Answers] = deque()
-        """The answers of each batch that is written and not yet committed."""
+        """The answers of each batch that is appended and not yet committed."""
 
     # -- loading and unloading -----------------------------------------------------------
 
@@ -79,10 +83,7 @@ class ShardRuntime:
         try:
             done = self._loader.step()
         except (OSError, CorruptBatch, ApiError) as error:
-            self._broker.ports.report(
-                f"group coordinator: {self.partition.topic.name}-{self.partition.index} cannot"
-                f" be loaded: {error}"
-            )
+            self._report(f"cannot be loaded: {error}")
             self._fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return True
         if done:
@@ -104,10 +105,9 @@ class ShardRuntime:
         self._loader = None
         self.shard.close(code)
         waiting, self._waiting = self._waiting, deque()
-        for answers in waiting:
+        for answers in (*waiting, self._collected, self.shard.answers):
             _refuse(answers, code)
-        answers, self.shard.answers = self.shard.answers, []
-        _refuse(answers, code)
+        self._collected, self.shard.answers = [], []
 
     def _fail(self, code: ErrorCode) -> None:
         self.close(code)
@@ -144,7 +144,7 @@ class ShardRuntime:
     @property
     def is_settled(self) -> bool:
         """Whether everything written is committed, so that what the shard says may be told."""
-        return not self._waiting
+        return not self._waiting and not self._batch.count
 
     def _write(self, records: list[GroupRecord]) -> None:
         shard = self.shard
@@ -152,41 +152,77 @@ class ShardRuntime:
         try:
             if self.leader_epoch != self.partition.leader_epoch or self.partition.removed:
                 raise ApiError(ErrorCode.NOT_COORDINATOR)
-            base_offset = self._append(self.partition, self._batch(records), self._committed)
+            if not self._collect([encode(record) for record in records]):
+                _refuse(answers, ErrorCode.UNKNOWN_SERVER_ERROR)
+                return
         except (ApiError, OSError) as error:
-            self._refused(answers, error)
+            self._collected += answers
+            self._cannot_write(error)
             return
-        self._waiting.append(answers)
-        for offset, (key, value) in enumerate(records, base_offset):
-            shard.replay(key, value, offset)
+        for key, value in records:
+            shard.replay(key, value)
+        self._collected += answers
         if shard.answers:  # given by the replay itself, to those who waited for a removed group
-            answers += shard.answers
+            self._collected += shard.answers
             shard.answers = []
 
-    def _batch(self, records: list[GroupRecord]) -> bytearray:
-        broker = self._broker
-        return batch_of(records, broker.wall_ms, broker.config.offsets_topic_compression_codec)
+    def _collect(self, records: list[tuple[bytes, bytes | None]]) -> bool:
+        """Put records into the batch that is appended when the node settles.
 
-    def _refused(self, answers: Answers, error: ApiError | OSError) -> None:
-        """The records could not even be queued."""
-        if isinstance(error, ApiError) and error.code in _TOO_LARGE:
-            _refuse(answers, ErrorCode.UNKNOWN_SERVER_ERROR)  # the state is as it was
-            return
-        self._broker.ports.report(
-            f"group coordinator: {self.partition.topic.name}-{self.partition.index} cannot be"
-            f" written: {error}"
-        )
+        False, and nothing done, if they are too large for one batch.
+        """
+        batch = self._batch
+        count, size = batch.count, batch.size
+        if not count:
+            self._broker.before_commit.append(self._settle)
+        for key, value in records:
+            batch.add(key, value)
+        if count and batch.size > _ENOUGH_BYTES:
+            batch.take_back(count, size)
+            self._append_batch()
+            return self._collect(records)
+        if batch.size > self.shard.max_batch_bytes:
+            batch.take_back(count, size)
+            return False
+        return True
+
+    def _settle(self) -> None:
+        """The wake-up ends: what was collected is appended."""
+        if self._batch.count and self.state is not RuntimeState.CLOSED:
+            try:
+                self._append_batch()
+            except (ApiError, OSError) as error:
+                self._cannot_write(error)
+
+    def _append_batch(self) -> None:
+        batch, answers = self._batch, self._collected
+        self._batch, self._collected = BatchBuilder(), []
+        self._waiting.append(answers)
+        broker = self._broker
+        sealed = batch.seal(broker.wall_ms, broker.config.offsets_topic_compression_codec)
+        self._append(self.partition, sealed, self._committed)
+
+    def _cannot_write(self, error: ApiError | OSError) -> None:
+        """The log takes no records: the shard is ahead of it and has to be loaded anew."""
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         if isinstance(error, ApiError) and error.code is ErrorCode.NOT_COORDINATOR:
             code = error.code
-        _refuse(answers, code)
+        else:
+            self._report(f"cannot be written: {error}")
         self._fail(code)
+
+    def _report(self, what: str) -> None:
+        name = f"{self.partition.topic.name}-{self.partition.index}"
+        self._broker.ports.report(f"group coordinator: {name} {what}")
 
     def _send(self) -> None:
         """Send answers that need no records of their own, but not before those written earlier."""
         answers, self.shard.answers = self.shard.answers, []
+        if self._batch.count:
+            self._collected += answers
+            return
         if self._waiting:
-            self._waiting[-1].extend(answers)
+            self._waiting[-1] += answers
             return
         for reply, response in answers:
             reply.send(response)

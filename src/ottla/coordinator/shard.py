@@ -25,7 +25,7 @@ from ottla.coordinator.records import (
 from ottla.coordinator.serde import GroupRecord, encode
 from ottla.coordinator.surroundings import Reply, Surroundings
 from ottla.model.errors import ErrorCode
-from ottla.model.ids import NO_PRODUCER_ID
+from ottla.model.ids import NO_OFFSET, NO_PRODUCER_ID
 from ottla.replication.timers import Timer
 from ottla.wire.message import Message
 
@@ -97,10 +97,13 @@ class GroupShard:
         self,
         key: RecordKey,
         value: RecordValue | None,
-        record_offset: int,
+        record_offset: int = NO_OFFSET,
         producer_id: int = NO_PRODUCER_ID,
     ) -> None:
-        """Take in one record; a transactional producer's counts when its transaction ends."""
+        """Take in one record.
+
+        One of a transactional producer counts when its transaction ends, and needs its offset.
+        """
         if type(key) is OffsetCommitKey:
             assert value is None or isinstance(value, OffsetCommitValue)
             self._replay_offset(key, value, record_offset, producer_id)

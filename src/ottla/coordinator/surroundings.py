@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from ottla.config.broker import BrokerConfig
@@ -15,6 +16,8 @@ from ottla.wire.message import Message
 class Surroundings(Protocol):
     """The broker, as far as a coordinator knows it. Times are those of the present wake-up."""
 
+    before_commit: list[Callable[[], None]]
+    """Called when a wake-up ends, before logs are committed; for this once."""
     config: BrokerConfig
     image: MetadataImage
     monotonic_ms: float
