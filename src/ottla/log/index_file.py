@@ -102,13 +102,21 @@ class IndexFile:
         self._tail = b""
 
     def trim(self) -> bool:
-        """Cut the file to its entries, when no more will come; whether that changed it."""
+        """Cut the file to its entries, when no more will come; whether that changed it.
+
+        On a full disk they stay in memory, and the file is left for the next start to rebuild.
+        """
         if self._length == TRIMMED and not self._tail:
             return False
         self._pool.discard_map(self)
-        file = self._pool.open(self.path, create=True, writable=True)
         size = self.ENTRY_SIZE
-        file.pwritev([self._tail], self._written * size)
+        try:
+            file = self._pool.open(self.path, create=True, writable=True)
+            file.pwritev([self._tail], self._written * size)
+        except OSError as error:
+            if error.errno not in (ENOSPC, EDQUOT):
+                raise
+            return False
         self._written, self._tail = self.entries, b""
         file.truncate(self._written * size)
         self._length = TRIMMED

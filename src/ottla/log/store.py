@@ -10,14 +10,15 @@ The periodic jobs are plain methods; the node's timers call them between wake-up
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from errno import EDQUOT, EMFILE, ENFILE, ENOSPC
 from typing import TYPE_CHECKING
 
+from ottla.log import inventory
 from ottla.log.directory import CheckpointJob, LogDirectory
 from ottla.log.loading import Checkpoint, create_log, open_log
 from ottla.log.log import Log
-from ottla.log.names import DELETE_DIR, FUTURE_DIR, STRAY_DIR, partition_of, retired_directory
+from ottla.log.names import DELETE_DIR, STRAY_DIR, retired_directory
 from ottla.log.pool import FilePool
 from ottla.log.resources import Resources
 from ottla.model.errors import ApiError, ErrorCode
@@ -84,7 +85,7 @@ class LogStore:
         """Open or create the log of cluster metadata, in the first directory; before `load`."""
         partition = TopicPartition(METADATA_TOPIC, 0)
         directory = next(iter(self.directories.values()))
-        checkpoint_of = self._begin(directory)
+        checkpoint_of = self.begin(directory)
         path = f"{directory.path}/{partition}"
         if self.resources.files.exists(path):
             checkpoint = checkpoint_of(partition)
@@ -96,52 +97,32 @@ class LogStore:
         self.metadata_log = log
         return log
 
-    def _begin(self, directory: LogDirectory) -> Callable[[TopicPartition], Checkpoint]:
+    def begin(self, directory: LogDirectory) -> Callable[[TopicPartition], Checkpoint]:
+        """Read the checkpoints of a directory, once."""
         checkpoint_of = self._begun.get(directory.path)
         if checkpoint_of is None:
             checkpoint_of = self._begun[directory.path] = directory.begin(self.notes)
         return checkpoint_of
 
-    def load(self, config_for: Callable[[TopicPartition], LogConfig]) -> None:
-        """Open every log in every directory; a directory that fails goes offline."""
-        for directory in list(self.directories.values()):
-            try:
-                self._load_directory(directory, config_for)
-            except OSError as error:
-                self._take_offline(directory.path, error)
-
-    def _load_directory(
-        self, directory: LogDirectory, config_for: Callable[[TopicPartition], LogConfig]
+    def load(
+        self,
+        config_for: Callable[[TopicPartition], LogConfig],
+        expected: Mapping[TopicPartition, bytes] | None = None,
     ) -> None:
-        checkpoint_of = self._begin(directory)
-        for entry in self.resources.files.list(directory.path):
-            if not entry.is_dir:
-                continue
-            path = f"{directory.path}/{entry.name}"
-            partition = partition_of(entry.name)
-            if entry.name.endswith(DELETE_DIR):
-                self.resources.trash.add_directory(path, 0)
-            elif entry.name.endswith((FUTURE_DIR, STRAY_DIR)) or partition is None:
-                self.notes.append(f"{path}: not the directory of a partition; left alone")
-            elif partition.topic != METADATA_TOPIC:
-                self._open(path, partition, config_for(partition), checkpoint_of(partition))
+        """Open every log in every directory; a directory that fails goes offline.
 
-    def _open(
-        self, path: str, partition: TopicPartition, config: LogConfig, checkpoint: Checkpoint
-    ) -> Log:
-        if partition in self._logs:
-            raise ValueError(f"{partition} is in {self._logs[partition].directory} and in {path}")
-        log = open_log(
-            self.resources, path, partition, config, checkpoint=checkpoint, notes=self.notes
-        )
-        self._add(log)
-        return log
+        `expected` are the partitions this broker has, with their topic ids. Those that lie, or
+        may lie, in a directory that failed are offline then: they must not be made anew.
+        """
+        inventory.load(self, config_for, expected or {})
 
-    def _add(self, log: Log) -> None:
+    def add(self, log: Log) -> None:
+        """Have a log from now on."""
         self._logs[log.topic_partition] = log
         self._counts[parent_of(log)] += 1
 
-    def _drop(self, log: Log) -> None:
+    def drop(self, log: Log) -> None:
+        """Have a log no more; its files stay."""
         del self._logs[log.topic_partition]
         self._counts[parent_of(log)] -= 1
 
@@ -161,7 +142,7 @@ class LogStore:
             self._remove_unfinished(path)
             self._handle(directory, error)
             raise
-        self._add(log)
+        self.add(log)
         self.offline_partitions.discard(partition)
         return log
 
@@ -175,21 +156,28 @@ class LogStore:
         """Remove a log: its directory is renamed at once and removed after file.delete.delay.ms."""
         self.offline_partitions.discard(partition)
         log = self._logs.get(partition)
-        path = self._retire(log, DELETE_DIR) if log is not None else None
-        if log is not None and path is not None:
+        if log is None:
+            return
+        self.drop(log)
+        path = self._retire(log, DELETE_DIR)
+        if path is not None:
             due_ms = self.resources.clock.wall_ms() + log.config.file_delete_delay_ms
             self.resources.trash.add_directory(path, due_ms)
 
     def set_aside(self, partition: TopicPartition) -> None:
         """Put a log that belongs to no partition of this broker out of the way, as `-stray`."""
         log = self._logs[partition]
+        self.drop(log)
+        self.retire_stray(log)
+
+    def retire_stray(self, log: Log) -> None:
+        """Rename the directory of a log that nobody wants; it is not removed."""
         path = self._retire(log, STRAY_DIR)
         if path is not None:
             self.notes.append(f"{log.directory}: no topic has it; kept as {path}")
 
     def _retire(self, log: Log, kind: str) -> str | None:
-        """Let go of a log and rename its directory; None if that fails."""
-        self._drop(log)
+        """Close a log and rename its directory; the new path, None if that fails."""
         log.abandon()
         name = retired_directory(log.topic_partition, self.resources.random.uuid(), kind)
         path = f"{parent_of(log)}/{name}"
@@ -209,16 +197,17 @@ class LogStore:
 
     def _handle(self, directory: str, error: OSError) -> None:
         if error.errno not in _REFUSED:
-            self._take_offline(directory, error)
+            self.take_offline(directory, error)
 
-    def _take_offline(self, path: str, error: OSError) -> None:
+    def take_offline(self, path: str, error: OSError) -> None:
+        """Give up a directory and all logs in it."""
         if self.directories.pop(path, None) is None:
             return
         self.offline_dirs[path] = error
         self.notes.append(f"{path}: offline after {error}")
         lost = [log for log in self._logs.values() if parent_of(log) == path]
         for log in lost:
-            self._drop(log)
+            self.drop(log)
             log.abandon()
         partitions = [log.topic_partition for log in lost]
         self.offline_partitions.update(partitions)
@@ -298,7 +287,7 @@ class LogStore:
                 directory.write_checkpoints(logs)
                 directory.mark_clean(broker_epoch)
             except OSError as error:
-                self._take_offline(directory.path, error)
+                self.take_offline(directory.path, error)
         self._logs.clear()
         self.resources.pool.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from errno import ENOSPC
+from errno import EIO, ENOSPC
 from typing import TypeVar
 
 from ottla.config.topic import LogConfig
@@ -140,6 +140,7 @@ class FaultyFiles:
         self.errno = ENOSPC
         self.open_error: OSError | None = None
         self.sync_error: OSError | None = None
+        self.unlistable = ""
         self.synced: list[str] = []
         self.opened: list[str] = []
         self.writes: list[tuple[str, int]] = []
@@ -158,6 +159,8 @@ class FaultyFiles:
         return self.inner.exists(path)
 
     def list(self, path: str) -> list[Entry]:
+        if path == self.unlistable:
+            raise OSError(EIO, "on purpose", path)
         return self.inner.list(path)
 
     def stat(self, path: str) -> Entry:

@@ -19,6 +19,7 @@ from log_support import (
 
 from ottla.config.topic import LogConfig
 from ottla.log.directory import read_broker_epoch
+from ottla.log.loading import create_log
 from ottla.log.pool import FilePool
 from ottla.log.store import LogStore, parent_of
 from ottla.memory_files import MemoryFiles
@@ -274,11 +275,53 @@ def test_a_stray_log_is_kept_under_another_name(broker: Broker) -> None:
     assert "left alone" in again.store.notes[0]
 
 
-def test_the_same_partition_in_two_directories_is_an_error(broker: Broker) -> None:
+def two_logs_of_one_partition(broker: Broker, second_id: bytes) -> None:
+    """`a-0` with 5 records in /one, with 2 records and another topic id in /two."""
     broker.create("a")
-    broker.files.make_dirs("/two/a-0")
-    with pytest.raises(ValueError, match="a-0 is in /one/a-0 and in /two/a-0"):
-        broker.restart()
+    append_all(next(iter(broker.store)), batch_of(5))
+    other = create_log(
+        broker.store.resources, "/two/a-0", TopicPartition("a", 0), second_id, LogConfig()
+    )
+    append_all(other, batch_of(2))
+
+
+def test_of_two_logs_of_a_partition_the_one_with_the_topics_id_is_kept(broker: Broker) -> None:
+    two_logs_of_one_partition(broker, b"\x08" * 16)
+    again = Broker(broker.files.inner)
+    again.store.load(lambda partition: LogConfig(), {TopicPartition("a", 0): b"\x08" * 16})
+    assert [log.directory for log in again.store] == ["/two/a-0"]
+    assert [entry.name for entry in again.files.list("/one") if "-stray" in entry.name]
+    assert any("in /one/a-0 and in /two/a-0" in note for note in again.store.notes)
+    again.create("b", 2)
+    assert [parent_of(log) for log in again.store] == ["/two", "/one", "/one"]
+
+
+def test_of_two_logs_with_the_same_id_the_longer_one_is_kept(broker: Broker) -> None:
+    two_logs_of_one_partition(broker, TOPIC_ID)
+    again = broker.restart()
+    assert [(log.directory, log.log_end_offset) for log in again.store] == [("/one/a-0", 5)]
+    assert [entry.name for entry in again.files.list("/two") if "-stray" in entry.name]
+
+
+def test_partitions_of_a_directory_that_fails_at_start_are_offline(broker: Broker) -> None:
+    broker.create("a", 4)
+    for log in broker.store:
+        append_all(log, batch_of(1))
+    again = Broker(broker.files.inner)
+    again.files.suffix = "/one/a-2/00000000000000000000.log"
+    again.files.open_error = OSError(EIO, "on purpose")
+    again.load()
+    assert again.store.offline_partitions == {TopicPartition("a", 0), TopicPartition("a", 2)}
+
+
+def test_what_may_lie_in_an_unreadable_directory_is_offline(broker: Broker) -> None:
+    broker.create("a", 4)
+    again = Broker(broker.files.inner)
+    again.files.unlistable = "/one"
+    partitions = {TopicPartition("a", number): TOPIC_ID for number in range(5)}
+    again.store.load(lambda partition: LogConfig(), partitions)
+    assert sorted(log.topic_partition.partition for log in again.store) == [1, 3]
+    assert {p.partition for p in again.store.offline_partitions} == {0, 2, 4}
 
 
 def test_retention_runs_over_all_logs(broker: Broker) -> None:
