@@ -11,6 +11,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.definition import ConfigError
 from ottla.config.listeners import Endpoint
 from ottla.metadata.serde import MetadataError
+from ottla.model.errors import ApiError
 from ottla.ports import Files, Ports
 from ottla.server.background import BackgroundThread
 from ottla.server.buffers import RequestBuffers
@@ -55,7 +56,7 @@ class Broker:
                 self._config, advertised, ports, max_open_files=_max_open_files(self._memory)
             )
             self._node.start()
-        except (IdentityError, MetadataError, ConfigError, OSError) as error:
+        except (IdentityError, MetadataError, ConfigError, ApiError, OSError) as error:
             self._give_up()
             raise StartupError(_explain(error)) from error
         except StartupError:
@@ -166,6 +167,8 @@ def _max_open_files(memory: bool) -> int:
 
 
 def _explain(error: Exception) -> str:
+    if isinstance(error, ApiError):
+        return str(error)
     if isinstance(error, ConfigError):
         return "\n".join(error.errors)
     if isinstance(error, OSError) and error.filename:

@@ -106,7 +106,11 @@ class OsFiles:
         return OsFile(path, os.open(path, flags | os.O_CREAT if create else flags, _MODE))
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(path)
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False  # any other error is not an answer
+        return True
 
     def list(self, path: str) -> list[Entry]:
         entries = []

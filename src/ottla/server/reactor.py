@@ -135,13 +135,11 @@ class Reactor:
         node.settle()
         self._arena_used = 0
         while self._to_send or node.ready:
-            batch, self._to_send = self._to_send, []
-            for channel in batch:
-                if not channel.closed:
-                    self._send(channel)
-            ready, node.ready = node.ready, []
-            for connection in ready:
-                channel = connection.edge  # type: ignore[assignment]
+            # Each channel once: sending may handle a kept request, whose reply is not settled.
+            channels = dict.fromkeys(self._to_send)
+            channels.update((connection.edge, None) for connection in node.ready)  # type: ignore[misc]
+            self._to_send, node.ready = [], []
+            for channel in channels:
                 if not channel.closed:
                     self._send(channel)
             node.settle()
