@@ -30,7 +30,8 @@ class _Node:
         end = min(position + length, self.size)
         if end <= position:
             return b""
-        content = bytes(self.data[position:end])
+        with memoryview(self.data) as view:  # a slice of the bytearray would be copied twice
+            content = bytes(view[position:end])
         missing = end - position - len(content)
         return content + bytes(missing) if missing else content
 
@@ -39,7 +40,10 @@ class _Node:
         if position > len(data):
             data.extend(bytes(position - len(data)))
         end = position + len(content)
-        data[position:end] = content
+        if position == len(data):
+            data += content
+        else:
+            data[position:end] = content
         self.size = max(self.size, end)
 
     def truncate(self, size: int) -> None:
