@@ -11,7 +11,7 @@ from harness.deadline import eventually
 from harness.group_broker import CONSUMER_SESSION_TIMEOUT_MS, MAX_GROUP_SIZE
 from harness.raw import RawConnection
 
-from harness.topics import topic_id_of
+from harness.topics import create_topic, topic_id_of
 
 NONE = 0
 UNKNOWN_TOPIC_OR_PARTITION = 3
@@ -146,8 +146,6 @@ def test_a_heartbeat_to_no_group_finds_none(group_raw: RawConnection, group_id: 
 def test_a_topic_that_comes_later_is_given_then(
     group_raw: RawConnection, group_servers: str, group_id: str
 ) -> None:
-    from harness.topics import create_topic
-
     topic = f"t-{group_id}"
     member = NewMember(group_raw, group_id, [topic])
     assert member.beat().error_code == NONE
