@@ -18,6 +18,7 @@ from ottla.controller.topics import create_topics
 from ottla.coordinator.consumer.topic_patterns import TopicPatterns
 from ottla.coordinator.expiration import expire, forget_topic
 from ottla.coordinator.partitions import partition_of
+from ottla.coordinator.rewriting import Rewriting, is_overgrown
 from ottla.coordinator.runtime import RuntimeState, ShardRuntime
 from ottla.coordinator.surroundings import Client
 from ottla.coordinator.topic import offsets_topic
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 RELOAD_DELAY_MS = 1000
 _PAUSE_MS = 0.1  # so that other work comes between two pieces
+_REWRITE_PAUSE_MS = 5
+_SIZE_CHECK_MS = 5000
 
 
 class GroupCoordinator:
@@ -48,6 +51,7 @@ class GroupCoordinator:
         self._names = {topic.topic_id: topic.name for topic in node.image.topics.values()}
         node.controller.listeners.append(self._metadata_changed)
         self._schedule_expiration()
+        self._after(_SIZE_CHECK_MS, self._check_sizes)
         self.load()
 
     def load(self) -> None:
@@ -191,6 +195,25 @@ class GroupCoordinator:
         if runtime is not None and runtime.state is RuntimeState.ACTIVE:
             runtime.write_in_parts(expire(runtime.shard))
         self._after(_PAUSE_MS, partial(self._expire_next, indexes))
+
+    def _check_sizes(self) -> None:
+        """Look for a log that holds much more than its shard's state, and rewrite that."""
+        overgrown = next((r for r in self.runtimes.values() if is_overgrown(r)), None)
+        if overgrown is None:
+            self._after(_SIZE_CHECK_MS, self._check_sizes)
+        else:
+            self._rewrite(Rewriting(overgrown), overgrown.partition)
+
+    def _rewrite(self, rewriting: Rewriting, partition: Partition) -> None:
+        try:
+            is_over = rewriting.step()
+        except OSError as error:
+            self._node.storage_failed(partition, error)
+            is_over = True
+        if is_over:
+            self._after(_SIZE_CHECK_MS, self._check_sizes)
+        else:
+            self._after(_REWRITE_PAUSE_MS, partial(self._rewrite, rewriting, partition))
 
     def _after(self, delay_ms: float, action: Callable[[], None]) -> None:
         self._node.timers.at(self._node.monotonic_ms + delay_ms, action)

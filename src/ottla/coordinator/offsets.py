@@ -50,6 +50,11 @@ class Offsets:
         place = (group_id, topic, partition)
         return any(place in pending for pending in self._pending.values())
 
+    @property
+    def has_pending(self) -> bool:
+        """Whether any open transaction has committed an offset here."""
+        return bool(self._pending)
+
     def has_open_transactions(self, group_id: str) -> bool:
         """Whether an open transaction has committed an offset of this group."""
         return any(place[0] == group_id for pending in self._pending.values() for place in pending)

@@ -68,6 +68,8 @@ class ShardRuntime:
         self._loader: Loader | None = Loader(log, self.shard)
         self.when_loaded: list[Command] = []
         """Commands that came while the shard was loading and must not be forgotten."""
+        self.rewritten = 0
+        """How many records the last rewriting of the live state took."""
         self._batch = BatchBuilder()
         """What this wake-up has written so far; `_collected` are the answers that wait for it."""
         self._collected: Answers = []
@@ -132,6 +134,14 @@ class ShardRuntime:
         for start in range(0, len(records), _RECORDS_AT_A_TIME):
             if self.state is RuntimeState.ACTIVE:
                 self.finish(list(records[start : start + _RECORDS_AT_A_TIME]))
+
+    def rewrite(self, records: Sequence[GroupRecord]) -> None:
+        """Write records that the log holds already, without replaying them."""
+        try:
+            for record in records:
+                self._collect([encode(record)])
+        except (ApiError, OSError) as error:
+            self._cannot_write(error)
 
     def answer(self, reply: Reply, response: Message) -> None:
         """Answer a request once all that was written before is committed."""
