@@ -8,7 +8,7 @@ by `replay` of its records only (see `shard`); a method that wants it changed re
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
@@ -54,8 +54,11 @@ class Group(ABC):
         """The group ends here: stop its timers, refuse whoever waits with `code`."""
 
     @abstractmethod
-    def stored_records(self) -> list[GroupRecord]:
-        """Records that make the group anew as the log has it; none for a group without any."""
+    def stored_records(self) -> Iterable[GroupRecord]:
+        """Records that make the group anew as the log has it; none for a group without any.
+
+        The group may change while they are gone through: each is as it is when its turn comes.
+        """
 
     @abstractmethod
     def tombstones(self) -> list[GroupRecord]:

@@ -16,7 +16,7 @@ it to the record that takes it back.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.coordinator.consumer import sessions, stored
@@ -206,23 +206,24 @@ class ConsumerGroup(Group):
         for member in self.members.values():
             member.stop_timers()
 
-    def stored_records(self) -> list[GroupRecord]:
-        group_id, members = self.group_id, self.members.values()
-        records = [stored.member_record(group_id, m.member_id, m.metadata) for m in members]
-        records.extend(
-            stored.regex_record(group_id, regex, *resolved)
-            for regex, resolved in self.regexes.items()
-        )
-        records.append(stored.epoch_record(group_id, self.epoch, self.metadata_hash))
-        records.extend(
-            stored.target_record(group_id, member_id, target)
-            for member_id, target in self.targets.items()
-        )
-        records.append(
-            stored.target_epoch_record(group_id, self.assignment_epoch, self.assignment_ms)
-        )
-        records.extend(stored.current_record(group_id, m.member_id, m.current) for m in members)
-        return records
+    def stored_records(self) -> Iterator[GroupRecord]:
+        group_id, groups = self.group_id, self.shard.groups
+        for member_id in list(self.members):
+            if (member := self.members.get(member_id)) is not None:
+                yield stored.member_record(group_id, member_id, member.metadata)
+        for regex in list(self.regexes):
+            if (resolved := self.regexes.get(regex)) is not None:
+                yield stored.regex_record(group_id, regex, *resolved)
+        if groups.get(group_id) is self:
+            yield stored.epoch_record(group_id, self.epoch, self.metadata_hash)
+        for member_id in list(self.targets):
+            if (target := self.targets.get(member_id)) is not None:
+                yield stored.target_record(group_id, member_id, target)
+        if groups.get(group_id) is self:
+            yield stored.target_epoch_record(group_id, self.assignment_epoch, self.assignment_ms)
+        for member_id in list(self.members):
+            if (member := self.members.get(member_id)) is not None:
+                yield stored.current_record(group_id, member_id, member.current)
 
     def tombstones(self) -> list[GroupRecord]:
         records: list[GroupRecord] = []
