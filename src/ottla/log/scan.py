@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from struct import Struct
 from typing import Final
+from zlib import crc32
 
 from ottla.ports import File
 from ottla.records.batch import (
@@ -94,11 +95,15 @@ def checked_batches(file: File, position: int, end: int) -> Iterator[Batch]:
 
 
 def check_crc(buffer: bytes, batch: Batch, at: int) -> None:
-    """Raise CorruptBatch unless the v2 batch at buffer[at:] matches its CRC."""
-    if batch.magic != MAGIC_V2:
-        return
+    """Raise CorruptBatch unless the batch at buffer[at:] matches its CRC.
+
+    Old messages too: the torn header of a v2 batch, zeros after it, looks like one of magic 0.
+    """
     with memoryview(buffer) as view:
-        computed = crc_of(view, at, at + batch.size)
+        if batch.magic == MAGIC_V2:
+            computed = crc_of(view, at, at + batch.size)
+        else:
+            computed = crc32(view[at + MAGIC_OFFSET : at + batch.size])
     if computed != batch.crc:
         raise CorruptBatch(
             batch.position, f"CRC {batch.crc:#010x} is stored, {computed:#010x} computed"
