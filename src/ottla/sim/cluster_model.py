@@ -32,7 +32,8 @@ class TopicModel:
     def set_configs(self, configs: dict[str, str]) -> None:
         """Have these settings from now on."""
         self.configs = configs
-        self._retentions.append((configs.get("retention.ms"), configs.get("retention.bytes")))
+        if "delete" in configs.get("cleanup.policy", "delete"):
+            self._retentions.append((configs.get("retention.ms"), configs.get("retention.bytes")))
 
     def shortest_retention_ms(self, default_ms: int) -> int:
         """The shortest retention the topic ever had; -1 if it always kept everything."""

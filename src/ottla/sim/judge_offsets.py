@@ -122,11 +122,11 @@ def judge_epochs(model: ClusterModel, exchange: Exchange, moment: Moment) -> Non
             elif place is None:
                 raise Violation(f"{exchange!r}: {topic.topic} has no {answer.partition}")
             else:
-                _judge_epoch(place, asked.leader_epoch, answer)
+                _judge_epoch(place, asked.leader_epoch, answer, moment)
 
 
-def _judge_epoch(place: Place, epoch: int, answer: EpochEndOffset) -> None:
-    if answer.leader_epoch < 0:
+def _judge_epoch(place: Place, epoch: int, answer: EpochEndOffset, moment: Moment) -> None:
+    if answer.leader_epoch < 0 or may_have_moved(place, answer.end_offset, moment):
         return
     where = f"{place.partition.name}: epoch {epoch} ends with {answer}"
     if answer.leader_epoch > epoch:
@@ -135,7 +135,8 @@ def _judge_epoch(place: Place, epoch: int, answer: EpochEndOffset) -> None:
     for entry in partition.in_range(partition.highest_start, partition.end):
         if 0 <= entry.leader_epoch <= epoch and entry.next_offset > answer.end_offset:
             raise Violation(f"{where}, yet {entry.sent} of epoch {entry.leader_epoch} follows")
-        if entry.leader_epoch > epoch and entry.base_offset < answer.end_offset:
+        start = max(entry.base_offset, partition.highest_start)
+        if entry.leader_epoch > epoch and start < answer.end_offset:
             raise Violation(f"{where}, yet {entry.sent} has epoch {entry.leader_epoch}")
 
 

@@ -152,7 +152,7 @@ def _accepted(
     is_new = sent.fate not in (Fate.ACKED, Fate.DELETED)
     if not is_new and answer.base_offset != sent.offset and _may_be_forgotten(place, sent):
         is_new = True
-        sent.fate = Fate.LOST  # the broker may take it once more
+        sent.fate, sent.is_doubled = Fate.LOST, True
     partition.acknowledge(sent, answer.base_offset, answer.log_append_time)
     if is_new:
         _check_append_time(place, sent, answer.log_append_time, moment)

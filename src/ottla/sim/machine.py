@@ -30,6 +30,7 @@ class Machine:
         self.clock = VirtualClock()
         self.faults = DiskFaults(generator(seed, "faults"), profile.log_dirs)
         self.disk = SimDisk(self.clock, generator(seed, "disk"), self.faults)
+        self._make_directories()
         self.reports: list[str] = []
         self.background = DeferredBackground()
         self.on_submit: Callable[[], None] = _nothing
@@ -38,6 +39,12 @@ class Machine:
         """Hears that there is a result for the loop."""
         self.node: Node | None = None
         self.edge: SimEdge | None = None
+
+    def _make_directories(self) -> None:
+        """The operator has made the log directories, long ago."""
+        for path in self._profile.log_dirs:
+            self.disk.make_dirs(path)
+        self.disk.sync_dir("/")
 
     def start(self) -> None:
         """Start a broker on what the disk holds; Crash, or OSError when the disk fails it."""

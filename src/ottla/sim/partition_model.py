@@ -121,7 +121,7 @@ class PartitionModel:
         """A batch whose fate was open has been seen."""
         if sent.fate is Fate.REFUSED:
             raise Violation(f"{self.name}: {sent} was refused and is at {batch.base_offset}")
-        if sent.fate is Fate.ACKED:
+        if sent.fate is Fate.ACKED and not sent.is_doubled:
             raise Violation(
                 f"{self.name}: {sent} is at {sent.offset} and again at {batch.base_offset}"
             )

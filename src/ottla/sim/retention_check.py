@@ -35,8 +35,6 @@ def may_have_moved(place: Place, log_start_offset: int, moment: Moment) -> bool:
         return False
     if log_start_offset <= partition.start_may_be:
         return True
-    if "delete" not in place.topic.setting("cleanup.policy", "delete"):
-        return False
     return _is_old(place, log_start_offset, moment) or _is_too_large(place, log_start_offset)
 
 

@@ -40,10 +40,12 @@ class Sent:
     """A batch that a client sent to a partition, at least once.
 
     `refusals` are the codes one of which the broker must answer with; none for good batches.
+    `is_doubled` is set when the broker had reason to forget an idempotent batch and take it twice.
     """
 
     __slots__ = (
         "fate",
+        "is_doubled",
         "offset",
         "payload",
         "producer",
@@ -70,6 +72,7 @@ class Sent:
         self.refusals = refusals
         self.fate = Fate.OPEN
         self.offset = -1
+        self.is_doubled = False
 
     def __repr__(self) -> str:
         return f"batch {self.uid} ({len(self.values)} records, {self.producer}, {self.fate.value})"
