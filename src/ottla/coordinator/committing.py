@@ -19,6 +19,7 @@ FIRST_GROUP_ID_NOT_FOUND = 9
 FIRST_TOPIC_ID = 10
 _NO_RETENTION = -1
 _LATEST = 2**63 - 1
+_TOO_LATE = (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION)
 
 
 def commit_offsets(
@@ -46,6 +47,8 @@ def commit_offsets(
                 if group_code is None:
                     group_code = _check_group(shard, request, version)
                 code = group_code
+                if code in _TOO_LATE and _counts_still(shard, request, image.topic_id, index):
+                    code = ErrorCode.NONE
                 if code is ErrorCode.NONE:
                     if len(metadata) > metadata_limit:
                         code = ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -109,6 +112,17 @@ def _check_group(shard: GroupShard, request: OffsetCommitRequest, version: int) 
     except ApiError as error:
         return error.code
     return ErrorCode.NONE
+
+
+def _counts_still(
+    shard: GroupShard, request: OffsetCommitRequest, topic_id: bytes, partition: int
+) -> bool:
+    """Whether a commit of a past generation is good for a partition the member still has."""
+    group = shard.groups.get(request.group_id)
+    generation_id = request.generation_id_or_member_epoch
+    return group is not None and group.may_commit_late(
+        request.member_id, generation_id, topic_id, partition
+    )
 
 
 def _expiration(retention_ms: int, now_ms: int) -> int:

@@ -107,6 +107,12 @@ class Group(ABC):
     ) -> None:
         """Whether these may commit offsets; a member that does shows a sign of life."""
 
+    def may_commit_late(
+        self, member_id: str, generation_id: int, topic_id: bytes, partition: int
+    ) -> bool:
+        """Whether a commit of an earlier generation counts for this one partition (KIP-1251)."""
+        return False
+
     @abstractmethod
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Whether these may fetch offsets."""

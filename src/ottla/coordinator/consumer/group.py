@@ -322,6 +322,17 @@ class ConsumerGroup(Group):
             )
         self._check_epoch(member, generation_id)
 
+    def may_commit_late(
+        self, member_id: str, generation_id: int, topic_id: bytes, partition: int
+    ) -> bool:
+        """A member that has had the partition ever since may have missed a new epoch only."""
+        member = self.members.get(member_id)
+        return (
+            member is not None
+            and generation_id < member.current.epoch
+            and member.current.may_commit(topic_id, partition, generation_id)
+        )
+
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         if not member_id and member_epoch < 0:
             return
