@@ -76,7 +76,7 @@ class Hosting:
         self.controller = QuorumController(metadata_log, self.image, self._ports.clock)
         self.controller.replay()
         node.apply_dynamic_config()
-        self.store.load(lambda partition: self.log_config(partition.topic))
+        self.store.load(lambda partition: self.log_config(partition.topic), self._ours())
         self._set_strays_aside()
         for topic in self.image.topics.values():
             self._host_topic(topic)
@@ -84,6 +84,15 @@ class Hosting:
         self.controller.write(self._arrival())
         self._report_notes()
         self._schedule_jobs()
+
+    def _ours(self) -> dict[TopicPartition, bytes]:
+        """The partitions that have a replica here, with their topic ids."""
+        return {
+            TopicPartition(topic.name, partition.partition_id): topic.topic_id
+            for topic in self.image.topics.values()
+            for partition in topic.partitions
+            if self._node.node_id in partition.replicas
+        }
 
     def _arrival(self) -> list[Message]:
         """The records that say this broker is up; after a crash it leads in new epochs."""
