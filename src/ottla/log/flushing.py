@@ -107,7 +107,7 @@ def flush(log: Log, upto: int) -> None:
 
 
 def start(log: Log, upto: int) -> None:
-    """Flush in the background; one job at a time."""
+    """Flush in the background, one job at a time; OSError if it cannot be begun."""
     if log.flush_job is not None:
         log.flush_job.again = max(log.flush_job.again, upto)
     elif _is_needed(log, upto):
@@ -146,7 +146,10 @@ def _finished(log: Log, job: FlushJob, result: OSError | None) -> None:
     log.flush_job = None
     job.finish()
     if job.again > job.upto:
-        start(log, job.again)
+        try:
+            start(log, job.again)
+        except OSError as error:
+            log.resources.on_error(log, error)
 
 
 def _is_needed(log: Log, upto: int) -> bool:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from errno import EDQUOT, ENOSPC
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -427,7 +428,12 @@ class Log:
         self.activate(segment, now_ms)
         self.recent.clear()
         self.unsynced += (segment.path(LOG), old.path(INDEX), old.path(TIME_INDEX))
-        self.start_flush(base_offset)
+        try:
+            self.start_flush(base_offset)
+        except OSError as error:
+            if error.errno not in (ENOSPC, EDQUOT):
+                raise
+            # The segment is there; what could not be flushed is left to the next flush.
 
     def _preallocated_bytes(self) -> int:
         return self.config.segment_bytes if self.config.preallocate else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from errno import EIO
+from errno import EIO, ENOSPC
 
 import pytest
 from log_support import (
@@ -155,6 +155,26 @@ def test_a_flush_that_cannot_begin_forgets_nothing(place: Place) -> None:
     assert place.log.recovery_point == 1
     assert "partition.metadata" in place.synced_names()
     assert place.files.exists(place.log.path("leader-epoch-checkpoint"))
+
+
+def test_a_full_disk_does_not_stop_a_roll(place: Place) -> None:
+    append_all(place.log, *(batch_of(1) for _ in range(3)))
+    place.files.suffix, place.files.room = ".tmp", 0  # the leader epochs cannot be written
+    append_all(place.log, batch_of(1))
+    assert len(place.log.segments) == 2
+    place.files.room = None
+    place.log.flush()
+    assert place.log.recovery_point == 4
+    assert place.files.exists(place.log.path("leader-epoch-checkpoint"))
+
+
+def test_a_flush_after_a_flush_that_cannot_begin_is_reported(place: Place) -> None:
+    append_all(place.log, *(batch_of(1) for _ in range(4)))
+    append_all(place.log, *(batch_of(1) for _ in range(4)), leader_epoch=5)
+    place.files.suffix, place.files.room = ".tmp", 0
+    place.background.run()
+    assert [error.errno for error in place.errors] == [ENOSPC]
+    assert place.log.recovery_point == 3
 
 
 def test_an_error_of_a_waiting_flush_is_raised(place: Place) -> None:
