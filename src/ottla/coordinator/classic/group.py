@@ -209,6 +209,7 @@ class ClassicGroup(Group):
         self._count_support(member, 1)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
+        member.former_generation_id = None
 
     def set_join(self, member: ClassicMember, reply: Reply | None) -> None:
         """The member is parked in a join, or no longer."""
@@ -363,7 +364,7 @@ class ClassicGroup(Group):
                     return
                 raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
         member = self.find_member(member_id, group_instance_id)
-        if generation_id != self.generation_id:
+        if generation_id not in (self.generation_id, member.former_generation_id):
             raise ApiError(ErrorCode.ILLEGAL_GENERATION)
         if self.state is State.COMPLETING_REBALANCE and not is_transactional:
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -395,7 +396,7 @@ class ClassicGroup(Group):
 
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
         member = self.find_member(request.member_id, request.group_instance_id)
-        if request.generation_id != self.generation_id:
+        if request.generation_id not in (self.generation_id, member.former_generation_id):
             raise ApiError(ErrorCode.ILLEGAL_GENERATION)
         member.deadline_ms = self.shard.broker.monotonic_ms + member.session_timeout_ms
         if self.state is State.PREPARING_REBALANCE:

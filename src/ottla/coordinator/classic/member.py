@@ -24,6 +24,7 @@ class ClassicMember:
         "client_host",
         "client_id",
         "deadline_ms",
+        "former_generation_id",
         "group_instance_id",
         "is_new",
         "join",
@@ -59,6 +60,8 @@ class ClassicMember:
         """The answer to its JoinGroup, while that is parked."""
         self.sync: Reply | None = None
         self.is_new = False
+        self.former_generation_id: int | None = None
+        """The generation it is in until it joins, if the group came from the new protocol."""
         self.deadline_ms = 0.0
         self.timer: Timer | None = None
 

@@ -163,14 +163,13 @@ def can_downgrade(group: ConsumerGroup, gone: Sequence[ConsumerMember]) -> bool:
 
 def downgrade(group: ConsumerGroup, gone: Sequence[ConsumerMember]) -> list[GroupRecord]:
     """The records of the classic group without these members; it rebalances at once."""
-    group.shard.after(0, partial(_begin_classic, group.shard, group.group_id))
     left_out = {member.member_id for member in gone}
     stay = [
-        _classic_member(member_id, member.metadata)
+        _classic_member(member_id, member.metadata, member.current.epoch)
         for member_id, member in group.members.items()
         if member_id not in left_out
     ]
-    return _as_classic(group, stay, group.targets)
+    return _as_classic(group, stay, group.targets, rebalances=True)
 
 
 def can_downgrade_with(draft: Draft) -> bool:
@@ -189,23 +188,28 @@ def downgrade_with(draft: Draft) -> list[GroupRecord]:
     """The records of the classic group in which a static member has come back."""
     group, replaced = draft.group, draft.replaces
     assert replaced is not None
-    group.shard.after(0, partial(_keep_classic, group.shard, group.group_id))
     members = [
-        _classic_member(member_id, member.metadata)
+        _classic_member(member_id, member.metadata, member.current.epoch)
         if member is not replaced
-        else _classic_member(draft.member_id, draft.metadata)
+        else _classic_member(draft.member_id, draft.metadata, group.epoch)
         for member_id, member in group.members.items()
     ]
     targets = {**group.targets, draft.member_id: group.targets.get(replaced.member_id, {})}
-    return _as_classic(group, members, targets)
+    return _as_classic(group, members, targets, rebalances=False)
 
 
 def _as_classic(
     group: ConsumerGroup,
     members: Sequence[ClassicMember],
     targets: Mapping[str, Partitions],
+    *,
+    rebalances: bool,
 ) -> list[GroupRecord]:
-    """Tombstones of the group, and it as a classic one whose generation is the group epoch."""
+    """Tombstones of the group, and it as a classic one whose generation is the group epoch.
+
+    The classic group takes its place at once: the log knows less of its members than it does,
+    and in the same wake-up requests may come from members that are epochs behind.
+    """
     made = ClassicGroup(group.shard, group.group_id)
     for member in members:
         made.add(member)
@@ -221,13 +225,18 @@ def _as_classic(
         )
         for member in members
     }
+    group.close(ErrorCode.NONE)
+    group.shard.groups[group.group_id] = made
+    group.shard.after(0, partial(_begin_classic, made, rebalances))
     return [*group.tombstones(), made.record(assignments)]
 
 
-def _classic_member(member_id: str, metadata: ConsumerGroupMemberMetadataValue) -> ClassicMember:
+def _classic_member(
+    member_id: str, metadata: ConsumerGroupMemberMetadataValue, epoch: int
+) -> ClassicMember:
     classic = metadata.classic_member_metadata
     assert classic is not None
-    return ClassicMember(
+    member = ClassicMember(
         member_id,
         metadata.instance_id,
         metadata.client_id,
@@ -236,21 +245,14 @@ def _classic_member(member_id: str, metadata: ConsumerGroupMemberMetadataValue) 
         classic.session_timeout_ms,
         {protocol.name: protocol.metadata for protocol in classic.supported_protocols},
     )
+    member.former_generation_id = epoch
+    return member
 
 
-def _begin_classic(shard: GroupShard, group_id: str) -> list[GroupRecord]:
-    """The records are replayed: members must show signs of life, and join again."""
-    group = shard.groups.get(group_id)
-    if not isinstance(group, ClassicGroup):
+def _begin_classic(group: ClassicGroup, rebalances: bool) -> list[GroupRecord]:
+    """The records are replayed: members must show signs of life, and perhaps join again."""
+    if group.shard.groups.get(group.group_id) is not group:
         return []
-    _keep_classic(shard, group_id)
-    return prepare_rebalance(group)
-
-
-def _keep_classic(shard: GroupShard, group_id: str) -> list[GroupRecord]:
-    """The records are replayed: members must show signs of life."""
-    group = shard.groups.get(group_id)
-    if isinstance(group, ClassicGroup):
-        for member in group.members.values():
-            keep_alive(group, member)
-    return []
+    for member in group.members.values():
+        keep_alive(group, member)
+    return prepare_rebalance(group) if rebalances else []
