@@ -23,10 +23,12 @@ class Tenure(NamedTuple):
     """One member's time with one partition; `until` is infinite while it lasts.
 
     `bearer` is who the coordinator takes it for: a restarted static member is the same.
+    `protocol` goes with the generation: an empty group that changes it begins to count anew.
     """
 
     member: str
     bearer: str
+    protocol: str
     since: float
     until: float
     generation: int
@@ -52,7 +54,7 @@ def check_single_owners(members: Sequence[Member]) -> None:
                 f"{key} was with {before.member} until {before.until:.3f} and with"
                 f" {after.member} since {after.since:.3f}\n" + _tails(members)
             )
-        given = {(tenure.generation, tenure.bearer) for tenure in each}
+        given = {((tenure.protocol, tenure.generation), tenure.bearer) for tenure in each}
         twice = [
             generation for generation, times in Counter(g for g, _ in given).items() if times > 1
         ]
@@ -103,7 +105,7 @@ def repeated(members: Iterable[Member]) -> dict[Key, list[int]]:
 
 
 def _tenures_of(member: Member) -> Iterable[tuple[Key, Tenure]]:
-    bearer = member.spec.instance_id or member.name
+    bearer, protocol = member.spec.instance_id or member.name, member.spec.protocol
     current: dict[Key, tuple[float, int]] = {}
     for event in member.snapshot():
         ended: Iterable[Key] = ()
@@ -118,9 +120,9 @@ def _tenures_of(member: Member) -> Iterable[tuple[Key, Tenure]]:
         for key in ended:
             if key in current:
                 since, generation = current.pop(key)
-                yield key, Tenure(member.name, bearer, since, event.at, generation)
+                yield key, Tenure(member.name, bearer, protocol, since, event.at, generation)
     for key, (since, generation) in current.items():
-        yield key, Tenure(member.name, bearer, since, FOREVER, generation)
+        yield key, Tenure(member.name, bearer, protocol, since, FOREVER, generation)
 
 
 def _tails(members: Iterable[Member]) -> str:

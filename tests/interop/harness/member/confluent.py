@@ -131,11 +131,12 @@ class Member:
     def _give_up(self, consumer: Consumer, partitions: list[TopicPartition], *, lost: bool) -> None:
         keys = _keys(partitions)
         self._progress.forget(keys)
+        # Told before it is done: what is done may be given to another at once.
+        self._reporter.revoked(keys, lost=lost)
         if self._incremental:
             consumer.incremental_unassign(partitions)
         else:
             consumer.unassign()
-        self._reporter.revoked(keys, lost=lost)
 
 
 def _keys(partitions: list[TopicPartition]) -> list[Key]:
