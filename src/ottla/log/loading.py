@@ -79,6 +79,8 @@ def open_log(
             log.add_segment(Segment(resources.pool, directory, offset, size))
         elif name.endswith(SNAPSHOT):
             log.snapshots.append(offset)
+    if not checkpoint.is_clean:
+        _doubt_names(log)
     if log.segments and not checkpoint.is_clean:
         recover(log, checkpoint.recovery_point, notes)
     end_offset = _find_end(log, notes)
@@ -98,6 +100,13 @@ def open_log(
     log.leader_epochs.truncate_from_start(log.log_start_offset)
     rebuild_producers(log, notes, is_clean=checkpoint.is_clean)
     return log
+
+
+def _doubt_names(log: Log) -> None:
+    """The process that was killed may have made files, and the directory, without syncing them."""
+    log.is_new = True
+    log.unsynced.append(log.path(PARTITION_METADATA))
+    log.unsynced += [log.path(offset_name(offset, SNAPSHOT)) for offset in log.snapshots]
 
 
 def rebuild_producers(log: Log, notes: list[str], *, is_clean: bool) -> None:
