@@ -71,6 +71,7 @@ class LogAgainstList(RuleBasedStateMachine):
         self.log = new_log(CONFIG, new_resources(self.files, limit=8), self.directory())
         self.history: list[Appended] = []
         self.queued: list[Appended] = []
+        self.before_group: tuple[list[Appended], int] | None = None
         self.removed_state = 0
         self.leader_epoch = 0
         self.now = NOW
@@ -115,16 +116,28 @@ class LogAgainstList(RuleBasedStateMachine):
         given = append(self.log, batch, leader_epoch=self.leader_epoch, now_ms=self.now)
         assert given == expected
         if self.log.committed_end != committed:
-            self.commit_model()  # a roll has committed what was queued
+            self.write_model()  # for a roll: a part of the commit to come
         self.queued.append(
             Appended(given, count, self.now, len(batch), self.leader_epoch, producer_id, sequence)
         )
 
-    def commit_model(self) -> None:
+    def write_model(self) -> None:
+        if self.before_group is None:
+            self.before_group = (list(self.history), self.end)
         self.history += self.queued
         self.queued = []
-        if self.history:
-            self.end = max(self.end, self.history[-1].next_offset)
+        self.end = self.history[-1].next_offset
+
+    def commit_model(self) -> None:
+        if self.queued:
+            self.write_model()
+        self.before_group = None
+
+    def undo_model(self) -> None:
+        self.queued = []
+        if self.before_group is not None:
+            self.history, self.end = self.before_group
+            self.before_group = None
 
     @rule(count=st.integers(1, 4), size=st.integers(0, 150))
     def append_plain(self, count: int, size: int) -> None:
@@ -171,7 +184,7 @@ class LogAgainstList(RuleBasedStateMachine):
         with pytest.raises(OSError, match="no room"):
             self.log.commit()
         self.files.room = None
-        self.queued = []
+        self.undo_model()
 
     @rule(ms=st.integers(0, 400))
     def let_time_pass(self, ms: int) -> None:
@@ -252,7 +265,7 @@ class LogAgainstList(RuleBasedStateMachine):
     @rule(garbage=st.binary(max_size=80), recovery=st.integers(0, 3))
     def crash(self, garbage: bytes, recovery: int) -> None:
         """The process dies: what is queued is gone, bytes of a torn write may be there."""
-        self.queued = []
+        self.queued, self.before_group = [], None
         active = self.log.active
         file = self.files.inner.open(active.path(".log"), writable=True)
         file.truncate(active.size)
@@ -266,7 +279,7 @@ class LogAgainstList(RuleBasedStateMachine):
         active, point = self.log.active, self.log.recovery_point
         if active.base_offset > point:
             return  # the active segment alone would not be all that is lost
-        self.queued = []
+        self.queued, self.before_group = [], None
         flushed = sum(b.size for b in self.history if active.base_offset <= b.base_offset < point)
         kept = data.draw(st.integers(min(flushed, active.size), active.size))
         self.files.inner.open(active.path(".log"), writable=True).truncate(kept)

@@ -8,9 +8,10 @@ Invariants:
     log_start_offset <= high_watermark <= committed_end <= log_end_offset
     recovery_point <= committed_end: everything below it was forced to disk
     segments are sorted, never empty; the last one is the active one
-    nothing queued is undone in part: a failed commit takes back all that is queued
+    a commit holds as a whole or not at all: if it fails, everything appended since the last
+    one is taken back, in the file, in producer state and in epochs
 
-An append that needs a new segment commits what is queued first. If that fails, the error
+An append that needs a new segment writes what is queued first. If that fails, the error
 stays pending: `append` raises it until `commit` has told it to the caller as well, because
 the callers of the lost appends are waiting for that commit.
 """
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
 
 _ALWAYS = -(2**63)
+_NO_GROUP = -1
 _unpack_header = HEADER.unpack_from
 _assign_offset = Struct(">qii").pack_into
 
@@ -52,6 +54,7 @@ class Log:
     __slots__ = (
         "_failure",
         "_first",
+        "_group_start",
         "_idle_end",
         "_jitter_ms",
         "_max_timestamp",
@@ -124,6 +127,8 @@ class Log:
         """New and trimmed files that were not forced to disk yet, nor the names of the new."""
         self._failure: OSError | None = None
         self._first: int | None = None
+        self._group_start = _NO_GROUP
+        """Where the commit under way began, if a roll has written a part of it."""
         self._idle_end = -1
         self._pending: list[memoryview] = []
         self._pending_index: list[tuple[int, int, int, int]] = []
@@ -275,19 +280,32 @@ class Log:
         return offset
 
     def commit(self) -> None:
-        """Write all that is queued and make it readable; on OSError all of it is undone."""
-        pending = self._pending
-        if not pending:
+        """Write all that is queued and make it readable.
+
+        On OSError everything since the last commit is undone, what a roll in between has
+        written included.
+        """
+        start = self._group_start
+        self._group_start = _NO_GROUP
+        if not self._pending:
             if self._failure is not None:
                 failure, self._failure = self._failure, None
                 raise failure
             return
-        segment = self.active
+        if start == _NO_GROUP:
+            start = self.committed_end
         try:
-            self.resources.pool.file(segment).pwritev(pending, segment.size)
+            self._write_queued()
+            if self.committed_end - self.recovery_point >= self.config.flush_messages:
+                self.flush()
         except OSError:
-            self._undo()
+            self._undo_to(start)
             raise
+
+    def _write_queued(self) -> None:
+        """Write what is queued with one call, then its index entries; it is readable then."""
+        segment, pending = self.active, self._pending
+        self.resources.pool.file(segment).pwritev(pending, segment.size)
         segment.size = self._position
         segment.set_max_timestamp(self._max_timestamp, self._max_timestamp_offset)
         self.committed_end = self.log_end_offset
@@ -298,14 +316,19 @@ class Log:
             self._write_index(segment)
         if len(self.recent.offsets) > LIMIT:
             self.recent.shorten()
-        if self.committed_end - self.recovery_point >= self.config.flush_messages:
-            self.flush()
 
     def discard_queued(self) -> None:
         """Take back all that is queued, and a failure that was to be told with it."""
         self._failure = None
+        self._group_start = _NO_GROUP
         if self._pending:
             self._undo()
+
+    def _undo_to(self, offset: int) -> None:
+        """Take back everything from an offset on, queued or written."""
+        self.discard_queued()
+        if self.committed_end > offset:
+            truncation.truncate_to(self, offset)
 
     def _set_time(self, now_ms: int) -> None:
         """Keep the bounds of timestamps for as long as the millisecond lasts."""
@@ -369,7 +392,7 @@ class Log:
     def _make_room(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> int:
         """Begin a new segment if one is due and say where to append; sets the limits anew."""
         if self._position and self._should_roll(size, max_timestamp, last_offset, now_ms):
-            self._commit_before_roll()
+            self._write_before_roll()
             self.roll(now_ms)
         self.active.open_indexes()
         first = self._first_timestamp() if self._position else max_timestamp
@@ -401,10 +424,16 @@ class Log:
                 self._first = int(_unpack_header(self._pending[0])[8])
         return self._first
 
-    def _commit_before_roll(self) -> None:
+    def _write_before_roll(self) -> None:
+        """Write what is queued for the old segment; it stays part of the commit to come."""
+        if not self._pending:
+            return
+        if self._group_start == _NO_GROUP:
+            self._group_start = self.committed_end
         try:
-            self.commit()
+            self._write_queued()
         except OSError as error:
+            self._undo_to(self._group_start)
             self._failure = error
             raise
 

@@ -31,11 +31,11 @@ def recover(log: Log, recovery_point: int, notes: list[str]) -> None:
         segment = log.segments[number]
         number += 1
         end_offset, problem = recover_segment(log, segment, recovery_point)
+        if problem is None and end_offset >= recovery_point:
+            problem = _hole(log, end_offset, number)
         if problem is not None:
             notes.append(f"{segment.path(LOG)}: {problem}; cut to {segment.size} bytes")
             _drop_following(log, number, notes)
-        elif number < len(log.segments) and not log.config.compacts:
-            _note_hole(segment, end_offset, log.base_offsets[number], notes)
 
 
 def recover_segment(log: Log, segment: Segment, recovery_point: int) -> tuple[int, str | None]:
@@ -78,10 +78,18 @@ def _last_allowed(log: Log, segment: Segment) -> int:
     return last
 
 
-def _note_hole(segment: Segment, end_offset: int, next_base: int, notes: list[str]) -> None:
-    """Say that the end of a segment is missing; what follows it is kept, as Kafka keeps it."""
-    if end_offset < next_base:
-        notes.append(f"{segment.path(LOG)}: offsets {end_offset} to {next_base - 1} are missing")
+def _hole(log: Log, end_offset: int, following: int) -> str | None:
+    """What is missing before the next segment, unless compaction may have removed it.
+
+    A power failure can take the end of a segment and leave the next one; a log is a beginning
+    of what was written, so the next one has to go.
+    """
+    if log.config.compacts or following >= len(log.segments):
+        return None
+    next_base = log.base_offsets[following]
+    if end_offset >= next_base:
+        return None
+    return f"offsets {end_offset} to {next_base - 1} are missing"
 
 
 def _cut(segment: Segment, size: int) -> None:

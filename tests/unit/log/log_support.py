@@ -119,7 +119,11 @@ class FaultyFile:
 
     def sync(self) -> None:
         if self._files.sync_error is not None:
-            raise self._files.sync_error
+            self._files.sync_errors -= 1
+            error = self._files.sync_error
+            if not self._files.sync_errors:
+                self._files.sync_error = None
+            raise error
         self._files.synced.append(self.path)
         self._file.sync()
 
@@ -140,6 +144,8 @@ class FaultyFiles:
         self.errno = ENOSPC
         self.open_error: OSError | None = None
         self.sync_error: OSError | None = None
+        self.sync_errors = -1
+        """How many syncs fail; below zero, all."""
         self.unlistable = ""
         self.synced: list[str] = []
         self.opened: list[str] = []

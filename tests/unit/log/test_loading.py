@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from struct import pack
+from zlib import crc32
 
 import pytest
 from log_support import (
@@ -261,7 +262,7 @@ def test_transactions_of_another_broker_are_understood() -> None:
 def legacy_message(offset: int, magic: int, timestamp: int, value: bytes) -> bytes:
     body = bytes([magic, 0]) + (pack(">q", timestamp) if magic else b"")
     body += pack(">i", -1) + pack(">i", len(value)) + value
-    return pack(">qiI", offset, len(body) + 4, 0) + body
+    return pack(">qiI", offset, len(body) + 4, crc32(body)) + body
 
 
 def test_old_message_formats_are_walked_over() -> None:

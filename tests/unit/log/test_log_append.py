@@ -150,6 +150,38 @@ def test_a_failure_inside_a_roll_is_told_until_the_commit(files: FaultyFiles) ->
     assert append_all(log, batch_of(10)) == [0]
 
 
+def test_a_failed_commit_is_undone_across_a_roll(files: FaultyFiles) -> None:
+    log = new_log(LogConfig(segment_bytes=500), new_resources(files))
+    append_all(log, batch_of(2, producer_id=9), leader_epoch=1)
+    append(log, batch_of(8, producer_id=9, base_sequence=2), leader_epoch=2)
+    append(log, batch_of(8, producer_id=9, base_sequence=10), leader_epoch=2)
+    assert len(log.segments) == 2
+    assert log.committed_end == 10  # written for the roll, but not committed yet
+    files.room = 0
+    with pytest.raises(OSError, match="no room"):
+        log.commit()
+    files.room = None
+    assert log.log_end_offset == log.committed_end == 2
+    assert log.base_offsets == [0]
+    assert log.leader_epochs.entries == ((1, 0),)
+    assert log.producers.entries[9].last_sequence == 1
+    assert [batch.base_offset for batch in read_all(log)] == [0]
+    assert append_all(log, batch_of(8, producer_id=9, base_sequence=2)) == [2]
+    assert reopen(log).log_end_offset == 10
+
+
+def test_a_commit_that_cannot_be_flushed_is_undone(files: FaultyFiles) -> None:
+    log = new_log(LogConfig(flush_messages=1), new_resources(files))
+    append_all(log, batch_of(1, producer_id=9))
+    append(log, batch_of(1, producer_id=9, base_sequence=1))
+    files.sync_error = OSError(ENOSPC, "no room on purpose")
+    files.sync_errors = 1
+    with pytest.raises(OSError, match="no room"):
+        log.commit()
+    assert log.log_end_offset == log.recovery_point == 1
+    assert append_all(log, batch_of(1, producer_id=9, base_sequence=1)) == [1]
+
+
 def test_a_segment_that_cannot_be_made_leaves_the_log_as_it_is(files: FaultyFiles) -> None:
     log = new_log(LogConfig(segment_bytes=500), new_resources(files))
     append_all(log, batch_of(10))

@@ -228,6 +228,36 @@ def test_snapshots_past_the_end_are_removed() -> None:
     assert again.producers.entries[9].last_sequence == 7
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_where_the_end_of_a_segment_is_missing_the_log_ends(number: int) -> None:
+    log = filled(12)
+    truncate(log, names_in(log, ".log")[number], 2 * SIZE)
+    notes: list[str] = []
+    again = reopen(log, notes=notes)
+    assert again.log_end_offset == 4 * number + 2
+    assert "are missing" in notes[0]
+    assert [batch.base_offset for batch in read_all(again)] == list(range(4 * number + 2))
+
+
+def test_an_empty_segment_after_a_hole_goes_too() -> None:
+    log = filled(8)
+    log.roll(NOW)
+    truncate(log, names_in(log, ".log")[1], 2 * SIZE)
+    again = reopen(log)
+    assert again.log_end_offset == 6
+    assert append_all(again, batch_of(1)) == [6]
+
+
+def test_holes_below_the_recovery_point_and_in_compacted_topics_are_kept() -> None:
+    log = filled(12)
+    truncate(log, names_in(log, ".log")[0], 2 * SIZE)
+    again = reopen(log, recovery_point=8)
+    assert [batch.base_offset for batch in read_all(again)] == [0, 1, *range(4, 12)]
+    compacted = CONFIG._replace(cleanup_policy=frozenset({"compact"}))
+    again = reopen(log, config=compacted)
+    assert [batch.base_offset for batch in read_all(again)] == [0, 1, *range(4, 12)]
+
+
 def test_a_log_that_ends_before_its_start_begins_again() -> None:
     log = filled()
     notes: list[str] = []
