@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class GroupType(StrEnum):
     """The protocol of a group, as ListGroups names it."""
 
-    CLASSIC = "Classic"
-    CONSUMER = "Consumer"
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
 
 
 class Group(ABC):

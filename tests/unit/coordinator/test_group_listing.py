@@ -101,7 +101,7 @@ def test_every_version_of_list(broker, version):
     (group,) = response.groups
     assert (group.group_id, group.protocol_type) == (GROUP, "consumer")
     assert group.group_state == ("Stable" if version >= 4 else "")
-    assert group.group_type == ("Classic" if version >= 5 else "")
+    assert group.group_type == ("classic" if version >= 5 else "")
 
 
 def test_a_list_waits_for_what_is_not_committed(broker):
