@@ -1,0 +1,180 @@
+"""Replies leave after their commit, however a client pipelines, and say what became of it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from errno import ENOSPC
+from typing import TypeVar
+
+import pytest
+
+from ottla.broker.node import Node
+from ottla.config.broker import BrokerConfig
+from ottla.config.listeners import Endpoint
+from ottla.memory_files import MemoryFile, MemoryFiles
+from ottla.model.errors import ErrorCode
+from ottla.ports import Buffer, Ports
+from ottla.records.record import build_batch
+from ottla.server.buffers import RequestBuffers
+from ottla.server.limits import ConnectionLimits
+from ottla.server.listener import Listener
+from ottla.server.reactor import Reactor
+from ottla.server.system import SystemClock, SystemRandom
+from ottla.wire.codec import decoder, encoder
+from ottla.wire.header import decode_response_header, request_header
+from ottla.wire.message import Message
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+PRODUCE_VERSION = 9
+FETCH_VERSION = 12
+T = TypeVar("T")
+
+
+class FillingFiles(MemoryFiles):
+    """A disk that has room for so many writes to segments of the topic, and no more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes_left = 10**9
+
+    def open(self, path: str, *, create: bool = False, writable: bool = False) -> MemoryFile:
+        file = super().open(path, create=create, writable=writable)
+        if path.startswith("/data/t-") and path.endswith(".log"):
+            return FillingFile(self, file)  # type: ignore[return-value]
+        return file
+
+
+class FillingFile:
+    def __init__(self, files: FillingFiles, file: MemoryFile) -> None:
+        self._files = files
+        self._file = file
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._file, name)
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
+        if self._files.writes_left == 0:
+            raise OSError(ENOSPC, "no space left")
+        self._files.writes_left -= 1
+        self._file.pwritev(buffers, position)
+
+
+class AtOnce:
+    """A Background without a thread."""
+
+    def submit(self, work: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
+        done(work())
+
+
+@pytest.fixture
+def files() -> FillingFiles:
+    return FillingFiles()
+
+
+@pytest.fixture
+def client(files: FillingFiles) -> Iterator[socket.socket]:
+    listener = Listener(Endpoint("PLAINTEXT", "127.0.0.1", 0), -1, -1)
+    ports = Ports(files, SystemClock(), SystemRandom(), AtOnce(), lambda message: None)
+    config = BrokerConfig({"log.dirs": "/data"})
+    node = Node(config, [Endpoint("PLAINTEXT", "127.0.0.1", listener.port)], ports)
+    node.start()
+    node.auto_create("t", allowed=True)
+    limits = ConnectionLimits(100, 100, {}, 600_000)
+    reactor = Reactor(node, [listener], limits, RequestBuffers(10**8), 10**8)
+    reactor.open()
+    thread = threading.Thread(target=reactor.run, daemon=True)
+    thread.start()
+    with socket.create_connection(("127.0.0.1", listener.port), timeout=10) as sock:
+        yield sock
+    reactor.stop()
+    thread.join(10)
+    assert not thread.is_alive()
+    reactor.close()
+
+
+def frame(message: Message, version: int, correlation_id: int) -> bytes:
+    header = request_header(message.API_KEY, version, correlation_id, "test")
+    body = header + encoder(type(message), version)(message)
+    return len(body).to_bytes(4) + body
+
+
+def produce(correlation_id: int) -> bytes:
+    batch = bytes(build_batch([(None, b"v", SystemClock().wall_ms(), ())]))
+    data = [PartitionProduceData(index=0, records=batch)]
+    request = ProduceRequest(
+        acks=1, timeout=1000, topic_data=[TopicProduceData(name="t", partition_data=data)]
+    )
+    return frame(request, PRODUCE_VERSION, correlation_id)
+
+
+def long_poll(correlation_id: int, offset: int) -> bytes:
+    wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1000)
+    request = FetchRequest(
+        max_wait=5000,
+        min_bytes=1,
+        max_bytes=1000,
+        session_epoch=-1,
+        topics=[FetchTopic(topic="t", partitions=[wanted])],
+    )
+    return frame(request, FETCH_VERSION, correlation_id)
+
+
+def read(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = sock.recv(size - len(data))
+        assert more, "the broker closed the connection"
+        data += more
+    return data
+
+
+def reply(sock: socket.socket, message: type[Message], version: int) -> tuple[int, Message]:
+    data = read(sock, int.from_bytes(read(sock, 4)))
+    correlation_id, position = decode_response_header(message.API_KEY, version, data, 0, len(data))
+    return correlation_id, decoder(message, version)(data, position, len(data))[0]
+
+
+def produced(sock: socket.socket) -> tuple[int, int, int]:
+    """(correlation id, error code, base offset) of the next reply, to a Produce."""
+    correlation_id, response = reply(sock, ProduceResponse, PRODUCE_VERSION)
+    result = response.responses[0].partition_responses[0]  # type: ignore[attr-defined]
+    return correlation_id, result.error_code, result.base_offset
+
+
+def test_replies_keep_the_order_of_pipelined_requests(client: socket.socket) -> None:
+    client.sendall(produce(1) + long_poll(2, 0) + produce(3) + produce(4) + long_poll(5, 2))
+    assert produced(client) == (1, 0, 0)
+    assert reply(client, FetchResponse, FETCH_VERSION)[0] == 2
+    assert produced(client) == (3, 0, 1)
+    assert produced(client) == (4, 0, 2)
+    assert reply(client, FetchResponse, FETCH_VERSION)[0] == 5
+
+
+def test_a_request_behind_a_parked_one_is_not_acknowledged_before_its_commit(
+    client: socket.socket, files: FillingFiles
+) -> None:
+    files.writes_left = 1
+    client.sendall(produce(1) + long_poll(2, 0) + produce(3))
+    assert produced(client) == (1, 0, 0)
+    assert reply(client, FetchResponse, FETCH_VERSION)[0] == 2
+    assert produced(client) == (3, ErrorCode.KAFKA_STORAGE_ERROR, -1)
+
+
+def test_a_full_disk_refuses_and_takes_again_when_there_is_room(
+    client: socket.socket, files: FillingFiles
+) -> None:
+    files.writes_left = 0
+    client.sendall(produce(1) + produce(2))
+    assert produced(client) == (1, ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert produced(client) == (2, ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    files.writes_left = 10
+    client.sendall(produce(3))
+    assert produced(client) == (3, 0, 0)
