@@ -63,8 +63,9 @@ def recover_segment(log: Log, segment: Segment, recovery_point: int) -> tuple[in
     if valid < segment.size:
         problem = problem or f"the batch at position {valid} is incomplete"
         _cut(segment, valid)
+        log.unsynced.append(segment.path(LOG))
     segment.set_max_timestamp(builder.max_timestamp, builder.offset)
-    segment.finish()
+    log.unsynced += segment.finish()
     truncate_txn_index(log.resources.files, segment.path(TXN_INDEX), max(next_offset, 0))
     return next_offset, problem
 
