@@ -26,7 +26,7 @@ from ottla.cli.dump_state import (
     properties_findings,
     snapshot_findings,
 )
-from ottla.cli.errors import FAILED, OK, USAGE, complain
+from ottla.cli.errors import FAILED, OK, USAGE, UsageError, complain
 from ottla.cli.options import Json
 from ottla.log import names
 
@@ -59,6 +59,14 @@ def dump_log(
             show_default=False,
         ),
     ] = False,
+    offsets: Annotated[
+        bool,
+        Parameter(
+            name=("--offsets", "--offsets-decoder"),
+            help="Decode records as those of groups and their offsets; implies --deep.",
+            show_default=False,
+        ),
+    ] = False,
     verify_only: Annotated[
         bool,
         Parameter(
@@ -81,10 +89,13 @@ def dump_log(
 
     Ends with 1 if a file is damaged, with 2 if one cannot be opened.
     """
+    if cluster_metadata_decoder and offsets:
+        raise UsageError("give only one of --cluster-metadata-decoder and --offsets")
     return dump(
         files,
         deep=deep,
         cluster_metadata=cluster_metadata_decoder,
+        offsets=offsets,
         verify_only=verify_only,
         recursive=recursive,
         as_json=json,
@@ -96,6 +107,7 @@ def dump(
     *,
     deep: bool = False,
     cluster_metadata: bool = False,
+    offsets: bool = False,
     verify_only: bool = False,
     recursive: bool = False,
     as_json: bool = False,
@@ -106,11 +118,7 @@ def dump(
         for problem in problems:
             complain(problem)
         return USAGE
-    decode: Decoder | None = None
-    if cluster_metadata:
-        decode = metadata_record
-    elif deep:
-        decode = key_and_value
+    decode = _decoder(deep, cluster_metadata, offsets)
     printer: Printer
     if as_json:
         printer = JsonPrinter(rows=not verify_only)
@@ -118,6 +126,17 @@ def dump(
         printer = TablePrinter(rows=not verify_only, deep=decode is not None)
     damages = [_dump_file(path, decode, printer) for path in _files(paths, recursive)]
     return FAILED if any(damages) else OK
+
+
+def _decoder(deep: bool, cluster_metadata: bool, offsets: bool) -> Decoder | None:
+    """How records are shown; None if they are not."""
+    if cluster_metadata:
+        return metadata_record
+    if offsets:
+        from ottla.cli.dump_offsets import offsets_record
+
+        return offsets_record
+    return key_and_value if deep else None
 
 
 def _problem(path: str) -> str | None:
