@@ -7,6 +7,7 @@ checked first. What a stranger should know about (cuts, rebuilt state) goes into
 
 from __future__ import annotations
 
+from errno import EDQUOT, ENOSPC
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log.checkpoints import CorruptCheckpoint
@@ -99,7 +100,19 @@ def open_log(
     log.leader_epochs.truncate_from_end(log.committed_end)
     log.leader_epochs.truncate_from_start(log.log_start_offset)
     rebuild_producers(log, notes, is_clean=checkpoint.is_clean)
+    if log.committed_end - log.recovery_point >= config.flush_messages:
+        _flush_recovered(log, notes)
     return log
+
+
+def _flush_recovered(log: Log, notes: list[str]) -> None:
+    """Batches that were written but not forced before the crash are served from now on."""
+    try:
+        log.flush()
+    except OSError as error:
+        if error.errno not in (ENOSPC, EDQUOT):
+            raise
+        notes.append(f"{log.directory}: cannot be flushed: {error}")
 
 
 def _doubt_names(log: Log) -> None:

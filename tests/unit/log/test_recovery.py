@@ -164,6 +164,13 @@ def test_timestamps_before_the_recovery_point_stay_known() -> None:
     assert again.offset_for_timestamp(NOW + 50) == (1, NOW + 99, 0)
 
 
+def test_what_flush_messages_would_have_flushed_is_flushed_after_recovery() -> None:
+    log = filled(3)
+    assert reopen(log).recovery_point == 0
+    config = CONFIG._replace(flush_messages=3)
+    assert reopen(log, config=config).recovery_point == 3
+
+
 def test_a_recovery_point_past_the_end_of_the_log() -> None:
     log = filled()
     truncate(log, last_log(log), SIZE)
