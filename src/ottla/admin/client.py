@@ -103,6 +103,7 @@ class Client:
 
     def node(self, node_id: int, deadline: Deadline) -> Connection:
         """A connection to this broker."""
+        self._address_of(node_id, deadline)  # which may find that one is open already
         if node_id not in self._by_node:
             self._by_node[node_id] = self.dedicated(node_id, deadline)
         return self._by_node[node_id]
