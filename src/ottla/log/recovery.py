@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 def recover(log: Log, recovery_point: int, notes: list[str]) -> None:
     """Check all segments from the recovery point on; says in `notes` what was cut."""
     number = log.segment_index(recovery_point)
+    if number and log.base_offsets[number] == recovery_point:
+        number -= 1  # whose batches are on disk, but perhaps not that its file was cut to them
     while number < len(log.segments):
         segment = log.segments[number]
         number += 1
@@ -35,7 +37,8 @@ def recover(log: Log, recovery_point: int, notes: list[str]) -> None:
             problem = _hole(log, end_offset, number)
         if problem is not None:
             notes.append(f"{segment.path(LOG)}: {problem}; cut to {segment.size} bytes")
-            _drop_following(log, number, notes)
+            if number < len(log.segments) and end_offset < log.base_offsets[number]:
+                _drop_following(log, number, notes)
 
 
 def recover_segment(log: Log, segment: Segment, recovery_point: int) -> tuple[int, str | None]:

@@ -265,6 +265,19 @@ def test_holes_below_the_recovery_point_and_in_compacted_topics_are_kept() -> No
     assert [batch.base_offset for batch in read_all(again)] == [0, 1, *range(4, 12)]
 
 
+@pytest.mark.parametrize("recovery_point", [0, 3, 4, 6])
+def test_garbage_behind_a_complete_segment_is_cut_and_no_more(recovery_point: int) -> None:
+    log = filled(12)
+    overwrite(log, names_in(log, ".log")[0], 4 * SIZE, bytes(300))
+    notes: list[str] = []
+    again = reopen(log, recovery_point=recovery_point, notes=notes)
+    assert again.log_end_offset == 12
+    if recovery_point <= 4:
+        assert len(notes) == 1
+        assert again.segments[0].size == 4 * SIZE
+        assert [batch.base_offset for batch in read_all(again)] == list(range(12))
+
+
 def test_a_log_that_ends_before_its_start_begins_again() -> None:
     log = filled()
     notes: list[str] = []
