@@ -8,8 +8,6 @@ place of the rebalance timeout.
 
 from __future__ import annotations
 
-from functools import partial
-
 from ottla.coordinator.classic.member import protocols_of, rebalance_timeout_of
 from ottla.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from ottla.coordinator.consumer import embedded, leaving, migration, sessions
@@ -83,7 +81,9 @@ def _join(
     if migration.can_downgrade_with(draft):
         response.generation_id = group.epoch
         return response, migration.downgrade_with(draft)
-    _expect_sync(group, member_id)
+    member = group.members.get(member_id)
+    if member is not None:
+        _expect_sync(group, member)
     return response, draft.records
 
 
@@ -138,18 +138,11 @@ def _described(
     )
 
 
-def _expect_sync(group: ConsumerGroup, member_id: str) -> None:
-    """The join is done once its records are; from then on the member may take its time to sync."""
-    group.shard.after(0, partial(_joined, group, member_id))
-
-
-def _joined(group: ConsumerGroup, member_id: str) -> list[GroupRecord]:
-    member = group.members.get(member_id)
-    if member is not None and member.classic is not None:
-        sessions.keep_alive(group, member)
-        sessions.stop_waiting(member)
-        sessions.expect(group, member)
-    return []
+def _expect_sync(group: ConsumerGroup, member: ConsumerMember) -> None:
+    """The member has its rebalance timeout to sync; a new one gets it with its record."""
+    sessions.keep_alive(group, member)
+    sessions.stop_waiting(member)
+    sessions.expect(group, member)
 
 
 # -- SyncGroup ---------------------------------------------------------------------------

@@ -139,6 +139,8 @@ class ConsumerGroup(Group):
             self.static_members[metadata.instance_id] = member_id
         if self.is_live and member.session_timer is None:
             sessions.keep_alive(self, member)
+            if member.classic is not None:  # it has joined, or is to join again: then it syncs
+                sessions.expect(self, member)
 
     def remove_member(self, member_id: str) -> None:
         """Replay: a member is gone."""

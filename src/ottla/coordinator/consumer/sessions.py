@@ -55,7 +55,7 @@ def _session_over(group: ConsumerGroup, member: ConsumerMember) -> list[GroupRec
 def expect_revocation(group: ConsumerGroup, member: ConsumerMember) -> None:
     """Replay: a member that must give up partitions has its rebalance timeout for it.
 
-    One that speaks the classic protocol is asked to rejoin instead: see `expect_rejoin`.
+    One that speaks the classic protocol has it for joining and syncing: see `classic_members`.
     """
     if member.classic is not None:
         return

@@ -8,12 +8,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from group_support import GROUP, TOPIC, Broker, commit_request
+from group_support import GROUP, PARTITIONS, TOPIC, commit_request
+from group_support import Broker as PlainBroker
 
 from ottla.controller.partitions import MorePartitions, create_partitions
 from ottla.controller.topics import UnwantedTopic, delete_topics
 from ottla.coordinator.consumer.group import ConsumerGroup
 from ottla.model.errors import ErrorCode
+from ottla.model.resources import ResourceType
 from ottla.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -24,7 +26,15 @@ from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     RequestTopicPartitions,
 )
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from ottla.wire.messages.offset_commit import OffsetCommitResponse
+
+__all__ = ["GROUP", "PARTITIONS", "TOPIC"]
 
 INTERVAL_MS = 5_000
 SESSION_MS = 45_000
@@ -38,6 +48,27 @@ FENCED = (
     ErrorCode.FENCED_INSTANCE_ID,
 )
 """Answers after which a consumer has nothing any more."""
+
+
+class Broker(PlainBroker):
+    """A node, and settings of the group."""
+
+    def alter_group(self, **settings: str | None) -> ErrorCode:
+        """Give the group settings of its own, or take them back."""
+        request = IncrementalAlterConfigsRequest(
+            resources=[
+                AlterConfigsResource(
+                    resource_type=ResourceType.GROUP,
+                    resource_name=GROUP,
+                    configs=[
+                        AlterableConfig(name=name, config_operation=value is None, value=value)
+                        for name, value in settings.items()
+                    ],
+                )
+            ]
+        )
+        (result,) = self.connect().ask(request, IncrementalAlterConfigsResponse).responses
+        return ErrorCode(result.error_code)
 
 
 class Consumer:
