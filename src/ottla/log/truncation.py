@@ -84,10 +84,13 @@ def discard_segments(log: Log, segments: list[Segment]) -> None:
 
 
 def discard_snapshots(log: Log, from_offset: int) -> None:
-    """Remove the snapshots at or after an offset."""
-    for offset in [offset for offset in log.snapshots if offset >= from_offset]:
+    """Remove the snapshots at or after an offset, for good: other batches may come there."""
+    files, removed = log.resources.files, [o for o in log.snapshots if o >= from_offset]
+    for offset in removed:
         log.snapshots.remove(offset)
-        log.resources.files.unlink(log.path(offset_name(offset, SNAPSHOT)))
+        files.unlink(log.path(offset_name(offset, SNAPSHOT)))
+    if removed:
+        files.sync_dir(log.directory)
 
 
 def _cut_segment(segment: Segment, offset: int) -> None:
