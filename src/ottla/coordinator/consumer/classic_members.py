@@ -66,9 +66,12 @@ def _join(
     _check_protocols(group, request)
     if not request.member_id and instance_id is None and client.version >= FIRST_MEMBER_ID_REQUIRED:
         raise ApiError(ErrorCode.MEMBER_ID_REQUIRED)
-    draft = _draft(group, member_id, request)
     subscription = _subscription_of(request)
     owned = embedded.by_id(subscription.owned_partitions, group.shard.broker.image)
+    draft = _draft(group, member_id, request)
+    if draft.old is None and owned:
+        # It was taken for dead, and others may have what it thinks it has.
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
     draft.describe_as(_described(draft, subscription, request, client))
     draft.aim()
     draft.step(owned)

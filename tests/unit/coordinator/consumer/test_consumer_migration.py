@@ -14,69 +14,17 @@ from consumer_support import (
     settle,
     snapshot,
 )
-from group_support import DELAY_MS, Member, stable_group
+from group_support import DELAY_MS, stable_group
+from old_consumer import OldConsumer
 
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.consumer import embedded
 from ottla.coordinator.consumer.embedded import Assignment, Subscription, TopicPartitions
 from ottla.model.errors import ErrorCode
-from ottla.wire.codec import decoder, encoder
+from ottla.wire.codec import encoder
 from ottla.wire.messages.join_group import JoinGroupResponse
 
 EVERYTHING = list(range(PARTITIONS))
-
-
-class OldConsumer(Member):
-    """A consumer of the classic protocol that keeps what it has while it rejoins (KIP-429)."""
-
-    def __init__(self, broker: Broker, name: str, *, version: int = 3, **fields: object) -> None:
-        super().__init__(broker, name, **fields)
-        self.version = version
-        self.owned: list[int] = []
-        self.say()
-
-    def say(self) -> None:
-        """Prepare what the next join will tell."""
-        message = Subscription(
-            topics=[TOPIC],
-            owned_partitions=[TopicPartitions(topic=TOPIC, partitions=self.owned)]
-            if self.owned
-            else [],
-            generation_id=self.generation_id,
-        )
-        head = self.version.to_bytes(2, "big")
-        self.protocols = [
-            (name, head + encoder(Subscription, self.version)(message))
-            for name in ("cooperative-sticky", "range")
-        ]
-
-    def take_part(self) -> ErrorCode:
-        """Join, sync and take over what the answer says, as often as it gives something up."""
-        for _ in range(10):
-            self.say()
-            self.join()
-            if self.joined.error_code:
-                return ErrorCode(self.joined.error_code)
-            self.sync()
-            if self.synced.error_code:
-                return ErrorCode(self.synced.error_code)
-            mine = partitions_in(self.synced.assignment)
-            gave_up = set(self.owned) - set(mine)
-            self.owned = mine
-            if not gave_up:
-                return ErrorCode.NONE
-        raise AssertionError("it never comes to rest")
-
-    def beat(self) -> ErrorCode:
-        """A heartbeat, and what follows from it."""
-        code = self.heartbeat()
-        return self.take_part() if code is ErrorCode.REBALANCE_IN_PROGRESS else code
-
-
-def partitions_in(assignment: bytes) -> list[int]:
-    version = int.from_bytes(assignment[:2], "big")
-    message = decoder(Assignment, version)(assignment, 2, len(assignment))[0]
-    return sorted(p for topic in message.assigned_partitions for p in topic.partitions)
 
 
 def assignment_of(*partitions: int) -> bytes:
@@ -303,6 +251,19 @@ def test_a_classic_member_that_does_not_rejoin_in_time_is_out(broker):
         new.poll()
         broker.pass_ms(5_000)
     assert old.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_classic_member_that_was_out_must_not_come_back_with_what_it_had(broker):
+    new = Consumer(broker, "new")
+    settle(broker, new)
+    old = OldConsumer(broker, "old")
+    old.take_part()
+    all_beat(broker, new, old)
+    broker.pass_ms(11_000)
+    assert old.member_id not in consumer_group(broker).members
+    assert old.take_part() is ErrorCode.UNKNOWN_MEMBER_ID
+    old.owned = []
+    assert old.take_part() is ErrorCode.NONE
 
 
 def test_a_classic_member_that_does_not_sync_in_time_is_out(broker):
