@@ -50,6 +50,7 @@ class GroupCoordinator:
         self._to_load: deque[ShardRuntime] = deque()
         self._names = {topic.topic_id: topic.name for topic in node.image.topics.values()}
         node.controller.listeners.append(self._metadata_changed)
+        node.hosting.on_log_made.append(self._log_made)
         self._schedule_expiration()
         self._after(_SIZE_CHECK_MS, self._check_sizes)
         self.load()
@@ -157,6 +158,10 @@ class GroupCoordinator:
             ):
                 self._lead_on(record.partition_id)
         self.load()
+
+    def _log_made(self, partition: Partition) -> None:
+        if partition.topic.name == OFFSETS_TOPIC and partition.index not in self.runtimes:
+            self._adopt(partition.index)
 
     def _lead_on(self, index: int) -> None:
         runtime, partition = self.runtimes.get(index), self._partition(index)

@@ -34,6 +34,7 @@ from ottla.wire.message import Message
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
+RETRY_INTERVAL_MS = 1000
 TRASH_INTERVAL_MS = 1000
 IDLE_INTERVAL_MS = 60_000
 NEVER_MS = 2**62
@@ -58,6 +59,9 @@ class Hosting:
             producer_expiration_ms=node.config.producer_id_expiration_ms,
         )
         self.store.on_offline = self._directory_lost
+        self._unmade: dict[TopicPartition, Partition] = {}
+        """Partitions that are ours and have no log yet, because the disk was full."""
+        self.on_log_made: list[Callable[[Partition], None]] = []
 
     # -- start and end -------------------------------------------------------------------
 
@@ -167,9 +171,23 @@ class Hosting:
         name = TopicPartition(image.name, index)
         known = image.partitions[index]
         partition = Partition(topic, index, known.leader_epoch, None, len(known.replicas))
+        topic.partitions[index] = partition
         if name not in self.store.offline_partitions:
             partition.log = self._log(name, topic_id)
-        topic.partitions[index] = partition
+            if partition.log is None:
+                self._unmade[name] = partition
+
+    def _make_missing_logs(self) -> None:
+        """Try again what failed on a full disk, until the first that still does."""
+        for name, partition in list(self._unmade.items()):
+            if not partition.removed:
+                partition.log = self._log(name, partition.topic.topic_id)
+                if partition.log is None:
+                    return
+                self._ports.report(f"{name} has its log now")
+                for tell in self.on_log_made:
+                    tell(partition)
+            del self._unmade[name]
 
     def _log(self, name: TopicPartition, topic_id: bytes) -> Log | None:
         log = self.store.get(name)
@@ -178,7 +196,8 @@ class Hosting:
             try:
                 log = self.store.create(name, topic_id, config)
             except (ApiError, OSError) as error:
-                self._ports.report(f"no log could be made for {name}: {error}")
+                if name not in self._unmade:
+                    self._ports.report(f"no log could be made for {name} yet: {error}")
                 return None
         else:
             log.reconfigure(config)
@@ -249,6 +268,7 @@ class Hosting:
             lambda now_ms: store.write_checkpoints(),
         )
         self._every(IDLE_INTERVAL_MS, IDLE_INTERVAL_MS, lambda now_ms: store.release_idle_memory())
+        self._every(RETRY_INTERVAL_MS, RETRY_INTERVAL_MS, lambda now_ms: self._make_missing_logs())
         self._every(TRASH_INTERVAL_MS, TRASH_INTERVAL_MS, store.delete_pending_files)
         expiry_ms = config.producer_id_expiration_check_interval_ms
         self._every(expiry_ms, expiry_ms, store.expire_producers)

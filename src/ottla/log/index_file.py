@@ -73,10 +73,10 @@ class IndexFile:
         return file.pread(size, 0) if self._written > 1 else self._last, self._last
 
     def add(self, entry: bytes, capacity_bytes: int) -> None:
-        """Append an entry; blocks of them go to the file."""
+        """Append an entry; the first one preallocates the file, blocks of them go to it."""
         self._tail += entry
         self._last = entry
-        if len(self._tail) >= _BLOCK_ENTRIES * self.ENTRY_SIZE:
+        if self._length != PREALLOCATED or len(self._tail) >= _BLOCK_ENTRIES * self.ENTRY_SIZE:
             self.write(capacity_bytes)
 
     def write(self, capacity_bytes: int) -> None:

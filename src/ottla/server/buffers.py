@@ -1,7 +1,7 @@
 """Memory for requests that did not arrive in one piece: reused, and bounded in sum.
 
-A frame's size is reserved before memory is taken for it. Small frames get their buffer at
-once; a large one grows as its bytes arrive, so that a length alone allocates nothing.
+What is counted is memory that is really taken: a buffer grows as the bytes of its frame
+arrive, so a length alone takes nearly nothing and keeps nobody else from sending.
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ class RequestBuffers:
         self.reserved_bytes = 0
 
     def reserve(self, size: int) -> bool:
-        """Whether a frame of this size may be received now; one alone always may."""
-        if self.reserved_bytes and self.reserved_bytes + size > self._limit_bytes:
+        """Whether so much more memory may be taken now; then it counts."""
+        if size > 0 and self.reserved_bytes + size > self._limit_bytes:
             return False
         self.reserved_bytes += size
         return True
+
+    def exceed(self, size: int) -> None:
+        """Take so much more whatever the limit."""
+        self.reserved_bytes += size
 
     def unreserve(self, size: int) -> None:
         self.reserved_bytes -= size

@@ -30,6 +30,8 @@ ARENA_BYTES: Final = 4 * 1024 * 1024
 CHUNK_BYTES: Final = 64 * 1024
 MOST_REPLIES: Final = 64  # replies of one connection before they are sent
 SMALLEST_REQUEST: Final = 8
+STALLED_MS: Final = 5000
+STALL_CHECK_MS: Final = 500
 
 _SIZE = Struct(">i")
 _READ: Final = select.EPOLLIN | select.EPOLLRDHUP
@@ -62,6 +64,7 @@ class Reactor:
         self._to_send: list[Channel] = []
         self._retired: list[bytearray] = []
         self._starved: deque[Channel] = deque()
+        self._feed_soon = False
         self._epoll = select.epoll()
         self._wake_fd = eventfd(0)
         self._calls: deque[Callable[[], None]] = deque()
@@ -147,6 +150,9 @@ class Reactor:
             for buffer in self._retired:
                 self._buffers.give(buffer)
             self._retired.clear()
+            self._feed_soon = True
+        if self._feed_soon:
+            self._feed_soon = False
             self._feed_starved()
 
     # -- connections ---------------------------------------------------------------------
@@ -156,7 +162,7 @@ class Reactor:
             try:
                 accepted = listener.accept()
             except OSError as error:  # out of file descriptors: try again when there are some
-                self._node.report(f"cannot accept a connection: {error.strerror}")
+                self._complaints.add(f"cannot accept a connection: {error.strerror}")
                 self._pause(listener)
                 return
             if accepted is None:
@@ -295,12 +301,13 @@ class Reactor:
         size = _SIZE.unpack_from(view, position)[0] + 4 if have >= 4 else SMALLEST_REQUEST
         channel.need = max(size, have)
         # A length alone gets little memory: what has arrived says how much more to expect.
-        buffer = self._buffers.take(min(channel.need, max(CHUNK_BYTES, 16 * have)))
-        channel.buffer = buffer
-        channel.view = memoryview(buffer)
+        capacity = min(channel.need, max(CHUNK_BYTES, 16 * have))
+        allowed = capacity <= CHUNK_BYTES or self._reserve(channel, capacity)
+        channel.buffer = self._buffers.take(capacity if allowed else CHUNK_BYTES)
+        channel.view = memoryview(channel.buffer)
         channel.view[:have] = view[position:end]
         channel.filled = have
-        if size > CHUNK_BYTES and not self._admit(channel):
+        if not allowed:
             self._starve(channel)
 
     def _handle_kept(self, channel: Channel) -> None:
@@ -320,13 +327,24 @@ class Reactor:
             self._keep(channel, view, position, filled)
 
     def _grow(self, channel: Channel) -> None:
+        """The buffer is full and the frame is not: take a larger one, when that is allowed."""
         assert channel.buffer is not None
         assert channel.view is not None
-        larger = self._buffers.take(min(channel.need, 2 * len(channel.buffer)))
+        size = min(channel.need, 2 * len(channel.buffer))
+        if not self._reserve(channel, size):
+            self._starve(channel)
+            return
+        larger = self._buffers.take(size)
         view = memoryview(larger)
         view[: channel.filled] = channel.view[: channel.filled]
         self._retired.append(channel.buffer)
         channel.buffer, channel.view = larger, view
+
+    def _reserve(self, channel: Channel, size: int) -> bool:
+        if self._buffers.reserve(size - channel.reserved):
+            channel.reserved = size
+            return True
+        return False
 
     def _drop_buffer(self, channel: Channel) -> None:
         """The buffer is free after the next settling; its reservation is at once."""
@@ -343,18 +361,44 @@ class Reactor:
         channel.muted = True
         self._starved.append(channel)
         self._show_interest(channel)
-
-    def _admit(self, channel: Channel) -> bool:
-        if self._buffers.reserve(channel.need):
-            channel.reserved = channel.need
-            return True
-        return False
+        if len(self._starved) == 1:
+            self._node.timers.at(self._node.monotonic_ms + STALL_CHECK_MS, self._close_stalled)
+        self._feed_soon = True
 
     def _feed_starved(self) -> None:
-        while self._starved and self._admit(self._starved[0]):
-            channel = self._starved.popleft()
+        """Go on with those who wait for memory, in their order, as far as there is some."""
+        while self._starved:
+            channel = self._starved[0]
+            assert channel.buffer is not None
+            wanted = len(channel.buffer)
+            if channel.filled >= wanted:
+                wanted = min(channel.need, 2 * wanted)
+            if not self._reserve(channel, wanted):
+                if self._buffers.reserved_bytes > sum(other.reserved for other in self._starved):
+                    return
+                # Only those who wait hold memory: one of them must go on, over the limit.
+                self._buffers.exceed(wanted - channel.reserved)
+                channel.reserved = wanted
+            self._starved.popleft()
             channel.muted = False
             self._show_interest(channel)
+            if channel.filled >= len(channel.buffer):
+                self._handle_kept(channel)
+
+    def _close_stalled(self) -> None:
+        """While some wait for memory nobody may sit on it: who sends nothing more is closed."""
+        if not self._starved:
+            return
+        oldest_ms = self._node.monotonic_ms - STALLED_MS
+        for channel in list(self._channels.values()):
+            if channel.reserved and not channel.muted and channel.used_ms <= oldest_ms:
+                self._complaints.add(
+                    f"closing the connection of {channel.connection.peer_host}: its request of "
+                    f"{channel.need} bytes does not get on, and others wait for the memory"
+                )
+                self._close(channel)
+        self._feed_starved()
+        self._node.timers.at(self._node.monotonic_ms + STALL_CHECK_MS, self._close_stalled)
 
     def _mute(self, channel: Channel) -> None:
         """Leave further requests in the kernel while one is parked."""
@@ -375,6 +419,7 @@ class Reactor:
 
     def _send(self, channel: Channel) -> None:
         """Send what is ready, then go on with requests that waited for it."""
+        channel.used_ms = self._node.monotonic_ms
         try:
             done = channel.send()
         except OSError:

@@ -6,14 +6,16 @@ from ottla.server.buffers import RequestBuffers
 from ottla.server.limits import ConnectionLimits
 
 
-def test_reservations_stop_at_the_limit_but_one_frame_alone_always_fits() -> None:
+def test_reservations_stop_at_the_limit() -> None:
     buffers = RequestBuffers(100)
-    assert buffers.reserve(500)
-    assert not buffers.reserve(1)
-    buffers.unreserve(500)
     assert buffers.reserve(60)
     assert buffers.reserve(40)
     assert not buffers.reserve(1)
+    buffers.exceed(500)
+    assert buffers.reserve(0)
+    buffers.unreserve(560)
+    assert not buffers.reserve(61)
+    assert buffers.reserve(60)
 
 
 def test_buffers_are_reused_by_size_class() -> None:
