@@ -11,6 +11,7 @@ Transitions: replay() once, then write() as often as needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from errno import EDQUOT, ENOSPC
 from typing import TypeAlias
 
 from ottla.config.definition import MAX_INT, MAX_LONG
@@ -99,8 +100,10 @@ class QuorumController:
     def _take_back(self, end: int) -> None:
         try:
             self.log.truncate_to(end)
-        except OSError:
-            self._broken = True
+        except OSError as error:
+            # On a full disk the cut is made but not forced: the next write that is, covers it.
+            is_cut = self.log.log_end_offset == end and error.errno in (ENOSPC, EDQUOT)
+            self._broken = not is_cut
 
     def _read(self) -> Iterator[Message]:
         log = self.log
