@@ -11,7 +11,6 @@ Transitions: replay() once, then write() as often as needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from errno import EDQUOT, ENOSPC
 from typing import TypeAlias
 
 from ottla.config.definition import MAX_INT, MAX_LONG
@@ -100,10 +99,9 @@ class QuorumController:
     def _take_back(self, end: int) -> None:
         try:
             self.log.truncate_to(end)
-        except OSError as error:
-            # On a full disk the cut is made but not forced: the next write that is, covers it.
-            is_cut = self.log.log_end_offset == end and error.errno in (ENOSPC, EDQUOT)
-            self._broken = not is_cut
+        except OSError:
+            # A cut that is made but not forced to disk is covered by the next write that is.
+            self._broken = self.log.log_end_offset != end
 
     def _read(self) -> Iterator[Message]:
         log = self.log
