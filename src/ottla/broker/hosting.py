@@ -15,8 +15,9 @@ from ottla.config.topic import LogConfig, log_config
 from ottla.controller import brokers
 from ottla.controller.quorum import METADATA_LOG_CONFIG, QuorumController
 from ottla.log.log import Log
+from ottla.log.partition_metadata import adopt
 from ottla.log.pool import FilePool
-from ottla.log.store import LogStore
+from ottla.log.store import LogStore, parent_of
 from ottla.metadata.image import MetadataImage, TopicImage
 from ottla.metadata.records import (
     ConfigRecord,
@@ -192,15 +193,16 @@ class Hosting:
     def _log(self, name: TopicPartition, topic_id: bytes) -> Log | None:
         log = self.store.get(name)
         config = self.log_config(name.topic)
-        if log is None:
-            try:
+        try:
+            if log is None:
                 log = self.store.create(name, topic_id, config)
-            except (ApiError, OSError) as error:
-                if name not in self._unmade:
-                    self._ports.report(f"no log could be made for {name} yet: {error}")
-                return None
-        else:
-            log.reconfigure(config)
+            else:
+                log.reconfigure(config)
+                adopt(log, topic_id)
+        except (ApiError, OSError) as error:
+            if name not in self._unmade:
+                self._ports.report(f"no log could be made for {name} yet: {error}")
+            return None
         log.high_watermark = log.log_end_offset  # this replica is the whole ISR
         return log
 
@@ -222,13 +224,22 @@ class Hosting:
     def _set_strays_aside(self) -> None:
         """Logs of topics that are not in the metadata: nobody's, so out of the way."""
         for log in list(self.store):
-            topic = self.image.topics.get(log.topic_partition.topic)
-            if (
-                topic is None
-                or log.topic_id not in (topic.topic_id, ZERO_UUID)
-                or log.topic_partition.partition >= len(topic.partitions)
-            ):
+            if not self._belongs(log):
                 self.store.set_aside(log.topic_partition)
+
+    def _belongs(self, log: Log) -> bool:
+        """Whether a log that was found is that of a topic there is.
+
+        A log that does not say whose it is may come from an old Kafka. After a crash it may as
+        well be that of a deleted topic of the same name, come back when the power failed;
+        nothing is lost by not taking it, because what was forced to disk says whose it is.
+        """
+        topic = self.image.topics.get(log.topic_partition.topic)
+        if topic is None or log.topic_partition.partition >= len(topic.partitions):
+            return False
+        if log.topic_id == ZERO_UUID:
+            return self.store.directories[parent_of(log)].was_clean
+        return log.topic_id == topic.topic_id
 
     # -- storage errors ------------------------------------------------------------------
 

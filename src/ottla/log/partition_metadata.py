@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ottla.log.names import PARTITION_METADATA
 from ottla.model.ids import ZERO_UUID, uuid_from_text, uuid_to_text
-from ottla.ports import Files, read_file
+from ottla.ports import Files, read_file, write_file_atomically
+
+if TYPE_CHECKING:
+    from ottla.log.log import Log
 
 
 def encode_topic_id(topic_id: bytes) -> bytes:
@@ -35,3 +41,11 @@ def read_topic_id(files: Files, path: str, notes: list[str]) -> bytes:
     except ValueError as error:
         notes.append(f"{path}: {error}; the directory's topic id is not known")
         return ZERO_UUID
+
+
+def adopt(log: Log, topic_id: bytes) -> None:
+    """Let a log that does not say whose it is be this topic's, durably."""
+    if log.topic_id == ZERO_UUID:
+        path = log.path(PARTITION_METADATA)
+        write_file_atomically(log.resources.files, path, encode_topic_id(topic_id))
+        log.topic_id = topic_id
