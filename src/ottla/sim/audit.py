@@ -48,7 +48,7 @@ _FETCH_BYTES = 1 << 20
 
 
 class End(Enum):
-    """How the last process ended."""
+    """How a process ended, the worst last."""
 
     CLEAN = "clean"
     KILL = "kill"

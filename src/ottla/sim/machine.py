@@ -76,10 +76,15 @@ class Machine:
         self.disk.kill()
 
     def lose_power(self) -> dict[TopicPartition, int]:
-        """Pull the plug; up to where the broker believed its logs to be on disk."""
+        """Pull the plug; up to where the broker believed its logs to be on disk.
+
+        Logs that were emptied are left out: what was removed need not have been there.
+        """
         points: dict[TopicPartition, int] = {}
         if self.node is not None:
-            points = {log.topic_partition: log.recovery_point for log in self.node.store}
+            for log in self.node.store:
+                if log.recovery_point > log.log_start_offset:
+                    points[log.topic_partition] = log.recovery_point
         self.disk.lose_power()
         return points
 

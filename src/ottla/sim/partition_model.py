@@ -97,9 +97,12 @@ class PartitionModel:
             sent.fate = Fate.OPEN
             self.maybe[sent.uid] = sent
 
-    def settled(self) -> None:
-        """What was acknowledged may be read now."""
-        self.end = max(self.end, self.acked_end)
+    def settled(self, *, flushes: bool) -> None:
+        """What was acknowledged may be read now; with flush.messages=1 it is on disk as well."""
+        if self.acked_end > self.end:
+            self.end = self.acked_end
+            if flushes:
+                self.durable_end = self.end
 
     def see(self, sents: dict[int, Sent], batch: Batch, data: bytes) -> Entry:
         """A reader got this batch; `data` are its bytes."""

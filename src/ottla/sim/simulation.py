@@ -60,6 +60,7 @@ class Simulation:
         self._writable: list[SimChannel] = []
         self._has_results = False
         self._end = End.KILL
+        self._worst_end = End.CLEAN
         self._clients = self._make_clients()
 
     # -- the stage clients play on -------------------------------------------------------
@@ -172,9 +173,7 @@ class Simulation:
         for handled in new:
             judge(self.model, handled.exchange, self._moment)
         for place in self.model.places():
-            place.partition.settled()
-            if place.topic.configs.get("flush.messages") == "1":
-                place.partition.durable_end = place.partition.end
+            place.partition.settled(flushes=place.topic.configs.get("flush.messages") == "1")
         for handled in woken:
             judge(self.model, handled.exchange, self._moment)
 
@@ -322,6 +321,7 @@ class Simulation:
             self._lose_power()
         else:
             self._machine.kill()
+        self._worst_end = max(self._worst_end, self._end, key=list(End).index)
         self._note(f"the broker has ended: {self._end.value}")
         self.counts[f"end: {self._end.value}"] += 1
         self._machine.node = self._machine.edge = None
@@ -394,11 +394,11 @@ class Simulation:
             return exchange.reply
 
         edge.on_settled = self._take_replies
-        Audit(self.model, ask, self._moment, self._end).run()
+        Audit(self.model, ask, self._moment, self._worst_end).run()
         edge.on_settled = self._settled
         edge.close(channel)
         faults.operations_until_crash = armed
-        self._end = End.KILL
+        self._end, self._worst_end = End.KILL, End.CLEAN
 
     # -- clients -------------------------------------------------------------------------
 
