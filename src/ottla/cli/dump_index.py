@@ -224,10 +224,13 @@ def _rising(what: str, previous: int, number: int) -> str | None:
     return None if number > previous else f"{what} {number} after {previous}"
 
 
-def _covering(source: Source, headers: _Headers, timestamp: int) -> Iterator[Damage]:
+def _covering(source: Source, headers: _Headers, timestamp: int) -> Iterator[Finding]:
     if headers.to_end() and headers.max_timestamp > timestamp:
         reason = f"the segment's largest timestamp is {headers.max_timestamp}, not {timestamp}"
-        yield Damage(source.size, reason, 0)
+        if source.has_successor():
+            yield Damage(source.size, reason, 0)
+        else:
+            yield Note(f"{reason}: the last segment is not closed")
 
 
 def _end(source: Source, count: int, segment: Source | None) -> Iterator[Finding]:

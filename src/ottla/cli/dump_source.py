@@ -36,6 +36,15 @@ class Source:
     ) -> None:
         os.close(self._descriptor)
 
+    def has_successor(self) -> bool:
+        """Whether a file of the same kind with a higher offset in its name lies beside it."""
+        directory, name = os.path.split(self.path)
+        kind = os.path.splitext(name)[1]
+        return any(
+            other > name and os.path.splitext(other)[1] == kind
+            for other in os.listdir(directory or ".")
+        )
+
     def read(self, position: int, length: int) -> bytes:
         """The bytes at `position`: `length` of them, or fewer at the end of the file."""
         parts = []

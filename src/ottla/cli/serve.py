@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import NamedTuple
 
-from ottla.cli.errors import FAILED, INTERRUPTED, complain
+from ottla.cli.errors import FAILED, INTERRUPTED, USAGE, complain
 
 DEFAULT_PORT = 9092
 DEFAULT_HOST = "127.0.0.1"
@@ -93,6 +93,9 @@ def _broker(options: dict[str, str], settings: dict[str, str]) -> Serve | None:
 
 def serve(request: Serve) -> int:
     """Run the broker until it is stopped; the exit code."""
+    if request.memory and request.settings.get("log.dirs") != DEFAULT_DATA_DIR:
+        complain("--memory keeps nothing on disk: leave out --data-dir")
+        return USAGE
     from ottla.config.definition import ConfigError
     from ottla.server.errors import StartupError
     from ottla.server.main import run

@@ -428,11 +428,13 @@ def test_a_sound_time_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert [entry["offset"] for entry in entries] == [107, 113, 119]
 
 
-def test_a_time_index_with_room_need_not_cover_its_segment_yet(
+def test_only_the_time_index_of_a_closed_segment_must_cover_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _segment(tmp_path)
     assert _damages(capsys, _time_index(tmp_path, [(3001, 107)], room=50)) == []
+    assert _damages(capsys, _time_index(tmp_path, [(3001, 107)])) == []
+    (tmp_path / "00000000000000000999.timeindex").touch()
     assert _damages(capsys, _time_index(tmp_path, [(3001, 107)])) == [
         (12, "the segment's largest timestamp is 9001, not 3001")
     ]
