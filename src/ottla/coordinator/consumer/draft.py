@@ -19,7 +19,7 @@ from ottla.coordinator.consumer.assignors import ASSIGNORS
 from ottla.coordinator.consumer.current import JOINING, Current, Target, reconcile
 from ottla.coordinator.consumer.group import ConsumerGroup
 from ottla.coordinator.consumer.member import NOBODY, ConsumerMember
-from ottla.coordinator.consumer.subscribing import Subscribed, subscribed
+from ottla.coordinator.consumer.subscribing import Subscribed, known_regexes, subscribed
 from ottla.coordinator.consumer.targets import Subscriber, is_due, make_targets, subscribers_of
 from ottla.coordinator.consumer_records import ConsumerGroupMemberMetadataValue
 from ottla.coordinator.serde import GroupRecord
@@ -29,6 +29,7 @@ class Draft:
     """One member of a group, new or known, or one that takes the place of a static member."""
 
     __slots__ = (
+        "_now",
         "current",
         "epoch",
         "group",
@@ -55,6 +56,8 @@ class Draft:
         self.epoch = group.epoch
         self.target = group.target_of(member_id if replaces is None else replaces.member_id)
         self.records: list[GroupRecord] = []
+        self._now: Subscribed | None = None
+        """What the group subscribes to, if that had to be looked at."""
 
     # -- the three steps -----------------------------------------------------------------
 
@@ -68,7 +71,6 @@ class Draft:
         self.metadata = metadata
         if changed or group.topics_version != topics_version:
             self._look_at_topics(changed)
-            group.topics_version = topics_version
 
     def aim(self) -> None:
         """Second step: a target assignment for the group epoch, if there is none and it is due."""
@@ -78,7 +80,7 @@ class Draft:
                 group,
                 self.epoch,
                 [*subscribers_of(group, self._known_as()), self._subscriber()],
-                self._subscribed().regexes,
+                known_regexes(group) if self._now is None else self._now.regexes,
                 self.assignor(),
             )
             self.records.extend(records)
@@ -91,6 +93,8 @@ class Draft:
         """Third step: towards the target; FENCED_MEMBER_EPOCH if the member must start over."""
         group = self.group
         current = reconcile(self.member_id, self.current, self.target, owned, group.owners)
+        if self._now is not None:
+            group.topics_version = group.shard.broker.topic_patterns.version
         if current is not self.current or self.replaces is not None or self.old is None:
             self.current = current
             self.records.append(stored.current_record(group.group_id, self.member_id, current))
@@ -124,15 +128,12 @@ class Draft:
             self.records.extend(gone)
 
     def _look_at_topics(self, changed: bool) -> None:
-        group, now = self.group, self._subscribed()
+        group, gone = self.group, () if self.old is None else (self.old,)
+        now = self._now = subscribed(group, gone, self.metadata)
         self.records.extend(now.records)
         if changed or now.differs_from(group):
             self.epoch += 1
             self.records.append(stored.epoch_record(group.group_id, self.epoch, now.metadata_hash))
-
-    def _subscribed(self) -> Subscribed:
-        gone = () if self.old is None else (self.old,)
-        return subscribed(self.group, gone, self.metadata)
 
     def _subscriber(self) -> Subscriber:
         return Subscriber(

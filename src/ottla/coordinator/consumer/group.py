@@ -133,6 +133,7 @@ class ConsumerGroup(Group):
         member = self._member(member_id)
         self.tally.add(member, -1)
         self._forget_instance(member)
+        was_classic = member.classic is not None
         member.describe_as(metadata)
         self.tally.add(member)
         if metadata.instance_id is not None:
@@ -141,6 +142,8 @@ class ConsumerGroup(Group):
             sessions.keep_alive(self, member)
             if member.classic is not None:  # it has joined, or is to join again: then it syncs
                 sessions.expect(self, member)
+        elif self.is_live and was_classic:
+            sessions.expect_revocation(self, member)
 
     def remove_member(self, member_id: str) -> None:
         """Replay: a member is gone."""

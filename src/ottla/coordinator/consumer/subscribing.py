@@ -46,22 +46,40 @@ def subscribed(
 ) -> Subscribed:
     """What the group subscribes to without some members, and with another one.
 
-    INVALID_REGULAR_EXPRESSION when the new one brings nonsense.
+    INVALID_REGULAR_EXPRESSION when the new one brings nonsense. Who subscribes to what others
+    do as well, or did, makes no difference: then nothing is looked up again.
     """
-    topics, regexes = Counter(group.tally.topics), Counter(group.tally.regexes)
+    broker = group.shard.broker
+    topics, regexes = _counts(group, gone, come)
+    if (
+        group.topics_version == broker.topic_patterns.version
+        and topics.keys() == group.tally.topics.keys()
+        and regexes.keys() == group.tally.regexes.keys() == group.regexes.keys()
+    ):
+        return Subscribed(known_regexes(group), group.metadata_hash, [])
+    resolved = {regex: _resolve(group, regex) for regex in regexes}
+    names = set(topics).union(*resolved.values())
+    return Subscribed(resolved, metadata_hash(broker.image, names), _regex_records(group, resolved))
+
+
+def known_regexes(group: ConsumerGroup) -> dict[str, frozenset[str]]:
+    """The topics behind the regular expressions of a group, as they are stored."""
+    return {regex: resolved.topics for regex, resolved in group.regexes.items()}
+
+
+def _counts(
+    group: ConsumerGroup,
+    gone: Iterable[ConsumerMember],
+    come: ConsumerGroupMemberMetadataValue | None,
+) -> tuple[Counter[str], Counter[str]]:
+    topics, regexes = group.tally.topics.copy(), group.tally.regexes.copy()
     for member in gone:
         topics.subtract(member.topic_names)
         regexes.subtract(_regexes_of(member.metadata))
     if come is not None:
         topics.update(come.subscribed_topic_names)
         regexes.update(_regexes_of(come))
-    resolved = {regex: _resolve(group, regex) for regex in +regexes}
-    names = set(+topics).union(*resolved.values())
-    return Subscribed(
-        resolved,
-        metadata_hash(group.shard.broker.image, names),
-        _regex_records(group, resolved),
-    )
+    return +topics, +regexes
 
 
 def metadata_hash(image: MetadataImage, names: Iterable[str]) -> int:
