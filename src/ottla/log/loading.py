@@ -14,7 +14,16 @@ from ottla.log.checkpoints import CorruptCheckpoint
 from ottla.log.epochs import EpochCache
 from ottla.log.leftovers import clear_leftovers
 from ottla.log.log import Log
-from ottla.log.names import LEADER_EPOCHS, LOG, PARTITION_METADATA, SNAPSHOT, offset_name, offset_of
+from ottla.log.names import (
+    INDEX,
+    LEADER_EPOCHS,
+    LOG,
+    PARTITION_METADATA,
+    SNAPSHOT,
+    TIME_INDEX,
+    offset_name,
+    offset_of,
+)
 from ottla.log.partition_metadata import read_topic_id, write_topic_id
 from ottla.log.recovery import recover
 from ottla.log.replay import replay
@@ -81,7 +90,7 @@ def open_log(
         elif name.endswith(SNAPSHOT):
             log.snapshots.append(offset)
     if not checkpoint.is_clean:
-        _doubt_names(log)
+        _doubt_files(log, checkpoint.recovery_point)
     if log.segments and not checkpoint.is_clean:
         recover(log, checkpoint.recovery_point, notes)
     end_offset = _find_end(log, notes)
@@ -115,11 +124,18 @@ def _flush_recovered(log: Log, notes: list[str]) -> None:
         notes.append(f"{log.directory}: cannot be flushed: {error}")
 
 
-def _doubt_names(log: Log) -> None:
-    """The process that was killed may have made files, and the directory, without syncing them."""
+def _doubt_files(log: Log, recovery_point: int) -> None:
+    """The process that was killed may have made and cut files without syncing that.
+
+    Segments from the recovery point on are flushed anyway; the one that ends there may have
+    been trimmed since.
+    """
     log.is_new = True
     log.unsynced.append(log.path(PARTITION_METADATA))
     log.unsynced += [log.path(offset_name(offset, SNAPSHOT)) for offset in log.snapshots]
+    if recovery_point and log.segments:
+        segment = log.segments[log.segment_index(recovery_point - 1)]
+        log.unsynced += [segment.path(suffix) for suffix in (LOG, INDEX, TIME_INDEX)]
 
 
 def rebuild_producers(log: Log, notes: list[str], *, is_clean: bool) -> None:
