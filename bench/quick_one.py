@@ -10,16 +10,17 @@ import sys
 from dataclasses import replace
 from statistics import median
 
+from harness.catalogue import running_works
 from harness.problem import BenchError
 from harness.scale import QUICK
 from harness.target import target_at
-from harness.works import Figures, Work, warm_works
+from harness.works import Figures, Work
 
 
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("work", choices=[work.name for work in warm_works(QUICK)])
+    parser.add_argument("work", choices=[work.name for work in running_works(QUICK)])
     parser.add_argument("--port", type=int, default=9092, help="of the broker on 127.0.0.1")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=QUICK.load_s, help="measured per round")
@@ -29,7 +30,7 @@ def arguments() -> argparse.Namespace:
 def chosen_work(options: argparse.Namespace) -> Work:
     """The work named, as long as asked for."""
     scale = replace(QUICK, load_s=options.seconds, latency_s=options.seconds)
-    return next(work for work in warm_works(scale) if work.name == options.work)
+    return next(work for work in running_works(scale) if work.name == options.work)
 
 
 def run(work: Work, port: int, rounds: int) -> list[Figures]:

@@ -21,17 +21,21 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness import report
+from harness.catalogue import running_works
 from harness.fresh import FreshWork, StartAndMemory, fresh_works
 from harness.machine import describe, others_at_work
-from harness.native import raw_load, rdkafka_load
+from harness.native import group_raw, group_settle, raw_load, rdkafka_load
 from harness.problem import BenchError
 from harness.results import Results
 from harness.runner import Runner
 from harness.scale import FULL, QUICK, Scale
 from harness.systems import Kafka, Ottla, System
-from harness.works import Work, warm_works
+from harness.works import Work
 
-LEFT_OUT_OF_QUICK = ("rdkafka-6x100", "rdkafka-6x10240", "latency-10000", "rdkafka-1000x1024")
+LEFT_OUT_OF_QUICK = (
+    "rdkafka-6x100", "rdkafka-6x10240", "latency-10000", "rdkafka-1000x1024",
+    "heartbeat-consumer", "settle-consumer",
+)  # fmt: skip
 
 
 def arguments() -> argparse.Namespace:
@@ -65,7 +69,7 @@ def chosen(scale: Scale, only: list[str] | None, quick: bool) -> tuple[list[Work
         return not (quick and name in LEFT_OUT_OF_QUICK)
 
     return (
-        [work for work in warm_works(scale) if wanted(work.name)],
+        [work for work in running_works(scale) if wanted(work.name)],
         [work for work in fresh_works(scale) if wanted(work.name)],
     )
 
@@ -75,7 +79,7 @@ def without_compiler(
 ) -> tuple[list[Work], list[FreshWork]]:
     """The same works, or what is left of them where the load generators cannot be built."""
     try:
-        raw_load(), rdkafka_load()
+        raw_load(), rdkafka_load(), group_raw(), group_settle()
     except BenchError as error:
         circumstances.append(f"{error}; only starting and idle memory are measured")
         return [], [StartAndMemory(replace(scale, memory_bytes=0))]

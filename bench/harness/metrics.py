@@ -48,6 +48,11 @@ def _librdkafka(partitions: int, size: int, at_least: float, aim: float) -> Metr
     return Metric(f"rdkafka-{partitions}x{size}", label, "MB/s", Better.HIGHER, at_least, aim)
 
 
+def _settling(protocol: str, text: str) -> Metric:
+    label = f"100 members over 1,000 partitions settle, {text}"
+    return Metric(f"settle-{protocol}", label, "s", Better.LOWER, 1.0)
+
+
 _LOWER = Better.LOWER
 
 METRICS: tuple[Metric, ...] = (
@@ -66,6 +71,11 @@ METRICS: tuple[Metric, ...] = (
     Metric("latency-10000-p50", "produce to consume, 10,000 msg/s, p50", "ms", _LOWER),
     Metric("latency-10000-p99", "produce to consume, 10,000 msg/s, p99", "ms", _LOWER),
     _librdkafka(1000, 1024, 1.2, 1.5),
+    Metric("commit", "offset commits, one coordinator", "req/s", Better.HIGHER, 1.3),
+    Metric("heartbeat", "broker CPU of a heartbeat, classic", "µs", _LOWER, 1.0),
+    Metric("heartbeat-consumer", "broker CPU of a heartbeat, new protocol", "µs", _LOWER, 1.0),
+    _settling("classic", "classic"),
+    _settling("consumer", "new protocol"),
     Metric("start", "start to first acknowledged write", "s", _LOWER, 1 / 8, 1 / 15),
     Metric("memory-idle", "resident memory, idle", "MB", _LOWER, 1 / 6, 1 / 10),
     Metric("memory-used", "resident memory, after 1 GB through it", "MB", _LOWER, 1 / 10, 1 / 20),

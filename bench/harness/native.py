@@ -35,6 +35,19 @@ def rdkafka_load() -> Path:
     return _compiled("rdkafka_load", (str(library), f"-Wl,-rpath,{library.parent}"))
 
 
+@cache
+def group_raw() -> Path:
+    """The generator of commits and heartbeats."""
+    return _compiled("group_raw", ())
+
+
+@cache
+def group_settle() -> Path:
+    """The generator of a group of librdkafka consumers."""
+    library = librdkafka()
+    return _compiled("group_settle", (str(library), f"-Wl,-rpath,{library.parent}"))
+
+
 def librdkafka() -> Path:
     """The shared object that the confluent-kafka wheel carries."""
     spec = importlib.util.find_spec("confluent_kafka")

@@ -61,6 +61,8 @@ class Kafka:
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(directory / "data"),
+            # One broker cannot keep the three copies that are the default.
+            "offsets.topic.replication.factor": "1",
             # A paused broker must not find itself fenced when it goes on.
             "broker.session.timeout.ms": "3600000",
         }
