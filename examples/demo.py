@@ -1,8 +1,8 @@
 """Ottla's main job, end to end, with a real client: `make demo`.
 
 Starts a broker, creates a topic, produces to it, restarts the broker in the middle,
-consumes everything, checks that each message came exactly once and in order, and shows
-what was done and how fast.
+consumes everything, checks that each message came exactly once and in order, has a group of
+consumers count it all while one of them is killed, and shows what was done and how fast.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from demo_group import BROKER_SETTINGS, GroupRun
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -44,6 +45,8 @@ class BrokerProcess:
         port = self.bootstrap_servers.rpartition(":")[2] or "0"
         begin = time.perf_counter()
         command = [sys.executable, "-m", "ottla.cli.main", "up"]
+        for name, value in BROKER_SETTINGS.items():
+            command += ["--set", f"{name}={value}"]
         self._process = subprocess.Popen(
             [*command, "--port", port, "--data-dir", str(self._data_dir)],
             stdout=subprocess.PIPE,
@@ -209,6 +212,26 @@ def consume(broker: BrokerProcess, count: int, results: Results) -> None:
     consumer.close()
 
 
+def count_in_a_group(broker: BrokerProcess, count: int, results: Results) -> None:
+    """Three consumers share the topic, one is killed, the other two count the rest."""
+    begin = time.perf_counter()
+    run = GroupRun(broker.bootstrap_servers, TOPIC, PARTITIONS)
+    try:
+        with progress_bar("a group of 3 (one is killed)", count) as progress:
+            for counted in run.count(count):
+                advance(progress, counted, begin)
+    finally:
+        run.close()
+    if run.ledger.total != count:
+        raise SystemExit(f"{run.ledger.total} messages were counted, not {count}")
+    heirs = ", ".join(f"{number} to {name}" for number, name in sorted(run.heirs.items()))
+    console.print(f"{run.killed} was killed; after {run.moved_after_s:.1f} s: partition {heirs}.")
+    console.print(f"{run.ledger.repeated:,} messages came twice by that; each counted once.")
+    results.add(
+        "a group counts it, one killed", time.perf_counter() - begin, count, count * VALUE_BYTES
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=300_000)
@@ -222,6 +245,7 @@ def main() -> None:
             create_topic(broker)
             produce(broker, count, results)
             consume(broker, count, results)
+            count_in_a_group(broker, count, results)
             results.add("clean stop", broker.stop())
         finally:
             broker.kill()
