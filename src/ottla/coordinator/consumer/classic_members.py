@@ -180,7 +180,7 @@ def _sync(group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
         protocol_name=request.protocol_name,
         assignment=embedded.write_assignment(
             {topic_id: frozenset(epochs) for topic_id, epochs in member.current.assigned.items()},
-            embedded.version_of(protocol.metadata),
+            embedded.version_for(protocol.metadata),
             group.shard.broker.image,
         ),
     )

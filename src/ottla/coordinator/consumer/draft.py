@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from ottla.coordinator.consumer import stored
 from ottla.coordinator.consumer.assignment import NO_PARTITIONS, Partitions
-from ottla.coordinator.consumer.assignors import ASSIGNORS
 from ottla.coordinator.consumer.current import JOINING, Current, Target, reconcile
 from ottla.coordinator.consumer.group import ConsumerGroup
 from ottla.coordinator.consumer.member import NOBODY, ConsumerMember
@@ -119,7 +118,7 @@ class Draft:
         if self.metadata.server_assignor is not None:
             votes[self.metadata.server_assignor] += 1
         configured = self.group.shard.broker.config.group_consumer_assignors
-        known = [name for name in sorted(+votes) if name in ASSIGNORS]
+        known = [name for name in sorted(+votes) if name in configured]
         return max(known, key=votes.__getitem__) if known else configured[0]
 
     def _take_place(self) -> None:

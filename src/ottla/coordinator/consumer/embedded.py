@@ -88,16 +88,22 @@ def version_of(metadata: bytes) -> int:
     return min(version, _NEWEST)
 
 
+def version_for(metadata: bytes) -> int:
+    """The version to answer a consumer in: its own, or the oldest if it said nonsense."""
+    try:
+        return version_of(metadata)
+    except DecodeError:
+        return 0
+
+
 def read_subscription(metadata: bytes) -> Subscription:
     """What a consumer said in its JoinGroup; DecodeError when that is nonsense."""
     return _read(Subscription, metadata)
 
 
-def read_assignment(data: bytes, image: MetadataImage) -> Partitions:
-    """What a consumer was assigned, of topics that are there; empty bytes are no partitions."""
-    if not data:
-        return {}
-    return by_id(_read(Assignment, data).assigned_partitions, image)
+def read_assignment(data: bytes) -> Assignment:
+    """What a consumer was assigned; nothing if that is empty, DecodeError if it is nonsense."""
+    return _read(Assignment, data) if data else Assignment()
 
 
 def write_assignment(partitions: Partitions, version: int, image: MetadataImage) -> bytes:

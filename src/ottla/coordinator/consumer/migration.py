@@ -34,6 +34,9 @@ from ottla.wire.codec import DecodeError
 from ottla.wire.messages.join_group import JoinGroupResponse
 from ottla.wire.messages.sync_group import SyncGroupResponse
 
+KNOWN_ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
+"""What the assignors of clients are called; what these send along, the broker can do without."""
+
 _UPGRADES = ("upgrade", "bidirectional")
 _DOWNGRADES = ("downgrade", "bidirectional")
 
@@ -121,7 +124,10 @@ def _convert(
             ],
         ),
     )
-    return metadata, embedded.read_assignment(member.assignment, image)
+    assignment = embedded.read_assignment(member.assignment)
+    if assignment.user_data and protocol not in KNOWN_ASSIGNORS:
+        raise _refused(group, "what its own assignor told the members would be lost")
+    return metadata, embedded.by_id(assignment.assigned_partitions, image)
 
 
 def _claim(partitions: Partitions, epoch: int, claimed: dict[bytes, set[int]]) -> EpochPartitions:
@@ -157,6 +163,7 @@ def can_downgrade(group: ConsumerGroup, gone: Sequence[ConsumerMember]) -> bool:
         any(member.classic is None for member in gone)
         and group.tally.classic - sum(member.classic is not None for member in gone) == left
         and 0 < left <= config.group_max_size
+        and group.tally.classic in group.tally.classic_protocols.values()
         and config.group_consumer_migration_policy in _DOWNGRADES
     )
 
@@ -220,7 +227,7 @@ def _as_classic(
     assignments = {
         member.member_id: embedded.write_assignment(
             targets.get(member.member_id, {}),
-            embedded.version_of(member.metadata(made.protocol_name)),
+            embedded.version_for(member.metadata(made.protocol_name)),
             image,
         )
         for member in members

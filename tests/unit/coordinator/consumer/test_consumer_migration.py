@@ -14,7 +14,7 @@ from consumer_support import (
     settle,
     snapshot,
 )
-from group_support import DELAY_MS, stable_group
+from group_support import DELAY_MS, Member, stable_group
 from old_consumer import OldConsumer
 
 from ottla.coordinator.classic.group import ClassicGroup
@@ -151,6 +151,16 @@ def test_groups_that_stay_classic(settings, protocol_type, metadata):
     assert Consumer(broker, "new").heartbeat() is ErrorCode.GROUP_ID_NOT_FOUND
     assert isinstance(broker.shard().groups[GROUP], ClassicGroup)
     assert [member.heartbeat() for member in members] == [ErrorCode.NONE] * 2
+
+
+@pytest.mark.parametrize(("protocol", "stays"), [("mine", True), ("cooperative-sticky", False)])
+def test_what_a_custom_assignor_tells_the_members_must_not_be_lost(broker, protocol, stays):
+    old = OldConsumer(broker, "old")
+    old.protocols = [(protocol, old.protocols[0][1])]
+    told = Assignment(user_data=b"for you alone")
+    stable_group(broker, old, assignments=lambda _: b"\0\0" + encoder(Assignment, 0)(told))
+    code = ErrorCode.GROUP_ID_NOT_FOUND if stays else ErrorCode.NONE
+    assert Consumer(broker, "new").heartbeat() is code
 
 
 def test_an_empty_classic_group_is_replaced(broker):
@@ -378,6 +388,22 @@ def test_members_that_are_behind_may_commit_until_they_rejoin(broker):
     first.client = other
     assert first.commit(7, first.owned[0]) is ErrorCode.ILLEGAL_GENERATION
     first.client = late
+
+
+def test_nonsense_in_the_protocol_that_is_chosen_stops_nothing(broker):
+    good = OldConsumer(broker, "x").protocols[0][1]
+    new = Consumer(broker, "new")
+    settle(broker, new)
+    for name, protocols in (
+        ("1", [("a", good), ("b", b"")]),
+        ("2", [("b", good), ("a", b"\xff")]),
+    ):
+        old = Member(broker, name, protocols=protocols)
+        old.join()
+        assert old.joined.error_code == ErrorCode.NONE
+    new.leave()
+    broker.pass_ms(1)
+    assert len(classic_group(broker).members) == 2
 
 
 def test_when_the_last_new_member_falls_silent(broker):
