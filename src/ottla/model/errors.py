@@ -145,6 +145,7 @@ class ErrorCode(IntEnum):
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
 
+
 class ApiError(Exception):
     """A request, or a part of one, that is refused with a Kafka error code.
 
