@@ -145,6 +145,7 @@ class Audit:
             return
         partition = place.partition
         where = f"{partition.name} after {self._end.value}: [{start}, {end})"
+        self._audit_start(place, start, where)
         if self._end is End.POWER:
             if end < partition.durable_end:
                 raise Violation(f"{where}: {partition.durable_end} was forced to disk")
@@ -154,7 +155,7 @@ class Audit:
             raise Violation(
                 f"{where}: it had {partition.acked_end} and {partition.open_records} open"
             )
-        self._audit_start(place, start, where)
+        partition.start = start
         self._read_all(place, start, end)
         partition.end = partition.acked_end = end
         partition.durable_end = min(partition.durable_end, end)
@@ -167,7 +168,6 @@ class Audit:
             raise Violation(f"{where}: the log started at {partition.start}")
         if start > partition.start:
             check_start(place, start, self._moment)
-        partition.start = start
 
     def _offset(self, place: Place, timestamp: int) -> int | None:
         name, index = place.topic.name, place.partition_index
