@@ -1,6 +1,7 @@
-"""Makes `log_support` importable by the property tests of the log."""
+"""Makes the support modules of the unit tests importable by the property tests."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "log"))
+for package in ("log", "coordinator"):
+    sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / package))
