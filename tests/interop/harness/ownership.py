@@ -96,12 +96,38 @@ def missing(members: Iterable[Member], ends: Mapping[Key, int]) -> dict[Key, int
 
 
 def repeated(members: Iterable[Member]) -> dict[Key, list[int]]:
-    """The records that were processed more than once."""
+    """The records that were processed more than once, though their owner had committed them.
+
+    A commit that a rebalance overtook is refused, and so the next owner begins before it: what
+    a member had processed by then and could not commit in another way is left out.
+    """
+    members = list(members)
+    refused = {key: offset for member in members for key, offset in _refused_from(member)}
     return {
         key: again
         for key, counts in processed(members).items()
-        if (again := sorted(offset for offset, times in counts.items() if times > 1))
+        if (
+            again := sorted(
+                offset
+                for offset, times in counts.items()
+                if times > 1 and offset < refused.get(key, offset + 1)
+            )
+        )
     }
+
+
+def _refused_from(member: Member) -> Iterable[tuple[Key, int]]:
+    """From which offset on a member processed records of a partition and could not commit them."""
+    events = member.snapshot()
+    if not any(event.kind == "failed" for event in events):
+        return
+    committed = {
+        key: offsets[-1] for e in events if e.kind == "committed" for key, offsets in e.offsets
+    }
+    got = {key: offsets[-1] + 1 for e in events if e.kind == "got" for key, offsets in e.offsets}
+    for key, end in got.items():
+        if committed.get(key, 0) < end:
+            yield key, committed.get(key, 0)
 
 
 def _tenures_of(member: Member) -> Iterable[tuple[Key, Tenure]]:
