@@ -17,7 +17,9 @@ from ottla.ports import Buffer
 from ottla.records.batch import Batch, CorruptBatch, scan
 from ottla.records.record import records_of
 
-READ_BYTES: Final = 64 * 1024
+READ_BYTES: Final = 48 * 1024
+_COMMITS_AT_A_TIME: Final = 500
+_OFFSET_COMMIT: Final = b"\0\1"  # how the key of a commit begins
 _MARKER: Final = Struct(">hh")  # version and type of a control record's key
 _ABORT: Final = 0
 _COMMIT: Final = 1
@@ -25,13 +27,20 @@ _SHOWN: Final = 3
 
 
 class Loader:
-    """Replays the committed records of a log into a new shard."""
+    """Replays the committed records of a log into a new shard.
+
+    Most records are commits, and most of those were overtaken by later ones: only the last of
+    each key is decoded, which is all that a compacted log would have kept. Transactions depend
+    on the order, so what came before one is replayed first.
+    """
 
     def __init__(self, log: Log, shard: GroupShard) -> None:
         self._log = log
         self._shard = shard
         self._offset = log.log_start_offset
         self._upto = log.high_watermark
+        self._commits: dict[bytes, tuple[int, bytes | None]] = {}
+        """The offset and the value of the last commit of each key."""
         self._damaged = 0
         self.notes: list[str] = []
         """What the operator should know."""
@@ -39,31 +48,49 @@ class Loader:
     def step(self) -> bool:
         """Replay some more; whether that was all. OSError or CorruptBatch if it cannot be read."""
         if self._offset >= self._upto:
-            return True
+            self._replay_commits(_COMMITS_AT_A_TIME)
+            return not self._commits
         piece = self._log.read(self._offset, READ_BYTES, self._upto, at_least_one=True)
         if piece is None:
             raise CorruptBatch(0, f"nothing is left at {self._offset}, short of {self._upto}")
         data = piece.read()
         for batch in scan(data, 0, len(data)):
             self._offset = batch.next_offset
-            self._replay(batch, data)
-        return self._offset >= self._upto
+            self._take(batch, data)
+        return self._offset >= self._upto and not self._commits
 
-    def _replay(self, batch: Batch, data: Buffer) -> None:
+    def _take(self, batch: Batch, data: Buffer) -> None:
         records = records_of(data[batch.position : batch.end])
+        if batch.is_transactional:
+            self._replay_commits(len(self._commits))
         if batch.is_control:
             for record in records:
                 self._end_transaction(batch.producer_id, record.key)
             return
         producer_id = batch.producer_id if batch.is_transactional else NO_PRODUCER_ID
-        for record in records:
-            try:
-                decoded = decode(record.key, record.value)
-            except RecordError as problem:
-                self._pass_over(record.offset, problem)
-                continue
-            if decoded is not None:
-                self._shard.replay(*decoded, record.offset, producer_id)
+        commits = self._commits
+        for offset, _, key, value, _ in records:
+            if producer_id == NO_PRODUCER_ID and key is not None and key[:2] == _OFFSET_COMMIT:
+                commits[key] = (offset, value)
+            else:
+                self._replay(offset, key, value, producer_id)
+
+    def _replay_commits(self, count: int) -> None:
+        commits = self._commits
+        for _ in range(min(count, len(commits))):
+            key, (offset, value) = commits.popitem()
+            self._replay(offset, key, value, NO_PRODUCER_ID)
+
+    def _replay(
+        self, offset: int, key: bytes | None, value: bytes | None, producer_id: int
+    ) -> None:
+        try:
+            decoded = decode(key, value)
+        except RecordError as problem:
+            self._pass_over(offset, problem)
+            return
+        if decoded is not None:
+            self._shard.replay(*decoded, offset, producer_id)
 
     def _end_transaction(self, producer_id: int, key: bytes | None) -> None:
         try:

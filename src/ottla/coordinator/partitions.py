@@ -7,11 +7,22 @@ from functools import lru_cache
 _MOST_NEGATIVE = -(1 << 31)
 
 
-@lru_cache(maxsize=4096)
+_LONGEST_REMEMBERED = 256  # characters: what strangers send must not fill the memory
+
+
 def partition_of(group_id: str, num_partitions: int) -> int:
     """Kafka's choice: the hash that Java gives a string, without its sign, by the partitions."""
+    if len(group_id) <= _LONGEST_REMEMBERED:
+        return _remembered(group_id, num_partitions)
+    return _partition_of(group_id, num_partitions)
+
+
+def _partition_of(group_id: str, num_partitions: int) -> int:
     number = java_hash(group_id)
     return 0 if number == _MOST_NEGATIVE else abs(number) % num_partitions
+
+
+_remembered = lru_cache(maxsize=4096)(_partition_of)
 
 
 def java_hash(text: str) -> int:

@@ -25,6 +25,7 @@ M = TypeVar("M", bound=Message)
 _PREFIX: Final = Struct(">h")
 _COMMIT_HEAD: Final = Struct(">hqi")  # version, offset, leader epoch
 _COMMIT_TIMESTAMP: Final = Struct(">q")
+_LONGEST_REMEMBERED: Final = 256  # characters: what strangers send must not fill the memory
 _LEGACY_OFFSET_COMMIT: Final = 0  # written by Kafka 0.8.1, laid out like its successor
 
 KINDS: Final[dict[int, tuple[type[RecordKey], type[RecordValue]]]] = {
@@ -87,7 +88,10 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """The key and the value of a log record."""
     key, value = record
     if type(key) is records.OffsetCommitKey:
-        encoded_key = _commit_key(key.group, key.topic, key.partition)
+        if len(key.group) <= _LONGEST_REMEMBERED:
+            encoded_key = _commit_key(key.group, key.topic, key.partition)
+        else:
+            encoded_key = encode_key(key)
         if type(value) is records.OffsetCommitValue and value.expire_timestamp == NO_EXPIRATION:
             return encoded_key, _commit_value(value)
     else:
