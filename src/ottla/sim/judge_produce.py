@@ -22,6 +22,7 @@ _CODES = {
     Verdict.OUT_OF_ORDER: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     Verdict.FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
 }
+_ANY: set[int] = {0, *_CODES.values()}
 _BAD_ACKS = ErrorCode.INVALID_REQUIRED_ACKS
 
 
@@ -134,14 +135,16 @@ def _size_refusals(place: Place, sent: Sent) -> set[int]:
 def _expected_of_sequence(place: Place, target: Target, moment: Moment) -> set[int]:
     partition, sent = place.partition, target.sent
     state = partition.producers.get(sent.producer.producer_id)
+    if partition.name in moment.undone:
+        return _ANY  # it was judged by batches that were taken back later
     if state is None:
         return {0}
     if moment.newest_wall_ms - state.last_timestamp >= moment.producer_expiration_ms:
         state.doubt()
         state.is_expired = True
     verdict = state.judge(sent)
-    if verdict is Verdict.ANY or partition.name in moment.undone:
-        return {0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH}
+    if verdict is Verdict.ANY:
+        return _ANY
     return {_CODES.get(verdict, 0)}
 
 
@@ -150,7 +153,7 @@ def _accepted(
 ) -> None:
     partition = place.partition
     is_new = sent.fate not in (Fate.ACKED, Fate.DELETED)
-    if not is_new and answer.base_offset != sent.offset and _may_be_forgotten(place, sent):
+    if not is_new and answer.base_offset not in sent.told and _may_be_forgotten(place, sent):
         is_new = True
         sent.fate, sent.is_doubled = Fate.LOST, True
     partition.acknowledge(sent, answer.base_offset, answer.log_append_time)

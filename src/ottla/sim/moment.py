@@ -8,6 +8,8 @@ from ottla.sim.faults import UNLIMITED, Volume
 from ottla.sim.machine import Machine
 
 _FULL: Final = UNLIMITED // 2
+_RETRY_MS: Final = 2500.0
+"""How long after a full disk a partition may be without a log."""
 
 
 class Moment:
@@ -21,6 +23,7 @@ class Moment:
         self.undone: set[str] = set()
         """Partitions whose group commit failed in this settling."""
         self._broken: set[str] = set()
+        self._was_full_ms = -_RETRY_MS
 
     @property
     def wall_ms(self) -> int:
@@ -32,6 +35,8 @@ class Moment:
         for volume in self._machine.faults.volumes:
             if volume.is_broken:
                 self._broken.add(volume.path)
+        if self.is_full:
+            self._was_full_ms = self._machine.clock.monotonic_ms()
 
     def begin_life(self) -> None:
         """A new process: what failed in the last one is forgotten."""
@@ -50,6 +55,8 @@ class Moment:
     def may_fail(self, topic: str, partition_index: int) -> bool:
         """Whether the disk that holds a partition gives reason for storage errors."""
         holders = self._machine.holders(topic, partition_index)
+        if not holders and self._machine.clock.monotonic_ms() < self._was_full_ms + _RETRY_MS:
+            return True  # it has no log yet, and gets one with the next attempt
         return any(
             self._is_faulty(volume)
             for volume in self._machine.faults.volumes

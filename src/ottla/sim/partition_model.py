@@ -68,7 +68,7 @@ class PartitionModel:
         """The broker said that the batch is at this offset."""
         self.maybe.pop(sent.uid, None)
         if sent.fate in (Fate.ACKED, Fate.DELETED):
-            if sent.offset != base_offset:
+            if base_offset not in sent.told:
                 raise Violation(f"{self.name}: {sent} at {sent.offset} is also at {base_offset}")
             return
         if base_offset < self.acked_end:
@@ -150,6 +150,7 @@ class PartitionModel:
         insort(self.bases, base_offset)
         self.entries[base_offset] = entry
         sent.fate, sent.offset = Fate.ACKED, base_offset
+        sent.told.add(base_offset)
         return entry
 
     def _check_gap(self, start: int, end: int) -> None:
@@ -223,16 +224,19 @@ class PartitionModel:
         self.end = self.acked_end = end
         self.start = min(self.start, end)
         for base_offset in [base for base in self._removed if base >= end]:
-            self._removed.pop(base_offset).fate = Fate.LOST
+            self._removed.pop(base_offset).lose()
 
     def forget(self) -> None:
         """The partition is gone: its batches may be sent to another of the same name."""
         for sent in (*self._removed.values(), *(each.sent for each in self.entries.values())):
-            sent.fate = Fate.LOST
+            sent.lose()
 
     def _drop(self, base_offset: int, fate: Fate) -> Sent:
         sent = self.entries.pop(base_offset).sent
-        sent.fate = fate
+        if fate is Fate.LOST:
+            sent.lose()
+        else:
+            sent.fate = fate
         return sent
 
     def in_range(self, start: int, end: int) -> list[Entry]:

@@ -7,6 +7,7 @@ from typing import Final
 from ottla.sim.cluster_model import Place
 from ottla.sim.exchange import Violation
 from ottla.sim.moment import Moment
+from ottla.sim.partition_model import Entry
 
 _WEEK_MS: Final = 7 * 24 * 3600 * 1000
 
@@ -35,28 +36,26 @@ def may_have_moved(place: Place, log_start_offset: int, moment: Moment) -> bool:
         return False
     if log_start_offset <= partition.start_may_be:
         return True
-    return _is_old(place, log_start_offset, moment) or _is_too_large(place, log_start_offset)
-
-
-def _is_old(place: Place, start: int, moment: Moment) -> bool:
-    retention_ms = place.topic.shortest_retention_ms(_WEEK_MS)
-    if retention_ms < 0:
-        return False
-    newest = moment.newest_wall_ms - retention_ms
-    partition = place.partition
     return all(
-        max(entry.timestamps) < newest for entry in partition.in_range(partition.start, start)
+        _is_old(place, entry, moment) or _is_too_much(place, entry)
+        for entry in partition.in_range(partition.start, log_start_offset)
     )
 
 
-def _is_too_large(place: Place, start: int) -> bool:
+def _is_old(place: Place, entry: Entry, moment: Moment) -> bool:
+    retention_ms = place.topic.shortest_retention_ms(_WEEK_MS)
+    return retention_ms >= 0 and max(entry.timestamps) < moment.newest_wall_ms - retention_ms
+
+
+def _is_too_much(place: Place, entry: Entry) -> bool:
+    """Whether what came after a batch was enough without it."""
     retention_bytes = place.topic.smallest_retention_bytes()
     if retention_bytes < 0:
         return False
     if place.topic.setting("compression.type", "producer") != "producer":
         return True  # the stored sizes are the broker's to know
     partition = place.partition
-    left = partition.in_range(start, partition.acked_end)
-    size = sum(len(entry.sent.payload) for entry in left)
+    after = partition.in_range(entry.next_offset, partition.acked_end)
+    size = sum(len(each.sent.payload) for each in after)
     size += sum(len(sent.payload) for sent in partition.maybe.values())
     return size >= retention_bytes

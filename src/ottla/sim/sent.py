@@ -40,7 +40,8 @@ class Sent:
     """A batch that a client sent to a partition, at least once.
 
     `refusals` are the codes one of which the broker must answer with; none for good batches.
-    `is_doubled` is set when the broker had reason to forget an idempotent batch and take it twice.
+    `is_doubled` is set when the broker had reason to forget an idempotent batch and take it
+    twice; `told` are all offsets it was said to be at.
     """
 
     __slots__ = (
@@ -51,6 +52,7 @@ class Sent:
         "producer",
         "refusals",
         "timestamps",
+        "told",
         "uid",
         "values",
     )
@@ -73,9 +75,15 @@ class Sent:
         self.fate = Fate.OPEN
         self.offset = -1
         self.is_doubled = False
+        self.told: set[int] = set()
 
     def __repr__(self) -> str:
         return f"batch {self.uid} ({len(self.values)} records, {self.producer}, {self.fate.value})"
+
+    def lose(self) -> None:
+        """The batch is gone as if it had never been there."""
+        self.fate = Fate.LOST
+        self.told.clear()
 
     @property
     def count(self) -> int:
