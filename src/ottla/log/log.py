@@ -381,11 +381,13 @@ class Log:
         self._roll_size = -1
         self._first = None
         self.recent.cut(segment.size)
+        # Cut once more when the segment ends: only that cut is forced to disk.
+        segment.is_loose = True
         try:
             segment.file.truncate(segment.size)
         except OSError:
             # Bytes past `size` are nobody's: the next write goes over them, closing cuts them.
-            segment.is_loose = True
+            pass
 
     # Rolling
 
