@@ -172,7 +172,13 @@ class Node:
         Returns its base offset. ApiError or OSError when it cannot even be queued.
         """
         base_offset = partition.online_log().append(
-            batch, memoryview(batch), 0, len(batch), partition.leader_epoch, self.wall_ms
+            batch,
+            memoryview(batch),
+            0,
+            len(batch),
+            partition.leader_epoch,
+            self.wall_ms,
+            is_own=True,
         )
         if not partition.unsettled and not partition.on_commit:
             self.dirty.append(partition)

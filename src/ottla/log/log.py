@@ -198,10 +198,12 @@ class Log:
         end: int,
         leader_epoch: int,
         now_ms: int,
+        is_own: bool = False,
     ) -> int:
         """Queue the client's batch at [start, end) as leader; returns its base offset.
 
-        A duplicate of one of its producer's last batches returns the original's offset and
+        A batch of the broker's own (`is_own`) has keys where the topic asks for them. A
+        duplicate of one of its producer's last batches returns the original's offset and
         queues nothing. Raises ApiError if the batch is refused, OSError if a segment that is
         needed cannot be begun.
         """
@@ -220,7 +222,7 @@ class Log:
         if (
             magic != MAGIC_V2
             or batch_length != size - LOG_OVERHEAD
-            or attributes not in rules.plain_attributes
+            or attributes not in (rules.own_attributes if is_own else rules.plain_attributes)
             or record_count != offset_delta + 1
             or record_count <= 0
             or base_offset != 0

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 CODEC_IDS: Final = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _MAX_CODEC: Final = 4
+_NONE: Final[frozenset[int]] = frozenset()
 
 
 class AppendRules:
@@ -50,6 +51,7 @@ class AppendRules:
         "level",
         "log_append_time",
         "max_message_bytes",
+        "own_attributes",
         "plain_attributes",
         "segment_bytes",
     )
@@ -64,12 +66,14 @@ class AppendRules:
         self.codec = CODEC_IDS.get(config.compression_type)
         """The codec batches are stored in; None keeps the producer's."""
         self.level = _level(config)
-        self.plain_attributes = self._plain()
-        """Attributes of batches that are stored as they come."""
+        self.own_attributes = self._own()
+        """Attributes of the broker's own batches that are stored as they come."""
+        self.plain_attributes = _NONE if self.is_compacted else self.own_attributes
+        """The same of clients, whose keys are looked at when the topic is compacted."""
 
-    def _plain(self) -> frozenset[int]:
-        if self.log_append_time or self.is_compacted:
-            return frozenset()
+    def _own(self) -> frozenset[int]:
+        if self.log_append_time:
+            return _NONE
         return frozenset(range(_MAX_CODEC + 1) if self.codec is None else (self.codec,))
 
     def prepare(
