@@ -28,7 +28,13 @@ MOST_MEMBERS = 5
 SESSION_TIMEOUT_MS = 2000
 STEPS = int(os.environ.get("OTTLA_CHAOS_STEPS", "16"))
 SEED = int(os.environ.get("OTTLA_CHAOS_SEED", "7"))
-SETTINGS = {**GROUP_SETTINGS, "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS)}
+SETTINGS = {
+    **GROUP_SETTINGS,
+    "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    # Those who died count until their sessions are over.
+    "group.max.size": "50",
+    "group.consumer.max.size": "50",
+}
 
 
 class Chaos:

@@ -24,6 +24,7 @@ class Stop:
 def main() -> None:
     spec = Spec.from_json(sys.argv[1])
     stop, reporter = Stop(), Reporter()
+    reporter.started()
     if spec.client == "confluent":
         from harness.member import confluent as library
     elif spec.client == "kafka-python":

@@ -94,7 +94,8 @@ class Member:
             assert not deadline.passed, f"{self.name}: {what}\n{self.tail()}"
 
     def stop(self) -> None:
-        """Have it leave as a well-behaved consumer does."""
+        """Have it leave as a well-behaved consumer does, once it can hear that."""
+        self.wait_for(lambda member: bool(member.of_kind("started")), "it starts")
         self._process.send_signal(signal.SIGTERM)
         self._end()
         assert self.of_kind("closed"), f"{self.name} did not end well\n{self.tail()}"

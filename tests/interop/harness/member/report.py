@@ -17,8 +17,8 @@ Key: TypeAlias = tuple[str, int]
 class Reporter:
     """Writes events to stdout, at once."""
 
-    def joined(self, member_id: str) -> None:
-        self._tell("joined", member_id=member_id)
+    def started(self) -> None:
+        self._tell("started")
 
     def assigned(self, partitions: Iterable[Key], generation: int) -> None:
         self._tell("assigned", partitions=sorted(partitions), generation=generation)
