@@ -126,17 +126,19 @@ NETWORK = (
     Setting(
         "socket.send.buffer.bytes",
         "int",
-        102400,
+        -1,
         AtLeast(-1),
-        "The send buffer of client sockets; -1 leaves it to the operating system.",
+        "The send buffer of client sockets; -1 leaves it to the operating system. Kafka's default"
+        " is 102400, which costs a third of the throughput.",
         "high",
     ),
     Setting(
         "socket.receive.buffer.bytes",
         "int",
-        102400,
+        -1,
         AtLeast(-1),
-        "The receive buffer of client sockets; -1 leaves it to the operating system.",
+        "The receive buffer of client sockets; -1 leaves it to the operating system. Kafka's"
+        " default is 102400, which costs a third of the throughput.",
         "high",
     ),
     Setting(

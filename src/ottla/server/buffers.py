@@ -33,11 +33,13 @@ class RequestBuffers:
     def unreserve(self, size: int) -> None:
         self.reserved_bytes -= size
 
+    def has_spare(self, size: int) -> bool:
+        """Whether a buffer of this size is there already: taking it costs no memory."""
+        return bool(self._spare.get(_capacity(size)))
+
     def take(self, size: int) -> bytearray:
         """A buffer with room for at least `size` bytes."""
-        capacity = _SMALLEST
-        while capacity < size:
-            capacity *= 2
+        capacity = _capacity(size)
         spare = self._spare.get(capacity)
         if spare:
             self._spare_bytes -= capacity
@@ -50,3 +52,8 @@ class RequestBuffers:
         if self._spare_bytes + capacity <= _KEPT_BYTES:
             self._spare_bytes += capacity
             self._spare.setdefault(capacity, []).append(buffer)
+
+
+def _capacity(size: int) -> int:
+    """The size class: the next power of two."""
+    return max(_SMALLEST, 1 << (size - 1).bit_length())

@@ -301,7 +301,9 @@ class Reactor:
         size = _SIZE.unpack_from(view, position)[0] + 4 if have >= 4 else SMALLEST_REQUEST
         channel.need = max(size, have)
         # A length alone gets little memory: what has arrived says how much more to expect.
-        capacity = min(channel.need, max(CHUNK_BYTES, 16 * have))
+        capacity = channel.need
+        if not self._buffers.has_spare(capacity):
+            capacity = min(capacity, max(CHUNK_BYTES, 16 * have))
         allowed = capacity <= CHUNK_BYTES or self._reserve(channel, capacity)
         channel.buffer = self._buffers.take(capacity if allowed else CHUNK_BYTES)
         channel.view = memoryview(channel.buffer)
