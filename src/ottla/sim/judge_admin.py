@@ -45,9 +45,21 @@ def judge_create_topics(model: ClusterModel, exchange: Exchange, moment: Moment)
                 model.add_topic(topic.name, topic_id, topic.num_partitions, configs_of(topic))
         elif not (
             (code == ErrorCode.TOPIC_ALREADY_EXISTS and result.name in model.topics)
-            or (code == ErrorCode.KAFKA_STORAGE_ERROR and moment.metadata_may_fail())
+            or _could_not_store(model, exchange, moment, code)
         ):
             raise Violation(f"{exchange!r}: answered {result}")
+
+
+def _could_not_store(model: ClusterModel, exchange: Exchange, moment: Moment, code: int) -> bool:
+    """Whether a refusal says that the disk failed, and it did.
+
+    What was refused so is undone; where the disk kept the undoing from being forced as well, a
+    crash before the next write decides what happened.
+    """
+    if code != ErrorCode.KAFKA_STORAGE_ERROR or not moment.metadata_may_fail():
+        return False
+    model.unanswered.append(exchange)
+    return True
 
 
 def configs_of(topic: CreatableTopic) -> dict[str, str]:
@@ -72,7 +84,7 @@ def judge_delete_topics(model: ClusterModel, exchange: Exchange, moment: Moment)
                 code == ErrorCode.UNKNOWN_TOPIC_ID
                 and all(topic.topic_id != result.topic_id for topic in model.topics.values())
             )
-            or (code == ErrorCode.KAFKA_STORAGE_ERROR and moment.metadata_may_fail())
+            or _could_not_store(model, exchange, moment, code)
         ):
             raise Violation(f"{exchange!r}: answered {result}")
 
@@ -92,7 +104,7 @@ def judge_create_partitions(model: ClusterModel, exchange: Exchange, moment: Mom
         elif not (
             (code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic is None)
             or (code == ErrorCode.INVALID_PARTITIONS and topic is not None and not grows)
-            or (code == ErrorCode.KAFKA_STORAGE_ERROR and moment.metadata_may_fail())
+            or _could_not_store(model, exchange, moment, code)
         ):
             raise Violation(f"{exchange!r}: answered {result}")
 
@@ -109,7 +121,7 @@ def judge_alter_configs(model: ClusterModel, exchange: Exchange, moment: Moment)
                 topic.set_configs(changed(topic.configs, asked))
         elif not (
             (code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic is None)
-            or (code == ErrorCode.KAFKA_STORAGE_ERROR and moment.metadata_may_fail())
+            or _could_not_store(model, exchange, moment, code)
         ):
             raise Violation(f"{exchange!r}: answered {result}")
 
