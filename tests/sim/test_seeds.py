@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from ottla.sim.__main__ import replay_command
 from ottla.sim.exchange import Violation
 from ottla.sim.simulation import DEFAULT_STEPS, Simulation

@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+
 from ottla.memory_files import MemoryFiles
 from ottla.ports import Files
 from ottla.server.os_files import OsFiles

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ottla.sim.background import DeferredBackground
 from ottla.sim.chance import SeededRandom, generator
 from ottla.sim.clock import START_WALL_MS, VirtualClock
