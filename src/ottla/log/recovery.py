@@ -66,7 +66,6 @@ def recover_segment(log: Log, segment: Segment, recovery_point: int) -> tuple[in
     if valid < segment.size:
         problem = problem or f"the batch at position {valid} is incomplete"
         _cut(segment, valid)
-        log.unsynced.append(segment.path(LOG))
     segment.set_max_timestamp(builder.max_timestamp, builder.offset)
     log.unsynced += segment.finish()
     truncate_txn_index(log.resources.files, segment.path(TXN_INDEX), max(next_offset, 0))
@@ -97,8 +96,11 @@ def _hole(log: Log, end_offset: int, following: int) -> str | None:
 
 
 def _cut(segment: Segment, size: int) -> None:
+    """Cut a segment at once and for good: what is cut off must not come back among new batches."""
     segment.pool.discard_file(segment)
-    segment.pool.open(segment.path(LOG), writable=True).truncate(size)
+    file = segment.pool.open(segment.path(LOG), writable=True)
+    file.truncate(size)
+    file.sync()
     segment.size = size
 
 
