@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.consumer.topic_patterns import TopicPatterns
 
 _HEADER = Struct(">hhih")  # api key, version, correlation id, length of the client id
+_HOT_COMMITS = (8, 9)  # versions of OffsetCommit with a codec of their own
 
 
 class Waiting(Protocol):
@@ -86,6 +87,7 @@ class Node:
         """Parts of the edge that follow settings changed while running."""
         self._producer_ids = ProducerIdBlock(0, 0)
         self._groups: GroupCoordinator | None = None
+        self._handle_commit: Callable[..., None] | None = None
 
     # -- life ----------------------------------------------------------------------------
 
@@ -135,8 +137,19 @@ class Node:
         elif key == 1 and fetch.MIN_VERSION <= version <= fetch.MAX_VERSION:
             body = _body(buffer, start, end, length, version >= fetch_codec.FIRST_FLEXIBLE)
             fetch.handle_fetch(self, connection, version, correlation_id, buffer, view, body, end)
+        elif key == 8 and version in _HOT_COMMITS:
+            body = _body(buffer, start, end, length, True)
+            take = self._handle_commit or self._import_commit()
+            take(self, connection, version, correlation_id, buffer, view, body, end)
         else:
             self.router.route(connection, view[start:end].toreadonly(), 0, end - start)
+
+    def _import_commit(self) -> Callable[..., None]:
+        """A broker without groups does without their code."""
+        from ottla.broker.commit import handle_commit
+
+        self._handle_commit = handle_commit
+        return handle_commit
 
     def settle(self) -> None:
         """Write what was appended, then answer who waited for it."""

@@ -1,106 +1,124 @@
-"""OffsetCommit: which offsets are taken, and their records (KIP-211, KIP-848)."""
+"""OffsetCommit: which offsets are taken, and their records (KIP-211, KIP-848, KIP-1251).
+
+The hottest request about groups, so it comes here decoded into plain tuples and leaves as
+`CommitResults`; the broker turns both from and into the bytes of each version.
+"""
 
 from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
 
 from ottla.coordinator.records import NO_EXPIRATION, OffsetCommitKey, OffsetCommitValue
 from ottla.coordinator.serde import GroupRecord
 from ottla.coordinator.shard import GroupShard
-from ottla.metadata.image import MetadataImage, TopicImage
+from ottla.metadata.image import TopicImage
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
+from ottla.wire.message import Message
 
 FIRST_GROUP_ID_NOT_FOUND = 9
 FIRST_TOPIC_ID = 10
 _NO_RETENTION = -1
 _LATEST = 2**63 - 1
 _TOO_LATE = (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION)
+_LONGEST_REMEMBERED = 256  # characters: what strangers send must not fill the memory
+
+PartitionCommit: TypeAlias = tuple[int, int, int, str]
+"""Partition, offset, leader epoch, metadata."""
+
+PartitionCode: TypeAlias = tuple[int, int]
+"""Partition and error code."""
 
 
-def commit_offsets(
-    shard: GroupShard, request: OffsetCommitRequest, version: int
-) -> tuple[OffsetCommitResponse, list[GroupRecord]]:
-    """The answer to a request, good once the records are committed."""
-    broker = shard.broker
-    metadata_limit = broker.config.offset_metadata_max_bytes
-    now_ms = broker.wall_ms
-    expire_timestamp = _expiration(request.retention_time, now_ms)
-    group_code: ErrorCode | None = None
-    records: list[GroupRecord] = []
-    topics = []
-    for topic in request.topics:
-        image = _find(broker.image, topic, version)
-        results = []
-        for partition in topic.partitions:
-            index = partition.partition_index
-            metadata = partition.committed_metadata or ""
-            if image is None or not 0 <= index < len(image.partitions):
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if image is None and version >= FIRST_TOPIC_ID:
-                    code = ErrorCode.UNKNOWN_TOPIC_ID
-            else:
-                if group_code is None:
-                    group_code = _check_group(shard, request, version)
-                code = group_code
-                if code in _TOO_LATE and _counts_still(shard, request, image.topic_id, index):
-                    code = ErrorCode.NONE
-                if code is ErrorCode.NONE:
-                    if len(metadata) > metadata_limit:
-                        code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                    else:
-                        key = OffsetCommitKey(
-                            group=request.group_id, topic=image.name, partition=index
-                        )
-                        value = OffsetCommitValue(
-                            offset=partition.committed_offset,
-                            leader_epoch=partition.committed_leader_epoch,
-                            metadata=metadata,
-                            commit_timestamp=now_ms,
-                            expire_timestamp=expire_timestamp,
-                            topic_id=image.topic_id,
-                        )
-                        records.append((key, value))
-            results.append(OffsetCommitResponsePartition(partition_index=index, error_code=code))
-        topics.append(
-            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=results)
+class Commit(NamedTuple):
+    """A request of any version; a topic that nobody knows is None."""
+
+    version: int
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    expire_timestamp: int
+    topics: list[tuple[TopicImage | None, list[PartitionCommit]]]
+
+
+class CommitResults(Message):
+    """What became of the partitions, topic by topic in the order of the request."""
+
+    __slots__ = ("topics",)
+
+    def __init__(self, topics: list[list[PartitionCode]]) -> None:
+        self.topics = topics
+
+    def refuse(self, code: ErrorCode) -> CommitResults:
+        """The same, with this error where there was none."""
+        return CommitResults(
+            [[(index, had or code) for index, had in results] for results in self.topics]
         )
-    return OffsetCommitResponse(topics=topics), records
 
 
-def refuse_commit(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
+def refuse_commit(commit: Commit, code: ErrorCode) -> CommitResults:
     """The answer to a request of which nothing is taken."""
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index, error_code=code
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+    return CommitResults(
+        [[(partition[0], code) for partition in partitions] for _, partitions in commit.topics]
     )
 
 
-def _find(image: MetadataImage, topic: OffsetCommitRequestTopic, version: int) -> TopicImage | None:
-    if version >= FIRST_TOPIC_ID:
-        return image.topics_by_id.get(topic.topic_id)
-    return image.topics.get(topic.name)
+def commit_offsets(shard: GroupShard, commit: Commit) -> tuple[CommitResults, list[GroupRecord]]:
+    """The answer to a request, good once the records are committed."""
+    broker = shard.broker
+    limit = broker.config.offset_metadata_max_bytes
+    now_ms = broker.wall_ms
+    version, group_id, _, _, _, expire_timestamp, topics = commit
+    group_code: ErrorCode | None = None
+    records: list[GroupRecord] = []
+    answers = []
+    for image, partitions in topics:
+        results: list[PartitionCode] = []
+        answers.append(results)
+        for index, offset, leader_epoch, metadata in partitions:
+            if image is None or not 0 <= index < len(image.partitions):
+                results.append((index, _unknown(image, version)))
+                continue
+            if group_code is None:
+                group_code = _check_group(shard, commit)
+            code = group_code
+            if code in _TOO_LATE and _counts_still(shard, commit, image.topic_id, index):
+                code = ErrorCode.NONE
+            if code is ErrorCode.NONE:
+                if len(metadata) > limit:
+                    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                else:
+                    value = OffsetCommitValue(
+                        offset=offset,
+                        leader_epoch=leader_epoch,
+                        metadata=metadata,
+                        commit_timestamp=now_ms,
+                        expire_timestamp=expire_timestamp,
+                        topic_id=image.topic_id,
+                    )
+                    records.append((_key(group_id, image.name, index), value))
+            results.append((index, code))
+    return CommitResults(answers), records
 
 
-def _check_group(shard: GroupShard, request: OffsetCommitRequest, version: int) -> ErrorCode:
+def expiration(retention_ms: int, now_ms: int) -> int:
+    """When an offset expires if the client (of an old version) has said how long to keep it."""
+    if retention_ms == _NO_RETENTION:
+        return NO_EXPIRATION
+    return min(max(now_ms + retention_ms, 0), _LATEST)
+
+
+def _unknown(image: TopicImage | None, version: int) -> ErrorCode:
+    if image is None and version >= FIRST_TOPIC_ID:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _check_group(shard: GroupShard, commit: Commit) -> ErrorCode:
     """Whether the sender may commit for the group."""
-    group = shard.groups.get(request.group_id)
-    generation_id = request.generation_id_or_member_epoch
+    version, group_id, generation_id, member_id, instance_id, _, _ = commit
+    group = shard.groups.get(group_id)
     if group is None:
         if generation_id < 0:
             return ErrorCode.NONE  # replaying the commit makes a group that only has offsets
@@ -108,25 +126,27 @@ def _check_group(shard: GroupShard, request: OffsetCommitRequest, version: int) 
             return ErrorCode.GROUP_ID_NOT_FOUND
         return ErrorCode.ILLEGAL_GENERATION
     try:
-        group.check_commit(request.member_id, request.group_instance_id, generation_id, version)
+        group.check_commit(member_id, instance_id, generation_id, version)
     except ApiError as error:
         return error.code
     return ErrorCode.NONE
 
 
-def _counts_still(
-    shard: GroupShard, request: OffsetCommitRequest, topic_id: bytes, partition: int
-) -> bool:
+def _counts_still(shard: GroupShard, commit: Commit, topic_id: bytes, partition: int) -> bool:
     """Whether a commit of a past generation is good for a partition the member still has."""
-    group = shard.groups.get(request.group_id)
-    generation_id = request.generation_id_or_member_epoch
+    group = shard.groups.get(commit.group_id)
     return group is not None and group.may_commit_late(
-        request.member_id, generation_id, topic_id, partition
+        commit.member_id, commit.generation_id, topic_id, partition
     )
 
 
-def _expiration(retention_ms: int, now_ms: int) -> int:
-    """When the offset expires if the client (of an old version) has said how long to keep it."""
-    if retention_ms == _NO_RETENTION:
-        return NO_EXPIRATION
-    return min(max(now_ms + retention_ms, 0), _LATEST)
+def _key(group_id: str, topic: str, partition: int) -> OffsetCommitKey:
+    if len(group_id) > _LONGEST_REMEMBERED:
+        return OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+    return _remembered_key(group_id, topic, partition)
+
+
+@lru_cache(maxsize=4096)
+def _remembered_key(group_id: str, topic: str, partition: int) -> OffsetCommitKey:
+    """Partitions are committed again and again: their keys, with their bytes, are kept."""
+    return OffsetCommitKey(group=group_id, topic=topic, partition=partition)

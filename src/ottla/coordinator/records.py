@@ -35,9 +35,9 @@ class RecordValue(Message):
 
 
 class OffsetCommitKey(RecordKey):
-    """A group's place in one partition."""
+    """A group's place in one partition; `encoded` keeps its bytes once they were needed."""
 
-    __slots__ = ("group", "partition", "topic")
+    __slots__ = ("encoded", "group", "partition", "topic")
     API_KEY = 1
     FIELDS = (
         Field("group", "string", (0, 0)),
@@ -49,6 +49,7 @@ class OffsetCommitKey(RecordKey):
         self.group = group
         self.topic = topic
         self.partition = partition
+        self.encoded: bytes | None = None
 
 
 class OffsetCommitValue(RecordValue):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from ottla.coordinator.committing import CommitResults
 from ottla.model.errors import ErrorCode
 from ottla.wire.message import Message
-from ottla.wire.messages.offset_commit import OffsetCommitResponse
 from ottla.wire.messages.offset_fetch import OffsetFetchResponseGroup
 
 _IDENTITY: Final = ("group_id", "member_id")
@@ -18,11 +18,8 @@ _IDENTITY: Final = ("group_id", "member_id")
 
 def refuse(response: Message, code: ErrorCode) -> Message:
     """A response like this one, but for the error."""
-    if isinstance(response, OffsetCommitResponse):
-        for topic in response.topics:
-            for partition in topic.partitions:
-                partition.error_code = partition.error_code or code
-        return response
+    if isinstance(response, CommitResults):
+        return response.refuse(code)
     refusal = type(response)()
     for name in _IDENTITY:
         if name in response.__slots__:

@@ -6,7 +6,6 @@ whoever loads a log written by Kafka can pass over them.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from struct import Struct
 from typing import Final, TypeAlias, TypeVar
 
@@ -25,7 +24,6 @@ M = TypeVar("M", bound=Message)
 _PREFIX: Final = Struct(">h")
 _COMMIT_HEAD: Final = Struct(">hqi")  # version, offset, leader epoch
 _COMMIT_TIMESTAMP: Final = Struct(">q")
-_LONGEST_REMEMBERED: Final = 256  # characters: what strangers send must not fill the memory
 _LEGACY_OFFSET_COMMIT: Final = 0  # written by Kafka 0.8.1, laid out like its successor
 
 KINDS: Final[dict[int, tuple[type[RecordKey], type[RecordValue]]]] = {
@@ -88,21 +86,14 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """The key and the value of a log record."""
     key, value = record
     if type(key) is records.OffsetCommitKey:
-        if len(key.group) <= _LONGEST_REMEMBERED:
-            encoded_key = _commit_key(key.group, key.topic, key.partition)
-        else:
-            encoded_key = encode_key(key)
+        encoded_key = key.encoded
+        if encoded_key is None:
+            encoded_key = key.encoded = encode_key(key)
         if type(value) is records.OffsetCommitValue and value.expire_timestamp == NO_EXPIRATION:
             return encoded_key, _commit_value(value)
     else:
         encoded_key = encode_key(key)
     return encoded_key, None if value is None else encode_value(value)
-
-
-@lru_cache(maxsize=4096)
-def _commit_key(group: str, topic: str, partition: int) -> bytes:
-    """The key of a commit: partitions are committed again and again."""
-    return encode_key(records.OffsetCommitKey(group=group, topic=topic, partition=partition))
 
 
 def _commit_value(value: records.OffsetCommitValue) -> bytes:
