@@ -15,6 +15,8 @@ _I32 = Struct(">i")
 _PARTITION = Struct(">iqiB")  # index, offset, leader epoch, length of the metadata or its start
 _HEAD = Struct(">iiBi")  # size, correlation id, no tagged fields, throttle time
 _RESULT = Struct(">ihB")  # index, error code, no tagged fields
+_ONE_HEAD = Struct(">iiBiBB")  # the same as _HEAD, one topic, length of its name
+_ONE_RESULT = Struct(">BihBBB")  # one partition: index, error code, and the ends of it all
 _END = b"\0"
 
 TopicCommits: TypeAlias = tuple[str, list[PartitionCommit]]
@@ -33,9 +35,19 @@ def decode_commit(buffer: bytearray, view: memoryview, start: int, end: int) -> 
 
 
 def _decode(buffer: bytearray, view: memoryview, p: int, end: int) -> CommitRequest:
-    group_id, p = _string(buffer, view, p, end)
+    # Lengths below 128, which nearly all are, are taken here: a call would cost more than they do.
+    stop = p + buffer[p]
+    if 0 < stop - p < 0x80 and stop < end:
+        group_id, p = str(view[p + 1 : stop], "utf-8"), stop
+    else:
+        group_id, p = _string(buffer, view, p, end)
     generation_id = _I32.unpack_from(buffer, p)[0]
-    member_id, p = _string(buffer, view, p + 4, end)
+    p += 4
+    stop = p + buffer[p]
+    if 0 < stop - p < 0x80 and stop < end:
+        member_id, p = str(view[p + 1 : stop], "utf-8"), stop
+    else:
+        member_id, p = _string(buffer, view, p, end)
     instance_id = None
     if buffer[p]:
         instance_id, p = _string(buffer, view, p, end)
@@ -44,7 +56,11 @@ def _decode(buffer: bytearray, view: memoryview, p: int, end: int) -> CommitRequ
     topic_count, p = _count(buffer, p, end)
     topics = []
     for _ in range(topic_count):
-        name, p = _string(buffer, view, p, end)
+        stop = p + buffer[p]
+        if 0 < stop - p < 0x80 and stop < end:
+            name, p = str(view[p + 1 : stop], "utf-8"), stop
+        else:
+            name, p = _string(buffer, view, p, end)
         partition_count, p = _count(buffer, p, end)
         partitions = []
         for _ in range(partition_count):
@@ -92,6 +108,12 @@ def encode_commit_response(
     correlation_id: int, names: list[str], topics: list[list[PartitionCode]]
 ) -> bytes:
     """The response as a whole frame."""
+    if len(names) == 1 and len(topics[0]) == 1 and len(names[0]) < 0x20:
+        # Nearly every request is for one partition, and nearly every name is short.
+        only = names[0].encode()
+        index, code = topics[0][0]
+        head = _ONE_HEAD.pack(len(only) + 21, correlation_id, 0, 0, 2, len(only) + 1)
+        return head + only + _ONE_RESULT.pack(2, index, code, 0, 0, 0)
     parts = [b"", uvarint(len(names) + 1)]
     for name, results in zip(names, topics, strict=True):
         encoded = name.encode()

@@ -83,8 +83,8 @@ def commit_offsets(shard: GroupShard, commit: Commit) -> tuple[CommitResults, li
             if group_code is None:
                 group_code = _check_group(shard, commit)
             code = group_code
-            if code in _TOO_LATE and _counts_still(shard, commit, image.topic_id, index):
-                code = ErrorCode.NONE
+            if code is not ErrorCode.NONE and code in _TOO_LATE:
+                code = _late(shard, commit, image.topic_id, index, code)
             if code is ErrorCode.NONE:
                 if len(metadata) > limit:
                     code = ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -132,12 +132,16 @@ def _check_group(shard: GroupShard, commit: Commit) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _counts_still(shard: GroupShard, commit: Commit, topic_id: bytes, partition: int) -> bool:
-    """Whether a commit of a past generation is good for a partition the member still has."""
+def _late(
+    shard: GroupShard, commit: Commit, topic_id: bytes, partition: int, code: ErrorCode
+) -> ErrorCode:
+    """A commit of a past generation is good for a partition the member has had ever since."""
     group = shard.groups.get(commit.group_id)
-    return group is not None and group.may_commit_late(
+    if group is not None and group.may_commit_late(
         commit.member_id, commit.generation_id, topic_id, partition
-    )
+    ):
+        return ErrorCode.NONE
+    return code
 
 
 def _key(group_id: str, topic: str, partition: int) -> OffsetCommitKey:
