@@ -89,13 +89,8 @@ class Inode:
         """What was changed stays visible and will never be on disk."""
         self.unsynced.clear()
 
-    def lose_unsynced(self) -> None:
-        """Become what was synced last."""
-        self.live = self.durable.copy()
-        self.unsynced.clear()
-
     def lose_power(self, chance: Generator) -> None:
-        """Become what a power failure leaves, by chance."""
+        """Become what a power failure leaves."""
         left = self.durable
         fate = chance.random()
         if fate < 0.15:
