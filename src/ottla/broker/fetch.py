@@ -14,6 +14,7 @@ from ottla.broker.fetch_codec import (
     FIRST_TOPIC_ID,
     FetchRequest,
     PartitionData,
+    UnreadableRecords,
     decode_fetch,
     encode_fetch_response,
 )
@@ -187,18 +188,25 @@ class Fetch:
                 entry.sent_log_start_offset = item.log_start_offset
                 if item.records is not None and self.incremental:
                     self.fetcher.served(entry)
-        try:
-            parts = encode_fetch_response(self.version, self.correlation_id, 0, session_id, data)
-        except OSError as error:
-            self.node.report(f"a segment could not be read: {error}")
-            data = [
-                PartitionData(
-                    item.key, item.partition_index, ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1, None
+        while True:
+            try:
+                self.connection.out += encode_fetch_response(
+                    self.version, self.correlation_id, 0, session_id, data
                 )
-                for item in data
-            ]
-            parts = encode_fetch_response(self.version, self.correlation_id, 0, session_id, data)
-        self.connection.out += parts
+                return
+            except UnreadableRecords as failure:
+                self._take_back(data, entries, failure)
+
+    def _take_back(
+        self, data: list[PartitionData], entries: list[FetchEntry], failure: UnreadableRecords
+    ) -> None:
+        """Answer one partition with an error in place of the records that could not be read."""
+        number = next(number for number, item in enumerate(data) if item is failure.item)
+        entry = entries[number]
+        assert entry.partition is not None
+        code, _ = self.node.storage_failed(entry.partition, failure.cause)
+        data[number] = PartitionData(entry.key, entry.index, code, -1, -1, -1, None)
+        entry.sent_high_watermark = entry.sent_log_start_offset = -1
 
     def _look(self, entry: FetchEntry, room: int, first: bool) -> PartitionData:
         """Read one partition as far as `room` allows."""

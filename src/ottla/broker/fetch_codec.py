@@ -249,6 +249,15 @@ _DATA_V4 = Struct(">ihqq")
 _NO_ABORTED = b"\x01\xff\xff\xff\xff"
 
 
+class UnreadableRecords(Exception):
+    """The records of one partition of a reply could not be read."""
+
+    def __init__(self, item: PartitionData, cause: OSError) -> None:
+        super().__init__(str(cause))
+        self.item = item
+        self.cause = cause
+
+
 def encode_fetch_response(
     version: int,
     correlation_id: int,
@@ -256,7 +265,10 @@ def encode_fetch_response(
     session_id: int,
     data: list[PartitionData],
 ) -> list[bytes | FileSlice]:
-    """The whole response frame as parts to be sent one after the other."""
+    """The whole response frame as parts to be sent one after the other.
+
+    UnreadableRecords when some that are read at once, because they are few, cannot be.
+    """
     parts: list[bytes | FileSlice] = []
     pending: list[bytes] = []
     size = 0
@@ -277,7 +289,10 @@ def encode_fetch_response(
             pending.append(_encode_partition(version, item, length))
             if records is not None:
                 if length <= SMALL_READ_BYTES:
-                    pending.append(_read_all(records))
+                    try:
+                        pending.append(_read_all(records))
+                    except OSError as error:
+                        raise UnreadableRecords(item, error) from error
                 else:
                     head = b"".join(pending)
                     size += len(head) + length
