@@ -20,6 +20,7 @@ from ottla.coordinator.expiration import expire, forget_topic
 from ottla.coordinator.partitions import partition_of
 from ottla.coordinator.rewriting import Rewriting, is_overgrown
 from ottla.coordinator.runtime import RuntimeState, ShardRuntime
+from ottla.coordinator.serde import is_too_long
 from ottla.coordinator.surroundings import Client
 from ottla.coordinator.topic import offsets_topic
 from ottla.metadata.image import TopicImage
@@ -36,6 +37,7 @@ RELOAD_DELAY_MS = 1000
 _PAUSE_MS = 0.1  # so that other work comes between two pieces
 _REWRITE_PAUSE_MS = 5
 _SIZE_CHECK_MS = 5000
+_SAFE_CHARACTERS = 8000  # are fewer bytes than a record's string may have
 
 
 class GroupCoordinator:
@@ -67,6 +69,8 @@ class GroupCoordinator:
         """The loaded shard of a group; ApiError while there is none here."""
         if not self._num_partitions:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
+        if len(group_id) > _SAFE_CHARACTERS and is_too_long(group_id):
+            raise ApiError(ErrorCode.INVALID_GROUP_ID)
         runtime = self.runtimes.get(partition_of(group_id, self._num_partitions))
         if runtime is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR)

@@ -28,6 +28,7 @@ from ottla.coordinator.surroundings import Reply, Surroundings
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.records.batch import CorruptBatch
 from ottla.replication.partition import Partition
+from ottla.wire.codec import EncodeError
 from ottla.wire.message import Message
 
 Append: TypeAlias = Callable[[Partition, bytearray, Callable[[ErrorCode], None]], int]
@@ -165,6 +166,9 @@ class ShardRuntime:
             if not self._collect([encode(record) for record in records]):
                 _refuse(answers, ErrorCode.UNKNOWN_SERVER_ERROR)
                 return
+        except EncodeError:  # a text longer than a record's may be
+            _refuse(answers, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
         except (ApiError, OSError) as error:
             self._collected += answers
             self._cannot_write(error)

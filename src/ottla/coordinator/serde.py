@@ -22,6 +22,7 @@ GroupRecord: TypeAlias = tuple[RecordKey, RecordValue | None]
 
 M = TypeVar("M", bound=Message)
 _PREFIX: Final = Struct(">h")
+_MAX_STRING_BYTES: Final = 0x7FFF
 _COMMIT_HEAD: Final = Struct(">hqi")  # version, offset, leader epoch
 _COMMIT_TIMESTAMP: Final = Struct(">q")
 _LEGACY_OFFSET_COMMIT: Final = 0  # written by Kafka 0.8.1, laid out like its successor
@@ -69,6 +70,11 @@ KINDS: Final[dict[int, tuple[type[RecordKey], type[RecordValue]]]] = {
 
 class RecordError(ValueError):
     """A record that is damaged, or of a newer version than this broker knows."""
+
+
+def is_too_long(text: str) -> bool:
+    """Whether a text does not fit into a string of a record."""
+    return len(text.encode()) > _MAX_STRING_BYTES
 
 
 def encode_key(key: RecordKey) -> bytes:

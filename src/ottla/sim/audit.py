@@ -8,7 +8,6 @@ beginning: no holes, no garbage, nothing in another order.
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Protocol
 
 from ottla.model.errors import ErrorCode
@@ -19,6 +18,7 @@ from ottla.sim.judge_admin import changed, configs_of, own_configs
 from ottla.sim.judge_fetch import read_batches
 from ottla.sim.judge_offsets import EARLIEST, LATEST
 from ottla.sim.moment import Moment
+from ottla.sim.partition_model import End
 from ottla.sim.retention_check import check_start
 from ottla.wire.message import Message
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest
@@ -47,14 +47,6 @@ from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, Meta
 _FETCH_BYTES = 1 << 20
 
 
-class End(Enum):
-    """How a process ended, the worst last."""
-
-    CLEAN = "clean"
-    KILL = "kill"
-    POWER = "power"
-
-
 class Asking(Protocol):
     """Asks the broker something at once."""
 
@@ -64,11 +56,10 @@ class Asking(Protocol):
 class Audit:
     """One reading of everything."""
 
-    def __init__(self, model: ClusterModel, ask: Asking, moment: Moment, end: End) -> None:
+    def __init__(self, model: ClusterModel, ask: Asking, moment: Moment) -> None:
         self._model = model
         self._ask = ask
         self._moment = moment
-        self._end = end
         self._created: dict[str, list[dict[str, str]]] = {}
         """Topics that unanswered requests have created, with the settings they may have."""
 
@@ -144,9 +135,9 @@ class Audit:
         if start is None or end is None:
             return
         partition = place.partition
-        where = f"{partition.name} after {self._end.value}: [{start}, {end})"
+        where = f"{partition.name} after {partition.worst_end.value}: [{start}, {end})"
         self._audit_start(place, start, where)
-        if self._end is End.POWER:
+        if partition.worst_end is End.POWER:
             if end < partition.durable_end:
                 raise Violation(f"{where}: {partition.durable_end} was forced to disk")
             if end < partition.acked_end:
@@ -164,7 +155,7 @@ class Audit:
 
     def _audit_start(self, place: Place, start: int, where: str) -> None:
         partition = place.partition
-        if start < partition.start and self._end is End.CLEAN:
+        if start < partition.start and partition.worst_end is End.CLEAN:
             raise Violation(f"{where}: the log started at {partition.start}")
         if start > partition.start:
             check_start(place, start, self._moment)

@@ -8,7 +8,7 @@ nothing that unwinds can change the disk; handles of an earlier process stay dea
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from errno import EISDIR, ENOTDIR, ENOTEMPTY
 from random import Random as Generator
 from typing import Final
@@ -43,8 +43,16 @@ class SimDisk:
         """End the process: what it wrote stays, in the page cache or on disk."""
         self._is_dead = True
 
+    def lose_unsynced(self) -> None:
+        """End the process and lose all that was not synced: the worst a power failure can do."""
+        self._is_dead = True
+        for folder in list(self._root.below()):
+            folder.revert()
+        for inode in _inodes(self._root):
+            inode.lose_unsynced()
+
     def lose_power(self) -> None:
-        """End the process and lose what was not synced, or a part of it."""
+        """End the process and lose what was not synced, or a part of it, by chance."""
         self._is_dead = True
         folders = list(self._root.below())
         one_journal = self._chance.random() < 0.5
@@ -53,7 +61,8 @@ class SimDisk:
             number = cut if one_journal else self._chance.randint(0, self._changes)
             folder.keep_up_to(number)
             folder.revert()
-        _lose_power(self._root, self._chance)
+        for inode in _inodes(self._root):
+            inode.lose_power(self._chance)
 
     def restart(self) -> None:
         """Let a new process use the disk."""
@@ -260,12 +269,13 @@ class SimDisk:
         return self._folder(parent), name
 
 
-def _lose_power(folder: Folder, chance: Generator) -> None:
+def _inodes(folder: Folder) -> Iterator[Inode]:
+    """All files below a directory, always in the same order."""
     for _, child in sorted(folder.live.items()):
         if isinstance(child, Folder):
-            _lose_power(child, chance)
+            yield from _inodes(child)
         else:
-            child.lose_power(chance)
+            yield child
 
 
 def _entry(name: str, child: Child) -> Entry:

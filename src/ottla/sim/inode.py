@@ -89,8 +89,13 @@ class Inode:
         """What was changed stays visible and will never be on disk."""
         self.unsynced.clear()
 
+    def lose_unsynced(self) -> None:
+        """Become what was synced last."""
+        self.live = self.durable.copy()
+        self.unsynced.clear()
+
     def lose_power(self, chance: Generator) -> None:
-        """Become what a power failure leaves."""
+        """Become what a power failure leaves, by chance."""
         left = self.durable
         fate = chance.random()
         if fate < 0.15:

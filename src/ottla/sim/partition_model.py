@@ -10,12 +10,21 @@ Invariants, checked with everything that is learned:
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from enum import Enum
 
 from ottla.records.batch import LOG_APPEND_TIME, Batch
 from ottla.records.record import records_of
 from ottla.sim.exchange import Violation
 from ottla.sim.sent import Fate, Sent, uid_of
 from ottla.sim.sequence_model import SequenceModel
+
+
+class End(Enum):
+    """How a process ended, the worst last."""
+
+    CLEAN = "clean"
+    KILL = "kill"
+    POWER = "power"
 
 
 class Entry:
@@ -57,6 +66,8 @@ class PartitionModel:
         self.producers: dict[int, SequenceModel] = {}
         self._taken_back: dict[int, Sent] = {}
         self._removed: dict[int, Sent] = {}
+        self.worst_end = End.CLEAN
+        """The worst that happened since the partition was audited."""
         self.highest_start = 0
         """The highest log start told: a crash may bring records back, but not their epochs."""
         self.start_may_be = 0
@@ -180,7 +191,13 @@ class PartitionModel:
 
     # -- crashes -------------------------------------------------------------------------
 
-    def lose_power(self) -> None:
+    def ended(self, end: End) -> None:
+        """The process has ended."""
+        self.worst_end = max(self.worst_end, end, key=list(End).index)
+        if end is End.POWER:
+            self._lose_power()
+
+    def _lose_power(self) -> None:
         """What was not synced may be gone, what was cut off may be back."""
         for sent in self._taken_back.values():
             if sent.fate is Fate.REFUSED:
@@ -195,6 +212,7 @@ class PartitionModel:
             sent.fate = Fate.REFUSED
         self.maybe.clear()
         self.start_may_be = 0
+        self.worst_end = End.CLEAN
 
     # -- ends of the log -----------------------------------------------------------------
 

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from ottla.model.errors import ApiError
-from ottla.sim.audit import Audit, End
+from ottla.broker.node import Node
+from ottla.sim.background import DeferredBackground
 from ottla.sim.chance import generator
 from ottla.sim.channel import Handled, SimChannel
 from ottla.sim.clients.administering import Administrator
@@ -21,19 +21,22 @@ from ottla.sim.clients.probing import Babbler, Prober
 from ottla.sim.clients.producing import IdempotentProducer, PlainProducer
 from ottla.sim.cluster_model import ClusterModel
 from ottla.sim.edge import SimEdge
-from ottla.sim.exchange import Exchange, Violation, brief, make_exchange
-from ottla.sim.faults import UNLIMITED, Crash
+from ottla.sim.exchange import Exchange, Violation, brief
+from ottla.sim.faults import Crash
 from ottla.sim.judge import judge, leave_open, partitions_undone
 from ottla.sim.judge_fetch import waits_in_vain
+from ottla.sim.lives import Lives
 from ottla.sim.machine import LISTENER, Machine
+from ottla.sim.mishaps import Mishaps
 from ottla.sim.moment import Moment
+from ottla.sim.partition_model import End
 from ottla.sim.profile import profile_of
 from ottla.sim.trace import Trace
-from ottla.wire.message import Message
 from ottla.wire.messages.fetch import FetchRequest
 from ottla.wire.primitives import DecodeError
 
 DEFAULT_STEPS = 1500
+_LINE = 300
 
 
 class Simulation:
@@ -42,25 +45,34 @@ class Simulation:
     def __init__(self, seed: int, steps: int = DEFAULT_STEPS, trace: Trace | None = None) -> None:
         self.seed = seed
         self.trace = trace or Trace()
-        self.profile = profile_of(seed)
-        auto_creates = self.profile.properties["auto.create.topics.enable"] == "true"
+        self.profile = profile = profile_of(seed)
+        properties = profile.properties
+        auto_creates = properties["auto.create.topics.enable"] == "true"
         self.model = ClusterModel(auto_creates=auto_creates)
         self.counts: Counter[str] = Counter()
         self._steps = steps
         self._chance = generator(seed, "simulation")
-        self._machine = Machine(seed, self.profile)
-        self._machine.disk.on_operation = self._disk_operation
-        self._machine.on_submit = self._background_work
-        self._machine.on_result = self._background_result
-        expiration_ms = int(self.profile.properties["producer.id.expiration.ms"])
-        self._moment = Moment(self._machine, expiration_ms)
+        self._machine = machine = Machine(seed, profile)
+        self._moment = Moment(machine, int(properties["producer.id.expiration.ms"]))
+        self._lives = Lives(
+            machine,
+            self.model,
+            self._moment,
+            self,
+            generator(seed, "lives"),
+            power_fails=profile.power_rate > 0,
+        )
+        self._mishaps = Mishaps(
+            machine, self._lives, profile, generator(seed, "mishaps"), self.note, self.at
+        )
+        machine.disk.on_operation = self._disk_operation
+        machine.on_submit = self._background_work
+        machine.on_result = self._background_result
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._event_number = 0
         self._uids = 0
         self._writable: list[SimChannel] = []
         self._has_results = False
-        self._end = End.KILL
-        self._worst_end = End.CLEAN
         self._clients = self._make_clients()
 
     # -- the stage clients play on -------------------------------------------------------
@@ -96,12 +108,12 @@ class Simulation:
     def run(self) -> str:
         """Play it all; the trace's hash. A Violation when the broker failed."""
         try:
-            self._start()
+            self._lives.begin()
             for client in self._clients:
                 self.at(self.monotonic_ms() + self._chance.randrange(20), client.think)
             for _ in range(self._steps):
                 self._step()
-            self._finish()
+            self._lives.finish()
         except Violation:
             raise
         except Exception as error:
@@ -111,17 +123,17 @@ class Simulation:
     def _step(self) -> None:
         """Go to the next moment at which something happens, and let it happen."""
         try:
-            self._break_something()
+            self._mishaps.draw()
+            self._moment.look()
             self._pass_time()
             while self._events and self._events[0][0] <= self.monotonic_ms():
                 heappop(self._events)[2]()
             self._wake()
         except Crash:
-            self._restart()
+            self._lives.crashed()
 
     def _pass_time(self) -> None:
-        edge, node = self._edge(), self._machine.node
-        assert node is not None
+        edge, node = self._running()
         now_ms = self.monotonic_ms()
         if edge.readable() or self._has_results:
             return
@@ -135,8 +147,7 @@ class Simulation:
         self._moment.look()
 
     def _wake(self) -> None:
-        edge, node = self._edge(), self._machine.node
-        assert node is not None
+        edge, node = self._running()
         deadline_ms = node.next_deadline_ms()
         is_due = deadline_ms is not None and deadline_ms <= self.monotonic_ms()
         is_gone = any(channel.eof for channel in edge.channels)
@@ -146,20 +157,33 @@ class Simulation:
             edge.wake(writable)
             self._check_parked(edge)
 
-    def _edge(self) -> SimEdge:
-        assert self._machine.edge is not None
-        return self._machine.edge
+    def _running(self) -> tuple[SimEdge, Node]:
+        edge, node = self._machine.edge, self._machine.node
+        assert edge is not None
+        assert node is not None
+        return edge, node
 
-    def _finish(self) -> None:
-        """Heal everything, stop cleanly, pull the plug for good measure, and read it all."""
-        self._machine.faults.heal()
-        had_errors = self._moment.io_errors
-        self._stop(End.POWER if had_errors else End.CLEAN)
-        if not had_errors:
-            self._machine.lose_power()
-        self._start()
+    # -- watching the broker -------------------------------------------------------------
 
-    # -- what answers say ----------------------------------------------------------------
+    def note(self, text: str) -> None:
+        self.trace.note(self.monotonic_ms(), text)
+
+    def watch(self, edge: SimEdge) -> None:
+        edge.on_settled = self._settled
+        edge.on_blocked = self._blocked
+        edge.on_refused = self._refused
+
+    def ended(self, end: End) -> None:
+        self.counts[f"end: {end.value}"] += 1
+        self._writable.clear()
+        self._has_results = False
+        for client in self._clients:
+            if client.channel is not None:
+                client.lose_connection(client.channel)
+
+    def take_replies(self, new: list[Handled], woken: list[Handled]) -> None:
+        for handled in (*new, *woken):
+            self._take_reply(handled)
 
     def _settled(self, new: list[Handled], woken: list[Handled]) -> None:
         """Judge what was answered: reads and writes in order, then who waited for them."""
@@ -177,18 +201,14 @@ class Simulation:
         for handled in woken:
             judge(self.model, handled.exchange, self._moment)
 
-    def _take_replies(self, new: list[Handled], woken: list[Handled]) -> None:
-        for handled in (*new, *woken):
-            self._take_reply(handled)
-
     def _take_reply(self, handled: Handled) -> None:
         exchange = handled.exchange
         frame = handled.channel.parts_from(handled.start, handled.end)
         if bool(frame) != exchange.wants_reply:
             raise Violation(f"{exchange!r}: answered with {frame!r}")
-        self.trace.note(self.monotonic_ms(), f"{exchange!r}"[:300])
+        self.note(f"{exchange!r}"[:_LINE])
         if frame:
-            self.trace.note(self.monotonic_ms(), f"  -> {brief(exchange.answer(frame))}"[:300])
+            self.note(f"  -> {brief(exchange.answer(frame))}"[:_LINE])
             self.trace.digest(frame)
         self.counts[type(exchange.request).__name__] += 1
 
@@ -210,7 +230,7 @@ class Simulation:
             if missed is not None:
                 raise Violation(f"{parked.exchange!r}: waits although there is {missed}")
 
-    # -- the disk and the background -----------------------------------------------------
+    # -- the disk, the background, slow connections --------------------------------------
 
     def _disk_operation(self, operation: str, path: str) -> None:
         self.trace.digest(f"{operation} {path}".encode())
@@ -222,183 +242,22 @@ class Simulation:
         delay_ms = self._chance.choice((0, 1, 10, 200))
         self.at(self.monotonic_ms() + delay_ms, lambda: self._run_background(background))
 
-    def _run_background(self, background: object) -> None:
+    def _run_background(self, background: DeferredBackground) -> None:
         if self._machine.background is background:
-            self._machine.background.run_one()
+            background.run_one()
 
     def _background_result(self) -> None:
         background = self._machine.background
         delay_ms = self._chance.choice((0, 0, 3, 50))
         self.at(self.monotonic_ms() + delay_ms, lambda: self._deliver(background))
 
-    def _deliver(self, background: object) -> None:
+    def _deliver(self, background: DeferredBackground) -> None:
         if self._machine.background is background:
             self._has_results = True
 
     def _blocked(self, channel: SimChannel) -> None:
         delay_ms = self._chance.choice((0, 5, 100))
         self.at(self.monotonic_ms() + delay_ms, lambda: self._writable.append(channel))
-
-    # -- faults --------------------------------------------------------------------------
-
-    def _break_something(self) -> None:
-        dice, profile = self._chance.random() * 1000, self.profile
-        actions: tuple[tuple[float, Callable[[], None]], ...] = (
-            (profile.kill_rate, lambda: self._crash_soon(End.KILL)),
-            (profile.power_rate, lambda: self._crash_soon(End.POWER)),
-            (profile.clean_rate, self._restart_cleanly),
-            (profile.full_rate, self._fill_disk),
-            (profile.error_rate, self._break_disk),
-            (profile.wall_step_rate, self._step_wall),
-        )
-        for rate, action in actions:
-            dice -= rate
-            if dice < 0:
-                action()
-                return
-
-    def _crash_soon(self, end: End) -> None:
-        """At once, or in the middle of one of the next operations of the disk."""
-        self._end = end
-        if self._chance.random() < 0.2:
-            self._machine.kill()
-            raise Crash
-        self._machine.faults.operations_until_crash = self._chance.randrange(40)
-
-    def _fill_disk(self) -> None:
-        volume = self._chance.choice(self._machine.faults.volumes)
-        volume.free_bytes = self._chance.choice((0, 100, 3000))
-        self._note(f"{volume.path} has {volume.free_bytes} bytes left")
-
-        def make_room() -> None:
-            volume.free_bytes = UNLIMITED
-            self._note(f"{volume.path} has room again")
-
-        self.at(self.monotonic_ms() + self._chance.choice((20, 500, 5000)), make_room)
-
-    def _break_disk(self) -> None:
-        volume = self._chance.choice(self._machine.faults.volumes)
-        volume.eio_probability = self._chance.choice((1.0, 0.3, 0.05))
-        self._moment.look()
-        self._note(f"{volume.path} fails with {volume.eio_probability}")
-
-    def _step_wall(self) -> None:
-        delta_ms = self._chance.choice((-3000, -20, 100, 5000))
-        self._machine.clock.step_wall(delta_ms)
-        self._note(f"the wall clock steps by {delta_ms}")
-
-    def _note(self, text: str) -> None:
-        self.trace.note(self.monotonic_ms(), text)
-
-    # -- ends and beginnings -------------------------------------------------------------
-
-    def _restart_cleanly(self) -> None:
-        trouble = self._moment.io_errors or self._moment.is_full
-        self._stop(End.KILL if trouble else End.CLEAN)
-        self._begin_again()
-
-    def _stop(self, end: End) -> None:
-        self._end = end
-        self._machine.stop()
-        self._ended()
-
-    def _restart(self) -> None:
-        """The process has crashed: what it had begun is open, what it had answered holds."""
-        if self._end is End.CLEAN:
-            self._end = End.KILL
-        self._ended()
-        self._begin_again()
-
-    def _ended(self) -> None:
-        """Take down what the end of the process left, and tell the clients."""
-        edge = self._machine.edge
-        if edge is not None:
-            for handled in edge.handled:
-                leave_open(self.model, handled.exchange)
-            for channel in edge.channels:
-                channel.closed = True
-        if self._end is End.POWER:
-            self._lose_power()
-        else:
-            self._machine.kill()
-        self._worst_end = max(self._worst_end, self._end, key=list(End).index)
-        self._note(f"the broker has ended: {self._end.value}")
-        self.counts[f"end: {self._end.value}"] += 1
-        self._machine.node = self._machine.edge = None
-        self._writable.clear()
-        self._has_results = False
-        for client in self._clients:
-            if client.channel is not None:
-                client.lose_connection(client.channel)
-
-    def _lose_power(self) -> None:
-        points = self._machine.lose_power()
-        for place in self.model.places():
-            partition = place.partition
-            for name, point in points.items():
-                if str(name) == partition.name:
-                    partition.durable_end = max(partition.durable_end, point)
-            partition.lose_power()
-
-    def _begin_again(self) -> None:
-        """Start the broker, which may crash or fail while it starts, until it runs."""
-        faults = self._machine.faults
-        while True:
-            now_ms = self.monotonic_ms() + self._chance.choice((1, 100, 3000))
-            self._machine.clock.advance_to(now_ms)
-            if self._chance.random() < 0.7:
-                faults.heal()
-            faults.operations_until_crash = -1
-            if self._chance.random() < 0.2:
-                faults.operations_until_crash = self._chance.randrange(60)
-            try:
-                self._start()
-            except Crash:
-                loses_power = self.profile.power_rate > 0 and self._chance.random() < 0.5
-                self._end = End.POWER if loses_power else End.KILL
-                self._ended()
-            except (OSError, ApiError) as error:
-                if not self._moment.io_errors and not self._moment.is_full:
-                    raise
-                self._note(f"the broker did not start: {error}")
-                self._end = End.KILL
-                self._ended()
-                faults.heal()
-            else:
-                return
-
-    def _start(self) -> None:
-        self._moment.begin_life()
-        self._machine.start()
-        edge = self._edge()
-        edge.on_settled = self._settled
-        edge.on_blocked = self._blocked
-        edge.on_refused = self._refused
-        self._note("the broker has started")
-        self._audit()
-
-    def _audit(self) -> None:
-        """Read everything; nothing crashes meanwhile, though a broken disk stays broken."""
-        faults = self._machine.faults
-        armed, faults.operations_until_crash = faults.operations_until_crash, -1
-        edge = self._edge()
-        channel = edge.connect(LISTENER, lambda data: None, lambda: None)
-
-        def ask(request: Message, version: int) -> Message:
-            exchange = make_exchange("audit", 1, request, version)
-            channel.requests.append(exchange)
-            channel.inbox += exchange.frame
-            edge.wake([])
-            if exchange.reply is None:
-                raise Violation(f"{exchange!r}: not answered at once")
-            return exchange.reply
-
-        edge.on_settled = self._take_replies
-        Audit(self.model, ask, self._moment, self._worst_end).run()
-        edge.on_settled = self._settled
-        edge.close(channel)
-        faults.operations_until_crash = armed
-        self._end, self._worst_end = End.KILL, End.CLEAN
 
     # -- clients -------------------------------------------------------------------------
 

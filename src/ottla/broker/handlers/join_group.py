@@ -6,8 +6,11 @@ from ottla.broker.context import RequestContext
 from ottla.broker.groups import client_of
 from ottla.broker.node import Node
 from ottla.coordinator.joining import join_group
+from ottla.coordinator.serde import is_too_long
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+_LONGEST_INSTANCE_ID = 8000  # characters: a member id is made of it
 
 
 def handle(
@@ -21,8 +24,18 @@ def handle(
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
         if not shortest <= request.session_timeout <= longest:
             raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT)
+        _check_texts(request)
         runtime = node.groups.runtime_of(request.group_id)
     except ApiError as error:
         return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
     join_group(runtime, request, client_of(context), context.defer())
     return None
+
+
+def _check_texts(request: JoinGroupRequest) -> None:
+    """Refuse what could not be stored: a group must not depend on a member it cannot keep."""
+    if len(request.group_instance_id or "") > _LONGEST_INSTANCE_ID:
+        raise ApiError(ErrorCode.INVALID_REQUEST)
+    names = [request.protocol_type, *(protocol.name for protocol in request.protocols)]
+    if any(is_too_long(name) for name in names):
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

@@ -1,0 +1,116 @@
+"""Scripted runs: a broker on a simulated disk, told step by step what happens to it.
+
+For tests of what the simulator found. Nothing is left to chance here: requests are handled
+one by one, background work is done when asked for, a power failure loses all that was not
+synced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.broker.node import Node
+from ottla.sim.channel import Handled, SimChannel
+from ottla.sim.edge import SimEdge
+from ottla.sim.exchange import Exchange, make_exchange
+from ottla.sim.machine import LISTENER, Machine
+from ottla.sim.profile import Profile, profile_of
+from ottla.wire.message import Message
+
+_QUIET = {
+    "listeners": "PLAINTEXT://127.0.0.1:9092",
+    "log.initial.task.delay.ms": "86400000",
+}
+
+
+class Script:
+    """A machine with one broker; `properties` are Kafka's, beyond its log directories."""
+
+    def __init__(
+        self, properties: Mapping[str, str] | None = None, *, log_dirs: tuple[str, ...] = ("/data",)
+    ) -> None:
+        settings = {**_QUIET, "log.dirs": ",".join(log_dirs), **(properties or {})}
+        self.machine = Machine(0, _quiet_profile(log_dirs, settings))
+        self.disk = self.machine.disk
+        self.faults = self.machine.faults
+        self._channel: SimChannel | None = None
+        self.start()
+
+    @property
+    def node(self) -> Node:
+        assert self.machine.node is not None, "the broker is not running"
+        return self.machine.node
+
+    @property
+    def edge(self) -> SimEdge:
+        assert self.machine.edge is not None, "the broker is not running"
+        return self.machine.edge
+
+    # -- life ----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the broker on what the disk holds."""
+        self.machine.start()
+        self.edge.on_settled = _take_replies
+        self._channel = self.connect()
+
+    def stop(self) -> None:
+        """Stop it cleanly."""
+        self.machine.stop()
+
+    def kill(self) -> None:
+        """End the process; the page cache stays."""
+        self.machine.kill()
+
+    def lose_power(self) -> None:
+        """Lose all that was not synced."""
+        self.disk.lose_unsynced()
+
+    # -- time and work -------------------------------------------------------------------
+
+    def finish_background(self) -> None:
+        """Do the work that waits for the background, and hand over its results."""
+        self.machine.background.finish()
+
+    def pass_time(self, milliseconds: float) -> None:
+        """Let time pass, and the timers run that are due then."""
+        clock = self.machine.clock
+        clock.advance_to(clock.monotonic_ms() + milliseconds)
+        self.wake()
+
+    def wake(self) -> None:
+        """One turn of the loop."""
+        self.edge.wake([])
+
+    # -- clients -------------------------------------------------------------------------
+
+    def connect(self) -> SimChannel:
+        """One more connection."""
+        return self.edge.connect(LISTENER, lambda data: None, lambda: None)
+
+    def send(self, channel: SimChannel, request: Message, version: int) -> Exchange:
+        """Put a request on the wire; the next turn of the loop handles it."""
+        exchange = make_exchange("script", 1, request, version)
+        channel.requests.append(exchange)
+        channel.inbox += exchange.frame
+        return exchange
+
+    def ask(self, request: Message, version: int) -> Message:
+        """The broker's answer to a request, which it must give at once."""
+        assert self._channel is not None
+        exchange = self.send(self._channel, request, version)
+        self.wake()
+        assert exchange.reply is not None, f"{exchange!r} was not answered"
+        return exchange.reply
+
+
+def _take_replies(new: list[Handled], woken: list[Handled]) -> None:
+    for handled in (*new, *woken):
+        frame = handled.channel.parts_from(handled.start, handled.end)
+        if frame:
+            handled.exchange.answer(frame)
+
+
+def _quiet_profile(log_dirs: tuple[str, ...], properties: dict[str, str]) -> Profile:
+    profile = profile_of(0)
+    return profile._replace(log_dirs=log_dirs, properties=properties, max_open_files=100)
