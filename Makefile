@@ -16,15 +16,16 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade -c constraints.txt pip
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . --group dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark]' --group dev
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 demo: setup  ## The main job, end to end: a broker, a real client, a restart in the middle
 	@$(BIN)/python examples/demo.py
 
-test: setup  ## All tests
-	@$(BIN)/python -m pytest -q -n 2 --dist worksteal tests
+test: setup  ## All tests: first everything but Spark, then Spark in one session of its own
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal --ignore=tests/spark tests
+	@$(BIN)/python -m pytest -q -p no:xdist tests/spark
 
 check: check-static check-fast  ## Lint, types, import direction, fast tests: under two minutes
 

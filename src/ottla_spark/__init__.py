@@ -1,0 +1,1 @@
+"""Data pipelines on Spark: sessions, loading topics into tables, streams from topic to topic."""
