@@ -37,6 +37,8 @@ LEFT_OUT_OF_QUICK = (
     "heartbeat-consumer", "settle-consumer",
 )  # fmt: skip
 
+WIDTH_IN_A_FILE = 140  # of the table, where no terminal says how wide it is
+
 
 def arguments() -> argparse.Namespace:
     """The command line."""
@@ -163,7 +165,7 @@ def end_run(number: int, frame: FrameType | None) -> None:
 def main() -> int:
     """Runs the benchmark; the exit code."""
     options = arguments()
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else WIDTH_IN_A_FILE)
     scale = QUICK if options.quick else FULL
     if options.rounds:
         scale = replace(scale, rounds=options.rounds)
@@ -175,6 +177,8 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end_run)
     try:
+        if options.markdown:
+            report.halves_around_table(options.markdown)  # fails before the measuring, not after
         runner = measure(console, options, scale)
         publish(console, options, scale, runner)
     except BenchError as error:

@@ -81,13 +81,21 @@ def markdown(table_rows: list[tuple[str, ...]], setting: dict[str, str], remarks
     return "\n".join(lines) + "\n"
 
 
-def write_markdown(path: Path, text: str) -> None:
-    """Replaces what stands between the two markers of the file."""
-    page = path.read_text(encoding="utf-8")
+def halves_around_table(path: Path) -> tuple[str, str]:
+    """What stands before and after the table of the page; BenchError when it has no place."""
+    try:
+        page = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BenchError(f"{path}: {error.strerror}") from None
     if BEGIN not in page or END not in page:
         raise BenchError(f"{path} has no {BEGIN} and {END} to write between")
     before, rest = page.split(BEGIN, 1)
-    after = rest.split(END, 1)[1]
+    return before, rest.split(END, 1)[1]
+
+
+def write_markdown(path: Path, text: str) -> None:
+    """Replaces what stands between the two markers of the file."""
+    before, after = halves_around_table(path)
     path.write_text(f"{before}{BEGIN}\n{text}{END}{after}", encoding="utf-8")
 
 
