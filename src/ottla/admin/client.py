@@ -27,6 +27,8 @@ from ottla.admin.errors import (
     Unreachable,
     check,
 )
+from ottla.admin.security import PLAINTEXT, Security
+from ottla.admin.transport import Transport
 from ottla.model.errors import ErrorCode
 from ottla.wire.message import Message
 from ottla.wire.messages.metadata import (
@@ -55,12 +57,14 @@ class Client:
         *,
         client_id: str = "ottla",
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
+        security: Security = PLAINTEXT,
     ) -> None:
         self.timeout_ms = timeout_ms
         self.cluster_id: str | None = None
         self.controller_id = NO_NODE
         self._bootstrap_servers = list(bootstrap_servers)
         self._client_id = client_id
+        self._transport = Transport(security)
         self._brokers: dict[int, Address] = {}
         self._by_node: dict[int, Connection] = {}
         self._first: Connection | None = None
@@ -222,7 +226,8 @@ class Client:
         return self._brokers[node_id]
 
     def _connect(self, address: Address, deadline: Deadline) -> Connection:
-        return Connection(address, self._client_id, deadline.at_most(CONNECT_TIMEOUT_MS))
+        limit = deadline.at_most(CONNECT_TIMEOUT_MS)
+        return Connection(address, self._client_id, limit, self._transport)
 
     def _connect_to_one(self, addresses: Sequence[Address], deadline: Deadline) -> Connection:
         failures: list[str] = []

@@ -2,7 +2,9 @@
 
 Requests may be pipelined: `send` several, then `receive` their responses in the same
 order. The version of every API is the highest that both sides have (KIP-35); the broker's
-ranges are asked once, when the connection opens (KIP-511 says who we are).
+ranges are asked once, when the connection opens (KIP-511 says who we are), and then comes
+the login, if the transport has one. A session that the broker limits in time is renewed
+before a request when most of that time is over and no answer is awaited (KIP-368).
 
 Whatever the other side sends is bounded and checked: a frame of an impossible size, an
 answer to another question or bytes that do not decode raise ProtocolViolation.
@@ -10,15 +12,19 @@ answer to another question or bytes that do not decode raise ProtocolViolation.
 
 from __future__ import annotations
 
-import socket
+import select
+import time
 from collections import deque
+from collections.abc import Sequence
 from struct import Struct
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 import ottla
 from ottla.admin.address import Address
 from ottla.admin.deadline import Deadline
 from ottla.admin.errors import (
+    AdminError,
+    AuthenticationFailed,
     ConnectionLost,
     ProtocolViolation,
     TimedOut,
@@ -26,6 +32,7 @@ from ottla.admin.errors import (
     UnsupportedByBroker,
     check,
 )
+from ottla.admin.transport import PLAIN_TRANSPORT, Transport
 from ottla.model.errors import ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import DecodeError, decoder, encoder
@@ -33,10 +40,14 @@ from ottla.wire.header import decode_response_header, request_header
 from ottla.wire.message import Message
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
+if TYPE_CHECKING:
+    from ssl import SSLSocket
+
 M = TypeVar("M", bound=Message)
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 _SIZE = Struct(">i")
 _TLS_ALERT = b"\x15\x03"
+_RENEWED_AFTER = 0.8  # of a session's life
 
 
 class _Pending(NamedTuple):
@@ -48,26 +59,43 @@ class _Pending(NamedTuple):
 class Connection:
     """A negotiated connection; close it after any exception but Refused and UnsupportedByBroker."""
 
-    def __init__(self, address: Address, client_id: str, deadline: Deadline) -> None:
+    def __init__(
+        self,
+        address: Address,
+        client_id: str,
+        deadline: Deadline,
+        transport: Transport = PLAIN_TRANSPORT,
+    ) -> None:
         self.address = address
         self._client_id = client_id
+        self._transport = transport
         self._correlation_id = 0
         self._pending: deque[_Pending] = deque()
-        self._socket = _connect(address, deadline)
+        self._renew_at: float | None = None
+        self._first_request_id = 0
+        self._socket = transport.open(address, deadline)
+        self._secured = cast("SSLSocket", self._socket) if transport.tls is not None else None
         try:
             self._versions = self._negotiate(deadline)
+            self._log_in(deadline)
         except ConnectionLost as error:
             self._socket.close()
-            raise Unreachable(f"{error} (does this listener expect TLS or SASL?)") from None
+            raise Unreachable(f"{error}{self._hint()}") from None
         except BaseException:
             self._socket.close()
             raise
+        self._first_request_id = self._correlation_id + 1
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
     def close(self) -> None:
         self._socket.close()
+
+    @property
+    def holds_bytes(self) -> bool:
+        """Whether TLS has bytes that the socket no longer shows as readable."""
+        return self._secured is not None and self._secured.pending() > 0
 
     @property
     def pending(self) -> int:
@@ -100,6 +128,8 @@ class Connection:
 
         `answered` is false for Produce with acks 0, which has no response.
         """
+        if self._renew_at is not None and not self._pending and time.monotonic() > self._renew_at:
+            self._log_in(deadline)
         version = self.version_of(type(request), at_most)
         self._send(request, version, deadline)
         if not answered:
@@ -138,6 +168,21 @@ class Connection:
             pending = pending._replace(version=0)
         return self._decode(frame, pending, ApiVersionsResponse)
 
+    def _log_in(self, deadline: Deadline) -> None:
+        if self._transport.sasl is None:
+            return
+        from ottla.admin.sasl import authenticate
+
+        self._renew_at = None
+
+        def ask(request: Message, response: type[M]) -> M:
+            self.send(request, deadline)
+            return self.receive(response, deadline)
+
+        lifetime_ms = authenticate(self._transport.sasl, self.address, ask)
+        if lifetime_ms > 0:
+            self._renew_at = time.monotonic() + _RENEWED_AFTER * lifetime_ms / 1000
+
     def _send(self, request: Message, version: int, deadline: Deadline) -> None:
         self._correlation_id += 1
         key = request.API_KEY
@@ -148,6 +193,11 @@ class Connection:
 
     def _write(self, data: bytes, deadline: Deadline) -> None:
         try:
+            if self._secured is not None:
+                from ottla.admin.tls import write_all
+
+                write_all(self._secured, data, deadline)
+                return
             self._socket.settimeout(deadline.remaining_s())
             self._socket.sendall(data)
         except TimeoutError:
@@ -202,24 +252,30 @@ class Connection:
             f" {deadline.timeout_ms / 1000:g} s"
         )
 
-    def _lost(self, reason: OSError | str) -> ConnectionLost:
-        text = reason if isinstance(reason, str) else reason.strerror or str(reason)
-        return ConnectionLost(f"the connection to {self.address} broke: {text}")
+    def _lost(self, reason: OSError | str) -> AdminError:
+        if isinstance(reason, OSError):
+            if self._secured is not None:
+                from ottla.admin.tls import alert_words
+
+                if words := alert_words(reason, self.address):
+                    return AuthenticationFailed(words)
+            reason = reason.strerror or str(reason)
+        hint = self._hint() if self._correlation_id == self._first_request_id else ""
+        return ConnectionLost(f"the connection to {self.address} broke: {reason}{hint}")
+
+    def _hint(self) -> str:
+        """What a broker that hangs up on our first words most likely wants."""
+        if self._transport.sasl is not None:
+            return ""
+        if self._secured is not None:
+            return " (does this listener expect our certificate, or a login with SASL_SSL?)"
+        return " (does this listener expect TLS or SASL? Then set security.protocol)"
 
 
-def _connect(address: Address, deadline: Deadline) -> socket.socket:
-    try:
-        connection = socket.create_connection(address, timeout=deadline.remaining_s())
-    except TimeoutError:
-        raise TimedOut(
-            f"{address} did not accept a connection within {deadline.timeout_ms / 1000:g} s"
-        ) from None
-    except OSError as error:
-        raise Unreachable(f"{address}: {error.strerror or error}") from None
-    except (OverflowError, UnicodeError):  # brokers may advertise anything
-        raise Unreachable(f"{address}: this is no address") from None
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connection
+def ready(connections: Sequence[Connection], timeout_s: float) -> list[Connection]:
+    """Those on which something has arrived, after `timeout_s` at the latest."""
+    held = [connection for connection in connections if connection.holds_bytes]
+    return held or select.select(connections, [], [], timeout_s)[0]
 
 
 def _answers_unsupported_version(frame: memoryview) -> bool:
@@ -229,5 +285,5 @@ def _answers_unsupported_version(frame: memoryview) -> bool:
 
 def _not_kafka(address: Address, prefix: bytes) -> str:
     if prefix.startswith(_TLS_ALERT):
-        return f"{address} speaks TLS, which this program does not yet: use a plaintext listener"
+        return f"{address} speaks TLS: set security.protocol to SSL or SASL_SSL"
     return f"{address} does not speak Kafka's protocol: is it the right port?"

@@ -7,12 +7,11 @@ within the client's timeout.
 
 from __future__ import annotations
 
-import select
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
 from ottla.admin.client import NO_NODE, Client
-from ottla.admin.connection import Connection
+from ottla.admin.connection import Connection, ready
 from ottla.admin.deadline import Deadline
 from ottla.admin.errors import (
     RETRIABLE,
@@ -73,8 +72,8 @@ class Consumer:
         """Records that have arrived, or an empty list after `timeout_ms` without any."""
         self._send_fetches()
         waiting = list(self._connections.values())
-        ready, _, _ = select.select(waiting, [], [], timeout_ms / 1000)
-        return [fetched for connection in ready for fetched in self._receive(connection)]
+        arrived = ready(waiting, timeout_ms / 1000)
+        return [fetched for connection in arrived for fetched in self._receive(connection)]
 
     def _send_fetches(self) -> None:
         """Give every leader that has no fetch under way one; look leaders up as needed."""

@@ -44,6 +44,10 @@ class Unreachable(AdminError):
     """No connection was made, so nothing was asked of a broker."""
 
 
+class AuthenticationFailed(AdminError):
+    """One side could not show who it is: a certificate, a password or a mechanism is wrong."""
+
+
 class ConnectionLost(AdminError):
     """The connection broke while a request was under way: it may or may not have been done."""
 

@@ -17,7 +17,7 @@ from ottla.admin.route import check_partition, find_route
 from ottla.cli.errors import OK, UsageError
 from ottla.cli.message_format import Writer, format_writer, json_writer, value_writer
 from ottla.cli.message_output import MessageOutput
-from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, connect
+from ottla.cli.options import BootstrapServer, CommandConfig, connect
 from ottla.cli.render import counted
 from ottla.cli.times import timestamp_ms
 
@@ -62,7 +62,8 @@ def consume(
     json: Annotated[
         bool, Parameter(help="Write one JSON object a line.", show_default=False)
     ] = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
 ) -> int:
     """Write the messages of a topic to stdout, and those that come, until Ctrl-C.
 
@@ -71,7 +72,7 @@ def consume(
     """
     start = _start(from_beginning, offset, timestamp)
     writer = _writer(topic, format, json)
-    with connect(bootstrap_server) as client:
+    with connect(bootstrap_server, command_config) as client:
         positions = _positions(client, topic, partition, start)
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # as clean an end as Ctrl-C
         consumer = Consumer(client, topic, positions, _tell_of_jump)

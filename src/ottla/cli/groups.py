@@ -26,7 +26,7 @@ from ottla.cli.group_view import (
     print_members,
 )
 from ottla.cli.groups_reset import ScopeNames, named_partitions, parse_scope, reset_offsets
-from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, connect
+from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect
 from ottla.cli.render import JsonValue, print_json, print_table
 from ottla.model.errors import ErrorCode
 
@@ -53,10 +53,11 @@ def list_(
         Parameter(help="Only groups of this type, classic or consumer; may be repeated."),
     ] = _NONE,
     json: Json = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
 ) -> int:
     """List groups; just their names, one a line, when the output is not a terminal."""
-    with connect(bootstrap_server) as client:
+    with connect(bootstrap_server, command_config) as client:
         listings = list_groups(client, states=state, types=type)
     if json:
         print_json([listing_as_json(listing) for listing in listings])
@@ -73,10 +74,11 @@ def describe(
     names: SomeNames = _NONE,
     *,
     json: Json = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
 ) -> int:
     """Show groups: state, assignor, coordinator, and offsets, lag and reader of each partition."""
-    with connect(bootstrap_server) as client:
+    with connect(bootstrap_server, command_config) as client:
         found = [(group, group_lag(client, group)) for group in _described(client, names)]
     if json:
         print_json([lag_as_json(group, partitions) for group, partitions in found])
@@ -91,10 +93,11 @@ def members(
     names: SomeNames = _NONE,
     *,
     json: Json = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
 ) -> int:
     """Show the members of groups: who they are, what they subscribed to and what they read."""
-    with connect(bootstrap_server) as client:
+    with connect(bootstrap_server, command_config) as client:
         found = _described(client, names)
     if json:
         print_json([members_as_json(group) for group in found])
@@ -112,10 +115,11 @@ def delete(
         bool, Parameter(help="It is fine if a group is not there.", show_default=False)
     ] = False,
     json: Json = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
 ) -> int:
     """Delete groups without members, with all their offsets."""
-    with connect(bootstrap_server) as client:
+    with connect(bootstrap_server, command_config) as client:
         outcomes = delete_groups(client, names)
     return _report_groups(outcomes, if_exists, json)
 
@@ -129,13 +133,14 @@ def delete_offsets_(
         bool, Parameter(help="All topics that the group has offsets of.", show_default=False)
     ] = False,
     json: Json = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
 ) -> int:
     """Forget offsets of a group, of topics that none of its members is subscribed to."""
     scopes = [parse_scope(text) for text in topic]
     if bool(scopes) == all_topics:
         raise UsageError("give either --topic or --all-topics")
-    with connect(bootstrap_server) as client:
+    with connect(bootstrap_server, command_config) as client:
         partitions = (
             scope_of_group(client, group) if all_topics else named_partitions(client, scopes)
         )

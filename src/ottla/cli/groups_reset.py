@@ -30,7 +30,7 @@ from ottla.admin.group_reset import (
 from ottla.admin.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.cli.errors import FAILED, OK, DataError, UsageError, complain
 from ottla.cli.group_view import print_steps, step_as_json
-from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, connect
+from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect
 from ottla.cli.render import JsonValue, counted, print_json
 from ottla.cli.times import duration_ms, timestamp_ms
 from ottla.model.ids import TopicPartition
@@ -100,7 +100,8 @@ def reset_offsets(
         Parameter(help="Print the plan as CSV, as --from-file takes it.", show_default=False),
     ] = False,
     json: Json = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
 ) -> int:
     """Set the offsets of a group without members. Shows what would be done unless --execute.
 
@@ -120,7 +121,7 @@ def reset_offsets(
     _check_scope(target, scopes, all_topics)
     if export and json:
         raise UsageError("give only one of --export and --json")
-    with connect(bootstrap_server) as client:
+    with connect(bootstrap_server, command_config) as client:
         require_empty(client, group)
         partitions = _partitions(client, group, target, scopes, all_topics)
         steps = plan_reset(client, group, partitions, target)

@@ -3,34 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from ottla.admin.address import parse_addresses
 from ottla.admin.client import Client
+from ottla.admin.settings import SettingError, client_settings
 from ottla.cli.errors import UsageError
 from ottla.cli.serve import parse_setting
+from ottla.config.properties import parse_properties
 
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 
 BootstrapServer = Annotated[
-    str,
+    str | None,
     Parameter(
         name=("--bootstrap-server", "-b"),
         env_var="OTTLA_BOOTSTRAP_SERVERS",
-        help="Brokers to ask first, as host:port, separated by commas.",
+        help="Brokers to ask first, as host:port, separated by commas."
+        f" [default: {DEFAULT_BOOTSTRAP_SERVER}]",
+    ),
+]
+CommandConfig = Annotated[
+    Path | None,
+    Parameter(
+        env_var="OTTLA_COMMAND_CONFIG",
+        help="A .properties file with Kafka's client settings: TLS, logins, timeouts.",
     ),
 ]
 Json = Annotated[bool, Parameter(help="Print JSON, for programs.", show_default=False)]
 
 
-def connect(bootstrap_server: str) -> Client:
-    """A client of these brokers; it connects when it is first used."""
+def connect(bootstrap_server: str | None, command_config: Path | None = None) -> Client:
+    """A client of these brokers with the settings of this file; it connects when first used."""
+    properties = {} if command_config is None else _read_properties(command_config)
+    if bootstrap_server is not None:
+        properties["bootstrap.servers"] = bootstrap_server
+    properties.setdefault("bootstrap.servers", DEFAULT_BOOTSTRAP_SERVER)
     try:
-        return Client(parse_addresses(bootstrap_server))
+        return client_settings(properties).connect()
+    except SettingError as error:
+        if error.name == "bootstrap.servers" and bootstrap_server is not None:
+            raise UsageError(f"--bootstrap-server: {error.why}") from None
+        raise UsageError(f"--command-config {command_config}: {error}") from None
+
+
+def _read_properties(path: Path) -> dict[str, str]:
+    try:
+        return parse_properties(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"--command-config: cannot read {path}: {error.strerror}") from None
     except ValueError as error:
-        raise UsageError(f"--bootstrap-server: {error}") from None
+        raise UsageError(f"--command-config {path}: {error}") from None
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ from cyclopts.types import NonNegativeInt
 from ottla.admin.producing import ACKS_ALL, Producer
 from ottla.cli.errors import OK, DataError, UsageError
 from ottla.cli.lines import read_lines
-from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, connect
+from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect
 from ottla.cli.render import counted, print_json
 from ottla.records.compression import CODECS
 
@@ -51,7 +51,8 @@ def produce(
         Parameter(help="Send everything here instead of by key, or where there is room."),
     ] = None,
     json: Json = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
 ) -> int:
     """Send lines as messages: from stdin, or from a file.
 
@@ -62,7 +63,7 @@ def produce(
     template = _Template(_splitter(key_separator), _headers(header), partition)
     descriptor = _open(file)
     started = time.monotonic()
-    with connect(bootstrap_server) as client:
+    with connect(bootstrap_server, command_config) as client:
         needed = ACKS_ALL if acks == "all" else int(acks)
         producer = Producer(client, topic, acks=needed, codec=CODECS[compression])
         try:

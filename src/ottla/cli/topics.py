@@ -21,8 +21,8 @@ from ottla.admin.topics import (
 )
 from ottla.cli.errors import FAILED, OK, UsageError, complain
 from ottla.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVER,
     BootstrapServer,
+    CommandConfig,
     Json,
     connect,
     pairs,
@@ -75,10 +75,11 @@ def create(
         bool, Parameter(help="It is fine if a topic is there already.", show_default=False)
     ] = False,
     json: Json = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
 ) -> int:
     """Create topics."""
-    with connect(bootstrap_server) as client:
+    with connect(bootstrap_server, command_config) as client:
         outcomes = create_topics(
             client,
             names,
@@ -91,10 +92,13 @@ def create(
 
 @topics.command(name="list", sort_key=2)
 def list_(
-    *, json: Json = False, bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER
+    *,
+    json: Json = False,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
 ) -> int:
     """List topics; just their names, one a line, when the output is not a terminal."""
-    with connect(bootstrap_server) as client:
+    with connect(bootstrap_server, command_config) as client:
         listings = list_topics(client)
     if json:
         print_json([listing_as_json(listing) for listing in listings])
@@ -127,10 +131,11 @@ def describe(
     names: SomeNames = _NONE,
     *,
     json: Json = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
 ) -> int:
     """Show topics: id, partitions with leaders, replicas and offsets, settings of their own."""
-    with connect(bootstrap_server) as client:
+    with connect(bootstrap_server, command_config) as client:
         descriptions = describe_topics(client, names or None)
     if json:
         print_json([description_as_json(description) for description in descriptions])
@@ -159,14 +164,15 @@ def alter(
         bool, Parameter(help="It is fine if a topic is not there.", show_default=False)
     ] = False,
     json: Json = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
 ) -> int:
     """Add partitions to topics, or change settings of their own."""
     settings = pairs(config, "--config")
     if partitions is None and not settings and not delete_config:
         raise UsageError("nothing to alter: give --partitions, --config or --delete-config")
     outcomes = []
-    with connect(bootstrap_server) as client:
+    with connect(bootstrap_server, command_config) as client:
         for name in names:
             error = None
             try:
@@ -191,10 +197,11 @@ def delete(
         bool, Parameter(help="It is fine if a topic is not there.", show_default=False)
     ] = False,
     json: Json = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
 ) -> int:
     """Delete topics and everything in them."""
-    with connect(bootstrap_server) as client:
+    with connect(bootstrap_server, command_config) as client:
         outcomes = delete_topics(client, names)
     return _report(outcomes, "deleted", NOT_THERE if if_exists else None, json)
 

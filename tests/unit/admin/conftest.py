@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from struct import Struct
@@ -12,6 +13,7 @@ import pytest
 
 from ottla.admin.address import Address
 from ottla.admin.client import Client
+from ottla.admin.security import PLAINTEXT, Security
 from ottla.model.errors import ErrorCode
 from ottla.wire.api_table import API_INFO, ApiKey
 from ottla.wire.apis import request_class
@@ -37,10 +39,11 @@ class FakeBroker:
     """Serves until closed; `requests` has all it was asked, with versions.
 
     A handler that returns None sends no answer; one that raises ConnectionError hangs up.
-    `damage` may change every answer after the negotiation.
+    `damage` may change every answer after the negotiation. With a `context` it speaks TLS.
     """
 
-    def __init__(self, ranges: Ranges | None = None) -> None:
+    def __init__(self, ranges: Ranges | None = None, context: ssl.SSLContext | None = None) -> None:
+        self._context = context
         everything = {key: (info.min_version, info.max_version) for key, info in API_INFO.items()}
         self.ranges: Ranges = everything if ranges is None else ranges
         self.handlers: dict[int, Handler] = {ApiKey.METADATA: self.metadata}
@@ -123,7 +126,19 @@ class FakeBroker:
             thread.start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rb") as incoming:
+        try:
+            with self._secured(connection) as secured:
+                self._serve_requests(secured)
+        except OSError:
+            connection.close()
+
+    def _secured(self, connection: socket.socket) -> socket.socket:
+        if self._context is None:
+            return connection
+        return self._context.wrap_socket(connection, server_side=True)
+
+    def _serve_requests(self, connection: socket.socket) -> None:
+        with connection.makefile("rb") as incoming:
             try:
                 while prefix := incoming.read(SIZE.size):
                     answer = self._answer(incoming.read(SIZE.unpack(prefix)[0]))
@@ -168,8 +183,8 @@ class FakeBroker:
 def start_broker() -> Iterator[Callable[..., FakeBroker]]:
     brokers: list[FakeBroker] = []
 
-    def start(ranges: Ranges | None = None) -> FakeBroker:
-        brokers.append(FakeBroker(ranges))
+    def start(ranges: Ranges | None = None, context: ssl.SSLContext | None = None) -> FakeBroker:
+        brokers.append(FakeBroker(ranges, context))
         return brokers[-1]
 
     yield start
@@ -186,10 +201,41 @@ def fake_broker(start_broker: Callable[..., FakeBroker]) -> FakeBroker:
 def connect() -> Iterator[Callable[..., Client]]:
     clients: list[Client] = []
 
-    def open_client(*addresses: Address, timeout_ms: float = 5_000) -> Client:
-        clients.append(Client(addresses, timeout_ms=timeout_ms))
+    def open_client(
+        *addresses: Address, timeout_ms: float = 5_000, security: Security = PLAINTEXT
+    ) -> Client:
+        clients.append(Client(addresses, timeout_ms=timeout_ms, security=security))
         return clients[-1]
 
     yield open_client
     for client in clients:
         client.close()
+
+
+@pytest.fixture
+def serve_once() -> Iterator[Callable[[bytes], Address]]:
+    """Start a server that answers the first thing it hears with fixed bytes, then hangs up."""
+    threads: list[threading.Thread] = []
+
+    def start(answer: bytes) -> Address:
+        listener = socket.create_server(("127.0.0.1", 0))
+
+        def serve() -> None:
+            with listener, listener.accept()[0] as connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        threads.append(threading.Thread(target=serve))
+        threads[-1].start()
+        return Address(*listener.getsockname()[:2])
+
+    yield start
+    for thread in threads:
+        thread.join()
+
+
+@pytest.fixture
+def silent_address() -> Iterator[Address]:
+    """Where connections are accepted and nothing is ever said."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield Address(*listener.getsockname()[:2])

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from struct import Struct
 
 import pytest
@@ -25,28 +24,6 @@ from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 SIZE = Struct(">i")
 
 
-@pytest.fixture
-def serve_bytes() -> Iterator[Callable[[bytes], Address]]:
-    """Start a server that answers the first thing it hears with fixed bytes, then hangs up."""
-    threads: list[threading.Thread] = []
-
-    def start(answer: bytes) -> Address:
-        listener = socket.create_server(("127.0.0.1", 0))
-
-        def serve() -> None:
-            with listener, listener.accept()[0] as connection:
-                connection.recv(65536)
-                connection.sendall(answer)
-
-        threads.append(threading.Thread(target=serve))
-        threads[-1].start()
-        return Address(*listener.getsockname()[:2])
-
-    yield start
-    for thread in threads:
-        thread.join()
-
-
 def connect(address: Address, timeout_ms: float = 3_000) -> Connection:
     return Connection(address, "test", Deadline(timeout_ms, "the test"))
 
@@ -67,10 +44,10 @@ def connect(address: Address, timeout_ms: float = 3_000) -> Connection:
     ],
 )
 def test_a_port_that_is_no_broker(
-    serve_bytes: Callable[[bytes], Address], answer: bytes, error: type[AdminError], words: str
+    serve_once: Callable[[bytes], Address], answer: bytes, error: type[AdminError], words: str
 ) -> None:
     with pytest.raises(error, match=words):
-        connect(serve_bytes(answer))
+        connect(serve_once(answer))
 
 
 def test_a_port_where_nobody_listens() -> None:

@@ -49,6 +49,42 @@ def test_wrong_usage_ends_with_2(capsys: pytest.CaptureFixture[str], line: str, 
 
 
 @pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("security.protocol=SSL\nssl.truststore.type=JKS\n", "keytool -list -rfc"),
+        ("security.protocol=SASL_SSL\n", "sasl.mechanism: it is missing: one of PLAIN"),
+        ("bootstrap.servers=nowhere:port\n", "bootstrap.servers: 'nowhere:port' has no valid"),
+        ("client.id=\\u12\n", "four hexadecimal digits"),
+        (None, "cannot read"),
+    ],
+)
+def test_a_wrong_command_config_ends_with_2(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str | None, words: str
+) -> None:
+    file = tmp_path / "client.properties"
+    if text is not None:
+        file.write_text(text)
+    assert main(["topics", "list", "--command-config", str(file)]) == 2
+    said = capsys.readouterr().err
+    assert "--command-config" in said
+    assert str(file) in said
+    assert words in said
+
+
+def test_brokers_are_those_of_the_file_unless_the_command_names_some(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OTTLA_BOOTSTRAP_SERVERS", raising=False)
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=127.0.0.1:1\n")
+    line = ["topics", "list", "--command-config", str(file)]
+    assert main(line) == 1
+    assert "127.0.0.1:1:" in capsys.readouterr().err
+    assert main([*line, "-b", "127.0.0.1:2"]) == 1
+    assert "127.0.0.1:2:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "topics list",
