@@ -1,0 +1,164 @@
+"""Fixtures of the tests with a real Spark: one session for the run, a broker, topics, records.
+
+The session has two cores (`local[2]`), no UI and no event log. The broker runs on a thread of
+the test process; Spark's JVM and its Python workers talk to it over 127.0.0.1 as to any Kafka.
+A test that stops or restarts a broker makes its own with `start_cluster` (tests/conftest.py).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
+from uuid import uuid4
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs ottla[spark]")
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ottla.testing import Cluster
+
+TIMEOUT_S = 30
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class MakeTopic(Protocol):
+    """`topic(partitions, configs={...}, servers=...)` creates a topic and gives its name."""
+
+    def __call__(
+        self,
+        partitions: int = 1,
+        *,
+        configs: dict[str, str] | None = None,
+        servers: str | None = None,
+        name: str | None = None,
+    ) -> str: ...
+
+
+class Produce(Protocol):
+    """`produce(topic, n)` writes keys k0.. and values v0.., round robin over the partitions.
+
+    `first` is the number of the first record, `partition` puts all in one partition,
+    `key`, `value` and `timestamp_ms` are functions of the record's number.
+    """
+
+    def __call__(
+        self,
+        topic: str,
+        n: int,
+        *,
+        first: int = 0,
+        partition: int | None = None,
+        key: Callable[[int], bytes | None] = ...,
+        value: Callable[[int], bytes | None] = ...,
+        timestamp_ms: Callable[[int], int] | None = None,
+        headers: Headers | None = None,
+        servers: str | None = None,
+        settings: dict[str, str] | None = None,
+    ) -> None: ...
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one session of the run."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").appName("ottla-tests")
+    for name, value in {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "1g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing."
+            "FileSystemBasedCheckpointFileManager"
+        ),
+    }.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster(kafka_cluster: Cluster) -> Cluster:
+    """The broker most tests share; topics keep them apart."""
+    return kafka_cluster
+
+
+@pytest.fixture
+def topic(bootstrap_servers: str) -> MakeTopic:
+    """Creates topics, by default with one partition and a name nobody has used."""
+
+    def make(
+        partitions: int = 1,
+        *,
+        configs: dict[str, str] | None = None,
+        servers: str | None = None,
+        name: str | None = None,
+    ) -> str:
+        chosen = name or f"t-{uuid4().hex[:12]}"
+        admin = AdminClient({"bootstrap.servers": servers or bootstrap_servers})
+        wanted = NewTopic(chosen, partitions, 1, config=configs or {})
+        admin.create_topics([wanted])[chosen].result(TIMEOUT_S)
+        return chosen
+
+    return make
+
+
+def _key(number: int) -> bytes:
+    return f"k{number}".encode()
+
+
+def _value(number: int) -> bytes:
+    return f"v{number}".encode()
+
+
+@pytest.fixture
+def produce(bootstrap_servers: str) -> Produce:
+    """Writes records with librdkafka and returns when all are acknowledged."""
+
+    def write(
+        topic: str,
+        n: int,
+        *,
+        first: int = 0,
+        partition: int | None = None,
+        key: Callable[[int], bytes | None] = _key,
+        value: Callable[[int], bytes | None] = _value,
+        timestamp_ms: Callable[[int], int] | None = None,
+        headers: Headers | None = None,
+        servers: str | None = None,
+        settings: dict[str, str] | None = None,
+    ) -> None:
+        target = {"bootstrap.servers": servers or bootstrap_servers, "acks": "all", "linger.ms": 1}
+        producer = Producer(target | (settings or {}))
+        partitions = len(producer.list_topics(topic, TIMEOUT_S).topics[topic].partitions)
+        failures: list[object] = []
+        for number in range(first, first + n):
+            producer.produce(
+                topic,
+                key=key(number),
+                value=value(number),
+                partition=number % partitions if partition is None else partition,
+                timestamp=timestamp_ms(number) if timestamp_ms else 0,
+                headers=list(headers) if headers else [],
+                on_delivery=lambda error, _: failures.append(error) if error else None,
+            )
+            producer.poll(0)
+        assert producer.flush(TIMEOUT_S) == 0
+        assert failures == []
+
+    return write
