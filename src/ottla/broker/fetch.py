@@ -69,6 +69,7 @@ class Fetch:
         "node",
         "session",
         "timer",
+        "unreadable",
         "version",
     )
 
@@ -90,6 +91,7 @@ class Fetch:
         self.session: FetchSession | None = None
         self.incremental = False
         self.timer: Timer | None = None
+        self.unreadable: tuple[FetchEntry, ...] = ()
         self.find = (
             node.topics.partition_by_id
             if version >= FIRST_TOPIC_ID
@@ -136,12 +138,26 @@ class Fetch:
 
     def answer(self, *, final: bool) -> bool:
         """Reply if there is enough to say, or in any case when `final`."""
+        while True:
+            data: list[PartitionData] = []
+            entries: list[FetchEntry] = []
+            if not self._collect(data, entries) and not final:
+                return False
+            try:
+                self._reply(data, entries)
+                return True
+            except UnreadableRecords as failure:
+                # Look at all of them again: what these records took is room for others, and
+                # others may have been lost with the same directory.
+                number = next(n for n, item in enumerate(data) if item is failure.item)
+                self._give_up(entries[number], failure.cause)
+
+    def _collect(self, data: list[PartitionData], entries: list[FetchEntry]) -> bool:
+        """Look at every partition that may have something to say; whether it is enough."""
         fetcher = self.fetcher
-        data: list[PartitionData] = []
-        entries: list[FetchEntry] = []
         readable = 0
         known = 0
-        enough = final
+        enough = False
         for entry in list(fetcher.dirty) if self.incremental else fetcher.entries.values():
             item = self._look(entry, self.max_bytes - readable, readable == 0)
             if item.error not in UNKNOWN:
@@ -160,10 +176,7 @@ class Fetch:
             entries.append(entry)
         if self.incremental:
             known += len(fetcher.entries) - len(entries)
-        if not enough and known and readable < self.min_bytes:
-            return False
-        self._reply(data, entries)
-        return True
+        return enough or not known or readable >= self.min_bytes
 
     def _unchanged(self, entry: FetchEntry, item: PartitionData) -> bool:
         """Whether the consumer knows already what there is to say without records."""
@@ -179,34 +192,23 @@ class Fetch:
 
     def _reply(self, data: list[PartitionData], entries: list[FetchEntry]) -> None:
         session = self.session
+        session_id = 0 if session is None else session.session_id
+        self.connection.out += encode_fetch_response(
+            self.version, self.correlation_id, 0, session_id, data
+        )
         if session is None:
-            session_id = 0
-        else:
-            session_id = session.session_id
-            for item, entry in zip(data, entries, strict=True):
-                entry.sent_high_watermark = item.high_watermark
-                entry.sent_log_start_offset = item.log_start_offset
-                if item.records is not None and self.incremental:
-                    self.fetcher.served(entry)
-        while True:
-            try:
-                self.connection.out += encode_fetch_response(
-                    self.version, self.correlation_id, 0, session_id, data
-                )
-                return
-            except UnreadableRecords as failure:
-                self._take_back(data, entries, failure)
+            return
+        for item, entry in zip(data, entries, strict=True):
+            entry.sent_high_watermark = item.high_watermark
+            entry.sent_log_start_offset = item.log_start_offset
+            if item.records is not None and self.incremental:
+                self.fetcher.served(entry)
 
-    def _take_back(
-        self, data: list[PartitionData], entries: list[FetchEntry], failure: UnreadableRecords
-    ) -> None:
-        """Answer one partition with an error in place of the records that could not be read."""
-        number = next(number for number, item in enumerate(data) if item is failure.item)
-        entry = entries[number]
+    def _give_up(self, entry: FetchEntry, problem: OSError) -> None:
+        """The records of a partition cannot be read: it has an error to tell instead."""
         assert entry.partition is not None
-        code, _ = self.node.storage_failed(entry.partition, failure.cause)
-        data[number] = PartitionData(entry.key, entry.index, code, -1, -1, -1, None)
-        entry.sent_high_watermark = entry.sent_log_start_offset = -1
+        self.node.storage_failed(entry.partition, problem)
+        self.unreadable = (*self.unreadable, entry)
 
     def _look(self, entry: FetchEntry, room: int, first: bool) -> PartitionData:
         """Read one partition as far as `room` allows."""
@@ -221,6 +223,8 @@ class Fetch:
             log = partition.log
             if log is None:
                 log = partition.online_log()
+            if entry in self.unreadable:
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
             if entry.current_leader_epoch != -1:
                 partition.check_leader_epoch(entry.current_leader_epoch)
             if entry.last_fetched_epoch >= 0:

@@ -1,0 +1,105 @@
+"""What scripted runs ask a broker for, in short."""
+
+from __future__ import annotations
+
+from ottla.records.record import build_batch, records_of
+from ottla.sim.exchange import Exchange
+from ottla.sim.script import Script
+from ottla.sim.sent import Producer
+from ottla.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+TOPIC = "t"
+FETCH_VERSION = 11
+PRODUCE_VERSION = 8
+
+
+def create_topic(script: Script, partitions: int = 1, **configs: str) -> None:
+    """Have the topic; `flush_ms` is flush.ms."""
+    topic = CreatableTopic(
+        name=TOPIC,
+        num_partitions=partitions,
+        replication_factor=1,
+        configs=[
+            CreatableTopicConfig(name=name.replace("_", "."), value=value)
+            for name, value in configs.items()
+        ],
+    )
+    reply = script.ask(CreateTopicsRequest(topics=[topic], timeout=1000), 4)
+    assert isinstance(reply, CreateTopicsResponse)
+    assert [each.error_code for each in reply.topics] == [0]
+
+
+def produce_request(
+    script: Script, value: bytes, *, partition: int = 0, producer: Producer | None = None
+) -> ProduceRequest:
+    """A request with one record."""
+    producer_id, epoch, sequence = producer or Producer()
+    now_ms = script.machine.clock.wall_ms()
+    batch = build_batch(
+        [(None, value, now_ms, ())],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    )
+    data = PartitionProduceData(index=partition, records=bytes(batch))
+    topic = TopicProduceData(name=TOPIC, partition_data=[data])
+    return ProduceRequest(acks=-1, timeout=1000, topic_data=[topic])
+
+
+def answer_of(exchange: Exchange) -> PartitionProduceResponse:
+    """What became of the batch of a request."""
+    reply = exchange.reply
+    assert isinstance(reply, ProduceResponse)
+    return reply.responses[0].partition_responses[0]
+
+
+def produce(
+    script: Script, value: bytes, *, partition: int = 0, producer: Producer | None = None
+) -> PartitionProduceResponse:
+    """The answer to a request with one record."""
+    request = produce_request(script, value, partition=partition, producer=producer)
+    reply = script.ask(request, PRODUCE_VERSION)
+    assert isinstance(reply, ProduceResponse)
+    return reply.responses[0].partition_responses[0]
+
+
+def fetch_request(partitions: list[int], **fields: int) -> FetchRequest:
+    """Asks for the partitions from their beginning, in this order, without waiting."""
+    topic = FetchTopic(
+        topic=TOPIC,
+        partitions=[
+            FetchPartition(partition=partition, partition_max_bytes=1 << 20)
+            for partition in partitions
+        ],
+    )
+    settings = {"max_wait": 0, "min_bytes": 0, "max_bytes": 1 << 20, "session_epoch": -1}
+    return FetchRequest(topics=[topic], **{**settings, **fields})
+
+
+def fetched(reply: object) -> dict[int, int | list[bytes | None]]:
+    """The records, or the error, of each partition that was answered for."""
+    assert isinstance(reply, FetchResponse)
+    return {
+        data.partition_index: data.error_code
+        or [record.value for record in records_of(data.records or b"")]
+        for topic in reply.responses
+        for data in topic.partitions
+    }
+
+
+def read(script: Script, partition: int = 0) -> int | list[bytes | None]:
+    """All records of a partition, or its error."""
+    return fetched(script.ask(fetch_request([partition]), FETCH_VERSION))[partition]
