@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.records.batch import scan
 from ottla.records.record import build_batch, records_of
 from ottla.sim.exchange import Exchange
 from ottla.sim.script import Script
@@ -93,11 +94,18 @@ def fetched(reply: object) -> dict[int, int | list[bytes | None]]:
     """The records, or the error, of each partition that was answered for."""
     assert isinstance(reply, FetchResponse)
     return {
-        data.partition_index: data.error_code
-        or [record.value for record in records_of(data.records or b"")]
+        data.partition_index: data.error_code or _values(data.records or b"")
         for topic in reply.responses
         for data in topic.partitions
     }
+
+
+def _values(data: bytes) -> list[bytes | None]:
+    return [
+        record.value
+        for batch in scan(data, 0, len(data))
+        for record in records_of(data[batch.position : batch.end])
+    ]
 
 
 def read(script: Script, partition: int = 0) -> int | list[bytes | None]:

@@ -179,9 +179,12 @@ class Hosting:
                 self._unmade[name] = partition
 
     def _make_missing_logs(self) -> None:
-        """Try again what failed on a full disk, until the first that still does."""
+        """Try again what failed on a full disk, until the first that still does.
+
+        One that was lost with its directory meanwhile has records there: it is not made anew.
+        """
         for name, partition in list(self._unmade.items()):
-            if not partition.removed:
+            if not partition.removed and name not in self.store.offline_partitions:
                 partition.log = self._log(name, partition.topic.topic_id)
                 if partition.log is None:
                     return
@@ -198,13 +201,20 @@ class Hosting:
                 log = self.store.create(name, topic_id, config)
             else:
                 log.reconfigure(config)
-                adopt(log, topic_id)
+                self._adopt(log, topic_id)
         except (ApiError, OSError) as error:
             if name not in self._unmade:
                 self._ports.report(f"no log could be made for {name} yet: {error}")
             return None
         log.high_watermark = log.log_end_offset  # this replica is the whole ISR
         return log
+
+    def _adopt(self, log: Log, topic_id: bytes) -> None:
+        try:
+            adopt(log, topic_id)
+        except OSError as error:
+            self.store.handle_error(log, error)
+            raise
 
     def _lead_on(self, topic_id: bytes, index: int) -> None:
         topic = self.topics.by_id.get(topic_id)
@@ -231,14 +241,15 @@ class Hosting:
         """Whether a log that was found is that of a topic there is.
 
         A log that does not say whose it is may come from an old Kafka. After a crash it may as
-        well be that of a deleted topic of the same name, come back when the power failed;
-        nothing is lost by not taking it, because what was forced to disk says whose it is.
+        well be that of a deleted topic of the same name, come back when the power failed. Our
+        own says whose it is as soon as any of it was forced to disk, so one that was forced
+        and says nothing is an old Kafka's; without the others nothing is lost.
         """
         topic = self.image.topics.get(log.topic_partition.topic)
         if topic is None or log.topic_partition.partition >= len(topic.partitions):
             return False
         if log.topic_id == ZERO_UUID:
-            return self.store.directories[parent_of(log)].was_clean
+            return self.store.directories[parent_of(log)].was_clean or log.recovery_point > 0
         return log.topic_id == topic.topic_id
 
     # -- storage errors ------------------------------------------------------------------

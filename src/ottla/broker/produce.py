@@ -34,6 +34,9 @@ MIN_VERSION = 3
 ADVERTISED_MIN_VERSION = 0  # as Kafka 4: older librdkafka takes it for support of codecs
 MAX_VERSION = 13
 
+SEQUENCE_ERRORS = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH)
+"""What may be said because of a batch that is not committed, and does not hold if that fails."""
+
 _new = tuple.__new__  # what a NamedTuple's constructor does, at half its price
 
 
@@ -112,6 +115,8 @@ def handle_produce(
                         buffer, view, first, last, partition.leader_epoch, node.wall_ms
                     )
                 except ApiError as refusal:
+                    if refusal.code in SEQUENCE_ERRORS and partition.unsettled:
+                        partition.unsettled.append((reply, key))
                     results.append(
                         refused(index, refusal.code, refusal.message, refusal.bad_records)
                     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ottla.model.errors import ErrorCode
 from ottla.sim.cluster_model import ClusterModel
 from ottla.sim.exchange import Exchange
 from ottla.sim.judge_admin import (
@@ -23,7 +22,6 @@ from ottla.sim.judge_produce import doubt, find, judge_produce, targets_of
 from ottla.sim.moment import Moment
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.delete_records import DeleteRecordsRequest
-from ottla.wire.messages.produce import ProduceResponse
 
 _JUDGES: Final[dict[int, Callable[[ClusterModel, Exchange, Moment], None]]] = {
     ApiKey.PRODUCE: judge_produce,
@@ -79,16 +77,3 @@ def _doubt_start(model: ClusterModel, request: DeleteRecordsRequest) -> None:
                 end = partition.acked_end + partition.open_records
                 offset = end if asked.offset < 0 else min(asked.offset, end)
                 partition.start_may_be = max(partition.start_may_be, offset)
-
-
-def partitions_undone(exchange: Exchange) -> set[str]:
-    """The partitions whose batches a Produce reply says were not written."""
-    reply = exchange.reply
-    if not isinstance(reply, ProduceResponse):
-        return set()
-    answers = [answer for topic in reply.responses for answer in topic.partition_responses]
-    return {
-        f"{target.name}-{target.partition_index}"
-        for target, answer in zip(targets_of(exchange), answers, strict=True)
-        if answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    }

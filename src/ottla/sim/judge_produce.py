@@ -135,8 +135,6 @@ def _size_refusals(place: Place, sent: Sent) -> set[int]:
 def _expected_of_sequence(place: Place, target: Target, moment: Moment) -> set[int]:
     partition, sent = place.partition, target.sent
     state = partition.producers.get(sent.producer.producer_id)
-    if partition.name in moment.undone:
-        return _ANY  # it was judged by batches that were taken back later
     if state is None:
         return {0}
     if moment.newest_wall_ms - state.last_timestamp >= moment.producer_expiration_ms:

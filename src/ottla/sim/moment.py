@@ -20,8 +20,6 @@ class Moment:
         self.producer_expiration_ms = producer_expiration_ms
         self.newest_wall_ms = 0
         """The latest the wall clock ever showed: it may have been set back since."""
-        self.undone: set[str] = set()
-        """Partitions whose group commit failed in this settling."""
         self._broken: set[str] = set()
         self._was_full_ms = -_RETRY_MS
 

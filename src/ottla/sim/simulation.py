@@ -23,7 +23,7 @@ from ottla.sim.cluster_model import ClusterModel
 from ottla.sim.edge import SimEdge
 from ottla.sim.exchange import Exchange, Violation, brief
 from ottla.sim.faults import Crash
-from ottla.sim.judge import judge, leave_open, partitions_undone
+from ottla.sim.judge import judge, leave_open
 from ottla.sim.judge_fetch import waits_in_vain
 from ottla.sim.lives import Lives
 from ottla.sim.machine import LISTENER, Machine
@@ -187,13 +187,11 @@ class Simulation:
 
     def _settled(self, new: list[Handled], woken: list[Handled]) -> None:
         """Judge what was answered: reads and writes in order, then who waited for them."""
-        self._moment.undone.clear()
         for handled in [each for each in new if each.channel.closed]:
             new.remove(handled)
             leave_open(self.model, handled.exchange)
         for handled in (*new, *woken):
             self._take_reply(handled)
-            self._moment.undone |= partitions_undone(handled.exchange)
         for handled in new:
             judge(self.model, handled.exchange, self._moment)
         for place in self.model.places():
