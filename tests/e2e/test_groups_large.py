@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from uuid import uuid4
@@ -21,7 +20,7 @@ from harness.topics import create_topic
 NONE = 0
 MEMBERS = 1000
 PARTITIONS = 1000
-LONGEST_WAIT_S = 1.0
+MOST_WORK_S = 0.5
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "2000",
     "group.consumer.min.heartbeat.interval.ms": "1000",
@@ -30,12 +29,17 @@ SETTINGS = {
 
 
 class Bystander:
-    """A member of a small group that beats all the time and remembers its longest wait."""
+    """A member of a small group that beats all the time.
 
-    def __init__(self, servers: str) -> None:
-        self.longest_s = 0.0
+    It remembers the most that the broker has worked, for others, while it waited for an answer:
+    on a busy machine that says more about the broker than the time on the wall.
+    """
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self.most_work_s = 0.0
         self.code = NONE
-        self._raw = RawConnection(servers)
+        self._broker = broker
+        self._raw = RawConnection(broker.bootstrap_servers, timeout_s=60)
         self._member = ClassicMember(self._raw, f"small-{uuid4().hex[:8]}")
         self._member.stable()
         self._stop = threading.Event()
@@ -44,31 +48,36 @@ class Bystander:
 
     def close(self) -> None:
         self._stop.set()
-        self._thread.join(20)
+        self._thread.join(60)
         self._raw.close()
 
     def _beat(self) -> None:
         while not self._stop.wait(0.02):
-            began = time.monotonic()
+            before_s = self._broker.cpu_s()
             self.code = self.code or self._member.heartbeat()
-            self.longest_s = max(self.longest_s, time.monotonic() - began)
+            self.most_work_s = max(self.most_work_s, self._broker.cpu_s() - before_s)
 
 
 @pytest.fixture
-def servers() -> Iterator[str]:
+def broker() -> Iterator[BrokerProcess]:
     with BrokerProcess(None, settings=SETTINGS) as broker:
         await_coordinator(broker.bootstrap_servers)
         create_topic(broker.bootstrap_servers, "wide", PARTITIONS)
-        yield broker.bootstrap_servers
+        yield broker
 
 
 @pytest.fixture
-def bystander(servers: str) -> Iterator[Bystander]:
-    watching = Bystander(servers)
+def servers(broker: BrokerProcess) -> str:
+    return broker.bootstrap_servers
+
+
+@pytest.fixture
+def bystander(broker: BrokerProcess) -> Iterator[Bystander]:
+    watching = Bystander(broker)
     yield watching
     watching.close()
     assert watching.code == NONE
-    assert watching.longest_s < LONGEST_WAIT_S
+    assert watching.most_work_s < MOST_WORK_S
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ is sent.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import error
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,12 @@ class ProduceReply:
         self.answers: Answers = []
         self.slot = len(connection.out) if wanted else -1
 
+    def refuse_all(self, topics: list[ProduceTopic], code: ErrorCode, message: str) -> None:
+        """The request itself is not acceptable."""
+        for key, partitions in topics:
+            results = [refused(index, code, message) for index, _, _ in partitions]
+            self.answers.append((key, results))
+
     def refuse(self, key: bytes, index: int, code: ErrorCode, message: str) -> None:
         """What was said about this partition does not hold: say it failed."""
         if self.slot < 0:
@@ -85,66 +92,66 @@ def handle_produce(
     except (IndexError, error) as cause:
         raise DecodeError("the Produce request ends too early") from cause
     reply = ProduceReply(connection, version, correlation_id, acks != 0)
-    answers = reply.answers
     if acks not in (1, -1, 0):
-        _refuse_all(topics, answers, ErrorCode.INVALID_REQUIRED_ACKS, "acks is 0, 1 or -1 (all)")
+        reply.refuse_all(topics, ErrorCode.INVALID_REQUIRED_ACKS, "acks is 0, 1 or -1 (all)")
     elif transactional_id is not None:
-        _refuse_all(
+        reply.refuse_all(
             topics,
-            answers,
             ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
             "transactions are not supported by this broker",
         )
     else:
         hosted = node.topics
         find = hosted.partition_by_id if version >= FIRST_TOPIC_ID else hosted.partition_by_key
-        for key, partitions in topics:
-            results: list[PartitionResult] = []
-            answers.append((key, results))
-            for index, first, last in partitions:
-                try:
-                    partition = find(key, index)
-                    log = partition.log
-                    if log is None:
-                        log = partition.online_log()
-                    if acks < 0 and log.config.min_insync_replicas > 1:
-                        _check_isr(partition)
-                    if first < 0:
-                        raise ApiError(ErrorCode.INVALID_RECORD, "the records are null")
-                    base_offset = log.append(
-                        buffer, view, first, last, partition.leader_epoch, node.wall_ms
-                    )
-                except ApiError as refusal:
-                    if refusal.code in SEQUENCE_ERRORS and partition.unsettled:
-                        partition.unsettled.append((reply, key))
-                    results.append(
-                        refused(index, refusal.code, refusal.message, refusal.bad_records)
-                    )
-                except OSError as problem:
-                    results.append(refused(index, *node.storage_failed(partition, problem)))
-                else:
-                    unsettled = partition.unsettled
-                    if not unsettled and not partition.on_commit:
-                        node.dirty.append(partition)
-                    unsettled.append((reply, key))
-                    results.append(
-                        _new(
-                            PartitionResult,
-                            (
-                                index,
-                                0,
-                                base_offset,
-                                log.last_append_time,
-                                log.log_start_offset,
-                                None,
-                                (),
-                            ),
-                        )
-                    )
+        _append(node, find, reply, acks, topics, buffer, view)
+    answers = reply.answers
     if acks != 0:
         connection.out.append(encode_produce_response(version, correlation_id, answers))
     elif any(result.error for _, results in answers for result in results):
         connection.closing = True
+
+
+def _append(
+    node: Node,
+    find: Callable[[bytes, int], Partition],
+    reply: ProduceReply,
+    acks: int,
+    topics: list[ProduceTopic],
+    buffer: bytearray,
+    view: memoryview,
+) -> None:
+    """Queue each partition's batch, and say in the reply what becomes of it if all goes well."""
+    answers = reply.answers
+    for key, partitions in topics:
+        results: list[PartitionResult] = []
+        answers.append((key, results))
+        for index, first, last in partitions:
+            try:
+                partition = find(key, index)
+                log = partition.log
+                if log is None:
+                    log = partition.online_log()
+                if acks < 0 and log.config.min_insync_replicas > 1:
+                    _check_isr(partition)
+                if first < 0:
+                    raise ApiError(ErrorCode.INVALID_RECORD, "the records are null")
+                base_offset = log.append(
+                    buffer, view, first, last, partition.leader_epoch, node.wall_ms
+                )
+            except ApiError as refusal:
+                if refusal.code in SEQUENCE_ERRORS and partition.unsettled:
+                    partition.unsettled.append((reply, key))
+                results.append(refused(index, refusal.code, refusal.message, refusal.bad_records))
+            except OSError as problem:
+                results.append(refused(index, *node.storage_failed(partition, problem)))
+            else:
+                unsettled = partition.unsettled
+                if not unsettled and not partition.on_commit:
+                    node.dirty.append(partition)
+                unsettled.append((reply, key))
+                append_time, log_start = log.last_append_time, log.log_start_offset
+                said = (index, 0, base_offset, append_time, log_start, None, ())
+                results.append(_new(PartitionResult, said))
 
 
 def take_back(partition: Partition, code: ErrorCode, message: str) -> None:
@@ -152,13 +159,6 @@ def take_back(partition: Partition, code: ErrorCode, message: str) -> None:
     for reply, key in partition.unsettled:
         assert isinstance(reply, ProduceReply)
         reply.refuse(key, partition.index, code, message)
-
-
-def _refuse_all(
-    topics: list[ProduceTopic], answers: Answers, code: ErrorCode, message: str
-) -> None:
-    for key, partitions in topics:
-        answers.append((key, [refused(index, code, message) for index, _, _ in partitions]))
 
 
 def _check_isr(partition: Partition) -> None:

@@ -112,6 +112,11 @@ class BrokerProcess:
         """Resident memory now."""
         return int(psutil.Process(self.process.pid).memory_info().rss)
 
+    def cpu_s(self) -> float:
+        """How long it has worked so far, whoever else has kept the machine busy."""
+        times = psutil.Process(self.process.pid).cpu_times()
+        return float(times.user + times.system)
+
     def open_files(self) -> int:
         """Descriptors open now, sockets included."""
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
