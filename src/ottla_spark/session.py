@@ -1,0 +1,84 @@
+"""The Spark session of a command: embedded by default, any master by one option.
+
+What is set here is what a small machine wants, and only what is safe to set: a checkpoint keeps
+its meaning, results do not change. Everything can be set otherwise with `conf`, and a session
+that runs already is used as it is.
+
+The checkpoint settings take Spark's other file manager and leave out checksum files. A change
+is still one rename, so a killed process leaves the old file or the new one; what is given up is
+Spark noticing files that the disk changed by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla_spark.java import Java, find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = "local[*]"
+LOGGING = Path(__file__).parent / "log4j2.properties"
+_STREAMING = "spark.sql.streaming"
+
+SETTINGS: Mapping[str, str] = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.ui.showConsoleProgress": "false",
+    f"{_STREAMING}.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing"
+        ".FileSystemBasedCheckpointFileManager"
+    ),
+    f"{_STREAMING}.checkpoint.fileChecksum.enabled": "false",
+    f"{_STREAMING}.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+}
+LOCAL_SETTINGS: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "2g",
+}
+
+
+def prepare_environment() -> Java:
+    """Make this process start Spark with a Java that can run it and with this Python."""
+    java = find_java()
+    if java.found_by != "JAVA_HOME":
+        os.environ["JAVA_HOME"] = str(java.home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    return java
+
+
+def session_settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """Everything that is set for a session with this master; `conf` wins."""
+    local = LOCAL_SETTINGS if master.startswith("local") else {}
+    logging = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"}
+    return {**SETTINGS, **local, **logging, **conf}
+
+
+def session(
+    master: str = LOCAL, *, app_name: str = "ottla", conf: Mapping[str, str] | None = None
+) -> SparkSession:
+    """The running Spark session, or a new one with this master; NoJava when there is no Java."""
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    prepare_environment()
+    builder: SparkSession.Builder = SparkSession.builder
+    builder = builder.master(master).appName(app_name)
+    for name, value in session_settings(master, conf or {}).items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark

@@ -1,0 +1,23 @@
+"""What a session is started with, without starting one."""
+
+from __future__ import annotations
+
+from ottla_spark.session import LOGGING, session_settings
+
+
+def test_conf_wins_over_everything() -> None:
+    settings = session_settings("local[2]", {"spark.ui.enabled": "true"})
+    assert settings["spark.ui.enabled"] == "true"
+    assert settings["spark.driver.memory"] == "2g"
+
+
+def test_what_fits_one_machine_is_not_set_on_a_cluster() -> None:
+    settings = session_settings("spark://master:7077", {})
+    assert "spark.driver.memory" not in settings
+    assert "spark.driver.bindAddress" not in settings
+    assert settings["spark.sql.parquet.outputTimestampType"] == "TIMESTAMP_MICROS"
+
+
+def test_the_logging_file_is_part_of_the_package() -> None:
+    assert LOGGING.is_file()
+    assert LOGGING.as_uri() in session_settings("local", {})["spark.driver.extraJavaOptions"]
