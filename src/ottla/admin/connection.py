@@ -12,10 +12,12 @@ answer to another question or bytes that do not decode raise ProtocolViolation.
 
 from __future__ import annotations
 
+import contextlib
 import select
+import socket
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
@@ -141,6 +143,20 @@ class Connection:
         frame = self._read_frame(deadline)
         return self._decode(frame, pending, response)
 
+    def receive_in_place(
+        self, response: type[M], deadline: Deadline, room: Callable[[int], memoryview]
+    ) -> M:
+        """Like `receive`, into memory that `room` gives for a size; records stay views of it."""
+        pending = self._pending.popleft()
+        view = room(self._read_size(deadline))
+        self._fill(view, deadline)
+        return self._decode(view, pending, response, in_place=True)
+
+    def interrupt(self) -> None:
+        """Make whoever waits on this connection, on another thread, fail at once."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
     def _common_version(self, request: type[Message], at_most: int | None = None) -> int | None:
         lowest, highest = self._versions.get(request.API_KEY, (0, -1))
         version = min(highest, request.MAX_VERSION if at_most is None else at_most)
@@ -206,18 +222,22 @@ class Connection:
             raise self._lost(error) from None
 
     def _read_frame(self, deadline: Deadline) -> memoryview:
-        prefix = self._read(_SIZE.size, deadline)
+        view = memoryview(bytearray(self._read_size(deadline)))
+        self._fill(view, deadline)
+        return view
+
+    def _read_size(self, deadline: Deadline) -> int:
+        prefix = bytearray(_SIZE.size)
+        self._fill(memoryview(prefix), deadline)
         (size,) = _SIZE.unpack(prefix)
         if not _SIZE.size <= size <= MAX_RESPONSE_BYTES:
             raise ProtocolViolation(_not_kafka(self.address, bytes(prefix)))
-        return self._read(size, deadline)
+        return int(size)
 
-    def _read(self, size: int, deadline: Deadline) -> memoryview:
-        view = memoryview(bytearray(size))
-        position = 0
+    def _fill(self, view: memoryview, deadline: Deadline) -> None:
+        position, size = 0, len(view)
         while position < size:
             position += self._read_some(view[position:], deadline)
-        return view
 
     def _read_some(self, view: memoryview, deadline: Deadline) -> int:
         try:
@@ -231,7 +251,9 @@ class Connection:
             raise self._lost("it was closed at the other end")
         return received
 
-    def _decode(self, frame: memoryview, pending: _Pending, response: type[M]) -> M:
+    def _decode(
+        self, frame: memoryview, pending: _Pending, response: type[M], *, in_place: bool = False
+    ) -> M:
         expected, key, version = pending
         try:
             correlation_id, start = decode_response_header(key, version, frame, 0, len(frame))
@@ -239,7 +261,7 @@ class Connection:
                 raise ProtocolViolation(
                     f"{self.address} answered request {correlation_id} instead of {expected}"
                 )
-            return decoder(response, version)(frame, start, len(frame))[0]
+            return decoder(response, version, in_place=in_place)(frame, start, len(frame))[0]
         except DecodeError as error:
             raise ProtocolViolation(
                 f"{self.address} sent a {ApiKey(key).name} v{version} response that cannot be"

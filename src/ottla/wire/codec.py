@@ -21,17 +21,22 @@ from ottla.wire.primitives import DecodeError
 __all__ = ("DecodeError", "EncodeError", "decoder", "encoder")
 
 M = TypeVar("M", bound=Message)
-_decoders: dict[tuple[type[Message], int], Callable[..., object]] = {}
+_decoders: dict[tuple[type[Message], int, bool], Callable[..., object]] = {}
 _encoders: dict[tuple[type[Message], int], Callable[..., bytes]] = {}
 
 
-def decoder(message: type[M], version: int) -> Callable[[Buffer, int, int], tuple[M, int]]:
-    """The function (buffer, start, end) -> (message, next position) for one version."""
-    found = _decoders.get((message, version))
+def decoder(
+    message: type[M], version: int, *, in_place: bool = False
+) -> Callable[[Buffer, int, int], tuple[M, int]]:
+    """The function (buffer, start, end) -> (message, next position) for one version.
+
+    With `in_place`, fields of type records are memoryviews of the buffer, not copies of it.
+    """
+    found = _decoders.get((message, version, in_place))
     if found is None:
         _check_version(message, version)
-        found = generate_decoder(message, version, is_flexible(message, version))
-        _decoders[message, version] = found
+        found = generate_decoder(message, version, is_flexible(message, version), in_place)
+        _decoders[message, version, in_place] = found
     return cast("Callable[[Buffer, int, int], tuple[M, int]]", found)
 
 

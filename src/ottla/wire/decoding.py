@@ -52,8 +52,13 @@ def located(error: Exception, title: str, source: Source) -> DecodeError:
     return DecodeError(f"{title}: {field + ' ' if field else ''}{reason}")
 
 
-def generate_decoder(message: type[Message], version: int, flexible: bool) -> Callable[..., object]:
-    """(buffer, start, end) -> (message, position after it), raising only DecodeError."""
+def generate_decoder(
+    message: type[Message], version: int, flexible: bool, in_place: bool = False
+) -> Callable[..., object]:
+    """(buffer, start, end) -> (message, position after it), raising only DecodeError.
+
+    With `in_place`, records are a memoryview of the buffer instead of a copy.
+    """
     title = f"{message.__name__} v{version}"
     source = Source()
     source.constants.update(NAMES)
@@ -62,7 +67,7 @@ def generate_decoder(message: type[Message], version: int, flexible: bool) -> Ca
         with source.block("if end > len(buffer):"):
             source.add("raise DecodeError('the frame ends past its buffer')")
         with source.block("try:"):
-            decoding = _Decoding(source, version, flexible)
+            decoding = _Decoding(source, version, flexible, in_place)
             result = decoding.struct(message)
             decoding.flush()
             source.add(f"return {result}, position")
@@ -74,10 +79,11 @@ def generate_decoder(message: type[Message], version: int, flexible: bool) -> Ca
 class _Decoding:
     """Emits the reading of fields one after the other; `run` are the fixed ones not yet emitted."""
 
-    def __init__(self, source: Source, version: int, flexible: bool) -> None:
+    def __init__(self, source: Source, version: int, flexible: bool, in_place: bool) -> None:
         self.source = source
         self.version = version
         self.flexible = flexible
+        self.in_place = in_place
         self.end = "end"
         self.run: list[tuple[str, str, str]] = []  # (Struct code, target, path of the field)
 
@@ -209,6 +215,8 @@ class _Decoding:
             stop = self.stop(length)
             if type_ == "string":
                 self.source.add(f"{target} = str(buffer[position:{stop}], 'utf-8')")
+            elif type_ == "records" and self.in_place:
+                self.source.add(f"{target} = memoryview(buffer)[position:{stop}]")
             else:
                 self.source.add(f"{target} = bytes(memoryview(buffer)[position:{stop}])")
             self.source.add(f"position = {stop}")

@@ -1,0 +1,94 @@
+"""An Arrow batch from filled columns, with the columns that are the same for a whole partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_ottla import loops
+from pyspark_ottla.columns import BATCH_ROWS, HEADER_TYPE, TYPES, Columns, Lease, arrow_schema
+
+
+class Run(NamedTuple):
+    """Rows in a row that are of one partition."""
+
+    topic: str
+    partition: int
+    rows: int
+
+
+def record_batch(columns: Columns, names: Sequence[str], runs: Sequence[Run]) -> pa.RecordBatch:
+    """The records as an Arrow batch that owns the columns from now on."""
+    lease = Lease(columns)
+    arrays = [_array(name, columns, lease, runs) for name in names]
+    return pa.RecordBatch.from_arrays(arrays, schema=_schema(tuple(names)))
+
+
+@lru_cache(maxsize=16)
+def _schema(names: tuple[str, ...]) -> pa.Schema:
+    return arrow_schema(names)
+
+
+def _array(name: str, columns: Columns, lease: Lease, runs: Sequence[Run]) -> pa.Array:
+    rows, used = columns.rows, columns.used
+    match name:
+        case "key":
+            return lease.blobs(TYPES[name], columns.key, rows, int(used[loops.NULL_KEYS]))
+        case "value":
+            return lease.blobs(TYPES[name], columns.value, rows, int(used[loops.NULL_VALUES]))
+        case "topic":
+            return _topics(runs)
+        case "partition":
+            partitions = [run.partition for run in runs]
+            return pa.array(np.repeat(np.array(partitions, np.int32), [run.rows for run in runs]))
+        case "offset":
+            return lease.numbers(TYPES[name], columns.numbers[0], rows)
+        case "timestamp":
+            return lease.numbers(TYPES[name], columns.numbers[1], rows)
+        case "timestampType":
+            return lease.numbers(TYPES[name], columns.numbers[2], rows)
+    return _headers(columns, lease)
+
+
+def _topics(runs: Sequence[Run]) -> pa.Array:
+    if len({run.topic for run in runs}) == 1:
+        return _same_topic(runs[0].topic).slice(0, sum(run.rows for run in runs))
+    return pa.concat_arrays([_same_topic(run.topic).slice(0, run.rows) for run in runs])
+
+
+@lru_cache(maxsize=16)
+def _same_topic(topic: str) -> pa.Array:
+    """The name over and over; made once, and every batch takes a slice of it."""
+    name = topic.encode()
+    ends = np.arange(BATCH_ROWS + 1, dtype=np.int32) * np.int32(len(name))
+    data = [None, pa.py_buffer(ends), pa.py_buffer(name * BATCH_ROWS)]
+    return pa.Array.from_buffers(pa.string(), BATCH_ROWS, data, 0)
+
+
+def _headers(columns: Columns, lease: Lease) -> pa.Array:
+    """Null where a record has no headers, as Spark's own source has it."""
+    rows, used = columns.rows, columns.used
+    count, nulls = int(used[loops.HEADERS]), int(used[loops.NULL_HEADERS])
+    ends, bits, header_keys, header_values = columns.headers
+    keys = lease.blobs(pa.string(), header_keys, count, 0)
+    if used[loops.NOT_ASCII]:
+        keys = _as_text(keys)
+    null_values = int(used[loops.NULL_HEADER_VALUES])
+    values = lease.blobs(pa.binary(), header_values, count, null_values)
+    pairs = pa.Array.from_buffers(HEADER_TYPE, count, [None], 0, children=[keys, values])
+    buffers = [lease.bits(bits, rows) if nulls else None, lease.buffer(ends, rows + 1)]
+    return pa.Array.from_buffers(TYPES["headers"], rows, buffers, nulls, children=[pairs])
+
+
+def _as_text(keys: pa.Array) -> pa.Array:
+    """Header keys that are not UTF-8 with replacement characters, as Java reads them."""
+    try:
+        keys.validate(full=True)
+        return keys
+    except pa.ArrowInvalid:
+        raw = keys.view(pa.binary()).to_pylist()
+        return pa.array([key.decode("utf-8", "replace") for key in raw], pa.string())

@@ -1,0 +1,20 @@
+"""What can go wrong while records are read, besides what `ottla.admin.errors` names."""
+
+from __future__ import annotations
+
+from ottla.admin.errors import AdminError
+
+
+class DataLoss(AdminError):
+    """Offsets that were to be read are no longer there, and `failOnDataLoss` is true."""
+
+
+class DamagedRecords(AdminError):
+    """A batch whose bytes are not what its checksum or the format say."""
+
+    def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
+        super().__init__(
+            f"{topic}-{partition} has a damaged batch at offset {offset}: {reason}."
+            " Read around it by giving starting and ending offsets, or restore the partition"
+            " from another replica"
+        )
