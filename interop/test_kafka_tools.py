@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from ottla.testing import Cluster
 
@@ -49,6 +50,26 @@ def test_configs_are_changed_and_shown(cluster: Cluster, kafka_tool: Run) -> Non
     broker = ("--entity-type", "brokers", "--entity-name", "1")
     kafka_tool(CONFIGS, *at, *broker, "--alter", "--add-config", "log.retention.ms=123456789")
     assert "log.retention.ms=123456789" in kafka_tool(CONFIGS, *at, *broker, "--describe")
+
+
+def test_a_broker_describes_no_setting_that_kafka_does_not_have(
+    cluster: Cluster, kafka_tool: Run, tmp_path: Path
+) -> None:
+    from harness.systems import Kafka
+
+    kafka = Kafka(None).new_broker(tmp_path / "kafka")
+    kafka.start()
+    try:
+        theirs = broker_settings(f"127.0.0.1:{kafka.port}")
+    finally:
+        kafka.stop()
+    assert broker_settings(cluster.bootstrap_servers) - theirs == set()
+
+
+def broker_settings(bootstrap_servers: str) -> set[str]:
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    resource = ConfigResource(ConfigResource.Type.BROKER, "1")
+    return set(admin.describe_configs([resource])[resource].result(30))
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])

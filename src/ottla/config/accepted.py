@@ -25,10 +25,11 @@ from ottla.config.definition import (
 class _Accepted:
     """Makes settings that have no effect, all for one reason."""
 
-    __slots__ = ("reason",)
+    __slots__ = ("internal", "reason")
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, internal: bool = False) -> None:
         self.reason = reason
+        self.internal = internal
 
     def __call__(
         self,
@@ -38,7 +39,9 @@ class _Accepted:
         validator: Validator | None = None,
         update: UpdateMode = READ_ONLY,
     ) -> Setting:
-        return Setting(name, kind, default, validator, self.reason, "low", update, False)
+        return Setting(
+            name, kind, default, validator, self.reason, "low", update, False, self.internal
+        )
 
 
 _row = _Accepted("The broker has one thread: there is no pool to size.")
@@ -80,14 +83,9 @@ REPLICATION = (
     _row("controller.quorum.request.timeout.ms", "int", 2000, AtLeast(0)),
     _row("controller.quorum.retry.backoff.ms", "int", 20, AtLeast(0)),
     _row("controller.socket.timeout.ms", "int", 30000),
-    _row("follower.replication.throttled.rate", "long", MAX_LONG, AtLeast(0), CLUSTER_WIDE),
     _row("initial.broker.registration.timeout.ms", "int", 60000),
     _row("leader.imbalance.check.interval.seconds", "long", 300, AtLeast(1)),
-    _row("leader.replication.throttled.rate", "long", MAX_LONG, AtLeast(0), CLUSTER_WIDE),
     _row("log.dir.failure.timeout.ms", "long", 30000, AtLeast(1)),
-    _row(
-        "replica.alter.log.dirs.io.max.bytes.per.second", "long", MAX_LONG, AtLeast(0), CLUSTER_WIDE
-    ),
     _row("replica.fetch.backoff.ms", "int", 1000, AtLeast(0)),
     _row("replica.fetch.max.bytes", "int", 1048576, AtLeast(0)),
     _row("replica.fetch.min.bytes", "int", 1),
@@ -100,6 +98,14 @@ REPLICATION = (
     _row("request.timeout.ms", "int", 30000),
     _row("socket.connection.setup.timeout.max.ms", "long", 30000),
     _row("socket.connection.setup.timeout.ms", "long", 10000),
+)
+_row = _Accepted("For quotas of replication, which are yet to come.", internal=True)
+THROTTLES = (
+    _row("follower.replication.throttled.rate", "long", MAX_LONG, AtLeast(0), CLUSTER_WIDE),
+    _row("leader.replication.throttled.rate", "long", MAX_LONG, AtLeast(0), CLUSTER_WIDE),
+    _row(
+        "replica.alter.log.dirs.io.max.bytes.per.second", "long", MAX_LONG, AtLeast(0), CLUSTER_WIDE
+    ),
 )
 _row = _Accepted("For the snapshots and the trimming of the metadata log, which are yet to come.")
 METADATA = (
@@ -231,7 +237,7 @@ SECURITY = (
     _row("connections.max.reauth.ms", "long", 0),
     _row("early.start.listeners", "list", None),
 )
-_row = _Accepted("Kafka 4 no longer has it; files written for older versions do.")
+_row = _Accepted("Kafka 4 no longer has it; files written for older versions do.", internal=True)
 REMOVED = (
     _row("broker.id.generation.enable", "boolean", True),
     _row("inter.broker.protocol.version", "string", None),
@@ -247,6 +253,7 @@ ACCEPTED = (
     *THREADS,
     *CLEANER,
     *REPLICATION,
+    *THROTTLES,
     *METADATA,
     *COORDINATOR,
     *STREAMS_GROUPS,

@@ -61,20 +61,19 @@ def _topic_defaults() -> list[Setting]:
     return settings
 
 
-BROKER_SETTINGS: dict[str, Setting] = {
-    s.name: s
-    for s in (
-        *IDENTITY,
-        *NETWORK,
-        *TOPICS,
-        *LOGS,
-        *GROUPS,
-        *CONSUMER_GROUPS,
-        *OFFSETS,
-        *_topic_defaults(),
-        *ACCEPTED,
-    )
-}
+_DECLARED = (
+    *IDENTITY,
+    *NETWORK,
+    *TOPICS,
+    *LOGS,
+    *GROUPS,
+    *CONSUMER_GROUPS,
+    *OFFSETS,
+    *_topic_defaults(),
+    *ACCEPTED,
+)
+BROKER_SETTINGS: dict[str, Setting] = {setting.name: setting for setting in _DECLARED}
+assert len(BROKER_SETTINGS) == len(_DECLARED), "a setting is declared twice"
 _DEFAULTS: dict[str, Value] = {name: s.default for name, s in BROKER_SETTINGS.items()}
 
 
@@ -152,6 +151,10 @@ class BrokerConfig:
         self.values: Mapping[str, Value] = values | dict.fromkeys(
             ("node.id", "broker.id"), self.node_id
         )
+
+    def is_given(self, name: str) -> bool:
+        """Whether the setting comes from the file or was made while running."""
+        return name in self.static or name in self.cluster_wide or name in self.per_broker
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:

@@ -118,8 +118,8 @@ class Setting(NamedTuple):
     """A setting as Kafka defines it.
 
     `effective` is False for a name that is accepted, because ordinary files contain it,
-    but that changes nothing in this broker. `internal` settings are for tests and are
-    described only when they are set.
+    but that changes nothing in this broker. `internal` settings are for tests, or Kafka
+    does not tell of them unasked, and are described only when they are set.
     """
 
     name: str

@@ -72,7 +72,7 @@ def describe_broker(config: BrokerConfig) -> list[Entry]:
     return [
         _broker_entry(config, setting)
         for setting in sorted(BROKER_SETTINGS.values())
-        if not setting.internal or setting.name in config.static
+        if not setting.internal or config.is_given(setting.name)
     ]
 
 

@@ -29,16 +29,9 @@ IDENTITY = (
         "string",
         None,
         None,
-        "The cluster this broker must belong to. Without it the log directories say so, and a"
-        " new broker gets a new one. A directory of another cluster is refused. Ottla's own.",
-    ),
-    Setting(
-        "cluster.id",
-        "string",
-        None,
-        None,
         "The id the cluster is to have: given to empty data directories, demanded of others."
         " Without it, empty ones get a new one. Kafka takes it when it formats a directory.",
+        internal=True,
     ),
     Setting(
         "broker.rack",

@@ -5,6 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from ottla.broker.node import Node
+from ottla.config.broker import BrokerConfig
+from ottla.config.describe import describe_broker
 from ottla.memory_files import MemoryFiles
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages import alter_configs, incremental_alter_configs
@@ -177,6 +179,15 @@ def test_a_broker_is_described_in_full(ask: Ask) -> None:
     assert found["offsets.topic.num.partitions"].value == "50"
     assert all(each.documentation for each in found.values())
     assert "internal.segment.bytes" not in found
+
+
+def test_what_kafka_does_not_have_is_described_only_where_it_was_set() -> None:
+    unset = {entry.setting.name for entry in describe_broker(BrokerConfig())}
+    assert not unset & {"zookeeper.connect", "cluster.id", "leader.replication.throttled.rate"}
+    config = BrokerConfig({"zookeeper.connect": "z:1"}, {"leader.replication.throttled.rate": "9"})
+    found = {entry.setting.name: entry.value for entry in describe_broker(config)}
+    assert found["zookeeper.connect"] == "z:1"
+    assert found["leader.replication.throttled.rate"] == "9"
 
 
 def test_documentation_and_synonyms_only_when_asked(ask: Ask) -> None:
