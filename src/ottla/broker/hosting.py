@@ -7,7 +7,8 @@ or reconfigures logs. Periodic work on the logs runs from here as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.identity import establish
@@ -39,6 +40,7 @@ RETRY_INTERVAL_MS = 1000
 TRASH_INTERVAL_MS = 1000
 IDLE_INTERVAL_MS = 60_000
 NEVER_MS = 2**62
+PAUSE_MS = 0.1
 
 
 class Hosting:
@@ -278,7 +280,7 @@ class Hosting:
     def _schedule_jobs(self) -> None:
         config, store = self._node.config, self.store
         first_ms = config.log_initial_task_delay_ms
-        self._every(config.log_retention_check_interval_ms, first_ms, store.run_retention)
+        self._after(first_ms, self._begin_retention)
         self._every(config.log_flush_scheduler_interval_ms, first_ms, store.run_flush)
         self._every(
             min(
@@ -295,15 +297,28 @@ class Hosting:
         expiry_ms = config.producer_id_expiration_check_interval_ms
         self._every(expiry_ms, expiry_ms, store.expire_producers)
 
+    def _begin_retention(self) -> None:
+        self._continue_retention(self.store.run_retention(self._node.wall_ms))
+
+    def _continue_retention(self, steps: Iterator[int]) -> None:
+        """One step of a round; the next when other work was done, or another round later."""
+        if next(steps, None) is not None:
+            self._after(PAUSE_MS, partial(self._continue_retention, steps))
+        else:
+            self._after(self._node.config.log_retention_check_interval_ms, self._begin_retention)
+        self._report_notes()
+
     def _every(self, interval_ms: int, first_ms: int, job: Callable[[int], object]) -> None:
         """Run a job again and again, `interval_ms` apart."""
-        node = self._node
         if interval_ms >= NEVER_MS:
             return
 
         def run() -> None:
-            job(node.wall_ms)
+            job(self._node.wall_ms)
             self._report_notes()
-            node.timers.at(node.monotonic_ms + interval_ms, run)
+            self._after(interval_ms, run)
 
-        node.timers.at(node.monotonic_ms + first_ms, run)
+        self._after(first_ms, run)
+
+    def _after(self, delay_ms: float, action: Callable[[], None]) -> None:
+        self._node.timers.at(self._node.monotonic_ms + delay_ms, action)

@@ -42,6 +42,7 @@ from ottla.records.checksum import crc32c
 if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
 
+ALL_SEGMENTS = 2**31
 _ALWAYS = -(2**63)
 _NO_GROUP = -1
 _unpack_header = HEADER.unpack_from
@@ -531,9 +532,9 @@ class Log:
         """Serve nothing before `offset` any more (DeleteRecords); at most the high watermark."""
         retention.advance_log_start(self, offset)
 
-    def delete_old_segments(self, now_ms: int) -> int:
+    def delete_old_segments(self, now_ms: int, at_most: int = ALL_SEGMENTS) -> int:
         """Remove the segments that retention and the log start offset give up; how many."""
-        return retention.delete_old_segments(self, now_ms)
+        return retention.delete_old_segments(self, now_ms, at_most)
 
     # Durability
 

@@ -10,6 +10,7 @@ watermark goes; the active segment goes only after a new one was begun.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ottla.log.truncation import discard_segments
@@ -33,29 +34,29 @@ def advance_log_start(log: Log, offset: int) -> None:
         log.leader_epochs.truncate_from_start(offset)
 
 
-def delete_old_segments(log: Log, now_ms: int) -> int:
+def delete_old_segments(log: Log, now_ms: int, at_most: int) -> int:
     """See Log.delete_old_segments."""
-    count = _delete(log, _before_log_start(log), now_ms)
+    count = _delete(log, _before_log_start(log, at_most), now_ms)
     if "delete" in log.config.cleanup_policy:
-        count += _delete(log, _too_large(log), now_ms)
-        count += _delete(log, _too_old(log, now_ms), now_ms)
+        count += _delete(log, _too_large(log, at_most - count), now_ms)
+        count += _delete(log, _too_old(log, at_most - count, now_ms), now_ms)
     return count
 
 
-def _before_log_start(log: Log) -> int:
+def _before_log_start(log: Log, at_most: int) -> int:
     count = 0
-    for segment, end_offset in _candidates(log):
+    for segment, end_offset in islice(_candidates(log), at_most):
         if segment is log.active or end_offset > log.log_start_offset:
             break
         count += 1
     return count
 
 
-def _too_large(log: Log) -> int:
-    count, excess = 0, log.size - log.config.retention_bytes
+def _too_large(log: Log, at_most: int) -> int:
     if log.config.retention_bytes < 0:
         return 0
-    for segment, _ in _candidates(log):
+    count, excess = 0, log.size - log.config.retention_bytes
+    for segment, _ in islice(_candidates(log), at_most):
         excess -= segment.size
         if excess < 0:
             break
@@ -63,11 +64,11 @@ def _too_large(log: Log) -> int:
     return count
 
 
-def _too_old(log: Log, now_ms: int) -> int:
+def _too_old(log: Log, at_most: int, now_ms: int) -> int:
     count, retention_ms = 0, log.config.retention_ms
     if retention_ms < 0:
         return 0
-    for segment, _ in _candidates(log):
+    for segment, _ in islice(_candidates(log), at_most):
         if now_ms - segment.largest_timestamp() <= retention_ms:
             break
         count += 1
@@ -76,9 +77,10 @@ def _too_old(log: Log, now_ms: int) -> int:
 
 def _candidates(log: Log) -> Iterator[tuple[Segment, int]]:
     """Segments wholly below the high watermark, oldest first, with the offset after them."""
-    ends = [*log.base_offsets[1:], log.log_end_offset]
-    for segment, end_offset in zip(log.segments, ends, strict=True):
-        if end_offset > log.high_watermark or (segment is log.active and not segment.size):
+    for number, segment in enumerate(log.segments):
+        is_last = segment is log.active
+        end_offset = log.log_end_offset if is_last else log.base_offsets[number + 1]
+        if end_offset > log.high_watermark or (is_last and not segment.size):
             return
         yield segment, end_offset
 

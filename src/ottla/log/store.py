@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 
 DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000
 
+_SEGMENTS_AT_A_TIME = 16
+_SEGMENT_WORK = 6
+"""What the deletion of a segment costs, compared with looking at a log."""
+
+_ENOUGH_WORK = 100
+"""Takes a few milliseconds: the loop must not stand still longer for retention."""
+
 _REFUSED = (ENOSPC, EDQUOT, EMFILE, ENFILE)
 """Errors that say nothing against a directory: a full disk, too many open files."""
 
@@ -215,15 +222,29 @@ class LogStore:
 
     # Periodic jobs
 
-    def run_retention(self, now_ms: int) -> int:
-        """Delete old segments of all logs; how many."""
-        count = 0
+    def run_retention(self, now_ms: int) -> Iterator[int]:
+        """Delete old segments of all logs, a few with each step: how many.
+
+        The caller lets the loop do other work between steps, in which logs may come and go.
+        """
+        deleted = work = 0
         for log in list(self):
-            try:
-                count += log.delete_old_segments(now_ms)
-            except OSError as error:
-                self.handle_error(log, error)
-        return count
+            count = -1
+            while count and self._logs.get(log.topic_partition) is log:
+                count = self._delete_some(log, now_ms)
+                deleted += count
+                work += 1 + count * _SEGMENT_WORK
+                if work >= _ENOUGH_WORK:
+                    yield deleted
+                    deleted = work = 0
+        yield deleted
+
+    def _delete_some(self, log: Log, now_ms: int) -> int:
+        try:
+            return log.delete_old_segments(now_ms, _SEGMENTS_AT_A_TIME)
+        except OSError as error:
+            self.handle_error(log, error)
+            return 0
 
     def run_flush(self, now_ms: int) -> None:
         """Begin to flush the logs whose flush.ms has passed."""

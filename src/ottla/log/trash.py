@@ -13,16 +13,19 @@ from heapq import heappop, heappush
 
 from ottla.ports import Background, Files
 
+AT_A_TIME = 1000
+
 
 class Trash:
     """Paths by the time they are due."""
 
-    __slots__ = ("_background", "_due", "_files", "on_error")
+    __slots__ = ("_background", "_due", "_files", "_is_busy", "on_error")
 
     def __init__(self, files: Files, background: Background) -> None:
         self._files = files
         self._background = background
         self._due: list[tuple[int, str, bool]] = []
+        self._is_busy = False
         self.on_error: Callable[[str, OSError], None] = lambda path, error: None
         """Hears of removals that failed; the file is found again at the next start."""
 
@@ -38,23 +41,33 @@ class Trash:
         heappush(self._due, (due_ms, path, True))
 
     def empty(self, now_ms: int) -> int:
-        """Start removing what is due; how many paths that are."""
-        count = 0
-        while self._due and self._due[0][0] <= now_ms:
-            _, path, is_directory = heappop(self._due)
-            self._remove(path, is_directory)
-            count += 1
-        return count
+        """Start removing what is due, so many at a time; how many paths that are."""
+        due, paths = self._due, []
+        while due and due[0][0] <= now_ms and len(paths) < AT_A_TIME and not self._is_busy:
+            _, path, is_directory = heappop(due)
+            paths.append((path, is_directory))
+        if paths:
+            self._is_busy = True
+            self._background.submit(lambda: self._remove(paths), self._removed)
+        return len(paths)
 
     def next_due_ms(self) -> int | None:
         """When something is due next."""
         return self._due[0][0] if self._due else None
 
-    def _remove(self, path: str, is_directory: bool) -> None:
-        remove = self._files.remove_tree if is_directory else self._files.unlink
+    def _remove(self, paths: list[tuple[str, bool]]) -> list[tuple[str, OSError]]:
+        """Off the loop; what failed."""
+        failed = []
+        for path, is_directory in paths:
+            remove = self._files.remove_tree if is_directory else self._files.unlink
+            try:
+                remove(path)
+            except OSError as error:
+                failed.append((path, error))
+        return failed
 
-        def done(result: OSError | None) -> None:
-            if result is not None:
-                self.on_error(path, result)
-
-        self._background.submit(lambda: remove(path), done)
+    def _removed(self, failed: list[tuple[str, OSError]] | OSError) -> None:
+        self._is_busy = False
+        assert not isinstance(failed, OSError)
+        for path, error in failed:
+            self.on_error(path, error)

@@ -328,8 +328,32 @@ def test_retention_runs_over_all_logs(broker: Broker) -> None:
     broker.create("a", 3, LogConfig(retention_ms=100))
     for log in broker.store:
         append_all(log, batch_of(1))
-    assert broker.store.run_retention(NOW + 100) == 0
-    assert broker.store.run_retention(NOW + 101) == 3
+    assert sum(broker.store.run_retention(NOW + 100)) == 0
+    assert sum(broker.store.run_retention(NOW + 101)) == 3
+
+
+def test_retention_of_many_segments_lets_other_work_between(broker: Broker) -> None:
+    broker.create("a", 2, LogConfig(retention_ms=100, segment_bytes=100))
+    for log in broker.store:
+        append_all(log, *[batch_of(1) for _ in range(200)])
+    first, second = broker.store
+    steps = broker.store.run_retention(NOW + 101)
+    counts = [next(steps) for _ in range(3)]
+    assert all(0 < count < 50 for count in counts)
+    assert len(first.segments) == 200 - sum(counts)
+    broker.store.delete(second.topic_partition)  # while the round goes on
+    assert sum(counts) + sum(steps) == 200
+    assert len(first.segments) == 1
+
+
+def test_what_is_due_is_removed_some_at_a_time(broker: Broker) -> None:
+    trash = broker.store.resources.trash
+    for number in range(1500):
+        trash.add_file(f"/one/{number}.deleted", NOW)
+    assert broker.store.delete_pending_files(NOW) == 1000
+    assert broker.store.delete_pending_files(NOW) == 0
+    broker.background.run()
+    assert broker.store.delete_pending_files(NOW) == 500
 
 
 def test_flush_ms_flushes_in_the_background(broker: Broker) -> None:
