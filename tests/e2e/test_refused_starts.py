@@ -129,6 +129,21 @@ def test_directories_of_two_clusters(tmp_path: Path) -> None:
     assert files_under(tmp_path) == before
 
 
+def test_a_directory_of_another_cluster_than_the_settings_say(
+    start_broker: Callable[..., BrokerProcess],
+) -> None:
+    broker = start_broker()
+    assert broker.stop() == 0
+    assert broker.data_dir is not None
+    before = files_under(broker.data_dir)
+    other = ("--set", "cluster.id=AAAAAAAAAAAAAAAAAAAAAA")
+    ended = run_ottla("up", "--port", "0", "--data-dir", str(broker.data_dir), *other)
+    assert ended.returncode == 1
+    assert "not to AAAAAAAAAAAAAAAAAAAAAA" in ended.stderr
+    assert "use another directory" in ended.stderr
+    assert files_under(broker.data_dir) == before
+
+
 def test_a_directory_of_another_node(start_broker: Callable[..., BrokerProcess]) -> None:
     broker = start_broker()
     assert broker.stop() == 0

@@ -10,6 +10,7 @@ from ottla.admin.deadline import Deadline
 from ottla.admin.errors import AdminError, ProtocolViolation, Refused, check
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID
+from ottla.model.topic_names import reason_invalid
 from ottla.wire.messages.metadata import MetadataResponseTopic
 
 CREATION_TIMEOUT_MS = 5_000
@@ -52,10 +53,18 @@ def find_route(
         limit = deadline.at_most(CREATION_TIMEOUT_MS) if create else deadline
         return client.retry(ask, limit, harmless_twice=True)
     except Refused as error:
-        if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise
+        raise _with_advice(error, topic) from None
+
+
+def _with_advice(error: Refused, topic: str) -> Refused:
+    """The same refusal and what to do: Metadata has codes only, no words."""
+    if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         advice = f"create it with `ottla topics create {topic}`"
-        raise Refused(error.code, f"there is no topic {topic}", advice) from None
+        return Refused(error.code, f"there is no topic {topic}", advice)
+    if error.code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+        advice = reason_invalid(topic) or "its name differs from another's only in '.' and '_'"
+        return Refused(error.code, f"there can be no topic {topic!r}", advice)
+    return error
 
 
 def check_partition(route: TopicRoute, partition: int) -> None:

@@ -51,7 +51,7 @@ def build_app(*, whole: bool) -> App:
 def run(words: list[str]) -> int:
     """Run one command line; its exit code."""
     app = build_app(whole=not words or words[0] not in _COMMANDS)
-    if not sys.stdout.isatty() and (not words or not _HELP_FLAGS.isdisjoint(words)):
+    if not sys.stdout.isatty() and _shows_help(words):
         _help_in_plain_lines(app)
     try:
         result = app(words, exit_on_error=False, print_error=False, result_action="return_value")
@@ -70,6 +70,11 @@ def run(words: list[str]) -> int:
         silence_stdout()
         return OK
     return result if isinstance(result, int) else OK
+
+
+def _shows_help(words: list[str]) -> bool:
+    """Asked for, or because a command that has commands of its own was named alone."""
+    return len(words) <= 1 or not _HELP_FLAGS.isdisjoint(words)
 
 
 def _help_in_plain_lines(app: App) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 from cyclopts import Parameter
@@ -50,6 +51,75 @@ _TARGETS: Final = (
 _CSV_FIELDS: Final = 3
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TargetOptions:
+    """Where to: exactly one of these is given."""
+
+    to_earliest: Annotated[bool, Parameter(help="To the oldest record.", show_default=False)] = (
+        False
+    )
+    to_latest: Annotated[
+        bool, Parameter(help="To the end: only new records.", show_default=False)
+    ] = False
+    to_datetime: Annotated[
+        str | None,
+        Parameter(
+            help="To the first record of this time or later: 2026-01-31T12:00:00, or"
+            " milliseconds since 1970."
+        ),
+    ] = None
+    by_duration: Annotated[
+        str | None,
+        Parameter(help="To the first record of so long ago or later: 1d12h30m or P1DT12H30M."),
+    ] = None
+    shift_by: Annotated[
+        int | None,
+        Parameter(help="So many records on, or back if negative.", allow_leading_hyphen=True),
+    ] = None
+    to_offset: Annotated[NonNegativeInt | None, Parameter(help="To this offset.")] = None
+    to_current: Annotated[
+        bool,
+        Parameter(
+            help="To what is committed already, or the end where nothing is.", show_default=False
+        ),
+    ] = False
+    from_file: Annotated[
+        str | None,
+        Parameter(
+            help="To the offsets in a CSV file, lines of topic,partition,offset; - is stdin."
+        ),
+    ] = None
+
+    def target(self) -> Target:
+        """The one that was given; UsageError if it is none or several."""
+        given = list(self._given())
+        if len(given) != 1:
+            raise UsageError(f"give {'only ' if given else ''}one of {_TARGETS}")
+        return given[0]()
+
+    def _given(self) -> Iterator[Callable[[], Target]]:
+        if self.to_earliest:
+            yield lambda: ToTime(EARLIEST_TIMESTAMP)
+        if self.to_latest:
+            yield lambda: ToTime(LATEST_TIMESTAMP)
+        if (when := self.to_datetime) is not None:
+            yield lambda: ToTime(timestamp_ms(when, "--to-datetime"))
+        if (ago := self.by_duration) is not None:
+            yield lambda: ToTime(_time_ago_ms(ago))
+        if (by := self.shift_by) is not None:
+            yield lambda: ShiftBy(by)
+        if (offset := self.to_offset) is not None:
+            yield lambda: ToOffset(offset)
+        if self.to_current:
+            yield ToCurrent
+        if (path := self.from_file) is not None:
+            yield lambda: ToOffsets(_read_csv(path))
+
+
+_NO_TARGET: Final = TargetOptions()
+
+
 def reset_offsets(
     group: Annotated[str, Parameter(name="--group", help="The group.")],
     *,
@@ -57,40 +127,7 @@ def reset_offsets(
     all_topics: Annotated[
         bool, Parameter(help="All topics that the group has offsets of.", show_default=False)
     ] = False,
-    to_earliest: Annotated[
-        bool, Parameter(help="To the oldest record.", show_default=False)
-    ] = False,
-    to_latest: Annotated[
-        bool, Parameter(help="To the end: only new records.", show_default=False)
-    ] = False,
-    to_datetime: Annotated[
-        str | None,
-        Parameter(
-            help="To the first record of this time or later: 2026-01-31T12:00:00, or"
-            " milliseconds since 1970."
-        ),
-    ] = None,
-    by_duration: Annotated[
-        str | None,
-        Parameter(help="To the first record of so long ago or later: 1d12h30m or P1DT12H30M."),
-    ] = None,
-    shift_by: Annotated[
-        int | None,
-        Parameter(help="So many records on, or back if negative.", allow_leading_hyphen=True),
-    ] = None,
-    to_offset: Annotated[NonNegativeInt | None, Parameter(help="To this offset.")] = None,
-    to_current: Annotated[
-        bool,
-        Parameter(
-            help="To what is committed already, or the end where nothing is.", show_default=False
-        ),
-    ] = False,
-    from_file: Annotated[
-        str | None,
-        Parameter(
-            help="To the offsets in a CSV file, lines of topic,partition,offset; - is stdin."
-        ),
-    ] = None,
+    to: TargetOptions = _NO_TARGET,
     execute: Annotated[
         bool,
         Parameter(help="Do it; otherwise it is only shown what would be.", show_default=False),
@@ -107,16 +144,7 @@ def reset_offsets(
 
     An offset that a partition does not have becomes the nearest it has, marked with a star.
     """
-    target = _target(
-        ToTime(EARLIEST_TIMESTAMP) if to_earliest else None,
-        ToTime(LATEST_TIMESTAMP) if to_latest else None,
-        None if to_datetime is None else ToTime(timestamp_ms(to_datetime, "--to-datetime")),
-        None if by_duration is None else ToTime(_time_ago_ms(by_duration)),
-        None if shift_by is None else ShiftBy(shift_by),
-        None if to_offset is None else ToOffset(to_offset),
-        ToCurrent() if to_current else None,
-        None if from_file is None else ToOffsets(_read_csv(from_file)),
-    )
+    target = to.target()
     scopes = [parse_scope(text) for text in topic]
     _check_scope(target, scopes, all_topics)
     if export and json:
@@ -144,13 +172,6 @@ def named_partitions(client: Client, scopes: Sequence[TopicScope]) -> list[Topic
     whole = [scope for scope in scopes if not scope.partitions]
     named = [TopicPartition(topic, p) for topic, partitions in scopes for p in partitions]
     return sorted({*named, *scope_of_topics(client, whole)})
-
-
-def _target(*given: Target | None) -> Target:
-    targets = [target for target in given if target is not None]
-    if len(targets) != 1:
-        raise UsageError(f"give {'only ' if targets else ''}one of {_TARGETS}")
-    return targets[0]
 
 
 def _time_ago_ms(duration: str) -> int:

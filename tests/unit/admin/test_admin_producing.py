@@ -12,6 +12,7 @@ from ottla.records.batch import Batch, parse_header
 from ottla.records.record import Record, records_of
 from ottla.wire.api_table import ApiKey
 from ottla.wire.messages.init_producer_id import InitProducerIdResponse
+from ottla.wire.messages.metadata import MetadataResponseTopic
 from ottla.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -230,3 +231,14 @@ def test_a_topic_that_the_broker_does_not_create(broker, connect, monkeypatch) -
     monkeypatch.setattr("ottla.admin.route.CREATION_TIMEOUT_MS", 100)
     with pytest.raises(Refused, match="no topic nope: create it with `ottla topics create nope`"):
         Producer(connect(broker.address), "nope")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("bad topic", "only ASCII letters"), ("a.b", "its name differs from another's only in")],
+)
+def test_a_topic_that_cannot_be_is_told_why(broker, connect, name: str, words: str) -> None:
+    refused = MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name)
+    broker.topics[name] = refused
+    with pytest.raises(Refused, match=f"no topic '{name}': {words}"):
+        Producer(connect(broker.address), name)

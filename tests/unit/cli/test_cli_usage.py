@@ -121,11 +121,27 @@ def test_the_overview_has_every_command_with_a_sentence(
 ) -> None:
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
-    for command in ("up", "broker", "topics", "produce", "consume", "dump-log"):
+    for command in ("up", "broker", "topics", "groups", "produce", "consume", "dump-log"):
         assert f"  {command}: " in shown
 
 
-@pytest.mark.parametrize("command", ["up", "broker", "produce", "consume", "topics create"])
+@pytest.mark.parametrize("line", ["", "topics", "groups", "topics --help"])
+def test_help_is_drawn_on_terminals_only(capsys: pytest.CaptureFixture[str], line: str) -> None:
+    assert main(line.split()) == 0
+    shown = capsys.readouterr().out
+    assert "list: " in shown or "topics: " in shown
+    assert not set(shown) & set("╭╮│╰╯─")
+
+
+COMMANDS = [
+    *("up", "broker", "produce", "consume", "dump-log"),
+    *(f"topics {each}" for each in ("create", "list", "describe", "alter", "delete")),
+    *(f"groups {each}" for each in ("list", "describe", "members", "reset-offsets", "delete")),
+    "groups delete-offsets",
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_is_explained(capsys: pytest.CaptureFixture[str], command: str) -> None:
     assert main([*command.split(), "--help"]) == 0
     options = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  --")]
@@ -141,15 +157,12 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.strip() == ottla.__version__
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["up", "broker", "produce", "consume"]
-    + [f"topics {each}" for each in ("create", "list", "describe", "alter", "delete")],
-)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_the_page_on_commands_has_every_option(
     capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "commands.md").read_text()
+    docs = Path(__file__).parents[3] / "docs"
+    page = (docs / "commands.md").read_text() + (docs / "dump-log.md").read_text()
     assert main([*command.split(), "--help"]) == 0
     shown = re.findall(r"^  (?:TOPIC, )?(--[a-z-]+)", capsys.readouterr().out, re.MULTILINE)
     assert shown
