@@ -101,7 +101,7 @@ def value_of(number: int) -> bytes:
 
 
 def create_topic(broker: BrokerProcess) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(timeout=STEP_TIMEOUT_S)
 
 
