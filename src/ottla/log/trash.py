@@ -42,7 +42,8 @@ class Trash:
 
     def empty(self, now_ms: int) -> int:
         """Start removing what is due, so many at a time; how many paths that are."""
-        due, paths = self._due, []
+        due = self._due
+        paths: list[tuple[str, bool]] = []
         while due and due[0][0] <= now_ms and len(paths) < AT_A_TIME and not self._is_busy:
             _, path, is_directory = heappop(due)
             paths.append((path, is_directory))
