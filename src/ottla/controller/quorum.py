@@ -32,13 +32,15 @@ from ottla.wire.message import Message
 Listener: TypeAlias = Callable[[Sequence[Message]], None]
 
 METADATA_LOG_CONFIG = LogConfig(
+    flush_messages=1,
     max_message_bytes=MAX_INT,
     message_timestamp_after_max_ms=MAX_LONG,
     message_timestamp_before_max_ms=MAX_LONG,
     retention_bytes=-1,
     retention_ms=-1,
 )
-"""Everything is kept: there are no snapshots yet that could take the place of old records."""
+"""Every commit is forced to disk. Everything is kept: there are no snapshots yet that could take
+the place of old records."""
 
 _READ_BYTES = 1024 * 1024
 
@@ -88,7 +90,6 @@ class QuorumController:
         try:
             log.append(batch, memoryview(batch), 0, len(batch), self.leader_epoch, now_ms)
             log.commit()
-            log.flush()
         except OSError as error:
             self._take_back(end)
             raise ApiError(

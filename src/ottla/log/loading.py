@@ -25,7 +25,7 @@ from ottla.log.names import (
     offset_of,
 )
 from ottla.log.partition_metadata import read_topic_id, write_topic_id
-from ottla.log.recovery import recover
+from ottla.log.recovery import recover, write_again
 from ottla.log.replay import replay
 from ottla.log.resources import Resources
 from ottla.log.segment import Segment
@@ -110,13 +110,14 @@ def open_log(
     log.leader_epochs.truncate_from_start(log.log_start_offset)
     rebuild_producers(log, notes, is_clean=checkpoint.is_clean)
     if log.committed_end - log.recovery_point >= config.flush_messages:
-        _flush_recovered(log, notes)
+        _force_recovered(log, notes)
     return log
 
 
-def _flush_recovered(log: Log, notes: list[str]) -> None:
+def _force_recovered(log: Log, notes: list[str]) -> None:
     """Batches that were written but not forced before the crash are served from now on."""
     try:
+        write_again(log, log.recovery_point)
         log.flush()
     except OSError as error:
         if error.errno not in (ENOSPC, EDQUOT):

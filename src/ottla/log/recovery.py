@@ -23,6 +23,8 @@ from ottla.records.batch import CorruptBatch
 if TYPE_CHECKING:
     from ottla.log.log import Log
 
+COPIED_BYTES = 1024 * 1024
+
 
 def recover(log: Log, recovery_point: int, notes: list[str]) -> None:
     """Check all segments from the recovery point on; says in `notes` what was cut."""
@@ -70,6 +72,22 @@ def recover_segment(log: Log, segment: Segment, recovery_point: int) -> tuple[in
     log.unsynced += segment.finish()
     truncate_txn_index(log.resources.files, segment.path(TXN_INDEX), max(next_offset, 0))
     return next_offset, problem
+
+
+def write_again(log: Log, offset: int) -> None:
+    """Write the batches from an offset on once more, as they are.
+
+    The process before may have ended because a sync failed. What that sync was to write can be
+    read, yet the kernel takes it for written: only another write makes a later sync write it.
+    """
+    for segment in log.segments[log.segment_index(offset) :]:
+        first = segment.locate(offset)
+        position = segment.size if first is None else first.position
+        file = segment.pool.open(segment.path(LOG), writable=True)
+        while position < segment.size:
+            content = file.pread(min(segment.size - position, COPIED_BYTES), position)
+            file.pwritev([content], position)
+            position += len(content)
 
 
 def _last_allowed(log: Log, segment: Segment) -> int:

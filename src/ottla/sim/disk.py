@@ -73,6 +73,13 @@ class SimDisk:
         """Whether a path is there, for an onlooker: nothing fails and nobody hears of it."""
         return self._find(path) is not None
 
+    def has_forgotten(self, path: str) -> bool:
+        """Whether a file below a path is not, and will not be, on disk as it can be read."""
+        found = self._find(path)
+        if isinstance(found, Inode):
+            return found.is_forgotten()
+        return found is not None and any(inode.is_forgotten() for inode in _inodes(found))
+
     # -- the Files port ------------------------------------------------------------------
 
     def open(self, path: str, *, create: bool = False, writable: bool = False) -> SimFile:

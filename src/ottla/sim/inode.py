@@ -89,6 +89,13 @@ class Inode:
         """What was changed stays visible and will never be on disk."""
         self.unsynced.clear()
 
+    def is_forgotten(self) -> bool:
+        """Whether something is visible that no sync will bring to the disk: one has failed."""
+        left = self.durable.copy()
+        for change in self.unsynced:
+            left.apply(change)
+        return (left.data, left.size) != (self.live.data, self.live.size)
+
     def lose_unsynced(self) -> None:
         """Become what was synced last."""
         self.live = self.durable.copy()

@@ -88,6 +88,14 @@ class Machine:
         self.disk.lose_power()
         return points
 
+    def has_forgotten(self, topic: str, partition_index: int) -> bool:
+        """Whether a failed sync has left a log such that the next power failure cuts it."""
+        name = TopicPartition(topic, partition_index)
+        return any(
+            self.disk.has_forgotten(f"{path}/{name}")
+            for path in self.holders(topic, partition_index)
+        )
+
     def holders(self, topic: str, partition_index: int) -> list[str]:
         """The log directories that have a directory of this partition."""
         return [
