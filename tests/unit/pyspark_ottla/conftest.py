@@ -1,0 +1,58 @@
+"""A broker of the test's own to read from, and scripted ones (those of the tests of `admin`)."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from ottla.admin.settings import ClientSettings
+from pyspark_ottla.reading import ReadSettings
+
+ALL = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+
+
+def _load(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+scripted = _load("scripted_brokers", Path(__file__).parents[1] / "admin" / "conftest.py")
+
+
+@pytest.fixture
+def start_broker() -> Iterator[Callable[[], Any]]:
+    """Start a scripted broker; it is closed after the test."""
+    brokers: list[Any] = []
+
+    def start() -> Any:
+        brokers.append(scripted.FakeBroker())
+        return brokers[-1]
+
+    yield start
+    for broker in brokers:
+        broker.close()
+
+
+@pytest.fixture
+def settings_for() -> Callable[..., ReadSettings]:
+    """Settings to read from these bootstrap servers, all columns unless told otherwise."""
+
+    def make(
+        bootstrap_servers: str, *, request_timeout_ms: int = 10_000, rack: str = "", **options: Any
+    ) -> ReadSettings:
+        client = ClientSettings(
+            bootstrap_servers, client_rack=rack, request_timeout_ms=request_timeout_ms
+        )
+        return ReadSettings(client, **{"columns": ALL, **options})
+
+    return make
