@@ -94,6 +94,8 @@ def open_log(
     if log.segments and not checkpoint.is_clean:
         recover(log, checkpoint.recovery_point, notes)
     end_offset = _find_end(log, notes)
+    if checkpoint.is_clean and not end_offset:
+        _doubt_files(log, 0)  # one that never held anything is closed without a flush
     if not log.segments or end_offset < checkpoint.log_start_offset:
         _begin_again(log, checkpoint.log_start_offset, notes)
     else:

@@ -549,10 +549,13 @@ class Log:
     def close(self) -> None:
         """Leave the files as a clean shutdown does: trimmed, with a snapshot, forced to disk."""
         assert not self._pending, "commit before closing"
+        # Of a log that never held anything nothing can be lost: what is missing is made anew.
+        is_blank = not self.committed_end and not self.active.is_loose
         self.unsynced += self.active.finish()
         if self.committed_end > self.log_start_offset or self.producers.entries:
             self.write_snapshot()
-        self.flush()
+        if not is_blank:
+            self.flush()
         self.abandon()
 
     def abandon(self) -> None:

@@ -207,3 +207,22 @@ def test_flushing_remembers_when(place: Place) -> None:
     place.clock.now_ms = NOW + 55
     place.log.flush()
     assert place.log.flushed_ms == NOW + 55
+
+
+def test_a_log_that_never_held_anything_is_closed_without_a_flush(place: Place) -> None:
+    place.log.close()
+    assert place.files.synced == []
+    again = reopen(place.log, is_clean=True)
+    append_all(again, batch_of(1))
+    again.flush()
+    expected = {"partition.metadata", "00000000000000000000.log", "t-0", "data"}
+    assert expected <= set(place.synced_names())
+
+
+def test_one_whose_only_batch_was_taken_back_is_flushed(place: Place) -> None:
+    place.files.room = SIZE - 1
+    with pytest.raises(OSError, match="no room"):
+        append_all(place.log, batch_of(1))
+    place.files.room = None
+    place.log.close()
+    assert "00000000000000000000.log" in place.synced_names()
