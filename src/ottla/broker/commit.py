@@ -1,4 +1,9 @@
-"""OffsetCommit in the versions of today's clients, without the detour over message classes."""
+"""OffsetCommit in the versions of today's clients, without the detour over message classes.
+
+The answer stands in the connection's `out` at once, as that of Produce does: it leaves when the
+node has settled, and is replaced before that if its records could not be committed. So commits
+that a client pipelines share a batch, where waiting for each would give every one its own.
+"""
 
 from __future__ import annotations
 
@@ -16,33 +21,34 @@ if TYPE_CHECKING:
 
 
 class CommitReply:
-    """The answer to one request, owed until its records are committed."""
+    """An answer that is given already and can still be taken back."""
 
-    __slots__ = ("_connection", "_correlation_id", "_names", "_node")
+    __slots__ = ("_connection", "_correlation_id", "_given", "_names", "_slot")
 
     def __init__(
-        self, node: Node, connection: Connection, correlation_id: int, names: list[str]
+        self,
+        connection: Connection,
+        correlation_id: int,
+        names: list[str],
+        given: CommitResults,
     ) -> None:
-        self._node = node
         self._connection = connection
         self._correlation_id = correlation_id
         self._names = names
+        self._given = given
+        self._slot = len(connection.out)
+        connection.out.append(encode_commit_response(correlation_id, names, given.topics))
 
     def send(self, response: Message) -> None:
-        """Answer, and let the connection go on; nothing happens if the peer has gone."""
-        connection = self._connection
-        if connection.parked is not self:
+        """What is to be said after all; nothing happens if the peer has gone."""
+        if response is self._given:
             return
         assert isinstance(response, CommitResults)
-        connection.parked = None
-        connection.out.append(
-            encode_commit_response(self._correlation_id, self._names, response.topics)
-        )
-        self._node.ready.append(connection)
-
-    def abandon(self) -> None:
-        """Parked: the connection is gone."""
-        self._connection.parked = None
+        out = self._connection.out
+        if self._slot < len(out):
+            out[self._slot] = encode_commit_response(
+                self._correlation_id, self._names, response.topics
+            )
 
 
 def handle_commit(
@@ -71,6 +77,5 @@ def handle_commit(
     if not records:
         connection.out.append(encode_commit_response(correlation_id, names, answer.topics))
         return
-    reply = connection.parked = CommitReply(node, connection, correlation_id, names)
-    runtime.shard.answer(reply, answer)
+    runtime.shard.answer(CommitReply(connection, correlation_id, names, answer), answer)
     runtime.finish(records)

@@ -214,6 +214,37 @@ def test_everybody_in_the_same_write_is_refused(broker):
     assert (group.group_id, group.error_code) == (GROUP, ErrorCode.NOT_COORDINATOR)
 
 
+def test_commits_that_a_client_pipelines_share_a_batch(broker):
+    client = broker.connect()
+    assert commit(client, {(TOPIC, 0): 1}) == [0]
+    log = broker.node.groups.runtime_of(GROUP).partition.online_log()
+    before = len(log.recent.offsets)
+    fetching = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None)])
+    pending = [client.queue(commit_request({(TOPIC, 0): 2 + n}), 8 + n % 2) for n in range(5)]
+    fetched = client.queue(fetching, 9)
+    broker.settle()
+    for one in pending:
+        assert one.of(OffsetCommitResponse).topics[0].partitions[0].error_code == ErrorCode.NONE
+    (group,) = fetched.of(OffsetFetchResponse).groups
+    assert group.topics[0].partitions[0].committed_offset == 6
+    assert len(log.recent.offsets) == before + 1
+
+
+def test_commits_that_a_client_pipelines_fail_together_with_their_batch(broker):
+    client, gone = broker.connect(), broker.connect()
+    broker.files.room = 0
+    pending = [client.queue(commit_request({(TOPIC, 0): n}), 9) for n in range(3)]
+    gone.queue(commit_request({(TOPIC, 0): 9}), 9)
+    gone.connection.out.clear()  # as when its socket breaks
+    broker.settle()
+    for one in pending:
+        (topic,) = one.of(OffsetCommitResponse).topics
+        assert topic.partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    broker.files.room = None
+    broker.pass_ms(1100)
+    assert commit(client, {(TOPIC, 0): 4}) == [0]
+
+
 def test_a_failed_assignment_lets_nobody_believe_in_it(broker):
     leader, follower = Member(broker, "a").join(), Member(broker, "b").join()
     broker.pass_ms(2 * DELAY_MS)
