@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -101,8 +102,54 @@ def test_ottla_goes_on_where_kafka_stopped(tmp_path: Path, kafka_tool: Run) -> N
         assert described["retention.ms"].value == "99999999"
 
 
+def test_kafka_goes_on_where_ottla_stopped(tmp_path: Path, kafka_tool: Run) -> None:
+    """The other way round: what Ottla wrote, metadata log, producer state and groups included."""
+    from harness.systems import Kafka
+
+    kafka = Kafka(None).new_broker(tmp_path / "kafka")
+    data_dir = tmp_path / "kafka" / "data"
+    shutil.rmtree(data_dir)  # what Kafka has formatted
+    # Ottla's registration must run out before Kafka lets itself in under the same id.
+    settings_file = tmp_path / "kafka" / "server.properties"
+    with settings_file.open("a") as file:
+        file.write("broker.session.timeout.ms=3000\nbroker.heartbeat.interval.ms=500\n")
+    with Cluster(data_dir=data_dir) as cluster:
+        at = cluster.bootstrap_servers
+        admin = AdminClient({"bootstrap.servers": at})
+        settings = {"retention.ms": "99999999", "internal.segment.bytes": "2000"}
+        admin.create_topics([NewTopic("t", 2, 1, config=settings)])["t"].result(30)
+        produce_numbers(at, 0, RECORDS)
+        commit(at, TopicPartition("t", 1, 77))
+    kafka.start()
+    try:
+        at = f"127.0.0.1:{kafka.port}"
+        produce_numbers(at, RECORDS, 2 * RECORDS)
+        assert consume_numbers(at, 2 * RECORDS) == list(range(2 * RECORDS))
+        assert committed(at, TopicPartition("t", 1)) == 77
+        admin = AdminClient({"bootstrap.servers": at})
+        resource = ConfigResource(ConfigResource.Type.TOPIC, "t")
+        described = admin.describe_configs([resource])[resource].result(30)
+        assert described["retention.ms"].value == "99999999"
+    finally:
+        kafka.stop()
+
+
+def commit(bootstrap_servers: str, position: TopicPartition) -> None:
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "g"})
+    consumer.commit(offsets=[position], asynchronous=False)
+    consumer.close()
+
+
+def committed(bootstrap_servers: str, partition: TopicPartition) -> int:
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "g"})
+    (found,) = consumer.committed([partition], timeout=30)
+    consumer.close()
+    return int(found.offset)
+
+
 def produce_numbers(bootstrap_servers: str, start: int, stop: int) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "compression.type": "lz4"})
+    settings = {"compression.type": "lz4", "enable.idempotence": True, "batch.num.messages": 20}
+    producer = Producer({"bootstrap.servers": bootstrap_servers, **settings})
     for number in range(start, stop):
         producer.produce("t", b"%d" % number, partition=number % 2)
     assert producer.flush(30) == 0
