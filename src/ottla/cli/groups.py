@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
@@ -38,6 +38,11 @@ SomeNames = Annotated[
     list[str],
     Parameter(name="--group", help="Names of groups; all if left out.", show_default=False),
 ]
+STATES: Final = (
+    *("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"),
+    *("Assigning", "Reconciling", "NotReady"),
+)
+TYPES: Final = ("classic", "consumer", "share", "streams")
 _NONE: list[str] = []
 
 
@@ -46,17 +51,25 @@ def list_(
     *,
     state: Annotated[
         list[str],
-        Parameter(help="Only groups in this state, such as Empty; may be repeated."),
+        Parameter(
+            help=f"Only groups in this state: {', '.join(STATES)}; may be repeated.",
+            show_default=False,
+        ),
     ] = _NONE,
     type: Annotated[
         list[str],
-        Parameter(help="Only groups of this type, classic or consumer; may be repeated."),
+        Parameter(
+            help=f"Only groups of this type: {', '.join(TYPES)}; may be repeated.",
+            show_default=False,
+        ),
     ] = _NONE,
     json: Json = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> int:
     """List groups; just their names, one a line, when the output is not a terminal."""
+    _check_words("--state", state, STATES)
+    _check_words("--type", type, TYPES)
     with connect(bootstrap_server, command_config) as client:
         listings = list_groups(client, states=state, types=type)
     if json:
@@ -67,6 +80,13 @@ def list_(
         for listing in listings:
             print(listing.group)
     return OK
+
+
+def _check_words(option: str, given: Sequence[str], known: Sequence[str]) -> None:
+    """A word that no group has would list nothing, which says something else."""
+    for word in given:
+        if word.lower() not in map(str.lower, known):
+            raise UsageError(f"{option} {word!r}: there are {', '.join(known)}")
 
 
 @groups.command(sort_key=2)

@@ -87,7 +87,8 @@ class TargetOptions:
     from_file: Annotated[
         str | None,
         Parameter(
-            help="To the offsets in a CSV file, lines of topic,partition,offset; - is stdin."
+            help="To the offsets in a CSV file, lines of topic,partition,offset; - is stdin.",
+            allow_leading_hyphen=True,
         ),
     ] = None
 

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from ottla.admin.group_reset import TopicScope
 from ottla.cli.errors import UsageError
 from ottla.cli.group_view import partitions_text
 from ottla.cli.groups_reset import parse_scope
+from ottla.cli.main import main
 from ottla.cli.times import duration_ms, timestamp_ms
 from ottla.model.ids import TopicPartition
 
@@ -57,3 +60,11 @@ def test_partitions_in_short() -> None:
     partitions = [TopicPartition("b", 1), *(TopicPartition("a", n) for n in (7, 0, 1, 2, 3, 9))]
     assert partitions_text(partitions) == "a:0-3,7,9 b:1"
     assert partitions_text([]) == "-"
+
+
+def test_offsets_may_come_from_stdin(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("t,0,5\nt,x,3\n"))
+    assert main(["groups", "reset-offsets", "g", "--from-file", "-"]) == 1
+    assert "-, line 2: expected topic,partition,offset" in capsys.readouterr().err

@@ -37,6 +37,8 @@ from ottla.cli.main import main
         ("consume t --json --format {key}", "only one of"),
         ("consume t --format {size}", "{size}: there are topic, partition"),
         ("consume t --max-messages 0", "--max-messages"),
+        ("groups list --state Happy", "there are Empty, PreparingRebalance"),
+        ("groups list --type new", "there are classic, consumer"),
     ],
 )
 def test_wrong_usage_ends_with_2(capsys: pytest.CaptureFixture[str], line: str, words: str) -> None:
