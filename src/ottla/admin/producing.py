@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.admin.client import FIRST_PAUSE_S, LONGEST_PAUSE_S, MAX_ATTEMPTS, NO_NODE, Client
+from ottla.admin.connection import Connection
 from ottla.admin.deadline import Deadline
 from ottla.admin.errors import (
     RETRIABLE,
@@ -45,14 +46,35 @@ RECORD_OVERHEAD = 24
 REQUEST_TIMEOUT_MS = 30_000
 FIRST_VERSION_WITH_ZSTD = 7
 SEQUENCE_MASK = 0x7FFFFFFF
-_STALE_ROUTE = frozenset(
+STALE_ROUTE = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+
+
+def new_producer_id(client: Client, deadline: Deadline, advice: str) -> tuple[int, int]:
+    """An id and epoch of our own from the cluster; `advice` says how to do without one."""
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout=60_000)
+
+    def ask() -> InitProducerIdResponse:
+        connection = client.any(deadline)
+        response = client.call(connection, request, InitProducerIdResponse, deadline)
+        check(response.error_code, f"a producer id ({advice})")
+        return response
+
+    response = client.retry(ask, deadline, harmless_twice=True)
+    return response.producer_id, response.producer_epoch
+
+
+def check_codec(connection: Connection, codec: int) -> None:
+    """Raise unless the broker takes batches in this codec."""
+    version = connection.version_of(ProduceRequest)
+    if codec == ZSTD and version < FIRST_VERSION_WITH_ZSTD:
+        raise UnsupportedByBroker("this broker is older than Kafka 2.1 and does not take zstd")
 
 
 class _Batch(NamedTuple):
@@ -78,7 +100,7 @@ class Producer:
         self._codec = codec
         deadline = client.deadline(f"looking for topic {topic}")
         self._route = find_route(client, topic, deadline, create=True)
-        self._check_codec(deadline)
+        check_codec(client.any(deadline), codec)
         self._partitioner = Partitioner(len(self._route.leaders))
         self._producer_id, self._producer_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
         self._sequences: defaultdict[int, int] = defaultdict(int)
@@ -131,25 +153,12 @@ class Producer:
         self._deliver(queues)
         self._partitioner.switch()
 
-    def _check_codec(self, deadline: Deadline) -> None:
-        version = self._client.any(deadline).version_of(ProduceRequest)
-        if self._codec == ZSTD and version < FIRST_VERSION_WITH_ZSTD:
-            raise UnsupportedByBroker("this broker is older than Kafka 2.1 and does not take zstd")
-
     def _become_idempotent(self, deadline: Deadline) -> None:
         if not self._client.any(deadline).supports(InitProducerIdRequest):
             return
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout=60_000)
-
-        def ask() -> InitProducerIdResponse:
-            connection = self._client.any(deadline)
-            response = self._client.call(connection, request, InitProducerIdResponse, deadline)
-            check(response.error_code, "a producer id (--acks 1 needs none)")
-            return response
-
-        response = self._client.retry(ask, deadline, harmless_twice=True)
-        self._producer_id = response.producer_id
-        self._producer_epoch = response.producer_epoch
+        self._producer_id, self._producer_epoch = new_producer_id(
+            self._client, deadline, "--acks 1 needs none"
+        )
 
     def _next_sequence(self, partition: int, records: list[NewRecord]) -> int:
         if not self.is_idempotent:
@@ -245,11 +254,11 @@ class Producer:
             self.acknowledged += len(batch.records)
             queue.popleft()
             return None
-        if answer.error_code in _TOO_LARGE and len(batch.records) > 1:
+        if answer.error_code in TOO_LARGE and len(batch.records) > 1:
             self._cut(queue)
             return None
         refused = Refused(answer.error_code, f"{self.topic}-{batch.partition}", answer.message)
-        if answer.error_code not in RETRIABLE | _STALE_ROUTE:
+        if answer.error_code not in RETRIABLE | STALE_ROUTE:
             raise refused
         return refused
 
