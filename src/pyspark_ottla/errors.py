@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ottla.admin.errors import AdminError
 
 
@@ -17,4 +19,14 @@ class DamagedRecords(AdminError):
             f"{topic}-{partition} has a damaged batch at offset {offset}: {reason}."
             " Read around it by giving starting and ending offsets, or restore the partition"
             " from another replica"
+        )
+
+
+class MissingTopics(AdminError):
+    """Topics (or partitions) that a query names do not exist."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(
+            f"there is no {', '.join(names)} in the cluster; create it first"
+            f" (`ottla topics create {names[0]}`) or correct the name"
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.admin.client import NO_NODE, Client
+from ottla.admin.connection import Connection
 from ottla.admin.deadline import Deadline
 from ottla.admin.errors import ConnectionLost, Unreachable
 from ottla.model.errors import ErrorCode
@@ -20,6 +21,7 @@ from ottla.wire.messages.list_offsets import (
 
 EARLIEST_TIMESTAMP = -2
 LATEST_TIMESTAMP = -1
+READ_COMMITTED = 1
 
 
 class OffsetAnswer(NamedTuple):
@@ -30,36 +32,93 @@ class OffsetAnswer(NamedTuple):
 
 
 def list_offsets(
-    client: Client, leaders: Mapping[TopicPartition, int], timestamp: int, deadline: Deadline
+    client: Client,
+    leaders: Mapping[TopicPartition, int],
+    timestamp: int | Mapping[TopicPartition, int],
+    deadline: Deadline,
+    *,
+    read_committed: bool = False,
 ) -> dict[TopicPartition, OffsetAnswer]:
-    """Ask every partition's leader; each partition gets an answer, even if its leader is away."""
+    """Ask every partition's leader; each partition gets an answer, even if its leader is away.
+
+    With `read_committed` the latest offset is the last stable one. All leaders are asked
+    before the first answer is waited for: it takes one round trip, however many there are.
+    """
+    timestamps = timestamp if isinstance(timestamp, Mapping) else dict.fromkeys(leaders, timestamp)
     by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
     for partition, leader in leaders.items():
         by_leader[leader].append(partition)
     missing = OffsetAnswer(ErrorCode.LEADER_NOT_AVAILABLE, NO_OFFSET)
+    requests = {
+        leader: _request(partitions, timestamps, read_committed)
+        for leader, partitions in by_leader.items()
+        if leader != NO_NODE
+    }
+    away = OffsetAnswer(ErrorCode.NETWORK_EXCEPTION, NO_OFFSET)
     answers = dict.fromkeys(leaders, missing)
-    for leader in by_leader.keys() - {NO_NODE}:
-        answers |= _ask(client, leader, by_leader[leader], timestamp, deadline)
+    for leader, response in _ask_all(client, requests, deadline).items():
+        found = _answers(response) if response is not None else {}
+        answers |= {partition: found.get(partition, away) for partition in by_leader[leader]}
     return answers
 
 
-def _ask(
-    client: Client,
-    leader: int,
+def _request(
     partitions: Iterable[TopicPartition],
-    timestamp: int,
-    deadline: Deadline,
-) -> dict[TopicPartition, OffsetAnswer]:
+    timestamps: Mapping[TopicPartition, int],
+    read_committed: bool,
+) -> ListOffsetsRequest:
     by_topic: defaultdict[str, list[ListOffsetsPartition]] = defaultdict(list)
-    for topic, partition in partitions:
-        by_topic[topic].append(ListOffsetsPartition(partition_index=partition, timestamp=timestamp))
+    for partition in partitions:
+        by_topic[partition.topic].append(
+            ListOffsetsPartition(
+                partition_index=partition.partition, timestamp=timestamps[partition]
+            )
+        )
     topics = [ListOffsetsTopic(name=name, partitions=asked) for name, asked in by_topic.items()]
-    request = ListOffsetsRequest(replica_id=-1, topics=topics)
+    return ListOffsetsRequest(
+        replica_id=-1, isolation_level=READ_COMMITTED if read_committed else 0, topics=topics
+    )
+
+
+def _ask_all(
+    client: Client, requests: Mapping[int, ListOffsetsRequest], deadline: Deadline
+) -> dict[int, ListOffsetsResponse | None]:
+    """The response of each leader, None of one that is away."""
+    responses: dict[int, ListOffsetsResponse | None] = dict.fromkeys(requests)
+    waiting = _connections(client, requests, deadline)
     try:
-        connection = client.node(leader, deadline)
-        response = client.call(connection, request, ListOffsetsResponse, deadline)
-    except (Unreachable, ConnectionLost):
-        return dict.fromkeys(partitions, OffsetAnswer(ErrorCode.NETWORK_EXCEPTION, NO_OFFSET))
+        for leader in list(waiting):
+            try:
+                waiting[leader].send(requests[leader], deadline)
+            except ConnectionLost:
+                client.drop(waiting.pop(leader))
+        for leader in list(waiting):
+            try:
+                responses[leader] = waiting[leader].receive(ListOffsetsResponse, deadline)
+            except ConnectionLost:
+                client.drop(waiting[leader])
+            del waiting[leader]
+    except BaseException:
+        for connection in waiting.values():  # an answer nobody waits for may still come
+            client.drop(connection)
+        raise
+    return responses
+
+
+def _connections(
+    client: Client, leaders: Iterable[int], deadline: Deadline
+) -> dict[int, Connection]:
+    """Connections to those leaders that can be reached, before any has a request under way."""
+    connections = {}
+    for leader in leaders:
+        try:
+            connections[leader] = client.node(leader, deadline)
+        except (Unreachable, ConnectionLost):
+            continue
+    return connections
+
+
+def _answers(response: ListOffsetsResponse) -> dict[TopicPartition, OffsetAnswer]:
     return {
         TopicPartition(topic.name, found.partition_index): OffsetAnswer(
             found.error_code, found.offset

@@ -1,0 +1,123 @@
+"""What a stream has read, committed to a group, so that its lag shows in every Kafka tool.
+
+The checkpoint stays the truth: nothing is ever read back from the group. A commit is made
+on a thread of its own with a client of its own, so a slow coordinator delays no batch; only
+the newest offsets wait to be committed. A commit that fails is a warning, once until one
+succeeds again. The group has no members; a group that has some refuses such commits.
+
+Committed is what Spark has finished: the start of the next batch, not the end of this one.
+All partitions are committed again after REFRESH_S, because a broker forgets the offsets of a
+group without members after offsets.retention.minutes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from ottla.admin.client import Client
+from ottla.admin.errors import AdminError
+from ottla.admin.group_offsets import commit_offsets
+from ottla.admin.settings import ClientSettings
+from pyspark_ottla.offset_json import Offsets
+
+REFRESH_S = 3_600.0
+_log = logging.getLogger(__name__)
+
+
+class GroupCommitter:
+    """Commits the newest finished offsets to `group`, from when that is known."""
+
+    def __init__(self, settings: ClientSettings, group: str | None) -> None:
+        self._settings = settings
+        self._group = group
+        self._changed = threading.Condition()
+        self._finished: Offsets = {}
+        self._committed_at = 0.0
+        self._is_due = False
+        self._is_closed = False
+        self._has_warned = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def group(self) -> str | None:
+        """The group, None while it is not known."""
+        return self._group
+
+    def use_group(self, group: str) -> None:
+        """From now on commit to this group."""
+        with self._changed:
+            self._group = group
+            self._changed.notify_all()
+
+    def finished(self, offsets: Offsets) -> None:
+        """Spark has finished everything before these offsets; returns at once."""
+        with self._changed:
+            refresh = time.monotonic() - self._committed_at >= REFRESH_S
+            if offsets == self._finished and not (refresh and offsets and not self._is_due):
+                return
+            self._finished = offsets
+            self._is_due = bool(offsets)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="ottla-group-offsets", daemon=True
+                )
+                self._thread.start()
+            self._changed.notify_all()
+
+    def flush(self, timeout_s: float) -> None:
+        """Wait until what is finished is committed, or not, but no longer than this."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_due or self._group is None, timeout_s)
+
+    def close(self) -> None:
+        """Commit no more."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        with self._settings.connect() as client:
+            while (due := self._next()) is not None:
+                group, offsets = due
+                self._commit(client, group, offsets)
+                self._done(offsets)
+
+    def _next(self) -> tuple[str, Offsets] | None:
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._is_closed or (self._is_due and self._group is not None)
+            )
+            if self._is_closed or self._group is None:
+                return None
+            return self._group, self._finished
+
+    def _done(self, offsets: Offsets) -> None:
+        with self._changed:
+            self._committed_at = time.monotonic()
+            self._is_due = self._finished != offsets
+            self._changed.notify_all()
+
+    def _commit(self, client: Client, group: str, offsets: Offsets) -> None:
+        try:
+            outcomes = commit_offsets(client, group, offsets)
+        except AdminError as error:
+            self._warn(group, str(error))
+            return
+        failed = [outcome.error for outcome in outcomes if outcome.error is not None]
+        if failed:
+            self._warn(group, str(failed[0]))
+        else:
+            self._has_warned = False
+
+    def _warn(self, group: str, why: str) -> None:
+        if not self._has_warned:
+            _log.warning(
+                "the offsets of this query are not committed to group %s: %s. The query goes on;"
+                " its checkpoint has the offsets. Another group can be named with the option"
+                " groupId",
+                group,
+                why,
+            )
+        self._has_warned = True
