@@ -3,9 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
+from ottla.coordinator.runtime import ShardRuntime
 from ottla.coordinator.surroundings import Reply
 from ottla.wire.message import Message
+
+P = TypeVar("P", bound=Message)
+R = TypeVar("R", bound=Message)
+
+
+def answer_together(
+    defer: Callable[[], Reply],
+    kind: type[P],
+    answers: Sequence[tuple[ShardRuntime | None, P]],
+    respond: Callable[[list[P]], R],
+) -> R | None:
+    """The response made of an answer for each group; None if it is sent later.
+
+    Each answer comes with the shard it was read from, and waits until that has committed what
+    it says; without a shard it holds as it is.
+    """
+    if all(runtime is None or runtime.is_settled for runtime, _ in answers):
+        return respond([answer for _, answer in answers])
+    gathering = Gathering(
+        defer(),
+        len(answers),
+        lambda parts: respond([part for part in parts if isinstance(part, kind)]),
+    )
+    for position, (runtime, answer) in enumerate(answers):
+        if runtime is None:
+            gathering.add(position, answer)
+        else:
+            runtime.answer(gathering.part(position), answer)
+    return None
 
 
 class Gathering:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers.describe_groups import GROUP_OPERATIONS
 from ottla.broker.node import Node
 from ottla.coordinator.consumer.describing import describe_consumer_group
-from ottla.coordinator.gathering import Gathering
+from ottla.coordinator.gathering import answer_together
 from ottla.coordinator.runtime import ShardRuntime
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.wire.message import Message
 from ottla.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -24,21 +21,12 @@ def handle(
 ) -> ConsumerGroupDescribeResponse | None:
     """Each group, or why not."""
     answers = [_describe(node, group_id, request) for group_id in request.group_ids]
-
-    def respond(parts: Sequence[Message]) -> ConsumerGroupDescribeResponse:
-        return ConsumerGroupDescribeResponse(
-            groups=[part for part in parts if isinstance(part, DescribedGroup)]
-        )
-
-    if all(runtime is None or runtime.is_settled for runtime, _ in answers):
-        return respond([answer for _, answer in answers])
-    gathering = Gathering(context.defer(), len(answers), respond)
-    for position, (runtime, answer) in enumerate(answers):
-        if runtime is None:
-            gathering.add(position, answer)
-        else:
-            runtime.answer(gathering.part(position), answer)
-    return None
+    return answer_together(
+        context.defer,
+        DescribedGroup,
+        answers,
+        lambda groups: ConsumerGroupDescribeResponse(groups=groups),
+    )
 
 
 def _describe(

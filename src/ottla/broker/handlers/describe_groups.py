@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
-from ottla.coordinator.gathering import Gathering
+from ottla.coordinator.gathering import answer_together
 from ottla.coordinator.listing import describe_group
 from ottla.coordinator.runtime import ShardRuntime
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.wire.message import Message
 from ottla.wire.messages.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
@@ -27,21 +24,9 @@ def handle(
 ) -> DescribeGroupsResponse | None:
     """Each group; one that is not there is dead."""
     answers = [_describe(node, group_id, request, context) for group_id in request.groups]
-
-    def respond(parts: Sequence[Message]) -> DescribeGroupsResponse:
-        return DescribeGroupsResponse(
-            groups=[part for part in parts if isinstance(part, DescribedGroup)]
-        )
-
-    if all(runtime is None or runtime.is_settled for runtime, _ in answers):
-        return respond([answer for _, answer in answers])
-    gathering = Gathering(context.defer(), len(answers), respond)
-    for position, (runtime, answer) in enumerate(answers):
-        if runtime is None:
-            gathering.add(position, answer)
-        else:
-            runtime.answer(gathering.part(position), answer)
-    return None
+    return answer_together(
+        context.defer, DescribedGroup, answers, lambda groups: DescribeGroupsResponse(groups=groups)
+    )
 
 
 def _describe(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
-from ottla.broker.decisions import carry_out, error_fields
+from ottla.broker.decisions import change_configs
 from ottla.broker.node import Node
-from ottla.controller.configs import ConfigChange, ConfigOperation, alter_configs
+from ottla.controller.configs import ConfigChange, ConfigOperation
 from ottla.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -28,17 +28,7 @@ def handle(
         )
         for resource in request.resources
     ]
-    decision = alter_configs(node.image, node.config, changes)
-    failure = carry_out(node, decision.records, validate_only=request.validate_only)
-    responses = []
-    for changed in decision.results:
-        code, message = error_fields(changed.error or failure)
-        responses.append(
-            AlterConfigsResourceResponse(
-                error_code=code,
-                error_message=message,
-                resource_type=changed.resource_type,
-                resource_name=changed.resource_name,
-            )
-        )
-    return IncrementalAlterConfigsResponse(responses=responses)
+    changed = change_configs(node, changes, validate_only=request.validate_only)
+    return IncrementalAlterConfigsResponse(
+        responses=[AlterConfigsResourceResponse(**result._asdict()) for result in changed]
+    )

@@ -6,17 +6,13 @@ That is also what `require_stable` asks for, besides a refusal where a transacti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
 from ottla.coordinator.fetching import fetch_offsets, refuse_fetch
-from ottla.coordinator.gathering import Gathering
+from ottla.coordinator.gathering import answer_together
 from ottla.coordinator.runtime import ShardRuntime
-from ottla.coordinator.surroundings import Reply
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import NO_OFFSET
-from ottla.wire.message import Message
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -38,27 +34,12 @@ def handle(
     """The offsets of each group."""
     answers = [_fetch(node, asked, request, context) for asked in _groups(request, context)]
 
-    def respond(parts: Sequence[Message]) -> OffsetFetchResponse:
-        return _response([part for part in parts if isinstance(part, OffsetFetchResponseGroup)])
-
-    def _response(groups: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
+    def respond(groups: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
         if context.version >= FIRST_BATCHED:
             return OffsetFetchResponse(groups=groups)
         return _old_response(groups[0], request, context.version)
 
-    if all(runtime is None or runtime.is_settled for runtime, _ in answers):
-        return _response([answer for _, answer in answers])
-    gathering = Gathering(context.defer(), len(answers), respond)
-    for position, (runtime, answer) in enumerate(answers):
-        _send(runtime, gathering.part(position), answer)
-    return None
-
-
-def _send(runtime: ShardRuntime | None, reply: Reply, answer: OffsetFetchResponseGroup) -> None:
-    if runtime is None:
-        reply.send(answer)
-    else:
-        runtime.answer(reply, answer)
+    return answer_together(context.defer, OffsetFetchResponseGroup, answers, respond)
 
 
 def _fetch(
