@@ -14,6 +14,12 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from ottla.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -23,7 +29,9 @@ from ottla.wire.messages.produce import (
 )
 
 TOPIC = "t"
+EARLIEST = -2
 FETCH_VERSION = 11
+LIST_OFFSETS_VERSION = 5
 PRODUCE_VERSION = 8
 
 
@@ -111,3 +119,12 @@ def _values(data: bytes) -> list[bytes | None]:
 def read(script: Script, partition: int = 0) -> int | list[bytes | None]:
     """All records of a partition, or its error."""
     return fetched(script.ask(fetch_request([partition]), FETCH_VERSION))[partition]
+
+
+def log_start(script: Script, partition: int = 0) -> int:
+    """The log start offset of a partition."""
+    asked = ListOffsetsPartition(partition_index=partition, timestamp=EARLIEST)
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=TOPIC, partitions=[asked])])
+    reply = script.ask(request, LIST_OFFSETS_VERSION)
+    assert isinstance(reply, ListOffsetsResponse)
+    return reply.topics[0].partitions[0].offset
