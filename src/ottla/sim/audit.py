@@ -147,7 +147,8 @@ class Audit:
                 f"{where}: it had {partition.acked_end} and {partition.open_records} open"
             )
         partition.start = start
-        self._read_all(place, start, end)
+        if not self._read_all(place, start, end):
+            return
         partition.end = partition.acked_end = end
         partition.durable_end = min(partition.durable_end, end)
         partition.resolve()
@@ -174,7 +175,8 @@ class Audit:
             raise Violation(f"{place.partition.name} cannot be read: {answer}")
         return answer.offset
 
-    def _read_all(self, place: Place, start: int, end: int) -> None:
+    def _read_all(self, place: Place, start: int, end: int) -> bool:
+        """Whether all of it could be read: what was not found is not there then."""
         offset = start
         while offset < end:
             partition = FetchPartition(
@@ -189,13 +191,14 @@ class Audit:
             assert isinstance(reply, FetchResponse)
             data = reply.responses[0].partitions[0]
             if data.error_code == ErrorCode.KAFKA_STORAGE_ERROR and self._moment.io_errors:
-                return
+                return False
             next_offset, _ = read_batches(self._model, place, data.records or b"", offset)
             if next_offset <= offset:
                 raise Violation(f"{place.partition.name}: nothing at {offset}: {data}")
             offset = next_offset
         if offset != end:
             raise Violation(f"{place.partition.name}: read up to {offset}, it ends at {end}")
+        return True
 
     def _audit_producers(self, place: Place) -> None:
         """Sequences that are known for sure must be known to the broker."""
