@@ -118,15 +118,28 @@ class Audit:
         assert isinstance(reply, DescribeConfigsResponse)
         for name, found in own_configs(reply).items():
             topic = self._model.topics[name]
-            possible = self._created.get(name, [topic.configs])
-            for each in self._model.unanswered:
-                if isinstance(each.request, IncrementalAlterConfigsRequest):
-                    for resource in each.request.resources:
-                        if resource.resource_name == name:
-                            possible.append(changed(possible[-1], resource))
-            if found not in possible:
+            if found not in self._possible_configs(name, topic.configs):
                 raise Violation(f"{name} has the settings {found}, told {topic.configs}")
             topic.set_configs(found)
+
+    def _possible_configs(self, name: str, told: dict[str, str]) -> list[dict[str, str]]:
+        """What may have become of a topic's settings.
+
+        Changes that nobody heard of were made one after the other. One that was refused is
+        undone, which the next write forces to disk: it may be there in the place of all others.
+        """
+        possible = begun = self._created.get(name, [told])
+        made = begun
+        for each in self._model.unanswered:
+            if not isinstance(each.request, IncrementalAlterConfigsRequest):
+                continue
+            for resource in each.request.resources:
+                if resource.resource_name == name and each.reply is None:
+                    made = [changed(configs, resource) for configs in made]
+                    possible = [*possible, *made]
+                elif resource.resource_name == name:
+                    possible = [*possible, *(changed(configs, resource) for configs in begun)]
+        return possible
 
     # -- partitions ----------------------------------------------------------------------
 
