@@ -13,6 +13,7 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -49,6 +50,13 @@ def create_topic(script: Script, partitions: int = 1, **configs: str) -> None:
     reply = script.ask(CreateTopicsRequest(topics=[topic], timeout=1000), 4)
     assert isinstance(reply, CreateTopicsResponse)
     assert [each.error_code for each in reply.topics] == [0]
+
+
+def delete_topic(script: Script) -> None:
+    """Have the topic no more."""
+    reply = script.ask(DeleteTopicsRequest(topic_names=[TOPIC], timeout=1000), 3)
+    assert isinstance(reply, DeleteTopicsResponse)
+    assert [each.error_code for each in reply.responses] == [0]
 
 
 def produce_request(
