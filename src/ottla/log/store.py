@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000
 
-_SEGMENTS_AT_A_TIME = 16
+_SEGMENTS_AT_A_TIME = 8
 _SEGMENT_WORK = 6
 """What the deletion of a segment costs, compared with looking at a log."""
 
-_ENOUGH_WORK = 100
-"""Takes a few milliseconds: the loop must not stand still longer for retention."""
+_ENOUGH_WORK = 50
+"""Takes a millisecond or two: the loop must not stand still longer for retention."""
 
 
 class LogStore:
