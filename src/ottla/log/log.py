@@ -125,10 +125,7 @@ class Log:
         self.is_new = False
         """Whether the directory itself was made and not forced to disk yet."""
         self.unsynced: list[str] = []
-        """Files of which something is not forced to disk yet.
-
-        New and trimmed ones, the names of the new, and that removed ones are gone.
-        """
+        """New and trimmed files that were not forced to disk yet, nor the names of the new."""
         self._failure: OSError | None = None
         self._first: int | None = None
         self._group_start = _NO_GROUP
@@ -293,17 +290,15 @@ class Log:
         """
         start = self._group_start
         self._group_start = _NO_GROUP
-        if self._pending:
-            if start == _NO_GROUP:
-                start = self.committed_end
-        elif self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
-        elif start == _NO_GROUP:
+        if not self._pending:
+            if self._failure is not None:
+                failure, self._failure = self._failure, None
+                raise failure
             return
+        if start == _NO_GROUP:
+            start = self.committed_end
         try:
-            if self._pending:
-                self._write_queued()
+            self._write_queued()
             if self.committed_end - self.recovery_point >= self.config.flush_messages:
                 self.flush()
         except OSError:

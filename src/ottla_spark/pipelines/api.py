@@ -1,0 +1,118 @@
+"""A pipeline for Python programs: its DataFrames, its queries, and running it as a whole."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla_spark.pipelines.analysis import Analysis
+from ottla_spark.pipelines.checking import Checked, check_spec
+from ottla_spark.pipelines.model import PipelineSpec, Trigger
+from ottla_spark.pipelines.problems import PipelineError, Problems
+from ottla_spark.pipelines.progress import QueryProgress
+from ottla_spark.pipelines.running import View, run_by_trigger
+from ottla_spark.pipelines.runs import frames_for, start_query
+from ottla_spark.pipelines.spec import read_file
+from ottla_spark.session import LOCAL, session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+class Pipeline:
+    """A pipeline that was checked and found good."""
+
+    def __init__(self, checked: Checked, spark: SparkSession) -> None:
+        self._checked = checked
+        self._spark = spark
+
+    @property
+    def spec(self) -> PipelineSpec:
+        """What the file says."""
+        return self._checked.spec
+
+    @property
+    def analysis(self) -> Analysis:
+        """The schemas of everything."""
+        return self._checked.analysis
+
+    @property
+    def checked(self) -> Checked:
+        """Everything that was found out."""
+        return self._checked
+
+    def frame(self, name: str) -> DataFrame:
+        """The rows of a source or step, live; a stream unless nothing in it streams.
+
+        A query over it commits its offsets to the group `<pipeline>.<name>`.
+        """
+        known = self._checked.graph.known(name)
+        if known is None:
+            raise KeyError(f"{self.spec.file} has no source or step {name!r}")
+        return frames_for(self._checked, self._spark, name).frame(known)
+
+    def start(self, sink: str, trigger: Trigger | None = None) -> StreamingQuery:
+        """Start the query of one sink; by default as the file's trigger says."""
+        if sink not in self.spec.sinks:
+            raise KeyError(f"{self.spec.file} has no sink {sink!r}")
+        wanted = self.spec.trigger if trigger is None else trigger
+        return start_query(self._checked, self._spark, self.spec.sinks[sink], wanted)
+
+    def run(
+        self,
+        trigger: Trigger | None = None,
+        *,
+        view: View | None = None,
+        stop: threading.Event | None = None,
+    ) -> list[QueryProgress]:
+        """Run all queries until they are done or `stop` is set; QueryFailed when one fails."""
+        wanted = self.spec.trigger if trigger is None else trigger
+        return run_by_trigger(
+            self._checked, self._spark, wanted, view or View(), stop or threading.Event()
+        )
+
+
+def check_file(
+    file: str | PathLike[str],
+    spark: Callable[[], SparkSession],
+    *,
+    bootstrap_servers: str | None = None,
+    state: str | None = None,
+) -> tuple[Checked | None, Problems]:
+    """Everything that is wrong with a file, and what was understood of it."""
+    problems = Problems()
+    spec = read_file(Path(file).absolute(), problems)
+    if spec is None:
+        return None, problems
+    if bootstrap_servers is not None:
+        spec = replace(spec, bootstrap_servers=bootstrap_servers)
+    if state is not None:
+        spec = replace(spec, state=replace(spec.state, text=str(Path(state).absolute())))
+    return check_spec(spec, spark, problems), problems
+
+
+def pipeline(
+    file: str | PathLike[str],
+    spark: SparkSession | None = None,
+    *,
+    master: str = LOCAL,
+    bootstrap_servers: str | None = None,
+    state: str | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> Pipeline:
+    """The pipeline of a file, checked; PipelineError says everything that is wrong with it.
+
+    It runs in the given session, or in one of its own on `master` with the settings `conf`.
+    """
+    running = spark or session(master, app_name=Path(file).stem, conf=conf)
+    checked, problems = check_file(
+        file, lambda: running, bootstrap_servers=bootstrap_servers, state=state
+    )
+    if checked is None or len(problems):
+        raise PipelineError(str(file), problems)
+    return Pipeline(checked, running)

@@ -1,0 +1,174 @@
+"""The work of `ottla pipeline`: check, plan and run a file, and say how it went.
+
+Returns exit codes: 0 when all is well, 1 when something is wrong with the file or a query
+failed, 130 when a run that would have ended by itself was interrupted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json as json_text
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+from ottla.admin.errors import AdminError
+from ottla_spark.pipelines.api import Pipeline, check_file
+from ottla_spark.pipelines.checking import Checked
+from ottla_spark.pipelines.durations import EXPECTED, duration_ms
+from ottla_spark.pipelines.failures import QueryFailed
+from ottla_spark.pipelines.model import Always, Every, Once, Trigger
+from ottla_spark.pipelines.picture import as_json
+from ottla_spark.pipelines.problems import Problems
+from ottla_spark.pipelines.progress import QueryProgress
+from ottla_spark.pipelines.showing import (
+    JsonView,
+    LineView,
+    LiveView,
+    print_picture,
+    progress_json,
+    summary_row,
+    table_of,
+)
+from ottla_spark.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OK: Final = 0
+FAILED: Final = 1
+INTERRUPTED: Final = 130
+
+
+@dataclass(frozen=True)
+class Target:
+    """A pipeline file and what the command line says in place of it."""
+
+    file: str
+    master: str
+    bootstrap_servers: str | None
+    state: str | None
+    conf: Mapping[str, str]
+    json: bool
+
+    def spark(self) -> SparkSession:
+        """The session that the pipeline runs in."""
+        return session(self.master, app_name=Path(self.file).stem, conf=self.conf)
+
+    def check(self) -> tuple[Checked | None, Problems]:
+        """Look at the file."""
+        return check_file(
+            self.file, self.spark, bootstrap_servers=self.bootstrap_servers, state=self.state
+        )
+
+
+def check(target: Target) -> int:
+    """Say everything that is wrong with a file."""
+    checked, problems = target.check()
+    if target.json:
+        print(json_text.dumps(problems_json(target, problems), indent=2))
+    elif len(problems):
+        _complain(target, problems)
+    elif checked is not None:
+        spec = checked.spec
+        print(
+            f"{target.file} is fine: {len(spec.sources)} sources, {len(spec.steps)} steps,"
+            f" {len(spec.sinks)} sinks"
+        )
+    return FAILED if len(problems) else OK
+
+
+def plan(target: Target) -> int:
+    """Draw a file, as far as it can be understood, and say what is wrong with it."""
+    checked, problems = target.check()
+    if checked is not None and target.json:
+        report = as_json(checked) | {"problems": problems_json(target, problems)["problems"]}
+        print(json_text.dumps(report, indent=2))
+    elif checked is not None:
+        print_picture(checked)
+    _complain(target, problems)
+    return FAILED if len(problems) else OK
+
+
+def run(target: Target, trigger: Trigger | None) -> int:
+    """Check a file and run it."""
+    checked, problems = target.check()
+    if checked is None or len(problems):
+        _complain(target, problems)
+        return FAILED
+    wanted = checked.spec.trigger if trigger is None else trigger
+    view = JsonView() if target.json else LiveView() if sys.stdout.isatty() else LineView()
+    with stopped_by_signals() as stop:
+        try:
+            queries = Pipeline(checked, target.spark()).run(wanted, view=view, stop=stop)
+        except (QueryFailed, AdminError) as error:
+            view.close()
+            print(f"ottla: {error}", file=sys.stderr)
+            return FAILED
+        finally:
+            view.close()
+    _print_summary(queries, target.json)
+    return INTERRUPTED if stop.is_set() and isinstance(wanted, Once) else OK
+
+
+def choose_trigger(once: bool, every: str | None, always: bool) -> Trigger | None:
+    """What the command line says about when to run; ValueError when it says two things."""
+    if once + always + (every is not None) > 1:
+        raise ValueError("give one of --once, --every and --always")
+    if once:
+        return Once()
+    if always:
+        return Always()
+    if every is None:
+        return None
+    interval_ms = duration_ms(every)
+    if not interval_ms:
+        raise ValueError(f"--every {every!r} {EXPECTED}")
+    return Every(interval_ms)
+
+
+@contextlib.contextmanager
+def stopped_by_signals() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set."""
+    stop = threading.Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def problems_json(target: Target, problems: Problems) -> dict[str, object]:
+    """What is wrong, for programs."""
+    return {"file": target.file, "problems": [problem._asdict() for problem in problems]}
+
+
+def _complain(target: Target, problems: Problems) -> None:
+    for problem in problems:
+        print(problem.text(target.file), file=sys.stderr)
+    if len(problems) > 1:
+        print(f"ottla: {len(problems)} problems", file=sys.stderr)
+
+
+def _print_summary(queries: list[QueryProgress], json: bool) -> None:
+    if json:
+        report = [progress_json(query) for query in queries]
+        print(json_text.dumps({"event": "summary", "queries": report}), flush=True)
+    elif sys.stdout.isatty():
+        from rich.console import Console
+
+        Console().print(table_of(queries))
+    else:
+        for query in queries:
+            _, batch, rows, _, lag, state = summary_row(query)
+            print(f"{query.sink}: {rows} rows, last batch {batch}, lag {lag}, state rows {state}")

@@ -1,0 +1,115 @@
+"""Opens the sources of a pipeline as DataFrames.
+
+`open_live` reads what is there. `open_stand_in` has the same schema and streams as the live
+one does, and needs no broker: a topic becomes a stream of the files of an empty directory. A
+check therefore meets exactly what Spark would refuse later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla_spark.pipelines.decoding import decode, record_columns
+from ottla_spark.pipelines.model import (
+    FileSource,
+    PipelineSpec,
+    Source,
+    TableSource,
+    TopicSource,
+    Watermark,
+)
+from ottla_spark.pipelines.places import beside
+from ottla_spark.pipelines.tables import read_table
+from pyspark_ottla.schema import columns as columns_of
+from pyspark_ottla.schema import schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+class BadSchema(Exception):
+    """The text of a schema is none."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How sources are opened: in this session, committing to `group`.
+
+    `empty_directory` is given for a check, and stands for every topic.
+    """
+
+    spec: PipelineSpec
+    session: SparkSession
+    group: str
+    empty_directory: str | None = None
+
+    def open(self, source: Source) -> DataFrame:
+        """The rows of a source, with its watermark."""
+        return with_watermark(self._rows(source), source.watermark)
+
+    def _rows(self, source: Source) -> DataFrame:
+        if isinstance(source, TopicSource):
+            declared = parse_schema(source.schema.text) if source.schema else None
+            return decode(self._records(source), source, declared)
+        if isinstance(source, TableSource):
+            return read_table(self.session, source.place)
+        return self._files(source)
+
+    def _records(self, source: TopicSource) -> DataFrame:
+        options = source_options(self.spec, source, self.group)
+        if self.empty_directory is not None:
+            columns = schema(columns_of(options))
+            return self.session.readStream.schema(columns).parquet(self.empty_directory)
+        return self.session.readStream.format("ottla").options(**options).load()
+
+    def _files(self, source: FileSource) -> DataFrame:
+        path = beside(self.spec.file, source.path.text)
+        options = {name: value.text for name, value in source.options.items()}
+        if not source.streams:
+            plain = self.session.read.format(source.format).options(**options)
+            plain = plain.schema(parse_schema(source.schema.text)) if source.schema else plain
+            return plain.load(path)
+        stream = self.session.readStream.format(source.format).options(**options)
+        return stream.schema(self._stream_schema(source, path)).load(path)
+
+    def _stream_schema(self, source: FileSource, path: str) -> StructType:
+        if source.schema is not None:
+            return parse_schema(source.schema.text)
+        return self.session.read.format(source.format).load(path).schema
+
+
+def source_options(spec: PipelineSpec, source: TopicSource, group: str) -> dict[str, str]:
+    """The options of `format("ottla")` for a topic source."""
+    options = {"kafka.bootstrap.servers": spec.bootstrap_servers}
+    options |= {f"kafka.{name}": value.text for name, value in spec.kafka.items()}
+    if source.pattern is not None:
+        options["subscribePattern"] = source.pattern.text
+    else:
+        options["subscribe"] = ",".join(topic.text for topic in source.topics)
+    options["startingOffsets"] = source.starting.text if source.starting else "earliest"
+    options["groupId"] = group
+    columns = record_columns(source)
+    if columns:
+        options["columns"] = ",".join(columns)
+    if "headers" in columns:
+        options["includeHeaders"] = "true"
+    return options | {name: value.text for name, value in source.options.items()}
+
+
+def parse_schema(ddl: str) -> StructType:
+    """The columns that a DDL text names, such as `id long, at timestamp`."""
+    from pyspark.sql.types import StructType
+
+    found = StructType.fromDDL(ddl)
+    if not isinstance(found, StructType):
+        raise BadSchema(f"{ddl!r} is a type and names no columns, as `id long, at timestamp` does")
+    return found
+
+
+def with_watermark(rows: DataFrame, watermark: Watermark | None) -> DataFrame:
+    """The same rows, with the lateness that is waited for."""
+    if watermark is None:
+        return rows
+    return rows.withWatermark(watermark.column.text, f"{watermark.delay_ms} milliseconds")

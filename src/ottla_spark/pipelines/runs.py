@@ -1,0 +1,72 @@
+"""Starts the queries of a pipeline: one for each sink, each with its own checkpoint and group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla_spark.pipelines.checking import Checked
+from ottla_spark.pipelines.decoding import encode
+from ottla_spark.pipelines.frames import Frames, own_session
+from ottla_spark.pipelines.model import Always, Sink, TopicSink, Trigger
+from ottla_spark.pipelines.opening import Opening
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+_STATE_STORE: Final = "spark.sql.streaming.stateStore"
+STATE_SETTINGS: Final = {
+    f"{_STATE_STORE}.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    f"{_STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
+}
+
+
+def frames_for(checked: Checked, spark: SparkSession, sink: str) -> Frames:
+    """Live frames whose topics commit their offsets to the group of a sink."""
+    session = own_session(spark)
+    for name, value in _settings(checked).items():
+        if session.conf.isModifiable(name):
+            session.conf.set(name, value)
+    opening = Opening(checked.spec, session, checked.spec.group_of(sink))
+    return Frames(opening, checked.graph, checked.functions)
+
+
+def start_query(
+    checked: Checked, spark: SparkSession, sink: Sink, trigger: Trigger
+) -> StreamingQuery:
+    """Start the query that feeds a sink."""
+    name = checked.graph.known(sink.input.text)
+    assert name is not None, "a checked pipeline has what its sinks read"
+    rows = frames_for(checked, spark, sink.name).frame(name)
+    writer = _writer(checked, rows, sink).outputMode(sink.mode)
+    writer = writer.queryName(checked.spec.group_of(sink.name))
+    writer = writer.option("checkpointLocation", checked.spec.checkpoint_of(sink.name))
+    if isinstance(trigger, Always):
+        return writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds").start()
+    return writer.trigger(availableNow=True).start()
+
+
+def _settings(checked: Checked) -> dict[str, str]:
+    return STATE_SETTINGS | {name: value.text for name, value in checked.spec.conf.items()}
+
+
+def _writer(checked: Checked, rows: DataFrame, sink: Sink) -> DataStreamWriter:
+    if isinstance(sink, TopicSink):
+        writer = encode(rows, sink).writeStream.format("ottla")
+        for name, value in sink_options(checked, sink).items():
+            writer = writer.option(name, value)
+        return writer
+    writer = rows.writeStream.format(sink.place.format).option("path", sink.place.where)
+    columns = [column.text for column in sink.partition_by]
+    return writer.partitionBy(*columns) if columns else writer
+
+
+def sink_options(checked: Checked, sink: TopicSink) -> dict[str, str]:
+    """The options of `format("ottla")` for a topic sink."""
+    spec = checked.spec
+    options = {"kafka.bootstrap.servers": spec.bootstrap_servers, "topic": sink.topic.text}
+    options |= {f"kafka.{name}": value.text for name, value in spec.kafka.items()}
+    return options | {name: value.text for name, value in sink.options.items()}

@@ -1,0 +1,122 @@
+"""Pipelines from files to tables: running once, again, on a schedule, and failing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ottla_spark
+from ottla_spark.pipelines.api import Pipeline
+from ottla_spark.pipelines.failures import QueryFailed
+from ottla_spark.pipelines.model import Every, Once
+from ottla_spark.pipelines.progress import QueryProgress
+from ottla_spark.pipelines.running import View
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NUMBERS = """\
+    name: numbers
+    sources:
+      numbers: {files: in, format: json, schema: "n long", stream: true}
+    steps:
+      even: {sql: SELECT n FROM numbers WHERE n % 2 = 0}
+      squares: {python: "fns.py:squares", from: even, with: {power: 2}}
+    sinks:
+      squares: {from: squares, table: "parquet:out"}
+    """
+FUNCTIONS = """\
+    from pyspark.sql.functions import col, udf
+
+    def squares(rows, power):
+        @udf("long")
+        def raised(n):
+            if n == 666:
+                raise ValueError("666 has no square here")
+            return n ** power
+        return rows.select("n", raised("n").alias("square"))
+    """
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str, str], Path]:
+    """Writes a file of the test's directory, whose parents may be missing."""
+
+    def put(name: str, text: str) -> Path:
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(dedent(text))
+        return file
+
+    return put
+
+
+@pytest.fixture
+def numbers(spark: SparkSession, write: Callable[[str, str], Path]) -> Pipeline:
+    write("in/0.json", '{"n": 0}\n{"n": 1}\n{"n": 2}\n')
+    write("fns.py", FUNCTIONS)
+    return ottla_spark.pipeline(write("numbers.yaml", NUMBERS), spark)
+
+
+def table(spark: SparkSession, path: Path) -> list[tuple[object, ...]]:
+    return sorted(tuple(row) for row in spark.read.parquet(str(path)).collect())
+
+
+def test_each_run_goes_on_where_the_last_ended(
+    spark: SparkSession, numbers: Pipeline, write: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    (first,) = numbers.run(Once())
+    assert (first.sink, first.rows, first.batches) == ("squares", 3, 1)
+    assert table(spark, tmp_path / "out") == [(0, 0), (2, 4)]
+    write("in/1.json", '{"n": 4}\n{"n": 5}\n')
+    (second,) = numbers.run(Once())
+    assert second.rows == 2
+    assert table(spark, tmp_path / "out") == [(0, 0), (2, 4), (4, 16)]
+    assert (tmp_path / "state" / "numbers" / "squares" / "commits").is_dir()
+
+
+def test_a_query_that_fails_ends_the_run_in_its_own_words(
+    spark: SparkSession, numbers: Pipeline, write: Callable[[str, str], Path]
+) -> None:
+    write("in/1.json", '{"n": 666}\n')
+    with pytest.raises(QueryFailed) as failed:
+        numbers.run(Once())
+    assert str(failed.value) == "sinks.squares: ValueError: 666 has no square here"
+    assert spark.streams.active == []
+
+
+def test_a_schedule_runs_again_until_it_is_stopped(
+    spark: SparkSession, numbers: Pipeline, write: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    stop = threading.Event()
+
+    class Feeds(View):
+        """Gives each run something to find, and ends the schedule after the third."""
+
+        runs = 0
+
+        def batch(self, query: QueryProgress) -> None:
+            self.runs += 1
+            write(f"in/{self.runs}.json", f'{{"n": {self.runs * 10}}}\n')
+            if self.runs == 3:
+                stop.set()
+
+    (query,) = numbers.run(Every(1), view=Feeds(), stop=stop)
+    assert (query.rows, query.batches) == (5, 3)
+    assert table(spark, tmp_path / "out") == [(0, 0), (2, 4), (10, 100), (20, 400)]
+
+
+def test_the_frames_are_there_for_python(spark: SparkSession, numbers: Pipeline) -> None:
+    rows = numbers.frame("even")
+    assert rows.isStreaming
+    query = rows.writeStream.format("memory").queryName("even_rows").trigger(availableNow=True)
+    query.start().awaitTermination(60)
+    found = rows.sparkSession.table("even_rows").collect()
+    assert sorted(row.n for row in found) == [0, 2]
+    with pytest.raises(KeyError, match="odd"):
+        numbers.frame("odd")
