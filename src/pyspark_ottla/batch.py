@@ -13,7 +13,8 @@ from pyspark_ottla.errors import MissingTopics
 from pyspark_ottla.loss import Loss, Why, report_losses
 from pyspark_ottla.offset_json import Offsets
 from pyspark_ottla.offset_reader import OffsetReader, Places
-from pyspark_ottla.offset_spec import LATEST, AtOffsets
+from pyspark_ottla.offset_spec import LATEST, AtOffsets, Everywhere
+from pyspark_ottla.option_values import OptionError
 from pyspark_ottla.options import BatchOptions, SourceOptions
 from pyspark_ottla.planning import plan_tasks
 from pyspark_ottla.ranges import OffsetRange, ReadTask
@@ -51,10 +52,14 @@ class BatchReader(DataSourceReader):
         places = patiently(source, reader.places)
         start = resolve(reader, places, self._options.start).offsets
         end = resolve(reader, places, self._options.end).offsets
+        losses: list[Loss] = []
         if isinstance(self._options.start, AtOffsets) or isinstance(self._options.end, AtOffsets):
             latest = reader.offsets(places, dict.fromkeys(places, LATEST))
             losses = _beyond(start, latest) + _beyond(end, latest)
             report_losses(losses, fail=source.fail_on_data_loss)
+            end = {partition: min(offset, latest[partition]) for partition, offset in end.items()}
+        if not losses and not isinstance(self._options.start, Everywhere):
+            _check_order(start, end)
         return offset_ranges(places, start, end)
 
 
@@ -121,3 +126,12 @@ def _beyond(offsets: Offsets, latest: Offsets) -> list[Loss]:
         for partition, offset in sorted(offsets.items())
         if offset > latest[partition]
     ]
+
+
+def _check_order(start: Offsets, end: Offsets) -> None:
+    for partition, offset in sorted(start.items()):
+        if offset > end[partition]:
+            raise OptionError(
+                f"{partition} starts at offset {offset}, after its end {end[partition]}:"
+                " correct the starting or ending offsets or timestamps"
+            )

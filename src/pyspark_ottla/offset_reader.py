@@ -109,13 +109,13 @@ class OffsetReader:
 
     def _look_up(self, deadline: Deadline, missing_ok: bool) -> Places:
         topics = self.client.metadata(self._subscription.asked_topics, deadline)
-        there = [topic for topic in topics if self._is_there(topic)]
-        missing = sorted({topic.name or "" for topic in topics} - {t.name or "" for t in there})
+        missing = sorted(topic.name or "" for topic in topics if topic.error_code in _GONE)
         if missing and not missing_ok:
             raise MissingTopics(missing)
         places = {
             partition: Place(found.leader_id, topic.topic_id)
-            for topic in there
+            for topic in topics
+            if self._is_readable(topic)
             for found in topic.partitions
             if self._subscription.takes(
                 partition := TopicPartition(topic.name or "", found.partition_index)
@@ -125,7 +125,7 @@ class OffsetReader:
             raise MissingTopics(sorted(str(partition) for partition in absent))
         return places
 
-    def _is_there(self, topic: MetadataResponseTopic) -> bool:
+    def _is_readable(self, topic: MetadataResponseTopic) -> bool:
         if topic.error_code in _GONE:
             return False
         if topic.error_code != ErrorCode.LEADER_NOT_AVAILABLE:

@@ -5,7 +5,7 @@ description of the job, its name. So the driver's process listens on a port unti
 heard, and the first task of a batch tells it, once. The port is opened on the address from
 which this machine reaches the brokers (executors reach them too), and only a message with
 the token that travelled with the task counts. Where executors cannot reach that port, the
-group has to be named with the option `groupId`; a warning says so.
+group has to be named with the option `groupId`; the driver's process warns of it.
 """
 
 from __future__ import annotations
@@ -92,13 +92,8 @@ def tell_name(request: NameRequest) -> None:
         with socket.create_connection((request.host, request.port), TELL_TIMEOUT_S) as connection:
             connection.sendall(message)
     except OSError as error:
-        _log.warning(
-            "the driver cannot be told the name of the query at %s:%s (%s): its offsets are not"
-            " committed to a group. Name the group with the option groupId",
-            request.host,
-            request.port,
-            error,
-        )
+        # It may have been told by another task and listen no more; if not, it will warn.
+        _log.info("the driver was not told the query's name at %s:%s: %s", *request[:2], error)
 
 
 def current_query() -> str | None:

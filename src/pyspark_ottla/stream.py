@@ -149,18 +149,27 @@ class _Driver:
 
     def with_name_request(self, tasks: list[ReadTask]) -> list[InputPartition]:
         """The tasks, the first with the question for the query's name while that is open."""
-        if not tasks or not self._choice.enabled or self._committer.group is not None:
+        is_open = self._choice.enabled and self._committer.group is None
+        if not tasks or not is_open or self._asked > BATCHES_UNTIL_NAMED:
+            return list(tasks)
+        self._asked += 1
+        if self._asked > BATCHES_UNTIL_NAMED:
+            self._give_up_asking()
             return list(tasks)
         if self._desk is None:
             self._desk = NameDesk(self._client.bootstrap_servers, self._named)
-        self._asked += 1
-        if self._asked == BATCHES_UNTIL_NAMED + 1:
-            _log.warning(
-                "no task could tell the name of this query, so its offsets are not committed to a"
-                " group: name one with the option groupId, or turn this off with groupId none"
-            )
-        asking = StreamTask(tasks[0].ranges, self._desk.request)
-        return [asking, *tasks[1:]]
+        return [StreamTask(tasks[0].ranges, self._desk.request), *tasks[1:]]
+
+    def _give_up_asking(self) -> None:
+        where = "" if self._desk is None else " at {}:{}".format(*self._desk.request[:2])
+        _log.warning(
+            "no task could tell the driver%s the name of this query, so its offsets are not"
+            " committed to a group: name one with the option groupId, or turn this off with"
+            " groupId none",
+            where,
+        )
+        if self._desk is not None:
+            self._desk.close()
 
     def _named(self, name: str) -> None:
         self._committer.use_group(self._choice.group_of(name))

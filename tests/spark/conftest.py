@@ -7,8 +7,6 @@ A test that stops or restarts a broker makes its own with `start_cluster` (tests
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
@@ -68,28 +66,17 @@ class Produce(Protocol):
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one session of the run."""
-    from pyspark.sql import SparkSession
+    from ottla_spark.session import session
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").appName("ottla-tests")
-    for name, value in {
-        "spark.ui.enabled": "false",
+    conf = {
         "spark.driver.memory": "1g",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-        "spark.sql.streaming.checkpointFileManagerClass": (
-            "org.apache.spark.sql.execution.streaming.checkpointing."
-            "FileSystemBasedCheckpointFileManager"
-        ),
-    }.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+    }
+    started = session("local[2]", app_name="ottla-tests", conf=conf)
+    yield started
+    started.stop()
 
 
 @pytest.fixture(scope="session")

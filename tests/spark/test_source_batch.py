@@ -230,6 +230,33 @@ def test_offsets_must_name_every_partition(read, topic):
         read(subscribe=name, startingOffsets=json.dumps({name: {"0": 0, "1": 0, "5": 0}})).count()
 
 
+def test_a_start_after_the_end_is_refused(read, topic, produce):
+    name = topic(configs=KEPT)
+    produce(name, 4, timestamp_ms=lambda number: FIRST_MS + number)
+    times = {"startingTimestamp": str(FIRST_MS + 3), "endingTimestamp": str(FIRST_MS + 1)}
+    with pytest.raises(Exception, match=f"{name}-0 starts at offset 3, after its end 1"):
+        read(subscribe=name, **times).count()
+
+
+def test_offsets_beyond_the_end_are_a_loss(read, topic, produce):
+    name = topic()
+    produce(name, 4)
+    options = {"subscribe": name, "endingOffsets": json.dumps({name: {"0": 9}})}
+    with pytest.raises(Exception, match=rf"{name}-0: 5 records \(offsets 4 to 8\) are lost"):
+        read(**options).count()
+    assert read(failOnDataLoss="false", **options).count() == 4
+
+
+def test_offsets_are_looked_up_at_the_first_use_of_a_frame(read, topic, produce):
+    name = topic()
+    produce(name, 3)
+    frame = read(subscribe=name)
+    assert frame.count() == 3
+    produce(name, 2)
+    assert frame.count() == 3
+    assert read(subscribe=name).count() == 5
+
+
 def test_no_broker_is_said_at_once(spark):
     frame = (
         spark.read.format("ottla")

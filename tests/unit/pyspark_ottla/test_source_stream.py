@@ -253,6 +253,15 @@ def test_new_topics_of_a_pattern_are_read_from_their_start(
     assert ranges(found, start, end) == [(name, 0, 0, 2)]
 
 
+def test_a_pattern_leaves_internal_topics_alone(kafka: Kafka, reader: MakeReader) -> None:
+    name = kafka.create()
+    kafka.committed("a group, so that the topic of offsets is there")
+    found = reader(kafka.servers, subscribePattern=f"{name}|__consumer_offsets")
+    assert found.initialOffset() == {name: {"0": 0}}
+    asked = json.dumps({"__consumer_offsets": [0]})
+    assert reader(kafka.servers, assign=asked).initialOffset().keys() == {"__consumer_offsets"}
+
+
 def test_a_new_partition_that_lost_records_already_is_a_loss(
     kafka: Kafka, reader: MakeReader
 ) -> None:
@@ -427,13 +436,22 @@ def test_a_task_tells_the_name_of_the_query(
         found.stop()
 
 
-def test_a_driver_that_cannot_be_told_is_a_warning(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_a_driver_that_is_never_told_stops_asking_and_warns(
+    kafka: Kafka, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(query_name, "current_query", lambda: "q")
+    tell_name(query_name.NameRequest("127.0.0.1", 1, "token"))  # nobody listens there
+    name = kafka.create()
+    kafka.produce(name, 1)
+    found = StreamReader(
+        stream_options({"kafka.bootstrap.servers": kafka.servers, "subscribe": name})
+    )
+    start, end = {name: {"0": 0}}, {name: {"0": 1}}
     with caplog.at_level(logging.WARNING):
-        tell_name(query_name.NameRequest("127.0.0.1", 1, "token"))
-    assert "Name the group with the option groupId" in caplog.text
+        asked = [isinstance(found.partitions(start, end)[0], StreamTask) for _ in range(5)]
+    found.stop()
+    assert asked == [True, True, True, False, False]
+    assert caplog.text.count("name one with the option groupId") == 1
 
 
 @pytest.mark.parametrize(
