@@ -118,6 +118,9 @@ class MemoryFile:
     def truncate(self, size: int) -> None:
         self._check_writable()
         self._node.truncate(size)
+
+    def allocate(self, position: int, length: int) -> None:
+        """Nothing to do: there is no disk."""
         self._node.mtime_ms = self._clock_ms()
 
     def sync(self) -> None:

@@ -74,7 +74,14 @@ class File(Protocol):
         ...
 
     def truncate(self, size: int) -> None:
-        """Cut or extend (with zeros, sparsely) to `size`."""
+        """Cut or extend (with zeros, sparsely) to `size`; frees what was allocated beyond it."""
+        ...
+
+    def allocate(self, position: int, length: int) -> None:
+        """Make room on the disk for bytes to come, without a change of what the file holds.
+
+        A hint: it may do nothing, and never fails.
+        """
         ...
 
     def sync(self) -> None:

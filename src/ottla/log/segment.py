@@ -22,6 +22,8 @@ from ottla.ports import File, Files
 from ottla.records.batch import Batch, CorruptBatch
 
 MAX_OFFSET = 2**63 - 1
+ALLOCATE_FROM_BYTES = 8 * 1024 * 1024
+"""The size from which on room for more is made ahead of the writes."""
 UNKNOWN_TIMESTAMP = -2
 """The largest timestamp of a segment whose time index was not looked at yet."""
 
@@ -33,6 +35,7 @@ class Segment:
         "_max_timestamp",
         "_offset_index",
         "_time_index",
+        "allocated_end",
         "base_offset",
         "directory",
         "is_active",
@@ -50,6 +53,8 @@ class Segment:
         self.is_active = False
         self.is_loose = False
         """Whether the file may hold bytes beyond `size`."""
+        self.allocated_end = 0
+        """Up to where room on the disk was made ahead of the writes."""
         self._max_timestamp = UNKNOWN_TIMESTAMP
         self.max_timestamp_offset = base_offset
         self._offset_index: OffsetIndex | None = None
@@ -141,6 +146,9 @@ class Segment:
             self.file.truncate(self.size)
             self.is_loose = False
             changed.append(self.path(LOG))
+        elif self.allocated_end > self.size:
+            self.file.truncate(self.size)
+        self.allocated_end = 0
         return changed
 
     def batches_from(self, position: int) -> Iterator[Batch]:

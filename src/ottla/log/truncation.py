@@ -67,20 +67,23 @@ def truncate_fully(log: Log, new_start: int) -> None:
 
 def discard_segments(log: Log, segments: list[Segment]) -> None:
     """Rename the files of segments and have them removed after file.delete.delay.ms."""
-    files, trash = log.resources.files, log.resources.trash
-    due_ms = log.resources.clock.wall_ms() + log.config.file_delete_delay_ms
     for segment in segments:
         segment.drop_handles()
         for suffix in SEGMENT_SUFFIXES:
-            path = segment.path(suffix)
-            try:
-                files.rename(path, path + DELETED)
-            except FileNotFoundError:
-                continue
-            trash.add_file(path + DELETED, due_ms)
+            _discard(log, segment.path(suffix))
         if segment.base_offset in log.snapshots:
             log.snapshots.remove(segment.base_offset)
-            files.unlink(log.path(offset_name(segment.base_offset, SNAPSHOT)))
+            _discard(log, segment.path(SNAPSHOT))
+
+
+def _discard(log: Log, path: str) -> None:
+    """Removing even a small file may wait for the disk: here it is renamed only."""
+    try:
+        log.resources.files.rename(path, path + DELETED)
+    except FileNotFoundError:
+        return
+    due_ms = log.resources.clock.wall_ms() + log.config.file_delete_delay_ms
+    log.resources.trash.add_file(path + DELETED, due_ms)
 
 
 def discard_snapshots(log: Log, from_offset: int) -> None:

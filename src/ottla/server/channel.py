@@ -18,8 +18,9 @@ class Channel:
     """A connection's socket. `filled` bytes of `buffer` hold the start of what is to handle.
 
     `need` is the size the buffer must be filled to before there is something to handle,
-    `reserved` what was reserved for it. `writing` means the peer does not take our
-    responses as fast as we have them: nothing is read from it meanwhile.
+    `reserved` what was reserved for it, `last_size` the size of the frame before. `writing`
+    means the peer does not take our responses as fast as we have them: nothing is read from
+    it meanwhile.
     """
 
     __slots__ = (
@@ -29,6 +30,7 @@ class Channel:
         "fd",
         "filled",
         "interest",
+        "last_size",
         "muted",
         "need",
         "recv_into",
@@ -49,6 +51,7 @@ class Channel:
         self.view: memoryview | None = None
         self.filled = 0
         self.need = 0
+        self.last_size = 0
         self.reserved = 0
         self.unsent: memoryview | None = None
         self.used_ms = 0.0

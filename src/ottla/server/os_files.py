@@ -12,13 +12,17 @@ import mmap
 import os
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fcntl import LOCK_EX, LOCK_NB, flock, lockf
+from functools import cache
+from typing import cast
 
 from ottla.ports import Buffer, Entry, Mapping
 
 IOV_MAX = 1024
 _MODE = 0o644
+_KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
+_SCARCE = 10  # with less than a tenth of the volume free nothing is allocated ahead
 
 
 class OsFile:
@@ -82,6 +86,14 @@ class OsFile:
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
 
+    def allocate(self, position: int, length: int) -> None:
+        volume = os.fstatvfs(self._fd)
+        if volume.f_bavail * _SCARCE < volume.f_blocks:
+            return  # others may need the room at once
+        fallocate = _fallocate()
+        if fallocate is not None:
+            fallocate(self._fd, _KEEP_SIZE, position, length)
+
     def sync(self) -> None:
         os.fdatasync(self._fd)
 
@@ -96,6 +108,19 @@ class OsFile:
 
     def __del__(self) -> None:
         self.close()
+
+
+@cache
+def _fallocate() -> Callable[[int, int, int, int], int] | None:
+    """The system call, which Python itself has only in a form that changes the file's size."""
+    import ctypes  # not before the first large file: it takes time and memory
+
+    try:
+        function = ctypes.CDLL(None).fallocate64
+    except (AttributeError, OSError):
+        return None
+    function.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    return cast(Callable[[int, int, int, int], int], function)
 
 
 class OsFiles:

@@ -27,7 +27,9 @@ from ottla.server.listener import Listener
 from ottla.wire.primitives import DecodeError
 
 ARENA_BYTES: Final = 4 * 1024 * 1024
-CHUNK_BYTES: Final = 64 * 1024
+CHUNK_BYTES: Final = 256 * 1024
+LITTLE_BYTES: Final = 64 * 1024  # what a frame may take before much of it has arrived
+MOST_RETIRED_BYTES: Final = 8 * 1024 * 1024  # buffers that wait for the group commit
 MOST_REPLIES: Final = 64  # replies of one connection before they are sent
 SMALLEST_REQUEST: Final = 8
 STALLED_MS: Final = 5000
@@ -63,6 +65,7 @@ class Reactor:
         self._arena_used = 0
         self._to_send: list[Channel] = []
         self._retired: list[bytearray] = []
+        self._retired_bytes = 0
         self._starved: deque[Channel] = deque()
         self._feed_soon = False
         self._epoll = select.epoll()
@@ -150,6 +153,7 @@ class Reactor:
             for buffer in self._retired:
                 self._buffers.give(buffer)
             self._retired.clear()
+            self._retired_bytes = 0
             self._feed_soon = True
         if self._feed_soon:
             self._feed_soon = False
@@ -214,22 +218,62 @@ class Reactor:
     # -- receiving -----------------------------------------------------------------------
 
     def _receive(self, channel: Channel) -> None:
+        """Take what has arrived, as far as one connection may before others have their turn."""
+        if self._retired_bytes >= MOST_RETIRED_BYTES:
+            self._settle()
         if channel.connection.parked is not None or channel.muted:
             self._mute(channel)
             return
         channel.used_ms = self._node.monotonic_ms
         try:
-            if channel.buffer is None:
-                self._receive_fresh(channel)
-            else:
+            if channel.buffer is not None:
                 self._receive_rest(channel)
+            elif channel.last_size > CHUNK_BYTES and self._expect_large(channel):
+                self._receive_large(channel)
+            elif self._receive_fresh(channel) == CHUNK_BYTES and self._may_go_on(channel):
+                self._receive_rest(channel)  # the frame that did not fit goes on
         except BlockingIOError:
             return
         except OSError:
             self._close(channel)
 
-    def _receive_fresh(self, channel: Channel) -> None:
-        """Nothing is pending: receive into the arena and handle it there."""
+    def _may_go_on(self, channel: Channel) -> bool:
+        """Whether a frame has begun that more may be received of at once."""
+        return (
+            channel.buffer is not None
+            and channel.filled < channel.need
+            and not channel.muted
+            and channel.connection.parked is None
+        )
+
+    def _expect_large(self, channel: Channel) -> bool:
+        """After a large frame expect another one, if a buffer for it lies ready."""
+        size = channel.last_size
+        return self._buffers.has_spare(size) and self._reserve(channel, size)
+
+    def _receive_large(self, channel: Channel) -> None:
+        """Receive what is probably a large frame where it can stay, instead of in the arena."""
+        size = channel.last_size
+        buffer = self._buffers.take(size)
+        view = memoryview(buffer)
+        try:
+            count = channel.recv_into(view[:size])
+        except OSError:
+            self._buffers.give(buffer)
+            self._buffers.unreserve(channel.reserved)
+            channel.reserved = 0
+            raise
+        channel.buffer, channel.view = buffer, view
+        if count == 0:
+            self._close(channel)
+            return
+        channel.filled = count
+        channel.need = self._frame_bytes(view, 0, count)
+        if count >= channel.need:
+            self._handle_kept(channel)
+
+    def _receive_fresh(self, channel: Channel) -> int:
+        """Nothing is pending: receive into the arena and handle it there; how much it was."""
         start = self._arena_used
         if ARENA_BYTES - start < CHUNK_BYTES:
             self._settle()
@@ -237,11 +281,12 @@ class Reactor:
         count = channel.recv_into(self._arena_view[start : start + CHUNK_BYTES])
         if count == 0:
             self._close(channel)
-            return
+            return 0
         end = self._arena_used = start + count
         position = self._handle(channel, self._arena, self._arena_view, start, end)
         if position < end and not channel.closed:
             self._keep(channel, self._arena_view, position, end)
+        return count
 
     def _receive_rest(self, channel: Channel) -> None:
         """A frame is arriving in pieces: receive just its rest."""
@@ -298,19 +343,28 @@ class Reactor:
     def _keep(self, channel: Channel, view: memoryview, position: int, end: int) -> None:
         """Move what is not handled yet into a buffer of the channel's own."""
         have = end - position
-        size = _SIZE.unpack_from(view, position)[0] + 4 if have >= 4 else SMALLEST_REQUEST
-        channel.need = max(size, have)
+        channel.need = self._frame_bytes(view, position, have)
         # A length alone gets little memory: what has arrived says how much more to expect.
         capacity = channel.need
         if not self._buffers.has_spare(capacity):
-            capacity = min(capacity, max(CHUNK_BYTES, 16 * have))
-        allowed = capacity <= CHUNK_BYTES or self._reserve(channel, capacity)
-        channel.buffer = self._buffers.take(capacity if allowed else CHUNK_BYTES)
+            capacity = min(capacity, max(LITTLE_BYTES, 16 * have))
+        allowed = capacity <= LITTLE_BYTES or self._reserve(channel, capacity)
+        channel.buffer = self._buffers.take(capacity if allowed else max(LITTLE_BYTES, have))
         channel.view = memoryview(channel.buffer)
         channel.view[:have] = view[position:end]
         channel.filled = have
         if not allowed:
             self._starve(channel)
+
+    def _frame_bytes(self, view: memoryview, position: int, have: int) -> int:
+        """How many bytes there must be before there is something to handle, at least `have`.
+
+        A length that no request has is to be handled at once: that refuses it.
+        """
+        if have < 4:
+            return SMALLEST_REQUEST
+        size: int = _SIZE.unpack_from(view, position)[0]
+        return max(size + 4, have) if size <= self._max_request_bytes else have
 
     def _handle_kept(self, channel: Channel) -> None:
         """The channel's own buffer holds a whole frame, or as much as there was room for."""
@@ -321,6 +375,7 @@ class Reactor:
         if filled < channel.need:
             self._grow(channel)
             return
+        channel.last_size = channel.need
         position = self._handle(channel, buffer, view, 0, filled)
         if channel.closed:
             return
@@ -339,7 +394,7 @@ class Reactor:
         larger = self._buffers.take(size)
         view = memoryview(larger)
         view[: channel.filled] = channel.view[: channel.filled]
-        self._retired.append(channel.buffer)
+        self._retire(channel.buffer)
         channel.buffer, channel.view = larger, view
 
     def _reserve(self, channel: Channel, size: int) -> bool:
@@ -352,9 +407,13 @@ class Reactor:
         """The buffer is free after the next settling; its reservation is at once."""
         if channel.buffer is not None:
             self._buffers.unreserve(channel.reserved)
-            self._retired.append(channel.buffer)
+            self._retire(channel.buffer)
             channel.buffer = channel.view = None
             channel.filled = channel.need = channel.reserved = 0
+
+    def _retire(self, buffer: bytearray) -> None:
+        self._retired.append(buffer)
+        self._retired_bytes += len(buffer)
 
     # -- flow control --------------------------------------------------------------------
 

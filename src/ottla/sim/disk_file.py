@@ -57,6 +57,9 @@ class SimFile:
         self._check_writable()
         self._disk.truncate(self._path, self._inode, size)
 
+    def allocate(self, position: int, length: int) -> None:
+        """Nothing to do: what a write finds no room for is decided when it comes."""
+
     def sync(self) -> None:
         self.check_process()
         self._disk.sync(self._path, self._inode)

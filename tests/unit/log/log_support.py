@@ -117,6 +117,9 @@ class FaultyFile:
     def truncate(self, size: int) -> None:
         self._file.truncate(size)
 
+    def allocate(self, position: int, length: int) -> None:
+        self._file.allocate(position, length)
+
     def sync(self) -> None:
         if self._files.sync_error is not None:
             self._files.sync_errors -= 1

@@ -52,6 +52,19 @@ def test_truncate_cuts_and_extends_with_zeros(place: tuple[Files, str]) -> None:
     assert file.pread(10, 0) == b"abc\0\0"
 
 
+def test_room_for_what_is_to_come_changes_nothing(place: tuple[Files, str]) -> None:
+    files, base = place
+    file = files.open(f"{base}/a", create=True, writable=True)
+    file.pwritev([b"abc"], 0)
+    file.allocate(3, 1_000_000)
+    assert (file.size(), file.pread(10, 0)) == (3, b"abc")
+    file.pwritev([b"def"], 3)
+    assert (file.size(), file.pread(10, 0)) == (6, b"abcdef")
+    file.truncate(6)
+    if file.fileno() >= 0:
+        assert os.fstat(file.fileno()).st_blocks * 512 < 100_000
+
+
 def test_a_missing_file_is_not_made_by_opening_it(place: tuple[Files, str]) -> None:
     files, base = place
     with pytest.raises(FileNotFoundError):

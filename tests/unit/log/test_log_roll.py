@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from log_support import NOW, append, append_all, batch_of, names_in, new_log, read_all, reopen
+from log_support import (
+    NOW,
+    PARTITION,
+    TOPIC_ID,
+    append,
+    append_all,
+    batch_of,
+    names_in,
+    new_log,
+    new_resources,
+    read_all,
+    reopen,
+)
 
 from ottla.config.topic import LogConfig
+from ottla.log.loading import create_log
 from ottla.log.log import Log
 from ottla.log.offset_index import MAX_RELATIVE_OFFSET
+from ottla.server.os_files import OsFiles
 
 SIZE = len(batch_of(1))
 
@@ -172,3 +188,20 @@ def test_a_batch_of_exactly_the_segment_size(count: int) -> None:
     log = new_log(LogConfig(segment_bytes=SIZE))
     append_all(log, *(batch_of(1) for _ in range(count)))
     assert len(bases(log)) == count
+
+
+def test_room_is_made_ahead_of_large_segments_and_given_back(tmp_path: Path) -> None:
+    files = OsFiles()
+    files.make_dirs(f"{tmp_path}/t-0")
+    config = LogConfig(segment_bytes=14_000_000)
+    log = create_log(new_resources(files), f"{tmp_path}/t-0", PARTITION, TOPIC_ID, config)
+    large = batch_of(1, value=bytes(900_000))
+    for _ in range(11):
+        append_all(log, bytearray(large))
+    path = log.active.path(".log")
+    assert log.active.allocated_end > log.active.size
+    assert Path(path).stat().st_size == log.active.size
+    log.roll(NOW)
+    assert len(log.segments) == 2
+    assert Path(path).stat().st_blocks * 512 < log.segments[0].size + 100_000
+    log.close()

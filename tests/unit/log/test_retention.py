@@ -154,12 +154,13 @@ def test_deleted_files_are_renamed_at_once_and_removed_after_the_delay() -> None
     log.advance_log_start(4)
     log.delete_old_segments(NOW)
     assert "00000000000000000000.log.deleted" in names_in(log, ".deleted")
-    assert len(names_in(log, ".deleted")) == 6
+    assert "00000000000000000002.snapshot.deleted" in names_in(log, ".deleted")
+    assert len(names_in(log, ".deleted")) == 7
     assert "00000000000000000002.snapshot" not in names_in(log, ".snapshot")
     trash = log.resources.trash
     assert trash.next_due_ms() == NOW + 1000
     assert trash.empty(NOW + 999) == 0
-    assert trash.empty(NOW + 1000) == 6
+    assert trash.empty(NOW + 1000) == 7
     assert names_in(log, ".deleted") == []
 
 

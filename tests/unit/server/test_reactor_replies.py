@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from errno import ENOSPC
 from typing import TypeVar
 
@@ -106,8 +107,8 @@ def frame(message: Message, version: int, correlation_id: int) -> bytes:
     return len(body).to_bytes(4) + body
 
 
-def produce(correlation_id: int) -> bytes:
-    batch = bytes(build_batch([(None, b"v", SystemClock().wall_ms(), ())]))
+def produce(correlation_id: int, value_bytes: int = 1) -> bytes:
+    batch = bytes(build_batch([(None, bytes(value_bytes), SystemClock().wall_ms(), ())]))
     data = [PartitionProduceData(index=0, records=batch)]
     request = ProduceRequest(
         acks=1, timeout=1000, topic_data=[TopicProduceData(name="t", partition_data=data)]
@@ -115,10 +116,10 @@ def produce(correlation_id: int) -> bytes:
     return frame(request, PRODUCE_VERSION, correlation_id)
 
 
-def long_poll(correlation_id: int, offset: int) -> bytes:
+def long_poll(correlation_id: int, offset: int, max_wait_ms: int = 5000) -> bytes:
     wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1000)
     request = FetchRequest(
-        max_wait=5000,
+        max_wait=max_wait_ms,
         min_bytes=1,
         max_bytes=1000,
         session_epoch=-1,
@@ -178,3 +179,34 @@ def test_a_full_disk_refuses_and_takes_again_when_there_is_room(
     files.writes_left = 10
     client.sendall(produce(3))
     assert produced(client) == (3, 0, 0)
+
+
+SIZES = (10, 300_000, 900_000, 900_000, 10, 5000, 1_000_000, 40_000, 260_000, 70_000, 900_000, 1)
+
+
+@pytest.mark.parametrize("piece", [2_000_000, 262_144, 33_333])
+def test_frames_of_all_sizes_follow_each_other(client: socket.socket, piece: int) -> None:
+    sizes = SIZES * 2
+    data = b"".join(produce(number, size) for number, size in enumerate(sizes))
+    sender = threading.Thread(
+        target=lambda: [client.sendall(data[at : at + piece]) for at in range(0, len(data), piece)]
+    )
+    sender.start()
+    for number in range(len(sizes)):
+        assert produced(client) == (number, 0, number)
+    sender.join(10)
+
+
+def test_what_waits_for_a_large_frame_hears_of_a_small_one(client: socket.socket) -> None:
+    for number, size in enumerate((900_000, 900_000, 10, 900_000, 1000)):
+        request = produce(number, size)
+        client.sendall(request[:3])
+        client.sendall(request[3:])
+        assert produced(client) == (number, 0, number)
+
+
+def test_an_impossible_length_behind_a_parked_request_is_refused(client: socket.socket) -> None:
+    client.sendall(long_poll(1, 0, 100) + (2**31 - 1).to_bytes(4) + bytes(100_000))
+    assert reply(client, FetchResponse, FETCH_VERSION)[0] == 1
+    with suppress(ConnectionResetError):
+        assert client.recv(1) == b""
