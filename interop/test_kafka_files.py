@@ -23,7 +23,7 @@ def write_topic(data_dir: Path) -> int:
     """A topic of several small segments, written with every codec by an idempotent producer."""
     with Cluster(data_dir=data_dir) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        settings = {"internal.segment.bytes": "20000", "index.interval.bytes": "100"}
+        settings = {"internal.segment.bytes": "8000", "index.interval.bytes": "100"}
         admin.create_topics([NewTopic("t", 1, 1, config=settings)])["t"].result(30)
         for codec in CODECS:
             producer = Producer(

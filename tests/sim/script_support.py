@@ -13,7 +13,14 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from ottla.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -23,7 +30,9 @@ from ottla.wire.messages.produce import (
 )
 
 TOPIC = "t"
+EARLIEST = -2
 FETCH_VERSION = 11
+LIST_OFFSETS_VERSION = 5
 PRODUCE_VERSION = 8
 
 
@@ -41,6 +50,13 @@ def create_topic(script: Script, partitions: int = 1, **configs: str) -> None:
     reply = script.ask(CreateTopicsRequest(topics=[topic], timeout=1000), 4)
     assert isinstance(reply, CreateTopicsResponse)
     assert [each.error_code for each in reply.topics] == [0]
+
+
+def delete_topic(script: Script) -> None:
+    """Have the topic no more."""
+    reply = script.ask(DeleteTopicsRequest(topic_names=[TOPIC], timeout=1000), 3)
+    assert isinstance(reply, DeleteTopicsResponse)
+    assert [each.error_code for each in reply.responses] == [0]
 
 
 def produce_request(
@@ -111,3 +127,12 @@ def _values(data: bytes) -> list[bytes | None]:
 def read(script: Script, partition: int = 0) -> int | list[bytes | None]:
     """All records of a partition, or its error."""
     return fetched(script.ask(fetch_request([partition]), FETCH_VERSION))[partition]
+
+
+def log_start(script: Script, partition: int = 0) -> int:
+    """The log start offset of a partition."""
+    asked = ListOffsetsPartition(partition_index=partition, timestamp=EARLIEST)
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=TOPIC, partitions=[asked])])
+    reply = script.ask(request, LIST_OFFSETS_VERSION)
+    assert isinstance(reply, ListOffsetsResponse)
+    return reply.topics[0].partitions[0].offset

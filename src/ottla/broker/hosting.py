@@ -63,7 +63,7 @@ class Hosting:
         )
         self.store.on_offline = self._directory_lost
         self._unmade: dict[TopicPartition, Partition] = {}
-        """Partitions that are ours and have no log yet, because the disk was full."""
+        """Partitions that are ours and have no log that can be used, because the disk was full."""
         self.on_log_made: list[Callable[[Partition], None]] = []
 
     # -- start and end -------------------------------------------------------------------
@@ -200,6 +200,8 @@ class Hosting:
         config = self.log_config(name.topic)
         try:
             if log is None:
+                log = self._open_late(name, config)
+            if log is None:
                 log = self.store.create(name, topic_id, config)
             else:
                 log.reconfigure(config)
@@ -210,6 +212,14 @@ class Hosting:
             return None
         log.high_watermark = log.log_end_offset  # this replica is the whole ISR
         return log
+
+    def _open_late(self, name: TopicPartition, config: LogConfig) -> Log | None:
+        """The log of a partition that there was no room to open when the broker started."""
+        while (log := self.store.open_late(name, config)) is not None:
+            if self._belongs(log):
+                return log
+            self.store.set_aside(name)
+        return None
 
     def _adopt(self, log: Log, topic_id: bytes) -> None:
         try:

@@ -119,16 +119,22 @@ class Router:
     def _metadata(
         self, connection: Connection, header: RequestHeader, buffer: Buffer, end: int
     ) -> bytes:
-        """Metadata replies are large and asked for again and again: kept until they change."""
+        """Metadata replies are large and asked for again and again: kept until they change.
+
+        Not those with errors: a topic that could not be created may be the next time.
+        """
         question = (header.api_version, connection.listener, bytes(buffer[header.body : end]))
         body = self._metadata_cache.get(question)
         if body is None:
+            from ottla.wire.messages.metadata import MetadataResponse
+
             response = self._serve(connection, header, buffer, end)
-            assert response is not None
-            body = encoder(type(response), header.api_version)(response)
+            assert isinstance(response, MetadataResponse)
+            body = encoder(MetadataResponse, header.api_version)(response)
             if len(self._metadata_cache) >= _CACHED_REPLIES:
                 self._metadata_cache.clear()
-            self._metadata_cache[question] = body
+            if not response.error_code and not any(t.error_code for t in response.topics):
+                self._metadata_cache[question] = body
         return body
 
     def _serve(

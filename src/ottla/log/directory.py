@@ -58,13 +58,15 @@ class CheckpointJob:
 class LogDirectory:
     """A directory that holds the logs of partitions."""
 
-    __slots__ = ("_files", "_job", "_written", "path", "was_clean")
+    __slots__ = ("_files", "_job", "_written", "path", "unopened", "was_clean")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
         self._written: dict[str, Offsets] = {}
         self._job: CheckpointJob | None = None
         self.path = path
+        self.unopened: dict[TopicPartition, Checkpoint] = {}
+        """Logs that found no room when they were to be opened, with their checkpoints."""
         self.was_clean = False
 
     def begin(self, notes: list[str]) -> Callable[[TopicPartition], Checkpoint]:
@@ -149,6 +151,11 @@ class LogDirectory:
             high_watermarks[partition] = log.high_watermark
             if log.log_start_offset > log.base_offsets[0]:
                 starts[partition] = log.log_start_offset
+        for partition, checkpoint in self.unopened.items():
+            recovery_points[partition] = checkpoint.recovery_point
+            high_watermarks[partition] = checkpoint.high_watermark
+            if checkpoint.log_start_offset:
+                starts[partition] = checkpoint.log_start_offset
         contents = {
             RECOVERY_POINTS: recovery_points,
             LOG_START_OFFSETS: starts,

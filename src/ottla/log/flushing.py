@@ -42,7 +42,7 @@ class FlushJob:
         for path in self._paths:
             try:
                 file = self._log.resources.files.open(path)
-            except FileNotFoundError:  # deleted since, with its segment
+            except FileNotFoundError:  # removed with its segment; its name goes with the directory
                 continue
             file.sync()
             file.close()

@@ -1,7 +1,8 @@
 """Finding the logs of a broker in its directories, when it starts.
 
-A directory that cannot be read goes offline with all its partitions, and the others go on.
-What is on its way out is removed; what is no partition's is left alone.
+A directory that cannot be read goes offline with all its partitions, and the others go on. A
+log that cannot be recovered for want of room is left for later. What is on its way out is
+removed; what is no partition's is left alone.
 
 A partition may turn up in two directories: a crash can undo the renaming of a deleted log, or
 a log was made anew while its directory was away. The one with the topic's id is kept, the
@@ -11,6 +12,7 @@ longer one if both have it; the other one is set aside, never removed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from errno import EDQUOT, EMFILE, ENFILE, ENOSPC
 from typing import TYPE_CHECKING
 
 from ottla.log.loading import open_log
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
     from ottla.log.directory import LogDirectory
     from ottla.log.store import LogStore
+
+
+REFUSED = (ENOSPC, EDQUOT, EMFILE, ENFILE)
+"""Errors that say nothing against a directory: a full disk, too many open files."""
 
 
 def load(
@@ -71,14 +77,22 @@ def _open_all(
 ) -> None:
     checkpoint_of = store.begin(directory)
     for partition, path in found.items():
-        log = open_log(
-            store.resources,
-            path,
-            partition,
-            config_for(partition),
-            checkpoint=checkpoint_of(partition),
-            notes=store.notes,
-        )
+        checkpoint = checkpoint_of(partition)
+        try:
+            log = open_log(
+                store.resources,
+                path,
+                partition,
+                config_for(partition),
+                checkpoint=checkpoint,
+                notes=store.notes,
+            )
+        except OSError as error:
+            if error.errno not in REFUSED:
+                raise
+            store.notes.append(f"{path}: cannot be opened yet: {error}")
+            directory.unopened[partition] = checkpoint
+            continue
         other = store.get(partition)
         if other is None:
             store.add(log)

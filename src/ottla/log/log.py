@@ -129,7 +129,10 @@ class Log:
         self.is_new = False
         """Whether the directory itself was made and not forced to disk yet."""
         self.unsynced: list[str] = []
-        """New and trimmed files that were not forced to disk yet, nor the names of the new."""
+        """Files of which something is not forced to disk yet.
+
+        New and trimmed ones, the names of the new, and that removed ones are gone.
+        """
         self._failure: OSError | None = None
         self._first: int | None = None
         self._group_start = _NO_GROUP
@@ -295,15 +298,17 @@ class Log:
         """
         start = self._group_start
         self._group_start = _NO_GROUP
-        if not self._pending:
-            if self._failure is not None:
-                failure, self._failure = self._failure, None
-                raise failure
+        if self._pending:
+            if start == _NO_GROUP:
+                start = self.committed_end
+        elif self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        elif start == _NO_GROUP:
             return
-        if start == _NO_GROUP:
-            start = self.committed_end
         try:
-            self._write_queued()
+            if self._pending:
+                self._write_queued()
             if self.committed_end - self.recovery_point >= self.config.flush_messages:
                 self.flush()
         except OSError:

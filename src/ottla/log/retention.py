@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from ottla.log.names import LOG
 from ottla.log.truncation import discard_segments
 from ottla.model.errors import ApiError, ErrorCode
 
@@ -94,4 +95,5 @@ def _delete(log: Log, count: int, now_ms: int) -> int:
     old = log.segments[:count]
     del log.segments[:count], log.base_offsets[:count]
     discard_segments(log, old)
+    log.unsynced += [segment.path(LOG) for segment in old]
     return count

@@ -3,7 +3,8 @@
 A directory is online until a storage error other than a full disk is met in it; then all its
 logs are gone from here, its partitions are in `offline_partitions`, and the other directories
 go on. A full disk refuses writes and nothing else: when there is room again, appends succeed
-again. The same goes for too many open files.
+again. The same goes for too many open files. A log that could not even be recovered for want of
+room is `unopened` in its directory, which does not count as cleanly left until it was.
 
 The periodic jobs are plain methods; the node's timers call them between wake-ups.
 """
@@ -11,7 +12,6 @@ The periodic jobs are plain methods; the node's timers call them between wake-up
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from errno import EDQUOT, EMFILE, ENFILE, ENOSPC
 from typing import TYPE_CHECKING
 
 from ottla.log import inventory
@@ -30,15 +30,12 @@ if TYPE_CHECKING:
 
 DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000
 
-_SEGMENTS_AT_A_TIME = 16
+_SEGMENTS_AT_A_TIME = 8
 _SEGMENT_WORK = 6
 """What the deletion of a segment costs, compared with looking at a log."""
 
-_ENOUGH_WORK = 100
-"""Takes a few milliseconds: the loop must not stand still longer for retention."""
-
-_REFUSED = (ENOSPC, EDQUOT, EMFILE, ENFILE)
-"""Errors that say nothing against a directory: a full disk, too many open files."""
+_ENOUGH_WORK = 50
+"""Takes a millisecond or two: the loop must not stand still longer for retention."""
 
 
 class LogStore:
@@ -123,6 +120,25 @@ class LogStore:
         """
         inventory.load(self, config_for, expected or {})
 
+    def open_late(self, partition: TopicPartition, config: LogConfig) -> Log | None:
+        """Open a log that `load` found no room for; None if there is none, OSError as before."""
+        for directory in list(self.directories.values()):
+            checkpoint = directory.unopened.get(partition)
+            if checkpoint is None:
+                continue
+            path = f"{directory.path}/{partition}"
+            try:
+                log = open_log(
+                    self.resources, path, partition, config, checkpoint=checkpoint, notes=self.notes
+                )
+            except OSError as error:
+                self._handle(directory.path, error)
+                raise
+            del directory.unopened[partition]
+            self.add(log)
+            return log
+        return None
+
     def add(self, log: Log) -> None:
         """Have a log from now on."""
         self._logs[log.topic_partition] = log
@@ -164,12 +180,20 @@ class LogStore:
         self.offline_partitions.discard(partition)
         log = self._logs.get(partition)
         if log is None:
+            self._delete_unopened(partition)
             return
         self.drop(log)
         path = self._retire(log, DELETE_DIR)
         if path is not None:
             due_ms = self.resources.clock.wall_ms() + log.config.file_delete_delay_ms
             self.resources.trash.add_directory(path, due_ms)
+
+    def _delete_unopened(self, partition: TopicPartition) -> None:
+        for directory in list(self.directories.values()):
+            if directory.unopened.pop(partition, None) is not None:
+                path = self._rename(f"{directory.path}/{partition}", partition, DELETE_DIR)
+                if path is not None:
+                    self.resources.trash.add_directory(path, self.resources.clock.wall_ms())
 
     def set_aside(self, partition: TopicPartition) -> None:
         """Put a log that belongs to no partition of this broker out of the way, as `-stray`."""
@@ -186,13 +210,17 @@ class LogStore:
     def _retire(self, log: Log, kind: str) -> str | None:
         """Close a log and rename its directory; the new path, None if that fails."""
         log.abandon()
-        name = retired_directory(log.topic_partition, self.resources.random.uuid(), kind)
-        path = f"{parent_of(log)}/{name}"
+        return self._rename(log.directory, log.topic_partition, kind)
+
+    def _rename(self, directory: str, partition: TopicPartition, kind: str) -> str | None:
+        parent = directory.rpartition("/")[0]
+        name = retired_directory(partition, self.resources.random.uuid(), kind)
+        path = f"{parent}/{name}"
         try:
-            self.resources.files.rename(log.directory, path)
+            self.resources.files.rename(directory, path)
         except OSError as error:
-            self.notes.append(f"{log.directory}: cannot be renamed: {error}")
-            self._handle(parent_of(log), error)
+            self.notes.append(f"{directory}: cannot be renamed: {error}")
+            self._handle(parent, error)
             return None
         return path
 
@@ -203,12 +231,13 @@ class LogStore:
         self._handle(parent_of(log), error)
 
     def _handle(self, directory: str, error: OSError) -> None:
-        if error.errno not in _REFUSED:
+        if error.errno not in inventory.REFUSED:
             self.take_offline(directory, error)
 
     def take_offline(self, path: str, error: OSError) -> None:
         """Give up a directory and all logs in it."""
-        if self.directories.pop(path, None) is None:
+        directory = self.directories.pop(path, None)
+        if directory is None:
             return
         self.offline_dirs[path] = error
         self.notes.append(f"{path}: offline after {error}")
@@ -216,7 +245,7 @@ class LogStore:
         for log in lost:
             self.drop(log)
             log.abandon()
-        partitions = [log.topic_partition for log in lost]
+        partitions = [*(log.topic_partition for log in lost), *directory.unopened]
         self.offline_partitions.update(partitions)
         self.on_offline(path, error, partitions)
 
@@ -306,7 +335,8 @@ class LogStore:
                 for log in logs:
                     log.close()
                 directory.write_checkpoints(logs)
-                directory.mark_clean(broker_epoch)
+                if not directory.unopened:
+                    directory.mark_clean(broker_epoch)
             except OSError as error:
                 self.take_offline(directory.path, error)
         self._logs.clear()

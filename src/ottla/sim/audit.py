@@ -118,15 +118,28 @@ class Audit:
         assert isinstance(reply, DescribeConfigsResponse)
         for name, found in own_configs(reply).items():
             topic = self._model.topics[name]
-            possible = self._created.get(name, [topic.configs])
-            for each in self._model.unanswered:
-                if isinstance(each.request, IncrementalAlterConfigsRequest):
-                    for resource in each.request.resources:
-                        if resource.resource_name == name:
-                            possible.append(changed(possible[-1], resource))
-            if found not in possible:
+            if found not in self._possible_configs(name, topic.configs):
                 raise Violation(f"{name} has the settings {found}, told {topic.configs}")
             topic.set_configs(found)
+
+    def _possible_configs(self, name: str, told: dict[str, str]) -> list[dict[str, str]]:
+        """What may have become of a topic's settings.
+
+        Changes that nobody heard of were made one after the other. One that was refused is
+        undone, which the next write forces to disk: it may be there in the place of all others.
+        """
+        possible = begun = self._created.get(name, [told])
+        made = begun
+        for each in self._model.unanswered:
+            if not isinstance(each.request, IncrementalAlterConfigsRequest):
+                continue
+            for resource in each.request.resources:
+                if resource.resource_name == name and each.reply is None:
+                    made = [changed(configs, resource) for configs in made]
+                    possible = [*possible, *made]
+                elif resource.resource_name == name:
+                    possible = [*possible, *(changed(configs, resource) for configs in begun)]
+        return possible
 
     # -- partitions ----------------------------------------------------------------------
 
@@ -147,7 +160,8 @@ class Audit:
                 f"{where}: it had {partition.acked_end} and {partition.open_records} open"
             )
         partition.start = start
-        self._read_all(place, start, end)
+        if not self._read_all(place, start, end):
+            return
         partition.end = partition.acked_end = end
         partition.durable_end = min(partition.durable_end, end)
         partition.resolve()
@@ -174,7 +188,8 @@ class Audit:
             raise Violation(f"{place.partition.name} cannot be read: {answer}")
         return answer.offset
 
-    def _read_all(self, place: Place, start: int, end: int) -> None:
+    def _read_all(self, place: Place, start: int, end: int) -> bool:
+        """Whether all of it could be read: what was not found is not there then."""
         offset = start
         while offset < end:
             partition = FetchPartition(
@@ -189,13 +204,14 @@ class Audit:
             assert isinstance(reply, FetchResponse)
             data = reply.responses[0].partitions[0]
             if data.error_code == ErrorCode.KAFKA_STORAGE_ERROR and self._moment.io_errors:
-                return
+                return False
             next_offset, _ = read_batches(self._model, place, data.records or b"", offset)
             if next_offset <= offset:
                 raise Violation(f"{place.partition.name}: nothing at {offset}: {data}")
             offset = next_offset
         if offset != end:
             raise Violation(f"{place.partition.name}: read up to {offset}, it ends at {end}")
+        return True
 
     def _audit_producers(self, place: Place) -> None:
         """Sequences that are known for sure must be known to the broker."""

@@ -17,7 +17,7 @@ from ottla.sim.sent import Sent
 class TopicModel:
     """One topic. `topic_id` is empty until somebody was told it."""
 
-    __slots__ = ("_retentions", "configs", "name", "partitions", "topic_id")
+    __slots__ = ("_retentions", "configs", "is_recompressed", "name", "partitions", "topic_id")
 
     def __init__(
         self, name: str, topic_id: bytes, partitions: int, configs: dict[str, str]
@@ -26,12 +26,15 @@ class TopicModel:
         self.topic_id = topic_id
         self.partitions: list[PartitionModel] = []
         self._retentions: list[tuple[str | None, str | None]] = []
+        self.is_recompressed = False
+        """Whether it ever was: then how large batches are stored is the broker's to know."""
         self.set_configs(configs)
         self.grow(partitions)
 
     def set_configs(self, configs: dict[str, str]) -> None:
         """Have these settings from now on."""
         self.configs = configs
+        self.is_recompressed |= configs.get("compression.type", "producer") != "producer"
         if "delete" in configs.get("cleanup.policy", "delete"):
             self._retentions.append((configs.get("retention.ms"), configs.get("retention.bytes")))
 

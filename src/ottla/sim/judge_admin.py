@@ -186,9 +186,10 @@ def _judge_topic(
     assert isinstance(request, MetadataRequest)
     creates = model.auto_creates and (request.allow_auto_topic_creation or exchange.version < 4)
     if answer.error_code:
-        storage = answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR and moment.metadata_may_fail()
         absent = answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not creates
-        if topic is not None or not (absent or storage):
+        if topic is not None or not (
+            absent or _could_not_store(model, exchange, moment, answer.error_code)
+        ):
             raise Violation(f"{exchange!r}: answered {answer}")
         return
     has_id = exchange.version >= FIRST_TOPIC_ID_IN_METADATA

@@ -92,7 +92,6 @@ class Lives:
             self._ended(End.POWER)
         else:
             self._ended(End.CLEAN)
-            self._doubt_forgotten()
             self._machine.lose_power()
         self.begin()
 
@@ -104,6 +103,8 @@ class Lives:
                 leave_open(self._model, handled.exchange)
             for channel in edge.channels:
                 channel.closed = True
+        if self._must_reboot():
+            end = End.POWER
         if end is End.POWER:
             self._lose_power()
         else:
@@ -115,24 +116,20 @@ class Lives:
         self._onlooker.ended(end)
 
     def _lose_power(self) -> None:
-        forgotten = self._doubt_forgotten()
         points = {str(name): point for name, point in self._machine.lose_power().items()}
         for place in self._model.places():
             partition = place.partition
-            if partition.name not in forgotten:
-                partition.durable_end = max(partition.durable_end, points.get(partition.name, 0))
+            partition.durable_end = max(partition.durable_end, points.get(partition.name, 0))
 
-    def _doubt_forgotten(self) -> set[str]:
-        """Partitions of which a sync has failed that a process before did not live to tell.
+    def _must_reboot(self) -> bool:
+        """Whether a failed sync has left records that can be read and never will be on disk.
 
-        The next process cannot know, and a power failure cuts them.
+        The next process could not know. Whoever runs a broker boots the machine then.
         """
-        forgotten = set()
-        for place in self._model.places():
-            if self._machine.has_forgotten(place.topic.name, place.partition_index):
-                place.partition.ended(End.POWER)
-                forgotten.add(place.partition.name)
-        return forgotten
+        return any(
+            self._machine.has_forgotten(place.topic.name, place.partition_index)
+            for place in self._model.places()
+        )
 
     # -- beginnings ----------------------------------------------------------------------
 

@@ -89,7 +89,7 @@ class Machine:
         return points
 
     def has_forgotten(self, topic: str, partition_index: int) -> bool:
-        """Whether a failed sync has left a log such that the next power failure cuts it."""
+        """Whether a failed sync has left something in a log that is not going to be on disk."""
         name = TopicPartition(topic, partition_index)
         return any(
             self.disk.has_forgotten(f"{path}/{name}")

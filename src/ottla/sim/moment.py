@@ -22,6 +22,8 @@ class Moment:
         """The latest the wall clock ever showed: it may have been set back since."""
         self._broken: set[str] = set()
         self._was_full_ms = -_RETRY_MS
+        self._began_full = False
+        """Whether the broker may have found no room to open logs when it started."""
 
     @property
     def wall_ms(self) -> int:
@@ -40,6 +42,7 @@ class Moment:
         """A new process: what failed in the last one is forgotten."""
         self._broken.clear()
         self.look()
+        self._began_full = self.is_full
 
     @property
     def io_errors(self) -> bool:
@@ -53,7 +56,8 @@ class Moment:
     def may_fail(self, topic: str, partition_index: int) -> bool:
         """Whether the disk that holds a partition gives reason for storage errors."""
         holders = self._machine.holders(topic, partition_index)
-        if not holders and self._machine.clock.monotonic_ms() < self._was_full_ms + _RETRY_MS:
+        may_wait = not holders or self._began_full
+        if may_wait and self._machine.clock.monotonic_ms() < self._was_full_ms + _RETRY_MS:
             return True  # it has no log yet, and gets one with the next attempt
         return any(
             self._is_faulty(volume)

@@ -121,6 +121,8 @@ class PartitionModel:
         if entry is not None and entry.crc == batch.crc and entry.size == batch.size:
             return entry
         sent = self._recognize(sents, batch, data)
+        if entry is None or entry.sent is not sent:
+            entry = self._make_way(sent, batch)
         if entry is None:
             entry = self._learn(sent, batch)
         elif entry.sent is not sent:
@@ -130,6 +132,18 @@ class PartitionModel:
         entry.crc, entry.size = batch.crc, batch.size
         entry.leader_epoch = batch.partition_leader_epoch
         return entry
+
+    def _make_way(self, sent: Sent, batch: Batch) -> Entry | None:
+        """What is known at a batch's offset, once it has made way for what a power failure left.
+
+        What was not forced to disk may be gone, and what was there before it, and was cut off,
+        back in its place.
+        """
+        offset = batch.base_offset
+        is_back = self.worst_end is End.POWER and sent.uid in self.maybe
+        if is_back and self.durable_end <= offset < self.acked_end:
+            self.cut(offset)
+        return self.entries.get(offset)
 
     def _learn(self, sent: Sent, batch: Batch) -> Entry:
         """A batch whose fate was open has been seen."""
@@ -207,9 +221,14 @@ class PartitionModel:
             producer.doubt()
 
     def resolve(self) -> None:
-        """The whole log was read: what was not found is not there."""
+        """The whole log was read: what was not found is not there.
+
+        It may have been in what was removed since, which losing power may bring back.
+        """
         for sent in self.maybe.values():
             sent.fate = Fate.REFUSED
+        if self.start:
+            self._taken_back.update(self.maybe)
         self.maybe.clear()
         self.start_may_be = 0
         self.worst_end = End.CLEAN

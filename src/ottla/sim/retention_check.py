@@ -52,8 +52,8 @@ def _is_too_much(place: Place, entry: Entry) -> bool:
     retention_bytes = place.topic.smallest_retention_bytes()
     if retention_bytes < 0:
         return False
-    if place.topic.setting("compression.type", "producer") != "producer":
-        return True  # the stored sizes are the broker's to know
+    if place.topic.is_recompressed:
+        return True
     partition = place.partition
     after = partition.in_range(entry.next_offset, partition.acked_end)
     size = sum(len(each.sent.payload) for each in after)

@@ -9,7 +9,7 @@ import pytest
 from ottla.records.batch import parse_header
 from ottla.records.record import build_batch
 from ottla.sim.exchange import Violation
-from ottla.sim.partition_model import PartitionModel
+from ottla.sim.partition_model import End, PartitionModel
 from ottla.sim.sent import Fate, Producer, Sent, damaged, make_sent
 from ottla.sim.sequence_model import SequenceModel, Verdict
 
@@ -111,6 +111,43 @@ def test_after_a_power_failure_the_rest_is_forgotten_and_its_offsets_are_free() 
     model.acknowledge(sent(3), 1, -1)
     with pytest.raises(Violation):
         see(model, lost, 1)
+
+
+@pytest.mark.parametrize("forced_end", [0, 1])
+def test_what_was_cut_off_may_take_the_place_of_what_a_power_failure_took(forced_end: int) -> None:
+    first, full, third = sent(1), sent(2, 2), sent(3, 3)
+    model = model_with(first)
+    model.take_back(full)
+    model.acknowledge(third, 1, -1)
+    model.settled(flushes=False)
+    model.durable_end = forced_end
+    model.ended(End.POWER)
+    see(model, first, 0)
+    see(model, full, 1)
+    assert (model.end, full.fate, third.fate) == (3, Fate.ACKED, Fate.LOST)
+
+
+def test_what_was_forced_to_disk_does_not_make_way() -> None:
+    first, full, third = sent(1), sent(2, 2), sent(3, 3)
+    model = model_with(first)
+    model.take_back(full)
+    model.acknowledge(third, 1, -1)
+    model.settled(flushes=True)
+    model.ended(End.POWER)
+    with pytest.raises(Violation, match="was at 1"):
+        see(model, full, 1)
+
+
+def test_what_was_not_found_may_come_back_with_what_was_removed() -> None:
+    first, open_one = sent(1), sent(2)
+    model = model_with(first)
+    model.doubt(open_one)
+    model.move_start(2)
+    model.resolve()
+    assert open_one.fate is Fate.REFUSED
+    model.ended(End.POWER)
+    see(model, open_one, 1)
+    assert open_one.fate is Fate.ACKED
 
 
 def test_a_log_cannot_end_inside_a_batch() -> None:
