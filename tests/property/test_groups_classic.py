@@ -65,6 +65,17 @@ class Consumer(Member):
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
             self.generation_id = -1
 
+    def start_anew(self) -> None:
+        """What whoever runs a fenced member does: its process has ended with that error.
+
+        As in Kafka, the new id of a static member is not written before its group is stable: if
+        the coordinator restarts in between, the last bearer known to it fences the new one.
+        """
+        self.joining = self.syncing = None
+        self.member_id, self.generation_id = "", -1
+        self.owned = frozenset()
+        self.is_fenced = False
+
 
 class ClassicGroupMachine(RuleBasedStateMachine):
     @initialize(names=st.sets(members, min_size=1), ticks=st.integers(5, 25))
@@ -263,9 +274,12 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             return
         self.crash()
         for name in NAMES[:3]:
-            self.alive.setdefault(name, Consumer(self.broker, name)).is_fenced = False
+            self.alive.setdefault(name, Consumer(self.broker, name))
         self.alive.pop("d", None)
         for _ in range(200):
+            for member in self.alive.values():
+                if member.is_fenced:
+                    member.start_anew()
             self.work(1, set())
             if self.has_settled():
                 break
