@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from script_support import PRODUCE_VERSION, answer_of, create_topic, produce, produce_request, read
+from script_support import (
+    PRODUCE_VERSION,
+    TOPIC,
+    answer_of,
+    create_topic,
+    produce,
+    produce_request,
+    read,
+)
 
 from ottla.model.errors import ErrorCode
 from ottla.sim.script import Script
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 
 SEGMENT_BYTES = 250
 
@@ -27,3 +36,18 @@ def test_what_was_written_before_a_roll_that_failed_is_forced_to_disk() -> None:
     script.faults.heal()
     script.start()
     assert read(script) == [b"0" * 30, b"1" * 30]
+
+
+def test_a_topic_deleted_before_the_commit_harms_nobody() -> None:
+    """A part of the commit is in the files of a log that is no more."""
+    script = Script()
+    create_topic(script, flush_messages="1", internal_segment_bytes=str(SEGMENT_BYTES))
+    channel = script.connect()
+    exchanges = [
+        script.send(channel, produce_request(script, b"%d" % number * 30), PRODUCE_VERSION)
+        for number in range(3)
+    ]
+    script.send(channel, DeleteTopicsRequest(topic_names=[TOPIC], timeout=1000), 3)
+    script.wake()
+    assert [answer_of(exchange).error_code for exchange in exchanges] == [0, 0, 0]
+    assert not script.node.store.offline_dirs

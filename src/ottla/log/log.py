@@ -589,6 +589,8 @@ class Log:
         """Let go of all handles without writing anything: for logs that failed or are deleted."""
         flushing.cancel(self)
         self._pending.clear()
+        self._failure = None
+        self._group_start = _NO_GROUP
         for segment in self.segments:
             segment.drop_handles()
 

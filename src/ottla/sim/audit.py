@@ -154,7 +154,7 @@ class Audit:
             if end < partition.durable_end:
                 raise Violation(f"{where}: {partition.durable_end} was forced to disk")
             if end < partition.acked_end:
-                partition.cut(end)
+                partition.cut_back(end)
         elif not partition.acked_end <= end <= partition.acked_end + partition.open_records:
             raise Violation(
                 f"{where}: it had {partition.acked_end} and {partition.open_records} open"

@@ -252,6 +252,17 @@ class PartitionModel:
             base_offset = self.bases.pop(0)
             self._removed[base_offset] = self._drop(base_offset, Fate.DELETED)
 
+    def cut_back(self, end: int) -> None:
+        """A power failure has left a log of another length.
+
+        A batch that reaches past the end is gone. What was cut off before it came, and is back,
+        may be there in its place.
+        """
+        for entry in self.in_range(end - 1, end + 1):
+            if max(entry.base_offset, self.durable_end) < end < entry.next_offset:
+                end = entry.base_offset
+        self.cut(end)
+
     def cut(self, end: int) -> None:
         """A power failure took everything from an offset on."""
         while self.bases and self.bases[-1] >= end:

@@ -127,6 +127,18 @@ def test_what_was_cut_off_may_take_the_place_of_what_a_power_failure_took(forced
     assert (model.end, full.fate, third.fate) == (3, Fate.ACKED, Fate.LOST)
 
 
+def test_what_was_cut_off_may_be_shorter_than_what_a_power_failure_took() -> None:
+    first, full, third = sent(1), sent(2), sent(3, 3)
+    model = model_with(first)
+    model.take_back(full)
+    model.acknowledge(third, 1, -1)
+    model.settled(flushes=False)
+    model.ended(End.POWER)
+    model.cut_back(2)
+    see(model, full, 1)
+    assert (model.end, full.fate, third.fate) == (2, Fate.ACKED, Fate.LOST)
+
+
 def test_what_was_forced_to_disk_does_not_make_way() -> None:
     first, full, third = sent(1), sent(2, 2), sent(3, 3)
     model = model_with(first)
