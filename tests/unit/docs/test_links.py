@@ -1,0 +1,35 @@
+"""Pages lead to pages that are there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("src/**/*.md"),
+        *ROOT.glob("bench/*.md"),
+        *ROOT.glob("interop/*.md"),
+    ]
+)
+LINK = re.compile(r"\]\(([^)#\s]+)(#[^)]*)?\)")
+FILE = re.compile(r"(?<![\w/.])((?:src|tests|docs|bench|interop|examples|tools)/[\w./-]+\.(?:py|md))\b")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_leads_to_is_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    links = [page.parent / target for target, _ in LINK.findall(text) if "://" not in target]
+    named = [ROOT / name for name in FILE.findall(text)]
+    assert [str(target) for target in [*links, *named] if not target.exists()] == []
+
+
+def test_every_package_has_a_page() -> None:
+    packages = [path.parent for path in ROOT.glob("src/ottla/*/__init__.py")]
+    assert packages
+    assert [str(package) for package in packages if not (package / "README.md").exists()] == []
