@@ -128,6 +128,7 @@ def framed(frame: bytes) -> bytes:
 
 def check_alive(broker: BrokerProcess, rss_before: int) -> None:
     assert broker.running, f"the broker died: {broker.errors}"
+    assert "unexpected error" not in broker.errors
     growth = broker.rss_bytes() - rss_before
     assert growth < 100 * MIB, f"{growth // MIB} MiB more than before"
     with RawConnection(broker.bootstrap_servers) as raw:

@@ -58,7 +58,11 @@ class CapturingProxy:
 
     def _accept(self) -> None:
         client, _ = self._listener.accept()
-        server = socket.create_connection(split_address(self.target))
+        try:
+            server = socket.create_connection(split_address(self.target))
+        except OSError:  # the broker is down
+            client.close()
+            return
         self._peers |= {client: server, server: client}
         self._requests[client] = bytearray()
         for each in (client, server):

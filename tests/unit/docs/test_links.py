@@ -18,7 +18,9 @@ PAGES = sorted(
     ]
 )
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)]*)?\)")
-FILE = re.compile(r"(?<![\w/.])((?:src|tests|docs|bench|interop|examples|tools)/[\w./-]+\.(?:py|md))\b")
+FILE = re.compile(
+    r"(?<![\w/.])((?:src|tests|docs|bench|interop|examples|tools)/[\w./-]+\.(?:py|md))\b"
+)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
