@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Cluster
 
@@ -70,3 +75,46 @@ def test_kafkas_dump_tool_reads_the_offsets_topic(
     assert {key["type"] for key in keys} == {"1", "2"}
     commits = [key["data"] for key in keys if key["type"] == "1"]
     assert commits[0] == {"group": "readers", "topic": "lines", "partition": 0}
+
+
+def test_kafkas_dump_tool_reads_the_records_of_the_new_protocol(
+    cluster: Cluster, kafka_tool: Run, tmp_path: Path
+) -> None:
+    """And `ottla dump-log` finds the same kinds of records."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.create_topics([NewTopic("lines", 3, 1)])["lines"].result(30)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": "readers",
+            "group.protocol": "consumer",
+        }
+    )
+    consumer.subscribe(["^li.*"])
+    deadline = time.monotonic() + 30
+    while len(consumer.assignment()) < 3 and time.monotonic() < deadline:
+        consumer.poll(0.2)
+    consumer.commit(offsets=[TopicPartition("lines", 0, 7)], asynchronous=False)
+    consumer.close()
+    (segment,) = [
+        file
+        for file in (tmp_path / "data").glob("__consumer_offsets-*/*.log")
+        if file.stat().st_size
+    ]
+    out = kafka_tool(
+        "org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(segment)
+    )
+    payloads = [line.split("key: ", 1)[1] for line in out.splitlines() if "key: " in line]
+    decoded = [json.JSONDecoder().raw_decode(payload) for payload in payloads]
+    kinds = {key["type"] for key, _ in decoded}
+    assert kinds == {"1", "3", "5", "6", "7", "8", "16"}
+    for payload, (_, end) in zip(payloads, decoded, strict=True):
+        assert payload[end:].partition("payload: ")[2].startswith(("{", "<DELETE>")), payload
+    mine = dump_log("--offsets", "--json", str(segment))
+    records = [row for row in map(json.loads, mine.splitlines()) if row["kind"] == "record"]
+    assert len(records) == len(decoded)
+
+
+def dump_log(*words: str) -> str:
+    command = [sys.executable, "-m", "ottla.cli.main", "dump-log", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -50,6 +50,10 @@ def test_configs_are_changed_and_shown(cluster: Cluster, kafka_tool: Run) -> Non
     broker = ("--entity-type", "brokers", "--entity-name", "1")
     kafka_tool(CONFIGS, *at, *broker, "--alter", "--add-config", "log.retention.ms=123456789")
     assert "log.retention.ms=123456789" in kafka_tool(CONFIGS, *at, *broker, "--describe")
+    group = ("--entity-type", "groups", "--entity-name", "readers")
+    setting = "consumer.session.timeout.ms=50000"
+    kafka_tool(CONFIGS, *at, *group, "--alter", "--add-config", setting)
+    assert setting in kafka_tool(CONFIGS, *at, *group, "--describe")
 
 
 def test_a_broker_describes_no_setting_that_kafka_does_not_have(
