@@ -30,6 +30,7 @@ ARENA_BYTES: Final = 4 * 1024 * 1024
 CHUNK_BYTES: Final = 256 * 1024
 LITTLE_BYTES: Final = 64 * 1024  # what a frame may take before much of it has arrived
 MOST_RETIRED_BYTES: Final = 8 * 1024 * 1024  # buffers that wait for the group commit
+MOST_STREAMED: Final = 3  # large frames of one connection that are answered with the one before
 MOST_REPLIES: Final = 64  # replies of one connection before they are sent
 SMALLEST_REQUEST: Final = 8
 STALLED_MS: Final = 5000
@@ -115,7 +116,8 @@ class Reactor:
                 elif event & _WRITE:
                     self._send(channel)
                 elif event & select.EPOLLIN:
-                    self._receive(channel)
+                    if self._receive(channel) and len(events) == 1:
+                        self._stream(channel)
                 elif event & (_GONE | select.EPOLLRDHUP):
                     self._close(channel)
             self._settle()
@@ -150,14 +152,18 @@ class Reactor:
                     self._send(channel)
             node.settle()
         if self._retired:
-            for buffer in self._retired:
-                self._buffers.give(buffer)
-            self._retired.clear()
-            self._retired_bytes = 0
-            self._feed_soon = True
+            self._reuse_retired()
         if self._feed_soon:
             self._feed_soon = False
             self._feed_starved()
+
+    def _reuse_retired(self) -> None:
+        """The node has settled: buffers of requests that were handled may be overwritten."""
+        for buffer in self._retired:
+            self._buffers.give(buffer)
+        self._retired.clear()
+        self._retired_bytes = 0
+        self._feed_soon = True
 
     # -- connections ---------------------------------------------------------------------
 
@@ -217,25 +223,56 @@ class Reactor:
 
     # -- receiving -----------------------------------------------------------------------
 
-    def _receive(self, channel: Channel) -> None:
-        """Take what has arrived, as far as one connection may before others have their turn."""
-        if self._retired_bytes >= MOST_RETIRED_BYTES:
-            self._settle()
+    def _receive(self, channel: Channel) -> bool:
+        """Take what has arrived, as far as one connection may before others have their turn.
+
+        Says whether that was a large frame, and another one may well be there.
+        """
         if channel.connection.parked is not None or channel.muted:
             self._mute(channel)
-            return
+            return False
         channel.used_ms = self._node.monotonic_ms
         try:
-            if channel.buffer is not None:
-                self._receive_rest(channel)
-            elif channel.last_size > CHUNK_BYTES and self._expect_large(channel):
-                self._receive_large(channel)
-            elif self._receive_fresh(channel) == CHUNK_BYTES and self._may_go_on(channel):
+            if channel.buffer is not None or channel.last_size > CHUNK_BYTES:
+                return self._receive_more(channel)
+            if self._receive_fresh(channel) == CHUNK_BYTES and self._may_go_on(channel):
                 self._receive_rest(channel)  # the frame that did not fit goes on
         except BlockingIOError:
-            return
+            return False
         except OSError:
             self._close(channel)
+        return False
+
+    def _receive_more(self, channel: Channel) -> bool:
+        """Receive of a frame that has a buffer of its own, or is expected to need one."""
+        if self._retired_bytes >= MOST_RETIRED_BYTES:
+            self._settle()
+            if channel.connection.parked is not None or channel.muted:
+                return False
+        if channel.buffer is not None:
+            self._receive_rest(channel)
+        elif self._expect_large(channel):
+            self._receive_large(channel)
+        else:
+            channel.last_size = 0
+            self._receive_fresh(channel)
+            return False
+        return channel.buffer is None and channel.last_size > CHUNK_BYTES
+
+    def _stream(self, channel: Channel) -> None:
+        """Large frames of a connection that has the broker to itself: answered a few at a time.
+
+        Each is committed at once, while its bytes are in the processor's cache, and its buffer
+        serves the next one.
+        """
+        for _ in range(MOST_STREAMED):
+            self._node.settle()
+            self._arena_used = 0
+            self._reuse_retired()
+            if self._node.ready or channel.closed or channel.connection.closing:
+                return
+            if not self._receive(channel):
+                return
 
     def _may_go_on(self, channel: Channel) -> bool:
         """Whether a frame has begun that more may be received of at once."""
