@@ -9,13 +9,15 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaConnectionError, KafkaError
 
 from harness.member.progress import Progress
 from harness.member.report import Key, Reporter
 from harness.member.spec import Spec
 
 POLL_MS = 50
+START_ATTEMPTS = 150
+START_PAUSE_S = 0.2
 ASSIGNORS = {
     "range": RangePartitionAssignor,
     "roundrobin": RoundRobinPartitionAssignor,
@@ -38,7 +40,11 @@ class Member(ConsumerRebalanceListener):
         self._progress = Progress()
         # A rebalance is a task of its own here: it waits until what was polled is committed.
         self._turning = asyncio.Lock()
-        self._consumer = AIOKafkaConsumer(
+        self._consumer = self._new_consumer()
+
+    def _new_consumer(self) -> AIOKafkaConsumer:
+        spec = self._spec
+        return AIOKafkaConsumer(
             bootstrap_servers=spec.bootstrap_servers,
             group_id=spec.group,
             group_instance_id=spec.instance_id,
@@ -56,11 +62,7 @@ class Member(ConsumerRebalanceListener):
         )
 
     async def run(self, stop: Callable[[], bool]) -> None:
-        if self._spec.pattern is not None:
-            self._consumer.subscribe(pattern=self._spec.pattern, listener=self)
-        else:
-            self._consumer.subscribe(topics=list(self._spec.topics), listener=self)
-        await self._consumer.start()
+        await self._start()
         while not stop():
             await self._turn()
         # aiokafka leaves without telling its listener.
@@ -68,6 +70,23 @@ class Member(ConsumerRebalanceListener):
         self._reporter.revoked(owned, lost=False)
         await self._consumer.stop()
         self._reporter.closed()
+
+    async def _start(self) -> None:
+        """Connect; other than its rivals, aiokafka gives up where the broker is not there yet."""
+        for attempts_left in reversed(range(START_ATTEMPTS)):
+            if self._spec.pattern is not None:
+                self._consumer.subscribe(pattern=self._spec.pattern, listener=self)
+            else:
+                self._consumer.subscribe(topics=list(self._spec.topics), listener=self)
+            try:
+                await self._consumer.start()
+                return
+            except KafkaConnectionError:
+                await self._consumer.stop()
+                if not attempts_left:
+                    raise
+            await asyncio.sleep(START_PAUSE_S)
+            self._consumer = self._new_consumer()
 
     async def _turn(self) -> None:
         polled = await self._consumer.getmany(timeout_ms=POLL_MS, max_records=self._spec.batch)
