@@ -18,7 +18,7 @@ from ottla.sim.judge_admin import (
 )
 from ottla.sim.judge_fetch import judge_fetch
 from ottla.sim.judge_offsets import judge_delete_records, judge_epochs, judge_list_offsets
-from ottla.sim.judge_produce import doubt, find, judge_produce, targets_of
+from ottla.sim.judge_produce import doubt, find, judge_produce, may_be_doubled, targets_of
 from ottla.sim.moment import Moment
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.delete_records import DeleteRecordsRequest
@@ -43,28 +43,29 @@ def judge(model: ClusterModel, exchange: Exchange, moment: Moment) -> None:
     """Check the answer to a request, and learn from it; a Violation if it is wrong."""
     if exchange.reply is None:
         if exchange.api_key == ApiKey.PRODUCE:
-            doubt_produce(model, exchange)
+            doubt_produce(model, exchange, moment)
         return
     check = _JUDGES.get(exchange.api_key)
     if check is not None:
         check(model, exchange, moment)
 
 
-def leave_open(model: ClusterModel, exchange: Exchange) -> None:
+def leave_open(model: ClusterModel, exchange: Exchange, moment: Moment) -> None:
     """The broker ended before it answered: what became of the request is not known."""
     if exchange.api_key == ApiKey.PRODUCE:
-        doubt_produce(model, exchange)
+        doubt_produce(model, exchange, moment)
     elif isinstance(exchange.request, DeleteRecordsRequest):
         _doubt_start(model, exchange.request)
     elif exchange.request is not None:
         model.unanswered.append(exchange)
 
 
-def doubt_produce(model: ClusterModel, exchange: Exchange) -> None:
+def doubt_produce(model: ClusterModel, exchange: Exchange, moment: Moment) -> None:
     """Nobody was told what became of these batches."""
     for target in targets_of(exchange):
         place = find(model, exchange, target)
         if place is not None and not target.sent.refusals:
+            may_be_doubled(place, target.sent, moment)
             doubt(place, target.sent)
 
 

@@ -137,13 +137,18 @@ def _expected_of_sequence(place: Place, target: Target, moment: Moment) -> set[i
     state = partition.producers.get(sent.producer.producer_id)
     if state is None:
         return {0}
-    if moment.newest_wall_ms - state.last_timestamp >= moment.producer_expiration_ms:
-        state.doubt()
-        state.is_expired = True
+    _expire(state, moment)
     verdict = state.judge(sent)
     if verdict is Verdict.ANY:
         return _ANY
     return {_CODES.get(verdict, 0)}
+
+
+def _expire(state: SequenceModel, moment: Moment) -> None:
+    """The broker may forget a producer that was silent for long."""
+    if moment.newest_wall_ms - state.last_timestamp >= moment.producer_expiration_ms:
+        state.doubt()
+        state.is_expired = True
 
 
 def _accepted(
@@ -167,6 +172,16 @@ def _may_be_forgotten(place: Place, sent: Sent) -> bool:
     if state is None or state.is_expired or state.judge(sent) is Verdict.NEW:
         return True
     return sent.fate is Fate.DELETED and state.has_older
+
+
+def may_be_doubled(place: Place, sent: Sent, moment: Moment) -> None:
+    """A batch that is there was sent again, and nobody heard what became of that."""
+    state = place.partition.producers.get(sent.producer.producer_id)
+    if state is not None:
+        _expire(state, moment)
+    is_idempotent = sent.producer.producer_id >= 0
+    if is_idempotent and sent.fate in (Fate.ACKED, Fate.DELETED) and _may_be_forgotten(place, sent):
+        place.partition.doubt_doubled(sent)
 
 
 def remember(place: Place, sent: Sent) -> None:

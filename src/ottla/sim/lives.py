@@ -100,7 +100,7 @@ class Lives:
         edge = self._machine.edge
         if edge is not None:
             for handled in edge.handled:
-                leave_open(self._model, handled.exchange)
+                leave_open(self._model, handled.exchange, self._moment)
             for channel in edge.channels:
                 channel.closed = True
         if self._must_reboot():

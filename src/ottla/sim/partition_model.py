@@ -108,6 +108,11 @@ class PartitionModel:
             sent.fate = Fate.OPEN
             self.maybe[sent.uid] = sent
 
+    def doubt_doubled(self, sent: Sent) -> None:
+        """The batch is there, and nobody knows whether it is there twice."""
+        sent.is_doubled = True
+        self.maybe[sent.uid] = sent
+
     def settled(self, *, flushes: bool) -> None:
         """What was acknowledged may be read now; with flush.messages=1 it is on disk as well."""
         if self.acked_end > self.end:
@@ -226,7 +231,8 @@ class PartitionModel:
         It may have been in what was removed since, which losing power may bring back.
         """
         for sent in self.maybe.values():
-            sent.fate = Fate.REFUSED
+            if sent.fate is Fate.OPEN:
+                sent.fate = Fate.REFUSED
         if self.start:
             self._taken_back.update(self.maybe)
         self.maybe.clear()

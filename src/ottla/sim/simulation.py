@@ -189,7 +189,7 @@ class Simulation:
         """Judge what was answered: reads and writes in order, then who waited for them."""
         for handled in [each for each in new if each.channel.closed]:
             new.remove(handled)
-            leave_open(self.model, handled.exchange)
+            leave_open(self.model, handled.exchange, self._moment)
         for handled in (*new, *woken):
             self._take_reply(handled)
         for handled in new:

@@ -237,3 +237,13 @@ def test_in_doubt_anything_goes_until_five_batches_are_known_again() -> None:
     assert state.judge(sequence(0)) is Verdict.ANY
     state.append(sequence(5))
     assert state.judge(sequence(0)) is Verdict.OUT_OF_ORDER
+
+
+def test_a_batch_whose_producer_was_forgotten_may_be_there_twice_if_a_crash_kept_it_open() -> None:
+    batch = sent(1, 2, Producer(7, 0, 0))
+    model = model_with(batch)
+    model.doubt_doubled(batch)
+    assert model.open_records == 2
+    see(model, batch, 2)
+    model.resolve()
+    assert (model.end, batch.fate, batch.told) == (4, Fate.ACKED, {0, 2})
