@@ -206,7 +206,9 @@ class GroupMachine(RuleBasedStateMachine):
     @invariant()
     def epochs_go_up(self) -> None:
         group = self.group()
-        if group is None:
+        if group is None:  # it was empty for long enough to be removed: the next one begins anew
+            self.group_epoch = 0
+            self.epochs.clear()
             return
         assert group.epoch >= self.group_epoch
         assert group.assignment_epoch <= group.epoch

@@ -65,6 +65,12 @@ class Consumer(Member):
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
             self.generation_id = -1
 
+    def disconnected(self) -> None:
+        """An answer that is lost is asked for again: by joining, as clients do."""
+        if self.joining is not None or self.syncing is not None:
+            self.generation_id = -1
+        self.joining = self.syncing = None
+
     def start_anew(self) -> None:
         """What whoever runs a fenced member does: its process has ended with that error.
 
@@ -238,7 +244,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         self.former.clear()
         for member in self.alive.values():
             member.client = self.broker.connect(member.name)
-            member.joining = member.syncing = None
+            member.disconnected()
         self.check_offsets()
 
     @rule(name=members, partition=partitions)
