@@ -17,6 +17,9 @@ from harness.ownership import (
     repeated,
 )
 
+PATIENCE_S = 40.0
+"""How long members may take: only a failure waits for it, and they may have to share a core."""
+
 
 class Group:
     """Starts members that share a `Spec`, waits for them, and checks what must hold."""
@@ -40,7 +43,7 @@ class Group:
         self.settle(keys, *(member for member in self.members if member.alive))
         return new
 
-    def settle(self, keys: set[Key], *members: Member, timeout_s: float = 20.0) -> None:
+    def settle(self, keys: set[Key], *members: Member, timeout_s: float = PATIENCE_S) -> None:
         """Wait until these members share the partitions, each having some, nobody else any."""
 
         def settled() -> bool:
@@ -54,7 +57,7 @@ class Group:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.tails()}") from None
 
-    def finish(self, ends: dict[Key, int], *, once: bool, timeout_s: float = 20.0) -> None:
+    def finish(self, ends: dict[Key, int], *, once: bool, timeout_s: float = PATIENCE_S) -> None:
         """Wait until every record is processed, then check what must hold of the group."""
         try:
             eventually(lambda: not missing(self.members, ends), "all is processed", timeout_s)

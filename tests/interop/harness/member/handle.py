@@ -85,7 +85,7 @@ class Member:
     def of_kind(self, kind: str) -> list[Event]:
         return [event for event in self.snapshot() if event.kind == kind]
 
-    def wait_for(self, true: Callable[[Self], bool], what: str, timeout_s: float = 20.0) -> None:
+    def wait_for(self, true: Callable[[Self], bool], what: str, timeout_s: float = 40.0) -> None:
         """Wait until it has told what makes `true` so."""
         deadline = Deadline(timeout_s)
         while not true(self):
