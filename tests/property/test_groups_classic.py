@@ -324,7 +324,7 @@ TestClassicGroup.settings = settings(max_examples=80, stateful_step_count=60, de
 
 @pytest.mark.slow
 class TestClassicGroupAtLength(ClassicGroupMachine.TestCase):  # type: ignore[misc]
-    settings = settings(max_examples=1500, stateful_step_count=80, deadline=None)
+    settings = settings(max_examples=500, stateful_step_count=80, deadline=None)
 
 
 def test_the_machine_sees_the_first_answer() -> None:
