@@ -71,11 +71,13 @@ class StreamPositions:
         """How far the batch that begins at `start` reaches; `start` when there is none yet."""
         before = self._view
         view = self._look(start)
-        end = self._settle_losses(start, before, view)
+        recreated = _recreated(start, before, view)
+        self._report_losses(start, before, view, recreated)
+        end = view.offsets | self._reader.earliest(recreated)
         starts = start | self._starts_of_new(end.keys() - start.keys())
         end = {partition: offset for partition, offset in end.items() if partition in starts}
         if not unlimited:
-            if self._holds_back(starts, end):
+            if self._holds_back(starts, end) and not recreated:  # which is known only now
                 return start
             if self._options.max_offsets is not None:
                 end = limit_offsets(self._options.max_offsets, starts, end)
@@ -131,9 +133,9 @@ class StreamPositions:
             self._target = view
         return view
 
-    def _settle_losses(self, start: Offsets, before: View | None, view: View) -> Offsets:
-        """The ends, with the partitions that lost something set to where they go on."""
-        recreated = _recreated(start, before, view)
+    def _report_losses(
+        self, start: Offsets, before: View | None, view: View, recreated: set[TopicPartition]
+    ) -> None:
         known_ends = before.offsets if before is not None else {}
         losses = [
             loss
@@ -141,7 +143,6 @@ class StreamPositions:
             if (loss := _loss(partition, offset, view, recreated, known_ends)) is not None
         ]
         report_losses(losses, fail=self._source.fail_on_data_loss)
-        return view.offsets | self._reader.earliest(recreated)
 
     def _starts_of_new(self, new: set[TopicPartition]) -> Offsets:
         unknown = new - self._new_starts.keys()

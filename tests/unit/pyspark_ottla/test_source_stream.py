@@ -319,6 +319,20 @@ def test_a_recreated_topic_is_a_loss_and_then_read_from_its_start(
     assert ranges(lenient, end, following) == [(name, 0, 0, 9)]
 
 
+def test_a_recreated_topic_is_not_overlooked_while_a_minimum_is_waited_for(
+    kafka: Kafka, reader: MakeReader
+) -> None:
+    name = kafka.create()
+    kafka.produce(name, 4)
+    options = {"minOffsetsPerTrigger": "100", "failOnDataLoss": "false"}
+    found = reader(kafka.servers, subscribe=name, **options)
+    start = found.latestOffset(found.initialOffset(), ReadMinRows(100))
+    kafka.delete(name)
+    kafka.create(1, name)
+    kafka.produce(name, 9)
+    assert found.latestOffset(start, ReadMinRows(100)) == {name: {"0": 0}}
+
+
 def test_a_log_that_ends_before_the_checkpoint_is_a_loss(kafka: Kafka, reader: MakeReader) -> None:
     name = kafka.create()
     kafka.produce(name, 2)
