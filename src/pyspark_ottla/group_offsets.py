@@ -54,11 +54,11 @@ class GroupCommitter:
     def finished(self, offsets: Offsets) -> None:
         """Spark has finished everything before these offsets; returns at once."""
         with self._changed:
-            refresh = time.monotonic() - self._committed_at >= REFRESH_S
-            if offsets == self._finished and not (refresh and offsets and not self._is_due):
+            is_fresh = time.monotonic() - self._committed_at < REFRESH_S
+            if not offsets or (offsets == self._finished and (self._is_due or is_fresh)):
                 return
             self._finished = offsets
-            self._is_due = bool(offsets)
+            self._is_due = True
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name="ottla-group-offsets", daemon=True
