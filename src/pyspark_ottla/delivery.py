@@ -53,6 +53,7 @@ class Delivery:
         self._settings = settings
         self._routes: dict[str, TopicRoute] = {}
         self._nodes: defaultdict[int, _Node] = defaultdict(_Node)
+        self._since_sent = 0  # bytes: with many partitions, not every batch is worth a look
 
     def close(self) -> None:
         """Close every connection; what is not stored is given up."""
@@ -86,7 +87,10 @@ class Delivery:
     def put(self, batch: Batch) -> None:
         """Take a batch for delivery; waits while too much is not stored yet."""
         self.queues.add(batch)
-        self._send(full_only=True)
+        self._since_sent += batch.size
+        if not self.queues.under_way or 2 * self._since_sent > self._settings.max_request_bytes:
+            self._since_sent = 0
+            self._send(full_only=True)
         self._receive(0)
         while self.queues.kept_bytes > self._settings.buffer_bytes // 2:
             self._advance()

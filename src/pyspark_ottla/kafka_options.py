@@ -98,16 +98,9 @@ class KafkaOptions:
 def kafka_options(options: Mapping[str, str]) -> KafkaOptions:
     """The `kafka.*` options of a source; OptionError names one that cannot be used."""
     properties = kafka_properties(options)
-    _refuse(properties)
-    if "bootstrap.servers" not in properties:
-        raise OptionError("kafka.bootstrap.servers must be set: expected host:port, ...")
-    client = {name: text for name, text in properties.items() if name in CLIENT_PROPERTIES}
-    try:
-        settings = client_settings({"client.id": DEFAULT_CLIENT_ID} | client)
-    except SettingError as error:
-        raise OptionError(f"{PREFIX}{error.name}: {error.why}") from None
+    check_names(properties, REFUSED, FETCH_PROPERTIES | WITHOUT_EFFECT, "source")
     return KafkaOptions(
-        client=settings,
+        client=client_of(properties),
         read_committed=_isolation_level(properties),
         group_id=properties.get("group.id"),
         check_crcs=_check_crcs(properties),
@@ -126,15 +119,29 @@ def kafka_properties(options: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _refuse(properties: Mapping[str, str]) -> None:
-    known = CLIENT_PROPERTIES | FETCH_PROPERTIES | WITHOUT_EFFECT
+def client_of(properties: Mapping[str, str]) -> ClientSettings:
+    """How to reach the cluster; OptionError names a property that cannot be used."""
+    if "bootstrap.servers" not in properties:
+        raise OptionError("kafka.bootstrap.servers must be set: expected host:port, ...")
+    named = {name: text for name, text in properties.items() if name in CLIENT_PROPERTIES}
+    try:
+        return client_settings({"client.id": DEFAULT_CLIENT_ID} | named)
+    except SettingError as error:
+        raise OptionError(f"{PREFIX}{error.name}: {error.why}") from None
+
+
+def check_names(
+    properties: Mapping[str, str], refused: Mapping[str, str], accepted: frozenset[str], side: str
+) -> None:
+    """Raise OptionError for what is refused, with the reason, and for what nobody knows."""
+    known = CLIENT_PROPERTIES | accepted
     for name in properties:
-        if name in REFUSED:
-            raise OptionError(f"{PREFIX}{name} cannot be set: {REFUSED[name]}")
+        if name in refused:
+            raise OptionError(f"{PREFIX}{name} cannot be set: {refused[name]}")
         if name not in known:
             near = get_close_matches(name, known, 1)
             hint = f"; did you mean {PREFIX}{near[0]}?" if near else ""
-            raise OptionError(f"{PREFIX}{name} is not a setting of this source{hint}")
+            raise OptionError(f"{PREFIX}{name} is not a setting of this {side}{hint}")
 
 
 def _isolation_level(properties: Mapping[str, str]) -> bool:

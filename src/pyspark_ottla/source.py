@@ -9,6 +9,7 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from pyspark_ottla import sink
 from pyspark_ottla.batch import BatchReader
 from pyspark_ottla.option_values import OptionError
 from pyspark_ottla.options import batch_options, source_options, stream_options
@@ -38,6 +39,14 @@ class DefaultSource(DataSource):
         options = stream_options(self.options)
         _check_schema(schema, options.source.columns)
         return StreamReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> sink.OttlaWriter:
+        """A batch write of rows with this schema."""
+        return sink.writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> sink.OttlaStreamWriter:
+        """A streaming write of rows with this schema."""
+        return sink.stream_writer(self.options, schema, overwrite)
 
 
 def _check_schema(given: StructType, columns: tuple[str, ...]) -> None:
