@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup demo test check check-static check-fast interop bench bench-quick docs dist clean
+.PHONY: help setup demo test check check-static check-fast interop bench bench-quick bench-spark docs dist clean
 
 help:  ## Say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -46,6 +46,9 @@ bench: setup  ## The same work against Ottla and Apache Kafka: a table of ratios
 
 bench-quick: setup  ## The same in under three minutes
 	@$(BIN)/python bench/run.py --quick
+
+bench-spark: setup  ## The Spark source beside Spark's own Kafka connector: under eight minutes
+	@$(BIN)/python bench/run_spark.py --markdown docs/performance.md
 
 docs: setup  ## Make the reference pages from the code
 	@$(BIN)/python tools/generate_docs.py

@@ -62,7 +62,7 @@ def kafka_jars(version: str | None) -> tuple[Path, str]:
 
 def _require(program: str) -> None:
     if shutil.which(program) is None:
-        raise BenchError(f"Apache Kafka cannot be run: `{program}` is not installed")
+        raise BenchError(f"what comes from Maven cannot be had: `{program}` is not installed")
 
 
 def _directory(version: str) -> Path:
@@ -101,8 +101,13 @@ def _cached_or_fetched(version: str) -> Path:
 
 
 def _copy_jars(version: str, work: Path, only: str | None = None) -> None:
+    copy_jars(_POM.format(version=version), work, f"Apache Kafka {version}", only)
+
+
+def copy_jars(pom: str, work: Path, what: str, only: str | None = None) -> None:
+    """Fetch what the pom depends on into `work`/jars; BenchError says why it cannot be."""
     _require("mvn")
-    Path(work, "pom.xml").write_text(_POM.format(version=version), encoding="utf-8")
+    Path(work, "pom.xml").write_text(pom, encoding="utf-8")
     goal = "dependency:copy-dependencies"
     command = ["mvn", "-q", "-B", goal, f"-DoutputDirectory={work / 'jars'}"]
     if only is not None:
@@ -112,8 +117,8 @@ def _copy_jars(version: str, work: Path, only: str | None = None) -> None:
             command, cwd=work, capture_output=True, text=True, timeout=MAVEN_TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise BenchError(f"Maven took over {MAVEN_TIMEOUT_S} s for Kafka {version}") from error
+        raise BenchError(f"Maven took over {MAVEN_TIMEOUT_S} s for {what}") from error
     if done.returncode != 0:
         errors = [line for line in done.stdout.splitlines() if "ERROR" in line]
         reason = errors[0] if errors else "it gave no reason"
-        raise BenchError(f"Maven could not fetch Apache Kafka {version}: {reason}")
+        raise BenchError(f"Maven could not fetch {what}: {reason}")

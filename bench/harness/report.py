@@ -26,31 +26,34 @@ def _row(results: Results, metric: Metric, restart_size: str) -> tuple[str, ...]
     ratio = results.ratio(metric.key)
     return (
         metric.label.format(restart=restart_size),
-        _figure(results.value("Kafka", metric.key), metric.unit),
-        _figure(results.value("Ottla", metric.key), metric.unit),
-        "" if ratio is None else _times(ratio),
-        _goal(metric, metric.at_least),
-        _goal(metric, metric.aim),
+        figure(results.value("Kafka", metric.key), metric.unit),
+        figure(results.value("Ottla", metric.key), metric.unit),
+        "" if ratio is None else times(ratio),
+        goal(metric, metric.at_least),
+        goal(metric, metric.aim),
         verdict(metric, ratio),
     )
 
 
-def _figure(value: float | None, unit: str) -> str:
+def figure(value: float | None, unit: str) -> str:
+    """A number with as many digits as say something; empty for none."""
     if value is None:
         return ""
     digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3
     return f"{value:,.{digits}f} {unit}"
 
 
-def _times(ratio: float) -> str:
+def times(ratio: float) -> str:
+    """A ratio."""
     return f"{ratio:.2f}x" if ratio >= 0.2 else f"{ratio:.3f}x"
 
 
-def _goal(metric: Metric, goal: float | None) -> str:
-    if goal is None:
+def goal(metric: Metric, wanted: float | None) -> str:
+    """A ratio that is to be reached."""
+    if wanted is None:
         return ""
     sign = "≥" if metric.better is Better.HIGHER else "≤"
-    return f"{sign} {_times(goal)}"
+    return f"{sign} {times(wanted)}"
 
 
 def print_table(console: Console, table_rows: list[tuple[str, ...]], remarks: list[str]) -> None:
@@ -81,22 +84,22 @@ def markdown(table_rows: list[tuple[str, ...]], setting: dict[str, str], remarks
     return "\n".join(lines) + "\n"
 
 
-def halves_around_table(path: Path) -> tuple[str, str]:
-    """What stands before and after the table of the page; BenchError when it has no place."""
+def halves_around_table(path: Path, begin: str = BEGIN, end: str = END) -> tuple[str, str]:
+    """What stands before and after the two markers of the file; BenchError when it has none."""
     try:
         page = path.read_text(encoding="utf-8")
     except OSError as error:
         raise BenchError(f"{path}: {error.strerror}") from None
-    if BEGIN not in page or END not in page:
-        raise BenchError(f"{path} has no {BEGIN} and {END} to write between")
-    before, rest = page.split(BEGIN, 1)
-    return before, rest.split(END, 1)[1]
+    if begin not in page or end not in page:
+        raise BenchError(f"{path} has no {begin} and {end} to write between")
+    before, rest = page.split(begin, 1)
+    return before, rest.split(end, 1)[1]
 
 
-def write_markdown(path: Path, text: str) -> None:
+def write_markdown(path: Path, text: str, begin: str = BEGIN, end: str = END) -> None:
     """Replaces what stands between the two markers of the file."""
-    before, after = halves_around_table(path)
-    path.write_text(f"{before}{BEGIN}\n{text}{END}{after}", encoding="utf-8")
+    before, after = halves_around_table(path, begin, end)
+    path.write_text(f"{before}{begin}\n{text}{end}{after}", encoding="utf-8")
 
 
 def write_json(path: Path, results: Results, setting: dict[str, str]) -> None:

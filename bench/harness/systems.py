@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Protocol
@@ -42,12 +43,13 @@ class Kafka:
     def __init__(self, wanted_version: str | None) -> None:
         self._jars, self.version = kafka_jars(wanted_version)
 
-    def new_broker(self, directory: Path) -> Broker:
-        """A broker on a directory formatted for it."""
+    def new_broker(self, directory: Path, more: Mapping[str, str] | None = None) -> Broker:
+        """A broker on a directory formatted for it. `more` settings win."""
         directory.mkdir(parents=True)
         port, controller_port = free_port(), free_port()
         config = directory / "server.properties"
-        write_properties(config, self._properties(directory, port, controller_port))
+        properties = self._properties(directory, port, controller_port)
+        write_properties(config, properties | dict(more or {}))
         self._format(config)
         return Broker(self.name, self._java("kafka.Kafka", str(config)), directory, port)
 
@@ -99,8 +101,8 @@ class Ottla:
         except PackageNotFoundError as error:
             raise BenchError("the package ottla is not installed in this environment") from error
 
-    def new_broker(self, directory: Path) -> Broker:
-        """A broker on a new directory; nothing has to be formatted."""
+    def new_broker(self, directory: Path, more: Mapping[str, str] | None = None) -> Broker:
+        """A broker on a new directory; nothing has to be formatted. `more` settings win."""
         directory.mkdir(parents=True)
         port = free_port()
         config = directory / "server.properties"
@@ -108,6 +110,7 @@ class Ottla:
             **COMMON_PROPERTIES,
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "log.dirs": str(directory / "data"),
+            **(more or {}),
         }
         write_properties(config, properties)
         return Broker(

@@ -1,0 +1,205 @@
+"""Measures the Spark source `ottla`: `python bench/run_spark.py [--quick]`.
+
+The same topics on one Ottla broker are read through Spark's own Kafka connector and through
+`ottla`, in one session with two cores, in turn. Without Maven or Java 17 for the connector,
+`ottla` is measured alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from harness.machine import others_at_work
+from harness.metrics import Better, Metric
+from harness.problem import BenchError
+from harness.report import halves_around_table, write_markdown
+from harness.systems import Ottla
+from ottla_spark.session import session
+from spark.connector import connector_jars
+from spark.empty_source import EmptySource
+from spark.fill import Topic, fill
+from spark.report import BEGIN, END, Measured, markdown, print_table, setting
+from spark.works import KAFKA, OTTLA, Bench
+
+ROUNDS = 3
+CODECS = ("none", "lz4", "zstd")
+SIZES = ((100, 3_000_000), (1024, 600_000))
+BIG_RECORDS = 10_000_000  # of 1 KB: 10 GB
+console = Console(width=None if sys.stdout.isatty() else 140)
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a tenth of the records, one round")
+    parser.add_argument("--only", choices=["read", "load", "memory", "stream"], action="append")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="put the table in this page")
+    return parser.parse_args()
+
+
+def topics(quick: bool) -> list[Topic]:
+    """What is read."""
+    return [
+        Topic(f"{codec}-{size}", size, codec, records // (10 if quick else 1))
+        for size, records in SIZES
+        for codec in CODECS
+    ]
+
+
+def label(topic: Topic) -> str:
+    """The topic in words."""
+    size = f"{topic.value_bytes} B" if topic.value_bytes < 1024 else "1 KiB"
+    return f"{size}, {'plain' if topic.codec == 'none' else topic.codec}"
+
+
+class Run:
+    """One run over everything."""
+
+    def __init__(self, bench: Bench, rounds: int, *, with_connector: bool) -> None:
+        self._bench = bench
+        self._rounds = rounds
+        self._sources = (KAFKA, OTTLA) if with_connector else (OTTLA,)
+        self.rows: list[Measured] = []
+        self.remarks: list[str] = []
+
+    def reads(self, wanted: list[Topic]) -> None:
+        """Batch reads to nowhere, thousand rows a second."""
+        for topic in wanted:
+            seconds = self._alternate(topic, self._bench.read)
+            metric = Metric("read", f"read, {label(topic)}", "k rows/s", Better.HIGHER, 3, 5)
+            self._add(metric, topic, seconds[KAFKA], seconds[OTTLA])
+
+    def loads(self, wanted: list[Topic]) -> None:
+        """Loads to Parquet, beside the connector's and beside Parquet to Parquet."""
+        for topic in wanted:
+            seconds = self._alternate(topic, self._bench.load)
+            again = [self._bench.rewrite() for _ in range(self._rounds + 1)][1:]
+            name = f"load to Parquet, {label(topic)}"
+            metric = Metric("load", name, "k rows/s", Better.HIGHER, 2, None)
+            self._add(metric, topic, seconds[KAFKA], seconds[OTTLA])
+            name = f"the same, beside Parquet to Parquet, {label(topic)}"
+            metric = Metric("floor", name, "k rows/s", Better.HIGHER, 0.75, None)
+            self._add(metric, topic, again, seconds[OTTLA])
+
+    def memory(self, topic: Topic) -> None:
+        """A worker's memory after a tenth of a large topic, and after all of it."""
+        console.print("memory of a worker ...")
+        small = self._bench.worker_memory(topic, topic.written // 10)
+        large = self._bench.worker_memory(topic, topic.written)
+        size = topic.written * topic.value_bytes / 1e9
+        name = f"peak memory of a worker, {size / 10:.1f} GB and {size:.0f} GB read"
+        metric = Metric("memory", name, "MB", Better.LOWER, 1.1, None)
+        self.rows.append(Measured(metric, [small], [large]))
+
+    def stream(self, topic: str) -> None:
+        """A micro-batch, beside one of an empty Python source."""
+        console.print("micro-batches ...")
+        empty = self._bench.micro_batch("empty", topic)
+        ours = self._bench.micro_batch(OTTLA, topic)
+        metric = Metric("stream", "micro-batch, beside an empty Python source", "ms", Better.LOWER)
+        self.rows.append(Measured(metric, [empty], [ours]))
+        verdict = "reached" if ours - empty < 30 else "missed"
+        self.remarks.append(
+            f"A micro-batch takes {ours - empty:.0f} ms more than one of an empty Python source"
+            f" (to stay under 30 ms: {verdict})."
+        )
+
+    def _alternate(
+        self, topic: Topic, work: Callable[[str, Topic], float]
+    ) -> dict[str, list[float]]:
+        """Seconds of each source in each round, after one that is not counted."""
+        console.print(f"{work.__name__} {topic.name} ...")
+        seconds: dict[str, list[float]] = {KAFKA: [], OTTLA: []}
+        for number in range(self._rounds + 1):
+            order = self._sources if number % 2 else self._sources[::-1]
+            for name in order:
+                taken = work(name, topic)
+                if number:
+                    seconds[name].append(taken)
+        return seconds
+
+    def _add(self, metric: Metric, topic: Topic, other: list[float], ours: list[float]) -> None:
+        def rates(seconds: list[float]) -> list[float]:
+            return [topic.written / taken / 1000 for taken in seconds]
+
+        self.rows.append(Measured(metric, rates(other), rates(ours)))
+
+
+def measure(options: argparse.Namespace, directory: Path) -> Run:
+    """Start everything, measure, end everything."""
+    try:
+        jars = connector_jars()
+    except BenchError as error:
+        console.print(f"without Spark's own connector: {error}")
+        jars = []
+    broker = Ottla().new_broker(directory / "broker", {"log.retention.bytes": "-1"})
+    broker.start()
+    try:
+        return _measure(options, directory, f"127.0.0.1:{broker.port}", jars)
+    finally:
+        broker.kill()
+
+
+def _measure(options: argparse.Namespace, directory: Path, servers: str, jars: list[Path]) -> Run:
+    wanted = topics(options.quick)
+    big = Topic("big", 1000, "zstd", BIG_RECORDS // (10 if options.quick else 1))
+    small = Topic("stream", 100, "none", 1000, partitions=1)
+    works = options.only or ["read", "load", "memory", "stream"]
+    used = [*(wanted if {"read", "load"} & set(works) else []), small]
+    for topic in [*used, *([big] if "memory" in works else [])]:
+        console.print(f"filling {topic.name}: {topic.written:,} records")
+        fill(servers, topic)
+    # Spark's planners and workers import the empty source by name.
+    here = str(Path(__file__).parent)
+    os.environ["PYTHONPATH"] = os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])
+    conf = {"spark.jars": ",".join(map(str, jars)), "spark.ui.enabled": "false"}
+    spark = session("local[2]", app_name="bench", conf=conf)
+    try:
+        spark.dataSource.register(EmptySource)
+        rounds = 1 if options.quick else ROUNDS
+        run = Run(Bench(spark, servers, directory), rounds, with_connector=bool(jars))
+        plain = [topic for topic in wanted if topic.codec == "none"]
+        for name, work in {
+            "read": lambda: run.reads(wanted),
+            "load": lambda: run.loads(plain),
+            "memory": lambda: run.memory(big),
+            "stream": lambda: run.stream(small.name),
+        }.items():
+            if name in works:
+                work()
+        return run
+    finally:
+        spark.stop()
+
+
+def main() -> int:
+    """The command."""
+    options = arguments()
+    if options.markdown is not None:
+        halves_around_table(options.markdown, BEGIN, END)
+    busy = others_at_work()
+    directory = Path(tempfile.mkdtemp(prefix="ottla-bench-spark-"))
+    try:
+        run = measure(options, directory)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    console.print(setting())
+    print_table(console, run.rows)
+    remarks = [*busy, *run.remarks]
+    for remark in remarks:
+        console.print(f"- {remark}", markup=False, highlight=False)
+    if options.markdown is not None:
+        write_markdown(options.markdown, markdown(run.rows, remarks), BEGIN, END)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""What is measured: reads, loads, the memory of workers, the overhead of a micro-batch."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+import psutil
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from spark.fill import Topic
+
+OTTLA, KAFKA = "ottla", "kafka"
+MEMORY_EVERY_S = 0.1
+STREAM_BATCHES = 40
+STREAM_WARM_UP = 10
+STREAM_TIMEOUT_S = 90
+WRITE_EVERY_S = 0.02
+
+
+class Bench:
+    """One Spark session and one broker."""
+
+    def __init__(self, spark: SparkSession, servers: str, directory: Path) -> None:
+        self.spark = spark
+        self._servers = servers
+        self._directory = directory
+
+    def source(self, name: str, topic: str, **options: str) -> DataFrame:
+        """The whole topic through one of the two sources."""
+        reader = self.spark.read.format(name).option("kafka.bootstrap.servers", self._servers)
+        return reader.option("subscribe", topic).options(**options).load()
+
+    def read(self, name: str, topic: Topic) -> float:
+        """Seconds to read every record of the topic and drop it."""
+        return _timed(self.source(name, topic.name))
+
+    def load(self, name: str, topic: Topic) -> float:
+        """Seconds to write the topic as Parquet."""
+        return self._write(self.source(name, topic.name), name)
+
+    def rewrite(self) -> float:
+        """Seconds to write the Parquet files of the last load as Parquet."""
+        written = self.spark.read.parquet(str(self._directory / OTTLA))
+        return self._write(written, "again")
+
+    def rows(self, name: str, topic: Topic) -> int:
+        """How many rows a source gives."""
+        return self.source(name, topic.name).count()
+
+    def _write(self, frame: DataFrame, name: str) -> float:
+        target = self._directory / name
+        shutil.rmtree(target, ignore_errors=True)
+        began = time.monotonic()
+        frame.write.parquet(str(target))
+        return time.monotonic() - began
+
+    def worker_memory(self, topic: Topic, records: int) -> float:
+        """Peak MB that a Python worker holds while it reads so many records of the topic."""
+        each = records // topic.partitions
+        ends = ",".join(f'"{partition}":{each}' for partition in range(topic.partitions))
+        frame = self.source(OTTLA, topic.name, endingOffsets=f'{{"{topic.name}":{{{ends}}}}}')
+        with _peak_of_workers() as peak:
+            _timed(frame)
+        return peak[0]
+
+    def micro_batch(self, name: str, topic: str) -> float:
+        """Median milliseconds of a micro-batch that reads a few records, to nowhere."""
+        if name == OTTLA:
+            reader = self.spark.readStream.format(OTTLA).option("subscribe", topic)
+            reader = reader.option("kafka.bootstrap.servers", self._servers)
+            with _records_keep_coming(self._servers, topic):
+                return self._stream(reader.load())
+        return self._stream(self.spark.readStream.format(name).load())
+
+    def _stream(self, frame: DataFrame) -> float:
+        checkpoint = self._directory / "checkpoint"
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+        query = writer.start()
+        try:
+            return median(_durations(query))
+        finally:
+            query.stop()
+
+
+def _timed(frame: DataFrame) -> float:
+    began = time.monotonic()
+    frame.write.format("noop").mode("overwrite").save()
+    return time.monotonic() - began
+
+
+def _durations(query: StreamingQuery) -> list[float]:
+    """How long micro-batches with rows took, after the first few."""
+    deadline = time.monotonic() + STREAM_TIMEOUT_S
+    found: dict[int, float] = {}
+    while len(found) < STREAM_WARM_UP + STREAM_BATCHES:
+        if time.monotonic() > deadline or not query.isActive:
+            raise RuntimeError(f"only {len(found)} micro-batches: {query.exception()}")
+        for progress in query.recentProgress:
+            if progress.numInputRows:
+                found[progress.batchId] = float(progress.durationMs["triggerExecution"])
+        time.sleep(WRITE_EVERY_S)
+    return [found[batch] for batch in sorted(found)][STREAM_WARM_UP:]
+
+
+@contextmanager
+def _records_keep_coming(servers: str, topic: str) -> Iterator[None]:
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
+    stopped = threading.Event()
+
+    def write() -> None:
+        while not stopped.wait(WRITE_EVERY_S):
+            producer.produce(topic, b"x" * 100)
+            producer.poll(0)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
+        producer.flush(10)
+
+
+@contextmanager
+def _peak_of_workers() -> Iterator[list[float]]:
+    """The most resident memory that any Python worker of Spark had, in MB."""
+    peak = [0.0]
+    stopped = threading.Event()
+
+    def watch() -> None:
+        while not stopped.wait(MEMORY_EVERY_S):
+            peak[0] = max([peak[0], *_worker_memory()])
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        stopped.set()
+        thread.join()
+
+
+def _worker_memory() -> Iterator[float]:
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if any("pyspark.daemon" in word for word in process.cmdline()):
+                yield process.memory_info().rss / 1e6
+        except psutil.Error:
+            continue
