@@ -31,7 +31,7 @@ from spark.works import KAFKA, OTTLA, Bench
 
 ROUNDS = 3
 CODECS = ("none", "lz4", "zstd")
-SIZES = ((100, 3_000_000), (1024, 600_000))
+SIZES = ((100, 4_000_000), (1024, 1_200_000))
 BIG_RECORDS = 10_000_000  # of 1 KB: 10 GB
 console = Console(width=None if sys.stdout.isatty() else 140)
 

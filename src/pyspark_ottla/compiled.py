@@ -52,8 +52,11 @@ def compiled(signature: str) -> Callable[[F], F]:
 
 
 def part_of_compiled(function: F) -> F:
-    """A function that only compiled functions of the same file call."""
-    return cast(F, _njit(**_OPTIONS)(function))
+    """A function that only compiled functions of the same file call, and that becomes part of them.
+
+    A call would copy the description of every array, which takes longer than a record does.
+    """
+    return cast(F, _njit(forceinline=True, **_OPTIONS)(function))
 
 
 def _compile(function: F, signature: str) -> F:

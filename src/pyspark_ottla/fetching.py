@@ -112,6 +112,7 @@ class RangeFetcher:
 
     def interrupt(self) -> None:
         """Make `poll` on another thread fail soon."""
+        self._client.interrupt()
         for connection in list(self._connections.values()):
             connection.interrupt()
 

@@ -3,7 +3,7 @@
 Nothing in the bytes is trusted: a position is compared with the end before it is read, a
 length with what is left before it is used, a count with what could fit. The loops allocate
 nothing; they write into arrays of known capacity and stop, to be called again, when one is
-full. They raise nothing either: they return what is wrong as a number (`Fault`).
+full. They raise nothing either: they return what is wrong as a number (see `faults`).
 
 Layouts are those of `ottla.records.batch` and `ottla.records.record` (KIP-98, KIP-82).
 """
