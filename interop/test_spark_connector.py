@@ -82,7 +82,7 @@ def same_rows(spark: SparkSession, servers: str, topic: str, **options: str) -> 
 
 def test_every_codec_nulls_and_headers(spark: SparkSession, cluster: Cluster) -> None:
     servers = cluster.bootstrap_servers
-    topic = create(servers, 3)
+    topic = create(servers, 3, **{"retention.ms": "-1"})
     for number, codec in enumerate(CODECS):
         producer = Producer({"bootstrap.servers": servers, "compression.type": codec})
         for record in range(200):
