@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ottla_spark.api import load, read, read_stream, write
 from ottla_spark.pipelines.api import pipeline
+from ottla_spark.session import session
 
-__all__ = ["pipeline"]
+__all__ = ["load", "pipeline", "read", "read_stream", "session", "write"]

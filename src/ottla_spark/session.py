@@ -14,10 +14,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla_spark.java import Java, find_java
+from ottla_spark.worker_python import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,12 +50,14 @@ LOCAL_SETTINGS: Mapping[str, str] = {
 }
 
 
-def prepare_environment() -> Java:
+@cache
+def prepare_environment(master: str = LOCAL) -> Java:
     """Make this process start Spark with a Java that can run it and with this Python."""
     java = find_java()
     if java.found_by != "JAVA_HOME":
         os.environ["JAVA_HOME"] = str(java.home)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    local = master.startswith("local")
+    os.environ.setdefault("PYSPARK_PYTHON", worker_python() if local else sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     return java
 
@@ -74,7 +78,7 @@ def session(
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    prepare_environment()
+    prepare_environment(master)
     builder: SparkSession.Builder = SparkSession.builder
     builder = builder.master(master).appName(app_name)
     for name, value in session_settings(master, conf or {}).items():

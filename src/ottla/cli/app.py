@@ -28,6 +28,7 @@ _COMMANDS = {
     "groups": "ottla.cli.groups:groups",
     "produce": "ottla.cli.produce:produce",
     "consume": "ottla.cli.consume:consume",
+    "load": "ottla.cli.load:load",
     "pipeline": "ottla.cli.pipeline:pipeline",
     "dump-log": "ottla.cli.dump_log:dump_log",
 }

@@ -37,16 +37,24 @@ Json = Annotated[bool, Parameter(help="Print JSON, for programs.", show_default=
 
 def connect(bootstrap_server: str | None, command_config: Path | None = None) -> Client:
     """A client of these brokers with the settings of this file; it connects when first used."""
-    properties = {} if command_config is None else _read_properties(command_config)
-    if bootstrap_server is not None:
-        properties["bootstrap.servers"] = bootstrap_server
-    properties.setdefault("bootstrap.servers", DEFAULT_BOOTSTRAP_SERVER)
+    properties = client_properties(bootstrap_server, command_config)
     try:
         return client_settings(properties).connect()
     except SettingError as error:
         if error.name == "bootstrap.servers" and bootstrap_server is not None:
             raise UsageError(f"--bootstrap-server: {error.why}") from None
         raise UsageError(f"--command-config {command_config}: {error}") from None
+
+
+def client_properties(
+    bootstrap_server: str | None, command_config: Path | None = None
+) -> dict[str, str]:
+    """Kafka's client properties that these two options mean, not yet looked at."""
+    properties = {} if command_config is None else _read_properties(command_config)
+    if bootstrap_server is not None:
+        properties["bootstrap.servers"] = bootstrap_server
+    properties.setdefault("bootstrap.servers", DEFAULT_BOOTSTRAP_SERVER)
+    return properties
 
 
 def _read_properties(path: Path) -> dict[str, str]:

@@ -29,6 +29,15 @@ from ottla.cli.main import main
         ("produce", "--topic"),
         ("produce t --compression zip", "zstd"),
         ("produce t --acks 2", "--acks"),
+        ("load t", "--to"),
+        ("load t --to csv:/x", "parquet:PATH, delta:PATH"),
+        ("load t --to parquet:/x --once --continuous", "only one of"),
+        ("load t --to parquet:/x --every soon", "such as 30s, 5m"),
+        ("load t --to parquet:/x --upsert", "delta: or iceberg:"),
+        ("load t --to parquet:/x --schema a", "--format"),
+        ("load t --to parquet:/x --dead-letters x", "topic:NAME or parquet:PATH"),
+        ("load t --to parquet:/x --partition-by week(x)", "day(timestamp)"),
+        ("load t --to parquet:/x --target-file-size big", "128m or 1g"),
         ("produce t --header x", "--header 'x' should be name=value"),
         ("produce t --key-separator=", "must not be empty"),
         ("consume t --from-beginning --offset 3", "only one of"),
@@ -123,7 +132,7 @@ def test_the_overview_has_every_command_with_a_sentence(
 ) -> None:
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
-    for command in ("up", "broker", "topics", "groups", "produce", "consume", "dump-log"):
+    for command in ("up", "broker", "topics", "groups", "produce", "consume", "load", "dump-log"):
         assert f"  {command}: " in shown
 
 
@@ -136,7 +145,7 @@ def test_help_is_drawn_on_terminals_only(capsys: pytest.CaptureFixture[str], lin
 
 
 COMMANDS = [
-    *("up", "broker", "produce", "consume", "dump-log"),
+    *("up", "broker", "produce", "consume", "load", "dump-log"),
     *(f"topics {each}" for each in ("create", "list", "describe", "alter", "delete")),
     *(f"groups {each}" for each in ("list", "describe", "members", "reset-offsets", "delete")),
     "groups delete-offsets",

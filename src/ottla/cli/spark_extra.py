@@ -1,0 +1,19 @@
+"""Commands that need Spark: what they say where it is not installed."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from ottla.cli.errors import DataError
+
+_NEEDED = ("pyspark", "pyarrow", "numba", "deltalake", "pyiceberg")
+
+
+def need_spark() -> None:
+    """DataError that names the extra unless everything it brings is installed."""
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise DataError(
+            f"this command runs on Spark, and {', '.join(missing)} is not installed:"
+            ' pip install "ottla[spark]"'
+        )

@@ -1,0 +1,1 @@
+"""Loading topics into tables: incremental, restartable, each record exactly once."""

@@ -1,0 +1,1 @@
+"""How values become columns, and how a record that does not fit shows."""

@@ -1,0 +1,260 @@
+"""A load from beginning to end: look at the topic, prepare, run the query, sum up.
+
+Whatever ends the query, what the table holds is right, and the same load goes on where it
+stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from ottla.admin.errors import AdminError
+from ottla.admin.settings import SettingError, client_settings
+from ottla_spark.loading.batches import BatchLoader
+from ottla_spark.loading.errors import LoadError, LoadUsageError
+from ottla_spark.loading.failures import load_error
+from ottla_spark.loading.options import Continuous, Every, LoadOptions, Once
+from ottla_spark.loading.preparing import Prepared, prepare
+from ottla_spark.loading.result import LoadResult
+from ottla_spark.loading.tally import Tally
+from ottla_spark.loading.targets import ValueFormat
+from ottla_spark.loading.topic_view import Ends, sample, topic_ends
+from ottla_spark.loading.workplace import Workplace
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from ottla.admin.client import Client
+
+POLL_S = 1
+ENDS_EVERY_S = 5.0
+STARTS = 4
+_TOO_BUSY = "Python worker failed to connect back"  # within ten seconds, which Spark has fixed
+RECORDS_A_CORE = 2_500_000
+UPSERTS_A_BATCH = 500_000
+DECODED_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
+
+
+class Listener:
+    """Hears how a load goes; this one keeps quiet."""
+
+    def say(self, line: str) -> None:
+        """One line for people."""
+
+    def started(self, records: int) -> None:
+        """The load begins; so many records wait."""
+
+    def progress(self, tally: Tally, lag: int) -> None:
+        """A moment has passed while a query runs."""
+
+
+def check_topic(options: LoadOptions) -> None:
+    """AdminError or LoadUsageError if the topic cannot be reached."""
+    with _connect(options) as client:
+        topic_ends(client, options.topic)
+
+
+def run_load(spark: SparkSession, options: LoadOptions, hears: Listener) -> LoadResult:
+    """Load until done, or until KeyboardInterrupt where there is no end.
+
+    LoadError, or AdminError for what the brokers refuse, when it cannot go on.
+    """
+    own = _own_session(spark)
+    began = time.monotonic()
+    with ExitStack() as held:
+        client = held.enter_context(_connect(options))
+        ends = _wait_for_records(client, options, hears)
+        if ends is None:
+            return LoadResult(options, time.monotonic() - began)
+        prepared = prepare(
+            own, options, lambda: sample(client, options.topic, ends), hears.say, held
+        )
+        loader = BatchLoader(
+            options,
+            prepared.workplace,
+            prepared.table,
+            prepared.dead_letters,
+            prepared.format,
+            hears.say,
+        )
+        loader.tally.leftovers = prepared.leftovers
+        hears.started(lag_of(prepared.workplace, ends))
+        watch = _Watch(client, options, prepared, loader, hears)
+        try:
+            _run(own, options, prepared, loader, watch)
+        except KeyboardInterrupt:
+            if isinstance(options.when, Once):
+                raise  # it did not do what it was for; the others end like this
+        return LoadResult(
+            options,
+            time.monotonic() - began,
+            loader.tally,
+            prepared.dead_letters.name,
+            lag_of(prepared.workplace, topic_ends(client, options.topic)),
+        )
+
+
+def _own_session(spark: SparkSession) -> SparkSession:
+    """A session whose settings are the load's own; the one that was given keeps its own."""
+    own = spark.newSession()
+    own.conf.set("spark.sql.session.timeZone", "UTC")
+    own.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    own.conf.set("spark.sql.streaming.metricsEnabled", "false")
+    return own
+
+
+def _connect(options: LoadOptions) -> Client:
+    try:
+        return client_settings(options.client).connect()
+    except SettingError as error:
+        raise LoadUsageError(str(error)) from None
+
+
+def _wait_for_records(client: Client, options: LoadOptions, hears: Listener) -> Ends | None:
+    """The ends of the topic; None if it is empty and there is nothing to find a schema in."""
+    ends = topic_ends(client, options.topic)
+    learns = options.format is not ValueFormat.RAW and options.schema is None
+    if ends.records or not learns:
+        return ends
+    hears.say(f"{options.topic} is empty: there is nothing to find the schema in")
+    while not isinstance(options.when, Once) and not ends.records:
+        time.sleep(min(options.when.interval_s, 5))
+        ends = topic_ends(client, options.topic)
+    return ends if ends.records else None
+
+
+def _records(spark: SparkSession, options: LoadOptions) -> DataFrame:
+    """The stream of the topic's records, with the columns that are needed."""
+    raw = options.format is ValueFormat.RAW
+    reader = spark.readStream.format("ottla").option("subscribe", options.topic)
+    chosen = {
+        "startingOffsets": options.starting_offsets,
+        "failOnDataLoss": str(not options.allow_data_loss).lower(),
+        "groupId": options.group_id,
+        "includeHeaders": str(options.headers).lower(),
+        "maxOffsetsPerTrigger": str(_batch_limit(spark, options)),
+    }
+    if not raw:
+        columns = (*DECODED_COLUMNS, "headers") if options.headers else DECODED_COLUMNS
+        chosen["columns"] = ",".join(columns)
+    chosen |= {f"kafka.{name}": text for name, text in options.client.items()}
+    return reader.options(**chosen).load()
+
+
+def _batch_limit(spark: SparkSession, options: LoadOptions) -> int:
+    """Records in a batch: many, for large files; fewer where a merge holds them in memory."""
+    if options.max_records_per_batch is not None:
+        return options.max_records_per_batch
+    if options.upsert:
+        return UPSERTS_A_BATCH
+    return RECORDS_A_CORE * spark.sparkContext.defaultParallelism
+
+
+def lag_of(workplace: Workplace, ends: Ends) -> int:
+    """Records of the topic that the load has not committed."""
+    done = {int(partition): offset for (_, partition), offset in workplace.positions().items()}
+    return sum(
+        max(0, end - max(done.get(partition, 0), ends.earliest[partition]))
+        for partition, end in ends.latest.items()
+    )
+
+
+class _Watch:
+    """Tells the listener how far a running load is; asks the brokers now and then."""
+
+    def __init__(
+        self,
+        client: Client,
+        options: LoadOptions,
+        prepared: Prepared,
+        loader: BatchLoader,
+        hears: Listener,
+    ) -> None:
+        self._client = client
+        self._options = options
+        self._workplace = prepared.workplace
+        self._loader = loader
+        self._hears = hears
+        self._ends: Ends | None = None
+        self._asked = 0.0
+
+    def look(self) -> None:
+        """Tell now."""
+        if self._ends is None or time.monotonic() - self._asked > ENDS_EVERY_S:
+            self._asked = time.monotonic()
+            try:
+                self._ends = topic_ends(self._client, self._options.topic)
+            except AdminError:
+                pass  # the query itself says when brokers are gone for good
+        if self._ends is not None:
+            self._hears.progress(self._loader.tally, lag_of(self._workplace, self._ends))
+
+
+def _run(
+    spark: SparkSession,
+    options: LoadOptions,
+    prepared: Prepared,
+    loader: BatchLoader,
+    watch: _Watch,
+) -> None:
+    while True:
+        began = time.monotonic()
+        _run_again(spark, options, prepared.workplace, loader, watch)
+        if options.compact:
+            loader.compact()
+        if not isinstance(options.when, Every):
+            return
+        time.sleep(max(0.0, options.when.interval_s - (time.monotonic() - began)))
+
+
+def _run_again(
+    spark: SparkSession,
+    options: LoadOptions,
+    workplace: Workplace,
+    loader: BatchLoader,
+    watch: _Watch,
+) -> None:
+    """Run a query; start it anew a few times where only the machine was too busy to begin."""
+    for _ in range(STARTS - 1):
+        try:
+            return _run_query(spark, options, workplace, loader, watch)
+        except LoadError as error:
+            if _TOO_BUSY not in str(error):
+                raise
+    return _run_query(spark, options, workplace, loader, watch)
+
+
+def _run_query(
+    spark: SparkSession,
+    options: LoadOptions,
+    workplace: Workplace,
+    loader: BatchLoader,
+    watch: _Watch,
+) -> None:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    writer = _records(spark, options).writeStream.foreachBatch(loader)
+    writer = writer.queryName(options.group_id)
+    writer = writer.option("checkpointLocation", workplace.checkpoint)
+    if isinstance(options.when, Continuous):
+        writer = writer.trigger(processingTime=f"{options.when.interval_s} seconds")
+    else:
+        writer = writer.trigger(availableNow=True)
+    try:
+        query = writer.start()
+        try:
+            while not query.awaitTermination(POLL_S):
+                watch.look()
+            watch.look()
+        finally:
+            query.stop()
+    except PySparkException as error:
+        raise load_error(error, loader.failure) from error
+    except (Py4JError, ConnectionError) as error:
+        raise LoadError(
+            "the load stopped: Spark's Java process has ended. The same command goes on where it"
+            " stopped"
+        ) from error

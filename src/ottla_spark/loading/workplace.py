@@ -1,0 +1,131 @@
+"""The directory of a load: Spark's checkpoint, what the load is, and the schema it pinned.
+
+    load.json    topic, format and shape of the table, fixed by the first run
+    schema.json  the fields of the values, as a Spark schema; grows with --evolve
+    checkpoint/  Spark's own: where the load stopped
+    lock         held while a load runs, where the directory is on this machine
+
+It lies beside the data (TABLE/_ottla/TOPIC) unless --checkpoint says otherwise. Names with an
+underscore are hidden from everything that reads tables.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+from ottla_spark.loading.errors import LoadError, LoadUsageError
+from ottla_spark.loading.storage import Storage, local_path
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+HIDDEN = "_ottla"
+
+
+def _open_lock(directory: str) -> TextIO:
+    try:
+        os.makedirs(directory, exist_ok=True)
+        return open(os.path.join(directory, "lock"), "w")
+    except OSError as error:
+        raise LoadUsageError(f"cannot write to {directory}: {error.strerror}") from None
+
+
+class Workplace:
+    """The files of one load in `directory`."""
+
+    def __init__(self, storage: Storage, directory: str) -> None:
+        self.storage = storage
+        self.directory = directory
+        self.checkpoint = f"{directory}/checkpoint"
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the load for this process; LoadError when another one runs."""
+        local = local_path(self.directory)
+        if local is None:
+            yield
+            return
+        with _open_lock(local) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise LoadError(f"this load is running already: {local} is in use") from None
+            yield
+
+    def claim(self, identity: Mapping[str, str]) -> None:
+        """Note what this load is at the first run; LoadUsageError if it is now another one."""
+        path = f"{self.directory}/load.json"
+        if not self.storage.exists(path):
+            self.storage.write_text(path, json.dumps(dict(identity), indent=2) + "\n")
+            return
+        noted = json.loads(self.storage.read_text(path))
+        for name, value in identity.items():
+            if noted.get(name) != value:
+                raise LoadUsageError(
+                    f"{self.directory} belongs to a load with {name} {noted.get(name)!r}, not"
+                    f" {value!r}: give what it was started with, or another table"
+                )
+
+    def schema(self) -> StructType | None:
+        """The pinned schema, if there is one."""
+        from pyspark.sql.types import StructType
+
+        path = f"{self.directory}/schema.json"
+        if not self.storage.exists(path):
+            return None
+        try:
+            return StructType.fromJson(json.loads(self.storage.read_text(path)))
+        except (ValueError, KeyError, TypeError) as error:
+            raise LoadError(f"{path} is not a Spark schema: {error}") from None
+
+    def pin(self, schema: StructType) -> None:
+        """Make this the schema from now on."""
+        text = json.dumps(schema.jsonValue(), indent=2) + "\n"
+        self.storage.write_text(f"{self.directory}/schema.json", text)
+
+    def planned_batch(self) -> int | None:
+        """The highest batch that Spark has planned, None before the first."""
+        names = self.storage.children(f"{self.checkpoint}/offsets")
+        return max((int(name) for name in names if name.isdigit()), default=None)
+
+    def positions(self) -> dict[tuple[str, str], int]:
+        """Where the next batch begins, by topic and partition; empty before the first batch."""
+        names = self.storage.children(f"{self.checkpoint}/commits")
+        last = max((int(name) for name in names if name.isdigit()), default=None)
+        return {} if last is None else (self._offsets(last) or {})
+
+    def planned_records(self, batch: int) -> int | None:
+        """How many offsets a batch covers, by Spark's log of offsets; None if it does not say."""
+        ends = self._offsets(batch)
+        starts = self._offsets(batch - 1) if batch else {}
+        if ends is None or starts is None:
+            return None
+        if not starts:
+            return None  # where the first batch began is not written down
+        return sum(end - starts.get(place, end) for place, end in ends.items())
+
+    def _offsets(self, batch: int) -> dict[tuple[str, str], int] | None:
+        path = f"{self.checkpoint}/offsets/{batch}"
+        if not self.storage.exists(path):
+            return None
+        try:
+            told = json.loads(self.storage.read_text(path).splitlines()[-1])
+            return {
+                (topic, partition): int(offset)
+                for topic, partitions in told.items()
+                for partition, offset in partitions.items()
+            }
+        except (ValueError, AttributeError, IndexError, TypeError):
+            return None
+
+    def query_id(self) -> str | None:
+        """The identity that Spark gave the checkpoint, None before the first run."""
+        path = f"{self.checkpoint}/metadata"
+        if not self.storage.exists(path):
+            return None
+        return str(json.loads(self.storage.read_text(path))["id"])

@@ -1,0 +1,235 @@
+"""Values that become columns, and records that do not fit: dead letters, counted, in any table."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fastavro
+import pytest
+
+import ottla_spark
+from ottla_spark.loading.errors import LoadUsageError
+from ottla_spark.loading.running import Listener
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BAD = {3: b"{half", 4: b'{"id": "four"}', 5: None, 6: b"[1]", 7: b'{"id": 7, "at": "\xff"}'}
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "note", "type": ["null", "string"], "default": None},
+    ],
+}
+WIDER = ORDER | {
+    "fields": [*ORDER["fields"], {"name": "price", "type": ["null", "double"], "default": None}]  # type: ignore[misc]
+}
+PROTO = """
+syntax = "proto3";
+package shop;
+message Order { int64 id = 1; string note = 2; repeated int32 sizes = 3; }
+message Other { string x = 1; }
+"""
+
+
+class Hears(Listener):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.said.append(line)
+
+
+def json_value(number: int) -> bytes | None:
+    if number % 20 in BAD:
+        return BAD[number % 20]
+    value: dict[str, object] = {"id": number, "at": f"2026-01-0{1 + number % 2}T00:00:00Z"}
+    if number >= 40:
+        value |= {"extra": number, "who": {"name": "x", "age": 3}}
+    else:
+        value |= {"who": {"name": "é"}}
+    return json.dumps(value).encode()
+
+
+def test_json_with_dead_letters_drift_and_evolution(
+    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+) -> None:
+    from deltalake import DeltaTable
+
+    name = topic(1)
+    produce(name, 40, value=json_value)
+    hears = Hears()
+    options = {
+        "bootstrap_servers": bootstrap_servers,
+        "spark": spark,
+        "listener": hears,
+        "format": "json",
+        "coordinates": True,
+        "partition_by": "day(at)",
+    }
+    to = f"delta:{tmp_path}/table"
+    first = ottla_spark.load(name, to, **options)
+    assert (first.tally.rows, first.tally.dead_letters, first.exit_code) == (30, 10, 3)
+    assert "  at TIMESTAMP" in hears.said
+    assert "  who.name STRING" in hears.said
+    pinned = tmp_path / "table" / "_ottla" / name / "schema.json"
+    assert [field["name"] for field in json.loads(pinned.read_text())["fields"]] == [
+        "id", "at", "who",
+    ]  # fmt: skip
+
+    produce(name, 5, first=40, value=json_value, key=lambda _: None)
+    second = ottla_spark.load(name, to, **options)
+    assert second.tally.news == {"extra": "BIGINT", "who.age": "BIGINT"}
+    assert "new field extra BIGINT: not loaded (--evolve adds it)" in hears.said
+    produce(name, 5, first=49, value=json_value)
+    third = ottla_spark.load(name, to, evolve=True, **options)
+    assert third.tally.added_fields == {"extra": "BIGINT", "who.age": "BIGINT"}
+
+    rows = DeltaTable(tmp_path / "table").to_pyarrow_table().sort_by("_offset").to_pylist()
+    fits = [i for i in [*range(45), *range(49, 54)] if i % 20 not in BAD]
+    assert [row["id"] for row in rows] == fits
+    assert [row["extra"] for row in rows if row["id"] >= 49] == list(range(49, 54))
+    assert {row["who"]["age"] for row in rows if row["id"] < 49} == {None}
+    assert {row["who"]["age"] for row in rows if row["id"] >= 49} == {3}
+    dead = spark.read.parquet(f"{tmp_path}/table-dead-letters").orderBy("offset").collect()
+    assert [row.offset for row in dead] == [i for i in range(45) if i % 20 in BAD]
+    assert [row.value and bytes(row.value) for row in dead[:5]] == list(BAD.values())
+    reasons = [row.reason for row in dead[:5]]
+    assert reasons[0].startswith("not JSON: ")
+    assert reasons[1] == 'id: expected BIGINT, found "four"'
+    assert reasons[2].startswith("the value is null")
+    assert reasons[3] == "expected an object: [1]"
+    assert reasons[4].startswith("not UTF-8")
+    assert {(row.topic, row.partition) for row in dead} == {(name, 0)}
+
+
+def test_json_with_a_schema_and_dead_letters_to_a_topic(
+    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+) -> None:
+    name, dead = topic(1), topic(1)
+    produce(name, 10, value=lambda i: b"{}" if i == 9 else json_value(i))
+    result = ottla_spark.load(
+        name,
+        f"parquet:{tmp_path}/table",
+        bootstrap_servers=bootstrap_servers,
+        spark=spark,
+        format="json",
+        schema="id BIGINT, at STRING",
+        dead_letters=f"topic:{dead}",
+    )
+    assert (result.tally.rows, result.tally.dead_letters) == (5, 5)
+    rows = spark.read.parquet(f"{tmp_path}/table")
+    assert dict(rows.dtypes) == {"id": "bigint", "at": "string"}
+    letters = ottla_spark.read(spark, dead, bootstrap_servers, includeHeaders="true").collect()
+    headers = [{h.key: bytes(h.value).decode() for h in row.headers} for row in letters]
+    assert sorted(int(told["ottla.offset"]) for told in headers) == [3, 4, 5, 6, 7]
+    assert {told["ottla.topic"] for told in headers} == {name}
+    assert {bytes(row.key) for row in letters} == {f"k{i}".encode() for i in range(3, 8)}
+
+
+def avro(value: dict[str, object], schema: dict[str, Any] = ORDER) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    return out.getvalue()
+
+
+@contextmanager
+def registry(schemas: dict[int, dict[str, str]], login: str = "") -> Iterator[str]:
+    """A schema registry on a port of its own."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if login and self.headers["Authorization"] != f"Basic {login}":
+                self.send_error(401)
+                return
+            found = schemas.get(int(self.path.removeprefix("/schemas/ids/")))
+            if found is None:
+                self.send_error(404)
+                return
+            body = json.dumps(found).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def framed(schema_id: int, payload: bytes) -> bytes:
+    return b"\0" + schema_id.to_bytes(4, "big") + payload
+
+
+def test_avro_of_a_registry_that_learns_a_schema(
+    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+) -> None:
+    name = topic(1)
+    schemas = {7: {"schema": json.dumps(ORDER)}, 8: {"schema": json.dumps(WIDER)}}
+    values = [framed(7, avro({"id": i, "note": f"n{i}"})) for i in range(5)]
+    values += [b"\x01nothing", framed(99, b"x"), framed(7, b"\x02")]
+    with registry(schemas, login="dTpw") as url:
+        options = {
+            "bootstrap_servers": bootstrap_servers,
+            "spark": spark,
+            "format": "avro",
+            "registry": url,
+            "registry_login": "u:p",
+        }
+        produce(name, len(values), value=lambda i: values[i])
+        first = ottla_spark.load(name, f"parquet:{tmp_path}/table", **options)
+        assert (first.tally.rows, first.tally.dead_letters) == (5, 3)
+        wide = framed(8, avro({"id": 5, "note": None, "price": 1.5}, WIDER))
+        produce(name, 1, value=lambda _: wide)
+        second = ottla_spark.load(name, f"parquet:{tmp_path}/table", evolve=True, **options)
+        assert second.tally.added_fields == {"price": "DOUBLE"}
+    rows = spark.read.option("mergeSchema", "true").parquet(f"{tmp_path}/table")
+    found = sorted((row.id, row.note, row.price) for row in rows.collect())
+    assert found == [*((i, f"n{i}", None) for i in range(5)), (5, None, 1.5)]
+    dead = spark.read.parquet(f"{tmp_path}/table-dead-letters").orderBy("offset").collect()
+    assert "not framed" in dead[0].reason
+    assert "schema 99 is not in the registry" in dead[1].reason
+    assert "not Avro of this schema" in dead[2].reason
+
+
+def test_protobuf_of_a_file(
+    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+) -> None:
+    name = topic(1)
+    schema = tmp_path / "order.proto"
+    schema.write_text(PROTO)
+    # id = number; note = "n"; sizes = [1, 2]; and once a field number 9 that the schema lacks
+    values = [bytes([8, i, 18, 1, 110, 26, 2, 1, 2]) for i in range(1, 5)]
+    values[3] += bytes([72, 5])
+    values.append(b"\xff\xff")
+    produce(name, 5, value=lambda i: values[i])
+    options = {"bootstrap_servers": bootstrap_servers, "spark": spark, "format": "protobuf"}
+    with pytest.raises(LoadUsageError, match=r"--message \(Order, Other\)"):
+        ottla_spark.load(name, f"parquet:{tmp_path}/t", schema=str(schema), **options)
+    result = ottla_spark.load(
+        name, f"parquet:{tmp_path}/t", schema=str(schema), message="Order", **options
+    )
+    assert (result.tally.rows, result.tally.dead_letters) == (4, 1)
+    assert result.tally.news == {"field number 9": ""}
+    rows = spark.read.parquet(f"{tmp_path}/t").orderBy("id").collect()
+    assert [(row.id, row.note, row.sizes) for row in rows] == [
+        (i, "n", [1, 2]) for i in range(1, 5)
+    ]

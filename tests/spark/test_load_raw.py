@@ -1,0 +1,210 @@
+"""Raw loads into each kind of table: all records, once, from where the last run stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ottla_spark
+from ottla.admin.address import parse_addresses
+from ottla.admin.client import Client
+from ottla.admin.errors import Refused
+from ottla.admin.group_lag import group_lag
+from ottla.admin.groups import describe_groups
+from ottla_spark.loading.errors import LoadError, LoadUsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAY_MS = 86_400_000
+FIRST_DAY_MS = 1_767_225_600_000  # 2026-01-01
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "warehouse").mkdir()
+    return {
+        "uri": f"sqlite:///{tmp_path}/catalog.db",
+        "warehouse": f"file://{tmp_path}/warehouse",
+    }
+
+
+def delta_rows(path: Path) -> Any:
+    from deltalake import DeltaTable
+
+    return DeltaTable(path).to_pyarrow_table()
+
+
+def iceberg_rows(catalog: dict[str, str], name: str) -> Any:
+    from pyiceberg.catalog import load_catalog
+
+    return load_catalog("c", **catalog).load_table(name).scan().to_arrow()
+
+
+def test_parquet_in_batches_and_then_what_is_new(
+    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+) -> None:
+    name = topic(2)
+    produce(name, 100)
+    to = f"parquet:{tmp_path}/table"
+    options = {"bootstrap_servers": bootstrap_servers, "spark": spark}
+    first = ottla_spark.load(name, to, max_records_per_batch=60, **options)
+    assert (first.tally.records, first.tally.batches, first.lag) == (100, 2, 0)
+    assert first.exit_code == 0
+    produce(name, 11, first=100)
+    second = ottla_spark.load(name, to, **options)
+    assert (second.tally.rows, second.tally.batches) == (11, 1)
+
+    rows = spark.read.parquet(str(tmp_path / "table"))
+    assert rows.columns == [
+        "key", "value", "topic", "partition", "offset", "timestamp", "timestampType",
+    ]  # fmt: skip
+    found = sorted((bytes(r.key), bytes(r.value), r.partition) for r in rows.collect())
+    expected = sorted((f"k{i}".encode(), f"v{i}".encode(), i % 2) for i in range(111))
+    assert found == expected
+    with Client(parse_addresses(bootstrap_servers)) as client:
+        (group,) = describe_groups(client, [first.options.group_id])
+        assert group.group == f"ottla-load.{name}.table." + first.options.group_id[-6:]
+        assert sum(lag.lag or 0 for lag in group_lag(client, group)) == 0
+
+
+def test_delta_by_day_with_headers(
+    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+) -> None:
+    name = topic(1)
+    produce(
+        name,
+        30,
+        timestamp_ms=lambda i: FIRST_DAY_MS + (i % 3) * DAY_MS + i,
+        headers=[("h", b"1")],
+    )
+    result = ottla_spark.load(
+        name,
+        f"delta:{tmp_path}/table",
+        bootstrap_servers=bootstrap_servers,
+        spark=spark,
+        headers=True,
+        partition_by="day(timestamp)",
+        max_records_per_batch=20,
+    )
+    assert result.tally.batches == 2
+    rows = delta_rows(tmp_path / "table")
+    assert sorted(rows["offset"].to_pylist()) == list(range(30))
+    assert sorted({str(day) for day in rows["timestamp_day"].to_pylist()}) == [
+        "2026-01-01", "2026-01-02", "2026-01-03",
+    ]  # fmt: skip
+    assert rows["headers"].to_pylist()[0] == [{"key": "h", "value": b"1"}]
+
+
+def test_iceberg_by_hour_and_column(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    topic: Any,
+    produce: Any,
+    catalog: dict[str, str],
+) -> None:
+    name = topic(2)
+    produce(name, 40, timestamp_ms=lambda i: FIRST_DAY_MS + (i % 2) * 3_600_000)
+    options = {
+        "bootstrap_servers": bootstrap_servers,
+        "spark": spark,
+        "catalog": catalog,
+        "partition_by": ["hour(timestamp)", "partition"],
+    }
+    ottla_spark.load(name, "iceberg:c.db.events", **options)
+    produce(name, 5, first=40, timestamp_ms=lambda i: FIRST_DAY_MS)
+    again = ottla_spark.load(name, "iceberg:c.db.events", **options)
+    assert again.tally.rows == 5
+    rows = iceberg_rows(catalog, "db.events")
+    values = sorted(bytes(value) for value in rows["value"].to_pylist())
+    assert values == sorted(f"v{i}".encode() for i in range(45))
+
+
+def test_an_empty_topic_gives_an_empty_end(
+    spark: SparkSession, bootstrap_servers: str, topic: Any, tmp_path: Path
+) -> None:
+    said: list[str] = []
+
+    class Hears(ottla_spark.loading.running.Listener):
+        def say(self, line: str) -> None:
+            said.append(line)
+
+    options = {"bootstrap_servers": bootstrap_servers, "spark": spark, "listener": Hears()}
+    name = topic(1)
+    raw = ottla_spark.load(name, f"delta:{tmp_path}/raw", **options)
+    assert (raw.tally.records, raw.exit_code) == (0, 0)
+    assert delta_rows(tmp_path / "raw").num_rows == 0
+    json = ottla_spark.load(name, f"delta:{tmp_path}/json", format="json", **options)
+    assert (json.tally.records, json.exit_code) == (0, 0)
+    assert any("is empty" in line for line in said)
+
+
+def test_what_does_not_go_together_is_refused(
+    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+) -> None:
+    name, other = topic(1), topic(1)
+    produce(name, 3)
+    options = {"bootstrap_servers": bootstrap_servers, "spark": spark}
+    load: Callable[..., object] = ottla_spark.load
+    with pytest.raises(Refused, match="there is no topic nowhere"):
+        load("nowhere", f"parquet:{tmp_path}/x", **options)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "data.parquet").write_bytes(b"")
+    with pytest.raises(LoadUsageError, match=r"not of a load, such as data\.parquet"):
+        load(name, f"parquet:{tmp_path}/mine", **options)
+    with pytest.raises(LoadUsageError, match="no column nothing"):
+        load(name, f"parquet:{tmp_path}/x", partition_by="nothing", **options)
+    load(name, f"parquet:{tmp_path}/table", **options)
+    with pytest.raises(LoadUsageError, match="a Parquet table takes one topic"):
+        load(other, f"parquet:{tmp_path}/table", **options)
+    with pytest.raises(LoadUsageError, match="format 'raw', not 'json'"):
+        load(name, f"parquet:{tmp_path}/table", format="json", schema="a INT", **options)
+    with pytest.raises(LoadUsageError, match="another checkpoint"):
+        load(name, f"parquet:{tmp_path}/table", checkpoint=str(tmp_path / "new"), **options)
+    load(name, f"delta:{tmp_path}/delta", **options)
+    with pytest.raises(LoadUsageError, match="another checkpoint"):
+        load(name, f"delta:{tmp_path}/delta", checkpoint=str(tmp_path / "newer"), **options)
+    with pytest.raises(LoadUsageError, match="is partitioned by nothing"):
+        load(other, f"delta:{tmp_path}/delta", partition_by="key", **options)
+
+
+def test_a_second_load_at_the_same_time_is_refused(
+    spark: SparkSession, bootstrap_servers: str, topic: Any, tmp_path: Path
+) -> None:
+    from ottla_spark.loading.storage import Storage
+    from ottla_spark.loading.workplace import Workplace
+
+    name = topic(1)
+    place = Workplace(Storage(spark), f"{tmp_path}/table/_ottla/{name}")
+    with place.lock(), pytest.raises(LoadError, match="is running already"):
+        ottla_spark.load(
+            name, f"delta:{tmp_path}/table", bootstrap_servers=bootstrap_servers, spark=spark
+        )
+
+
+def test_deleted_records_stop_a_load_unless_that_is_allowed(
+    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+) -> None:
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    from ottla_spark.loading.errors import DataLost
+
+    name = topic(1)
+    to = f"parquet:{tmp_path}/table"
+    options = {"bootstrap_servers": bootstrap_servers, "spark": spark}
+    produce(name, 10)
+    ottla_spark.load(name, to, **options)
+    produce(name, 20, first=10)
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    for done in admin.delete_records([TopicPartition(name, 0, 15)]).values():
+        done.result(30)
+    with pytest.raises(DataLost, match=f"{name}") as lost:
+        ottla_spark.load(name, to, **options)
+    assert lost.value.exit_code == 4
+    ottla_spark.load(name, to, allow_data_loss=True, **options)
+    offsets = [row.offset for row in spark.read.parquet(f"{tmp_path}/table").collect()]
+    assert sorted(offsets) == [*range(10), *range(15, 30)]

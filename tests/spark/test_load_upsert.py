@@ -1,0 +1,74 @@
+"""Upserts: the table holds the last value of each key, and tombstones delete."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ottla_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_last_values_and_tombstones(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    topic: Any,
+    produce: Any,
+    tmp_path: Path,
+    kind: str,
+) -> None:
+    name = topic(2)
+    catalog = {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
+    to = f"delta:{tmp_path}/table" if kind == "delta" else "iceberg:c.db.users"
+    options = {
+        "bootstrap_servers": bootstrap_servers,
+        "spark": spark,
+        "format": "json",
+        "upsert": True,
+        "catalog": catalog,
+    }
+
+    def key(number: int) -> bytes | None:
+        return None if number == 9 else f"u{number % 6}".encode()
+
+    def value(number: int) -> bytes | None:
+        if number % 6 == 5:
+            return None
+        return b"broken" if number == 12 else json.dumps({"n": number}).encode()
+
+    produce(name, 12, key=key, value=value)
+    first = ottla_spark.load(name, to, **options)
+    assert (first.tally.records, first.tally.dead_letters) == (12, 1)
+    assert rows_of(to, catalog) == {b"u0": 6, b"u1": 7, b"u2": 8, b"u3": 3, b"u4": 10}
+
+    # u0 gets a value that does not fit, so its last good one stays; u1 goes; u7 comes.
+    produce(name, 2, first=12, key=key, value=lambda i: b"broken" if i == 12 else None)
+    produce(name, 1, first=20, key=lambda _: b"u7", value=value)
+    second = ottla_spark.load(name, to, **options)
+    assert second.tally.dead_letters == 1
+    assert rows_of(to, catalog) == {b"u0": 6, b"u2": 8, b"u3": 3, b"u4": 10, b"u7": 20}
+    reasons = [
+        row.reason for row in spark.read.parquet(second.dead_letters).orderBy("offset").collect()
+    ]
+    assert sum("the key is null" in reason for reason in reasons) == 1
+    assert sum("not JSON" in reason for reason in reasons) == 1
+
+
+def rows_of(to: str, catalog: dict[str, str]) -> dict[bytes, int]:
+    if to.startswith("delta:"):
+        from deltalake import DeltaTable
+
+        rows = DeltaTable(to.removeprefix("delta:")).to_pyarrow_table()
+    else:
+        from pyiceberg.catalog import load_catalog
+
+        rows = load_catalog("c", **catalog).load_table("db.users").scan().to_arrow()
+    found = [(bytes(row["_key"]), row["n"]) for row in rows.to_pylist()]
+    assert len(dict(found)) == len(found)
+    return dict(found)
