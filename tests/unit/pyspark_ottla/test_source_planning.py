@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs ottla[spark]")
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.model.ids import ZERO_UUID, TopicPartition
@@ -53,6 +53,7 @@ def assert_covered(wanted: list[OffsetRange], pieces: list[OffsetRange]) -> None
         assert all(a.end == b.start for a, b in pairwise(own))
 
 
+@settings(deadline=None)
 @given(SIZES, st.one_of(st.none(), st.integers(1, 40)), st.one_of(st.none(), st.integers(1, 10**9)))
 def test_ranges_are_covered_exactly_however_they_are_cut(
     sizes: Sizes, min_partitions: int | None, most: int | None
@@ -67,6 +68,7 @@ def test_ranges_are_covered_exactly_however_they_are_cut(
         assert all(size_of(piece) <= most for piece in pieces)
 
 
+@settings(deadline=None)
 @given(SIZES, st.one_of(st.none(), st.integers(1, 40)))
 def test_tasks_have_every_range_once(sizes: Sizes, min_partitions: int | None) -> None:
     wanted = ranges_of(sizes)
@@ -126,6 +128,7 @@ PARTITIONS = st.dictionaries(
 )
 
 
+@settings(deadline=None)
 @given(PARTITIONS, st.integers(1, 10**12))
 def test_a_limit_is_shared_in_proportion(
     partitions: dict[int, tuple[int, int]], limit: int
