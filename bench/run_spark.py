@@ -10,10 +10,12 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 from rich.console import Console
 
@@ -180,9 +182,16 @@ def _measure(options: argparse.Namespace, directory: Path, servers: str, jars: l
         spark.stop()
 
 
+def end_run(number: int, frame: FrameType | None) -> None:
+    """Lets a signal end the run as Ctrl-C does: the broker is ended and data is removed."""
+    raise KeyboardInterrupt
+
+
 def main() -> int:
     """The command."""
     options = arguments()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end_run)
     if options.markdown is not None:
         halves_around_table(options.markdown, BEGIN, END)
     busy = others_at_work()
