@@ -195,7 +195,7 @@ def test_an_open_transaction_is_named(brokers: Brokers, settings_for: MakeSettin
     def held_back(offset: int, request: FetchRequest) -> PartitionData:
         return PartitionData(high_watermark=END, last_stable_offset=10, records=b"")
 
-    brokers.answers[0] = [held_back] * 1000
+    brokers.answers[0] = [held_back] * 100_000
     settings = settings_for(brokers.bootstrap_servers, read_committed=True, request_timeout_ms=200)
     with pytest.raises(AdminError, match=r"transaction that is still open .* from 10 on"):
         read(settings)
