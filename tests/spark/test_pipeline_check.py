@@ -113,6 +113,7 @@ def test_a_mistake_deep_in_sql_is_found_in_its_own_line(check: Check) -> None:
         ("{from: s, topic: check-orders, mode: complete}", 0, ".mode", "possible here: append"),
         ("{from: s, table: 'parquet:taken/x'}", 0, ".table", "is a file, not a directory"),
         ("{from: s, table: 'parquet:x', partition_by: dya}", 0, ".partition_by", "'day'"),
+        ("{from: s, table: 'parquet:x', partition_by: [id, day]}", 0, ".partition_by", "no column"),
         ("{from: still, topic: check-orders}", 0, ".from", "nothing streams into 'still'"),
         ("\n    from: s\n    mode: complete\n    topic: check-orders", 2, ".mode", "complete"),
     ],
@@ -301,4 +302,4 @@ def test_wrong_usage_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[s
     file = str(tmp_path / "p.yaml")
     assert main(["pipeline", "run", file, "--once", "--always"]) == 2
     assert main(["pipeline", "run", file, "--every", "soon"]) == 2
-    assert "--every 'soon' should look like" in capsys.readouterr().err
+    assert "every 'soon' should look like" in capsys.readouterr().err

@@ -13,7 +13,6 @@ import pytest
 import ottla_spark
 from ottla_spark.pipelines.api import Pipeline
 from ottla_spark.pipelines.failures import QueryFailed
-from ottla_spark.pipelines.model import Every, Once
 from ottla_spark.pipelines.progress import QueryProgress
 from ottla_spark.pipelines.running import View
 
@@ -70,11 +69,11 @@ def table(spark: SparkSession, path: Path) -> list[tuple[object, ...]]:
 def test_each_run_goes_on_where_the_last_ended(
     spark: SparkSession, numbers: Pipeline, write: Callable[[str, str], Path], tmp_path: Path
 ) -> None:
-    (first,) = numbers.run(Once())
+    (first,) = numbers.run(once=True)
     assert (first.sink, first.rows, first.batches) == ("squares", 3, 1)
     assert table(spark, tmp_path / "out") == [(0, 0), (2, 4)]
     write("in/1.json", '{"n": 4}\n{"n": 5}\n')
-    (second,) = numbers.run(Once())
+    (second,) = numbers.run(once=True)
     assert second.rows == 2
     assert table(spark, tmp_path / "out") == [(0, 0), (2, 4), (4, 16)]
     assert (tmp_path / "state" / "numbers" / "squares" / "commits").is_dir()
@@ -85,7 +84,7 @@ def test_a_query_that_fails_ends_the_run_in_its_own_words(
 ) -> None:
     write("in/1.json", '{"n": 666}\n')
     with pytest.raises(QueryFailed) as failed:
-        numbers.run(Once())
+        numbers.run(once=True)
     assert str(failed.value) == "sinks.squares: ValueError: 666 has no square here"
     assert spark.streams.active == []
 
@@ -106,7 +105,7 @@ def test_a_schedule_runs_again_until_it_is_stopped(
             if self.runs == 3:
                 stop.set()
 
-    (query,) = numbers.run(Every(1), view=Feeds(), stop=stop)
+    (query,) = numbers.run(every="1ms", view=Feeds(), stop=stop)
     assert (query.rows, query.batches) == (5, 3)
     assert table(spark, tmp_path / "out") == [(0, 0), (2, 4), (10, 100), (20, 400)]
 

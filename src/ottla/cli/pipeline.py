@@ -56,9 +56,10 @@ def run(
     """Check FILE and run it: as its trigger says, unless told otherwise here."""
     target = _target(file, master, bootstrap_server, state, conf, json)
     from ottla_spark.pipelines import command
+    from ottla_spark.pipelines.triggers import choose_trigger
 
     try:
-        trigger = command.choose_trigger(once, every, always)
+        trigger = choose_trigger(once, every, always)
     except ValueError as error:
         raise UsageError(str(error)) from None
     return command.run(target, trigger)

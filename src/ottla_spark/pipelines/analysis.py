@@ -205,6 +205,9 @@ class _Check:
 
     def _check_partitioning(self, sink: TableSink, rows: DataFrame, where: str) -> None:
         known = {column.lower() for column in rows.columns}
+        if known and known <= {column.text.lower() for column in sink.partition_by}:
+            line, message = sink.partition_by[0].line, "leaves no column for the files themselves"
+            self._problems.add(line, f"{where}.partition_by", message)
         for column in sink.partition_by:
             if column.text.lower() not in known:
                 hint = closest(column.text, rows.columns)

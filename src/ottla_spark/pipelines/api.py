@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from ottla_spark.pipelines.analysis import Analysis
 from ottla_spark.pipelines.checking import Checked, check_spec
-from ottla_spark.pipelines.model import PipelineSpec, Trigger
+from ottla_spark.pipelines.model import Once, PipelineSpec, Trigger
 from ottla_spark.pipelines.problems import PipelineError, Problems
 from ottla_spark.pipelines.progress import QueryProgress
 from ottla_spark.pipelines.running import View, run_by_trigger
 from ottla_spark.pipelines.runs import frames_for, start_query
 from ottla_spark.pipelines.spec import read_file
+from ottla_spark.pipelines.triggers import choose_trigger
 from ottla_spark.session import LOCAL, session
 
 if TYPE_CHECKING:
@@ -56,25 +57,32 @@ class Pipeline:
             raise KeyError(f"{self.spec.file} has no source or step {name!r}")
         return frames_for(self._checked, self._spark, name).frame(known)
 
-    def start(self, sink: str, trigger: Trigger | None = None) -> StreamingQuery:
-        """Start the query of one sink; by default as the file's trigger says."""
+    def start(self, sink: str, *, once: bool = False) -> StreamingQuery:
+        """Start the query of one sink: as the file's trigger says, or over what is there now."""
         if sink not in self.spec.sinks:
             raise KeyError(f"{self.spec.file} has no sink {sink!r}")
-        wanted = self.spec.trigger if trigger is None else trigger
+        wanted = Once() if once else self.spec.trigger
         return start_query(self._checked, self._spark, self.spec.sinks[sink], wanted)
 
     def run(
         self,
-        trigger: Trigger | None = None,
         *,
+        once: bool = False,
+        every: str | None = None,
+        always: bool = False,
         view: View | None = None,
         stop: threading.Event | None = None,
     ) -> list[QueryProgress]:
-        """Run all queries until they are done or `stop` is set; QueryFailed when one fails."""
-        wanted = self.spec.trigger if trigger is None else trigger
-        return run_by_trigger(
-            self._checked, self._spark, wanted, view or View(), stop or threading.Event()
-        )
+        """Run all queries until they are done or `stop` is set; QueryFailed when one fails.
+
+        When is the file's `trigger` unless it is said here.
+        """
+        wanted = choose_trigger(once, every, always) or self.spec.trigger
+        return self.run_by(wanted, view or View(), stop or threading.Event())
+
+    def run_by(self, trigger: Trigger, view: View, stop: threading.Event) -> list[QueryProgress]:
+        """The same with everything said."""
+        return run_by_trigger(self._checked, self._spark, trigger, view, stop)
 
 
 def check_file(

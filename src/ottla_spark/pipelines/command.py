@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Final
 from ottla.admin.errors import AdminError
 from ottla_spark.pipelines.api import Pipeline, check_file
 from ottla_spark.pipelines.checking import Checked
-from ottla_spark.pipelines.durations import EXPECTED, duration_ms
 from ottla_spark.pipelines.failures import QueryFailed
-from ottla_spark.pipelines.model import Always, Every, Once, Trigger
+from ottla_spark.pipelines.model import Once, Trigger
 from ottla_spark.pipelines.picture import as_json
 from ottla_spark.pipelines.problems import Problems
 from ottla_spark.pipelines.progress import QueryProgress
@@ -105,7 +104,7 @@ def run(target: Target, trigger: Trigger | None) -> int:
     view = JsonView() if target.json else LiveView() if sys.stdout.isatty() else LineView()
     with stopped_by_signals() as stop:
         try:
-            queries = Pipeline(checked, target.spark()).run(wanted, view=view, stop=stop)
+            queries = Pipeline(checked, target.spark()).run_by(wanted, view, stop)
         except (QueryFailed, AdminError) as error:
             view.close()
             print(f"ottla: {error}", file=sys.stderr)
@@ -114,22 +113,6 @@ def run(target: Target, trigger: Trigger | None) -> int:
             view.close()
     _print_summary(queries, target.json)
     return INTERRUPTED if stop.is_set() and isinstance(wanted, Once) else OK
-
-
-def choose_trigger(once: bool, every: str | None, always: bool) -> Trigger | None:
-    """What the command line says about when to run; ValueError when it says two things."""
-    if once + always + (every is not None) > 1:
-        raise ValueError("give one of --once, --every and --always")
-    if once:
-        return Once()
-    if always:
-        return Always()
-    if every is None:
-        return None
-    interval_ms = duration_ms(every)
-    if not interval_ms:
-        raise ValueError(f"--every {every!r} {EXPECTED}")
-    return Every(interval_ms)
 
 
 @contextlib.contextmanager

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Final
 from ottla_spark.pipelines.checking import Checked
 from ottla_spark.pipelines.cluster_check import make_topics
 from ottla_spark.pipelines.failures import QueryFailed, cause_of
-from ottla_spark.pipelines.model import Every, Once, Trigger
+from ottla_spark.pipelines.model import Every, Once, Sink, Trigger
 from ottla_spark.pipelines.progress import QueryProgress
 from ottla_spark.pipelines.runs import start_query
+from ottla_spark.pipelines.spark_words import quiet_spark, sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_S: Final = 0.25
 
@@ -74,7 +76,7 @@ def _run(
     queries: list[QueryProgress] = []
     try:
         for sink in checked.spec.sinks.values():
-            queries.append(QueryProgress(sink.name, start_query(checked, spark, sink, trigger)))
+            queries.append(QueryProgress(sink.name, _started(checked, spark, sink, trigger)))
         view.started(queries)
         while not _look(queries, view) and not stop.wait(POLL_S):
             view.polled(queries)
@@ -84,6 +86,16 @@ def _run(
     _look(queries, view)
     view.polled(queries)
     return queries
+
+
+def _started(checked: Checked, spark: SparkSession, sink: Sink, trigger: Trigger) -> StreamingQuery:
+    from pyspark.errors import PySparkException
+
+    try:
+        with quiet_spark():
+            return start_query(checked, spark, sink, trigger)
+    except PySparkException as error:
+        raise QueryFailed(f"sinks.{sink.name}: {sentence(error)}") from error
 
 
 def _look(queries: Sequence[QueryProgress], view: View) -> bool:

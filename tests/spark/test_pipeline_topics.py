@@ -1,0 +1,225 @@
+"""Pipelines over topics: windows, joins, dedup, several sinks, and going on after a stop."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from textwrap import dedent, indent
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+import ottla_spark
+from ottla.admin.address import parse_addresses
+from ottla.admin.client import Client
+from ottla.admin.group_offsets import fetch_offsets
+from ottla_spark.pipelines.api import Pipeline
+from ottla_spark.pipelines.progress import QueryProgress
+from ottla_spark.pipelines.running import View
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+START = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+class MakeTopic(Protocol):
+    def __call__(self, partitions: int = 1) -> str: ...
+
+
+class Produce(Protocol):
+    def __call__(
+        self,
+        topic: str,
+        n: int,
+        *,
+        first: int = 0,
+        value: Callable[[int], bytes | None],
+    ) -> None: ...
+
+
+class Make(Protocol):
+    """`make("name", sources, steps, sinks)` writes a file and opens it."""
+
+    def __call__(self, name: str, sources: str, steps: str, sinks: str) -> Pipeline: ...
+
+
+@pytest.fixture
+def make(spark: SparkSession, bootstrap_servers: str, tmp_path: Path) -> Make:
+    def write(name: str, sources: str, steps: str, sinks: str) -> Pipeline:
+        text = f"name: {name}\nbootstrap_servers: {bootstrap_servers}\n"
+        for section, body in (("sources", sources), ("steps", steps), ("sinks", sinks)):
+            text += f"{section}:\n{indent(dedent(body).strip(), '  ')}\n"
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(text)
+        return ottla_spark.pipeline(file, spark)
+
+    return write
+
+
+def event(number: int, seconds: float, **more: object) -> bytes:
+    at = (START + timedelta(seconds=seconds)).isoformat()
+    return json.dumps({"id": number, "at": at, **more}).encode()
+
+
+def table(spark: SparkSession, path: Path) -> list[Row]:
+    return sorted(spark.read.parquet(str(path)).collect())
+
+
+EVENTS = """\
+events:
+  topic: {topic}
+  format: json
+  schema: id long, at timestamp
+  watermark: {{column: at, delay: 1 minute}}
+"""
+
+
+def test_windows_close_when_the_watermark_has_passed_and_state_outlives_a_run(
+    spark: SparkSession, make: Make, topic: MakeTopic, produce: Produce, tmp_path: Path
+) -> None:
+    name = topic(2)
+    counts = make(
+        "windows",
+        EVENTS.format(topic=name),
+        "counts: {sql: \"SELECT window(at, '1 minute') w, count(*) n FROM events GROUP BY 1\"}",
+        'out: {from: counts, table: "parquet:out"}',
+    )
+    produce(name, 100, value=lambda n: event(n, n))
+    (first,) = counts.run(once=True)
+    assert first.rows == 100
+    assert first.state_rows is not None
+    assert first.state_rows > 0
+    assert table(spark, tmp_path / "out") == []
+    produce(name, 100, first=100, value=lambda n: event(n, n))
+    produce(name, 1, first=200, value=lambda n: event(n, 3600))
+    (second,) = counts.run(once=True)
+    assert second.rows == 101
+    rows = table(spark, tmp_path / "out")
+    assert [(row.w.start.minute, row.n) for row in rows] == [(0, 60), (1, 60), (2, 60), (3, 20)]
+
+
+def test_rows_joined_with_a_table(
+    spark: SparkSession, make: Make, topic: MakeTopic, produce: Produce, tmp_path: Path
+) -> None:
+    name = topic()
+    spark.createDataFrame([(0, "even"), (1, "odd")], "parity int, word string").write.parquet(
+        str(tmp_path / "words")
+    )
+    produce(name, 10, value=lambda n: event(n, n))
+    joined = make(
+        "joined",
+        EVENTS.format(topic=name) + '\nwords: {table: "parquet:words"}',
+        "named: {sql: 'SELECT id, word FROM events JOIN words ON id % 2 = parity WHERE id > 2'}",
+        'out: {from: named, table: "parquet:out", partition_by: word}',
+    )
+    joined.run(once=True)
+    rows = spark.read.parquet(str(tmp_path / "out")).groupBy("word").count().collect()
+    assert {row.word: row["count"] for row in rows} == {"even": 3, "odd": 4}
+    assert (tmp_path / "out" / "word=odd").is_dir()
+
+
+def test_two_streams_joined_on_a_range_of_times(
+    spark: SparkSession, make: Make, topic: MakeTopic, produce: Produce, tmp_path: Path
+) -> None:
+    asked, answered = topic(), topic()
+    produce(asked, 20, value=lambda n: event(n, n))
+    produce(answered, 20, value=lambda n: event(n, n + (30 if n % 4 else 600)))
+    paired = make(
+        "paired",
+        EVENTS.format(topic=asked) + EVENTS.format(topic=answered).replace("events", "answers"),
+        """\
+        pairs:
+          sql: |
+            SELECT e.id, e.at asked, a.at answered
+            FROM events e JOIN answers a
+            ON e.id = a.id AND a.at BETWEEN e.at AND e.at + INTERVAL 1 MINUTE
+        """,
+        'out: {from: pairs, table: "parquet:out"}',
+    )
+    paired.run(once=True)
+    rows = table(spark, tmp_path / "out")
+    assert [row.id for row in rows] == [n for n in range(20) if n % 4]
+    assert {row.answered - row.asked for row in rows} == {timedelta(seconds=30)}
+
+
+def test_dedup_of_records_that_came_twice(
+    spark: SparkSession, make: Make, topic: MakeTopic, produce: Produce, tmp_path: Path
+) -> None:
+    name = topic(2)
+    unique = make(
+        "unique",
+        EVENTS.format(topic=name),
+        "unique: {dedup: id, from: events}",
+        'out: {from: unique, table: "parquet:out"}',
+    )
+    produce(name, 30, value=lambda n: event(n % 20, n % 20))
+    unique.run(once=True)
+    produce(name, 10, value=lambda n: event(n + 15, n + 15))
+    unique.run(once=True)
+    assert [row.id for row in table(spark, tmp_path / "out")] == list(range(25))
+
+
+def test_stopped_between_batches_it_goes_on_exactly_there_with_every_sink(
+    spark: SparkSession,
+    make: Make,
+    topic: MakeTopic,
+    produce: Produce,
+    tmp_path: Path,
+    bootstrap_servers: str,
+) -> None:
+    name = topic(2)
+    produce(name, 60, value=lambda n: event(n, n))
+    both = make(
+        "both",
+        EVENTS.format(topic=name) + "  options: {maxOffsetsPerTrigger: 10}",
+        "even: {sql: SELECT id FROM events WHERE id % 2 = 0}\n"
+        "odd: {sql: SELECT id FROM events WHERE id % 2 = 1}",
+        'evens: {from: even, table: "parquet:even"}\nodds: {from: odd, table: "parquet:odd"}',
+    )
+
+    class StopsEarly(View):
+        def __init__(self) -> None:
+            self.stop = threading.Event()
+
+        def batch(self, query: QueryProgress) -> None:
+            self.stop.set()
+
+    early = StopsEarly()
+    stopped = both.run(once=True, view=early, stop=early.stop)
+    assert any(query.rows < 60 for query in stopped)
+    rest = both.run(once=True)
+    assert [query.lag for query in rest if query.batches] == [0] * len(
+        [query for query in rest if query.batches]
+    )
+    assert [row.id for row in table(spark, tmp_path / "even")] == list(range(0, 60, 2))
+    assert [row.id for row in table(spark, tmp_path / "odd")] == list(range(1, 60, 2))
+    with Client(parse_addresses(bootstrap_servers)) as client:
+        for group in ("both.evens", "both.odds"):
+            offsets = fetch_offsets(client, group)
+            assert sum(found.offset for found in offsets.values()) == 60
+
+
+def test_bad_records_stop_the_query_or_do_as_they_are_told(
+    spark: SparkSession, make: Make, topic: MakeTopic, produce: Produce, tmp_path: Path
+) -> None:
+    from ottla_spark.pipelines.failures import QueryFailed
+
+    name = topic()
+    values = [event(0, 0), b"not json", None, b'{"id": "x"}', event(4, 4)]
+    produce(name, len(values), value=lambda n: values[n])
+
+    def ids(bad_records: str) -> list[int | None]:
+        source = EVENTS.format(topic=name) + f"  bad_records: {bad_records}\n  keep: offset"
+        out = f'out: {{from: events, table: "parquet:{bad_records}"}}'
+        make(bad_records, source, "unused: {sql: SELECT 1}", out).run(once=True)
+        rows = spark.read.parquet(str(tmp_path / bad_records)).sort("_offset").collect()
+        return [row.id for row in rows]
+
+    assert ids("drop") == [0, 4]
+    assert ids("keep") == [0, None, None, 4]
+    with pytest.raises(QueryFailed, match=r"sinks.out: Malformed records .*bad_records: drop"):
+        ids("fail")
