@@ -103,7 +103,7 @@ class SparkRun:
             format="json",
             schema="id long, customer int, cents long, at timestamp",
         )
-        return result.records
+        return result.tally.records
 
     def table(self) -> dict[str, Sums]:
         """What the Delta table holds, by minute."""

@@ -15,6 +15,7 @@ from ottla_spark.pipelines.api import Pipeline
 from ottla_spark.pipelines.failures import QueryFailed
 from ottla_spark.pipelines.progress import QueryProgress
 from ottla_spark.pipelines.running import View
+from ottla_spark.pipelines.state_lock import state_lock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -119,3 +120,8 @@ def test_the_frames_are_there_for_python(spark: SparkSession, numbers: Pipeline)
     assert sorted(row.n for row in found) == [0, 2]
     with pytest.raises(KeyError, match="odd"):
         numbers.frame("odd")
+
+
+def test_two_runs_of_one_state_do_not_meet(numbers: Pipeline) -> None:
+    with state_lock(numbers.spec), pytest.raises(QueryFailed, match="runs already"):
+        numbers.run(once=True)

@@ -223,3 +223,35 @@ def test_bad_records_stop_the_query_or_do_as_they_are_told(
     assert ids("keep") == [0, None, None, 4]
     with pytest.raises(QueryFailed, match=r"sinks.out: Malformed records .*bad_records: drop"):
         ids("fail")
+
+
+def test_sums_per_minute_go_from_topic_to_topic(
+    spark: SparkSession,
+    make: Make,
+    topic: MakeTopic,
+    produce: Produce,
+    bootstrap_servers: str,
+) -> None:
+    name = topic(2)
+    out = f"{name}-sums"
+    sums = make(
+        "sums",
+        EVENTS.format(topic=name),
+        """\
+        sums:
+          sql: |
+            SELECT window(at, '1 minute').start minute, count(*) n, sum(id) total
+            FROM events GROUP BY window(at, '1 minute')
+        """,
+        f"out: {{from: sums, topic: {out}, key: minute(minute), mode: update, partitions: 2}}",
+    )
+    produce(name, 90, value=lambda n: event(n, n))
+    sums.run(once=True)
+    produce(name, 90, first=90, value=lambda n: event(n, n))
+    sums.run(once=True)
+    rows = ottla_spark.read(spark, out, bootstrap_servers).orderBy("timestamp", "offset").collect()
+    last = {bytes(row.key): json.loads(row.value) for row in rows}
+    assert len(rows) > len(last)
+    assert {key: (value["n"], value["total"]) for key, value in last.items()} == {
+        str(minute).encode(): (60, sum(range(minute * 60, minute * 60 + 60))) for minute in range(3)
+    }

@@ -9,37 +9,31 @@ from __future__ import annotations
 
 import tempfile
 import traceback
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from ottla_spark.pipelines.decoding import encode
 from ottla_spark.pipelines.frames import Frames, NotAFrame, own_session
 from ottla_spark.pipelines.functions import Function
 from ottla_spark.pipelines.graph import Graph, Relation
 from ottla_spark.pipelines.model import (
-    OUTPUT_MODES,
     DedupStep,
     PipelineSpec,
     PythonStep,
     Sink,
     SqlStep,
-    TableSink,
-    TopicSink,
 )
 from ottla_spark.pipelines.opening import BadSchema, Opening
-from ottla_spark.pipelines.problems import Problems, closest, listed
-from ottla_spark.pipelines.spark_words import index_in, plain_text, quiet_spark, sentence
-from ottla_spark.pipelines.state_check import check_output_mode, unbounded_state
+from ottla_spark.pipelines.problems import Problems
+from ottla_spark.pipelines.sink_check import check_sink
+from ottla_spark.pipelines.spark_words import index_in, quiet_spark, sentence
+from ottla_spark.pipelines.state_check import unbounded_state
 from ottla_spark.pipelines.tables import UnreadableTable
 
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-RAW_COLUMNS: Final = ("key", "value", "headers", "topic", "partition")
 
 
 @dataclass(frozen=True)
@@ -177,80 +171,9 @@ class _Check:
                 f"nothing streams into {name!r}: read a topic, or files with stream: true",
             )
             return
-        self._check_columns(sink, rows, where)
-        if not self._problems.about(where):
-            self._check_mode(sink, rows, where)
-
-    def _check_columns(self, sink: Sink, rows: DataFrame, where: str) -> None:
-        from pyspark.errors import PySparkException
-
-        twice = [name for name, count in Counter(map(str.lower, rows.columns)).items() if count > 1]
-        if twice:
-            message = f"{sink.input.text} has more than one column {listed(twice)}: rename one"
-            self._problems.add(sink.input.line, f"{where}.from", message)
-            return
-        if isinstance(sink, TableSink):
-            self._check_partitioning(sink, rows, where)
-            self.result.sinks[sink.name] = rows.schema
-            return
-        self._check_records(sink, rows, where)
-        if self._problems.about(where):
-            return
-        try:
-            self.result.sinks[sink.name] = encode(rows, sink).schema
-        except PySparkException as error:
-            key = sink.key
-            line = key.line_of(index_in(error, key.text)) if key else sink.line
-            self._problems.add(line, f"{where}.key" if key else where, sentence(error))
-
-    def _check_partitioning(self, sink: TableSink, rows: DataFrame, where: str) -> None:
-        known = {column.lower() for column in rows.columns}
-        if known and known <= {column.text.lower() for column in sink.partition_by}:
-            line, message = sink.partition_by[0].line, "leaves no column for the files themselves"
-            self._problems.add(line, f"{where}.partition_by", message)
-        for column in sink.partition_by:
-            if column.text.lower() not in known:
-                hint = closest(column.text, rows.columns)
-                message = f"there is no column {column.text!r}{hint}"
-                self._problems.add(column.line, f"{where}.partition_by", message)
-
-    def _check_records(self, sink: TopicSink, rows: DataFrame, where: str) -> None:
-        if sink.format == "json":
-            return
-        columns = {column.lower() for column in rows.columns}
-        if "value" not in columns:
-            message = f"format {sink.format} needs a column named value; there are " + listed(
-                rows.columns
-            )
-            self._problems.add(sink.input.line, f"{where}.from", message)
-            return
-        strange = columns - set(RAW_COLUMNS)
-        if sink.format == "raw" and strange:
-            message = f"format raw takes {listed(RAW_COLUMNS)}, not {listed(sorted(strange))}"
-            self._problems.add(sink.input.line, f"{where}.from", message)
-
-    def _check_mode(self, sink: Sink, rows: DataFrame, where: str) -> None:
-        why = _why_mode_impossible(rows, sink.mode)
-        if why is None:
-            return
-        possible = [
-            mode
-            for mode in OUTPUT_MODES
-            if _why_mode_impossible(rows, mode) is None
-            and (mode != "update" or isinstance(sink, TopicSink))
-        ]
-        advice = f"; possible here: {listed(possible)}" if possible else ""
-        self._problems.add(sink.mode_line, f"{where}.mode", f"{why}{advice}")
-
-
-def _why_mode_impossible(rows: DataFrame, mode: str) -> str | None:
-    from pyspark.errors import AnalysisException
-
-    try:
-        check_output_mode(rows, mode)
-    except AnalysisException as error:
-        return plain_text(error.getMessage() or str(error))
-    return None
+        schema = check_sink(sink, rows, self._problems)
+        if schema is not None:
+            self.result.sinks[sink.name] = schema
 
 
 def _path(relation: Relation) -> str:

@@ -63,6 +63,6 @@ def encode(rows: DataFrame, sink: TopicSink) -> DataFrame:
         return rows
     key = f.expr(sink.key.text).cast("string") if sink.key else f.lit(None).cast("string")
     if sink.format == "text":
-        return rows.select(key.alias("key"), f.col(rows.columns[0]).cast("string").alias("value"))
+        return rows.select(key.alias("key"), f.col("value").cast("string").alias("value"))
     value = f.to_json(f.struct("*"), {"ignoreNullFields": "false"})
     return rows.select(key.alias("key"), value.alias("value"))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from ottla_spark.pipelines.spark_words import plain_text
 
 if TYPE_CHECKING:
-    from pyspark.errors import PySparkException, StreamingQueryException
+    from pyspark.errors import StreamingQueryException
 
+_NAMED: Final = re.compile(r"(?:[\w.$]+: )?\[([A-Z][A-Z0-9_.]+)\] ")
 _HINTS: Final = {
     "MALFORMED_RECORD_IN_PARSING": "; `bad_records: drop` or `keep` at the source goes on",
 }
+_SLOW_PYTHON: Final = "Timed out while waiting for the Python worker to connect back"
 _TRACEBACK: Final = "Traceback (most recent call last):\n"
 
 
@@ -28,14 +31,21 @@ def cause_of(error: StreamingQueryException) -> str:
     raised = _raised_in_python(str(error))
     if raised:
         return raised
-    causes: list[PySparkException] = [error]
-    while (inner := getattr(causes[-1], "_cause", None)) is not None:
-        causes.append(inner)
-    named = [cause for cause in causes[1:] if cause.getCondition()]
-    best = named[-1] if named else causes[-1]
-    condition = best.getCondition() or ""
+    texts = [str(error)]
+    inner: BaseException | None = error
+    while (inner := getattr(inner, "_cause", None)) is not None:
+        texts.append(str(inner))
+    named = [
+        (found[1], text[found.start(1) - 1 :]) for text in texts if (found := _NAMED.match(text))
+    ]
+    condition, text = named[-1] if named else ("", texts[-1])
     hint = next((hint for start, hint in _HINTS.items() if condition.startswith(start)), "")
-    return plain_text(str(best)) + hint
+    return plain_text(text) + hint
+
+
+def is_slow_python(error: StreamingQueryException) -> bool:
+    """Whether a Python process did not report in the time that Spark gives it to start."""
+    return _SLOW_PYTHON in str(error)
 
 
 def _raised_in_python(text: str) -> str:

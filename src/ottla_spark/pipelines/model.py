@@ -133,13 +133,14 @@ class TopicSink:
 
 @dataclass(frozen=True)
 class TableSink:
-    """Rows go to a table, exactly once."""
+    """Rows go to a table, exactly once: added, or in place of those with the same `upsert`."""
 
     name: str
     line: int
     input: Scalar
     place: TablePlace
     partition_by: tuple[Scalar, ...]
+    upsert: tuple[Scalar, ...]
     mode: str
     mode_line: int
 
@@ -181,6 +182,7 @@ class PipelineSpec:
     trigger: Trigger
     kafka: dict[str, Scalar]
     conf: dict[str, Scalar]
+    catalogs: dict[str, dict[str, Scalar]]
     sources: dict[str, Source]
     steps: dict[str, Step]
     sinks: dict[str, Sink]

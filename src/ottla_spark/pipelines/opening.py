@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ottla_spark.pipelines.decoding import decode, record_columns
+from ottla_spark.pipelines.decoding import decode
 from ottla_spark.pipelines.model import (
     FileSource,
     PipelineSpec,
@@ -21,6 +21,7 @@ from ottla_spark.pipelines.model import (
 )
 from ottla_spark.pipelines.places import beside
 from ottla_spark.pipelines.tables import read_table
+from ottla_spark.pipelines.topic_options import source_options
 from pyspark_ottla.schema import columns as columns_of
 from pyspark_ottla.schema import schema
 
@@ -54,7 +55,7 @@ class Opening:
             declared = parse_schema(source.schema.text) if source.schema else None
             return decode(self._records(source), source, declared)
         if isinstance(source, TableSource):
-            return read_table(self.session, source.place)
+            return read_table(self.session, source.place, self.spec.catalogs)
         return self._files(source)
 
     def _records(self, source: TopicSource) -> DataFrame:
@@ -78,24 +79,6 @@ class Opening:
         if source.schema is not None:
             return parse_schema(source.schema.text)
         return self.session.read.format(source.format).load(path).schema
-
-
-def source_options(spec: PipelineSpec, source: TopicSource, group: str) -> dict[str, str]:
-    """The options of `format("ottla")` for a topic source."""
-    options = {"kafka.bootstrap.servers": spec.bootstrap_servers}
-    options |= {f"kafka.{name}": value.text for name, value in spec.kafka.items()}
-    if source.pattern is not None:
-        options["subscribePattern"] = source.pattern.text
-    else:
-        options["subscribe"] = ",".join(topic.text for topic in source.topics)
-    options["startingOffsets"] = source.starting.text if source.starting else "earliest"
-    options["groupId"] = group
-    columns = record_columns(source)
-    if columns:
-        options["columns"] = ",".join(columns)
-    if "headers" in columns:
-        options["includeHeaders"] = "true"
-    return options | {name: value.text for name, value in source.options.items()}
 
 
 def parse_schema(ddl: str) -> StructType:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pyspark_ottla.sink_options import sink_settings
+
+from ottla.admin.settings import CLIENT_PROPERTIES
 from ottla_spark.pipelines.document import Scalar
-from ottla_spark.pipelines.model import PipelineSpec, TopicSource
-from ottla_spark.pipelines.opening import source_options
+from ottla_spark.pipelines.model import PipelineSpec, TopicSink, TopicSource
 from ottla_spark.pipelines.problems import Problems, closest
+from ottla_spark.pipelines.topic_options import sink_options, source_options
 from pyspark_ottla.kafka_options import PREFIX
 from pyspark_ottla.option_values import OptionError
 from pyspark_ottla.options import KNOWN, stream_options
@@ -15,15 +18,37 @@ from pyspark_ottla.options import KNOWN, stream_options
 
 def check_options(spec: PipelineSpec, problems: Problems) -> None:
     """Note options that the data source refuses, in the line of the one that is wrong."""
+    if _refuse_unknown_properties(spec, problems):
+        return
     for source in spec.sources.values():
-        if isinstance(source, TopicSource):
-            where = f"sources.{source.name}"
-            if _refuse_unknown(source.options, KNOWN, where, problems):
-                continue
+        where = f"sources.{source.name}"
+        if isinstance(source, TopicSource) and not _refuse_unknown(
+            source.options, KNOWN, where, problems
+        ):
             try:
                 stream_options(source_options(spec, source, spec.group_of("check")))
             except OptionError as error:
                 _blame(spec, source.options, where, source.line, str(error), problems)
+    for sink in spec.sinks.values():
+        where = f"sinks.{sink.name}"
+        if isinstance(sink, TopicSink) and not _refuse_unknown(sink.options, (), where, problems):
+            try:
+                sink_settings(sink_options(spec, sink))
+            except OptionError as error:
+                _blame(spec, sink.options, where, sink.line, str(error), problems)
+
+
+def _refuse_unknown_properties(spec: PipelineSpec, problems: Problems) -> bool:
+    """What is true of every client stands at the top; the rest belongs to a source or a sink."""
+    unknown = [name for name in spec.kafka if name not in CLIENT_PROPERTIES]
+    for name in unknown:
+        hint = closest(name, CLIENT_PROPERTIES) or (
+            f"; what only consumers or only producers have goes to the options of a source or"
+            f" a sink, as `kafka.{name}`"
+        )
+        message = f"is no property that all clients have{hint}"
+        problems.add(spec.kafka[name].line, f"kafka.{name}", message)
+    return bool(unknown)
 
 
 def _refuse_unknown(

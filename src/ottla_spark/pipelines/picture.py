@@ -179,7 +179,9 @@ def _sink_says(checked: Checked, sink: Sink) -> str:
     if isinstance(sink, TableSink):
         parts = ", ".join(column.text for column in sink.partition_by)
         by = f", partitioned by {parts}" if parts else ""
-        return f"table {sink.place.written.text}{by}, {sink.mode}, exactly once"
+        keys = ", ".join(column.text for column in sink.upsert)
+        how = f"upsert by {keys}" if keys else sink.mode
+        return f"table {sink.place.written.text}{by}, {how}, exactly once"
     is_new = sink.topic.text not in checked.topics and sink.partitions
     new = f" (new, {sink.partitions} partitions)" if is_new else ""
     key = f", key {sink.key.text}" if sink.key else ""

@@ -2,29 +2,34 @@
 
 One query that fails ends the run, because the others would go on without saying so. Whatever
 ends it, every query is stopped before this returns; what a batch had not finished is done
-again from its checkpoint by the next run.
+again from its checkpoint by the next run. The one failure that is tried again, a few times, is
+a Python process that did not start in time: it says nothing about the pipeline.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from ottla_spark.loading.errors import LoadError
 from ottla_spark.pipelines.checking import Checked
 from ottla_spark.pipelines.cluster_check import make_topics
-from ottla_spark.pipelines.failures import QueryFailed, cause_of
-from ottla_spark.pipelines.model import Every, Once, Sink, Trigger
+from ottla_spark.pipelines.failures import QueryFailed, cause_of, is_slow_python
+from ottla_spark.pipelines.model import Every, Once, Trigger
 from ottla_spark.pipelines.progress import QueryProgress
 from ottla_spark.pipelines.runs import start_query
 from ottla_spark.pipelines.spark_words import quiet_spark, sentence
+from ottla_spark.pipelines.state_lock import state_lock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_S: Final = 0.25
+MAX_RESTARTS: Final = 5
 
 
 class View:
@@ -47,9 +52,16 @@ def run_by_trigger(
     checked: Checked, spark: SparkSession, trigger: Trigger, view: View, stop: threading.Event
 ) -> list[QueryProgress]:
     """Run as the trigger says; the account of each query, of all its runs together."""
-    make_topics(checked.spec)
-    if not isinstance(trigger, Every):
+    with state_lock(checked.spec):
+        make_topics(checked.spec)
+        if isinstance(trigger, Every):
+            return _run_every(checked, spark, trigger, view, stop)
         return _run(checked, spark, trigger, view, stop)
+
+
+def _run_every(
+    checked: Checked, spark: SparkSession, trigger: Every, view: View, stop: threading.Event
+) -> list[QueryProgress]:
     totals: dict[str, QueryProgress] = {}
     while not stop.is_set():
         begin = time.monotonic()
@@ -73,39 +85,82 @@ def _add(totals: dict[str, QueryProgress], query: QueryProgress) -> None:
 def _run(
     checked: Checked, spark: SparkSession, trigger: Trigger, view: View, stop: threading.Event
 ) -> list[QueryProgress]:
-    queries: list[QueryProgress] = []
+    run = _Run(checked, spark, trigger, view)
     try:
-        for sink in checked.spec.sinks.values():
-            queries.append(QueryProgress(sink.name, _started(checked, spark, sink, trigger)))
-        view.started(queries)
-        while not _look(queries, view) and not stop.wait(POLL_S):
-            view.polled(queries)
+        run.start()
+        while not run.look() and not stop.wait(POLL_S):
+            view.polled(run.queries)
     finally:
-        for query in queries:
+        run.stop()
+    run.take_in()
+    if not stop.is_set():
+        run.raise_failure()
+    view.polled(run.queries)
+    return run.queries
+
+
+class _Run:
+    """The queries of one run."""
+
+    def __init__(self, checked: Checked, spark: SparkSession, trigger: Trigger, view: View) -> None:
+        self.queries: list[QueryProgress] = []
+        self._checked, self._spark, self._trigger, self._view = checked, spark, trigger, view
+        self._restarts: Counter[str] = Counter()
+
+    def start(self) -> None:
+        """Start the query of every sink."""
+        for sink in self._checked.spec.sinks:
+            self.queries.append(QueryProgress(sink, self._started(sink)))
+        self._view.started(self.queries)
+
+    def stop(self) -> None:
+        """End all queries; the batches they were at are done again by the next run."""
+        for query in self.queries:
             query.query.stop()
-    _look(queries, view)
-    view.polled(queries)
-    return queries
 
+    def look(self) -> bool:
+        """Take in what happened; whether all queries have ended. QueryFailed when one failed."""
+        ended = [not query.query.isActive for query in self.queries]
+        self.take_in()
+        failed = [query for query in self.queries if self._failed(query)]
+        for query in failed:
+            self._restarts[query.sink] += 1
+            query.query = self._started(query.sink)
+        return all(ended) and not failed
 
-def _started(checked: Checked, spark: SparkSession, sink: Sink, trigger: Trigger) -> StreamingQuery:
-    from pyspark.errors import PySparkException
+    def take_in(self) -> None:
+        """Count the batches that were finished."""
+        for query in self.queries:
+            if query.refresh():
+                self._view.batch(query)
 
-    try:
-        with quiet_spark():
-            return start_query(checked, spark, sink, trigger)
-    except PySparkException as error:
-        raise QueryFailed(f"sinks.{sink.name}: {sentence(error)}") from error
+    def raise_failure(self) -> None:
+        """QueryFailed if a query failed."""
+        for query in self.queries:
+            error = query.query.exception()
+            if error is not None:
+                raise QueryFailed(f"sinks.{query.sink}: {cause_of(error)}")
 
+    def _failed(self, query: QueryProgress) -> bool:
+        """Whether a query failed and may be started anew; QueryFailed when it may not.
 
-def _look(queries: Sequence[QueryProgress], view: View) -> bool:
-    """Take in what happened; whether all queries have ended. QueryFailed when one failed."""
-    ended = [not query.query.isActive for query in queries]
-    for query in queries:
-        if query.refresh():
-            view.batch(query)
-    for query in queries:
+        Spark gives a new Python process ten seconds to start, which a busy machine may exceed.
+        """
         error = query.query.exception()
-        if error is not None:
-            raise QueryFailed(f"sinks.{query.sink}: {cause_of(error)}")
-    return all(ended)
+        if error is None:
+            return False
+        if is_slow_python(error) and self._restarts[query.sink] < MAX_RESTARTS:
+            return True
+        raise QueryFailed(f"sinks.{query.sink}: {cause_of(error)}")
+
+    def _started(self, name: str) -> StreamingQuery:
+        from pyspark.errors import PySparkException
+
+        sink = self._checked.spec.sinks[name]
+        try:
+            with quiet_spark():
+                return start_query(self._checked, self._spark, sink, self._trigger)
+        except PySparkException as error:
+            raise QueryFailed(f"sinks.{name}: {sentence(error)}") from error
+        except LoadError as error:
+            raise QueryFailed(f"sinks.{name}: {error}") from error

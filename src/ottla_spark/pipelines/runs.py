@@ -9,6 +9,8 @@ from ottla_spark.pipelines.decoding import encode
 from ottla_spark.pipelines.frames import Frames, own_session
 from ottla_spark.pipelines.model import Always, Sink, TopicSink, Trigger
 from ottla_spark.pipelines.opening import Opening
+from ottla_spark.pipelines.table_sinks import TableBatches
+from ottla_spark.pipelines.topic_options import sink_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,17 +58,13 @@ def _settings(checked: Checked) -> dict[str, str]:
 def _writer(checked: Checked, rows: DataFrame, sink: Sink) -> DataStreamWriter:
     if isinstance(sink, TopicSink):
         writer = encode(rows, sink).writeStream.format("ottla")
-        for name, value in sink_options(checked, sink).items():
+        for name, value in sink_options(checked.spec, sink).items():
             writer = writer.option(name, value)
         return writer
-    writer = rows.writeStream.format(sink.place.format).option("path", sink.place.where)
+    if sink.place.format != "parquet":
+        batches = TableBatches(checked.spec, sink, rows.sparkSession)
+        batches.prepare(rows)
+        return rows.writeStream.foreachBatch(batches)
+    writer = rows.writeStream.format("parquet").option("path", sink.place.where)
     columns = [column.text for column in sink.partition_by]
     return writer.partitionBy(*columns) if columns else writer
-
-
-def sink_options(checked: Checked, sink: TopicSink) -> dict[str, str]:
-    """The options of `format("ottla")` for a topic sink."""
-    spec = checked.spec
-    options = {"kafka.bootstrap.servers": spec.bootstrap_servers, "topic": sink.topic.text}
-    options |= {f"kafka.{name}": value.text for name, value in spec.kafka.items()}
-    return options | {name: value.text for name, value in sink.options.items()}

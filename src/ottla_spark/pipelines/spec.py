@@ -66,6 +66,7 @@ def read_text(text: str, file: Path, problems: Problems) -> PipelineSpec | None:
         trigger=_trigger(fields),
         kafka=fields.pairs("kafka"),
         conf=fields.pairs("conf"),
+        catalogs=_catalogs(fields),
         sources=_sources(fields, file),
         steps=_steps(fields, names),
         sinks=_sinks(fields, file, names),
@@ -107,6 +108,12 @@ def _trigger(fields: Fields) -> Trigger:
         )
         return Always()
     return Every(interval_ms) if scheduled else Always(interval_ms)
+
+
+def _catalogs(fields: Fields) -> dict[str, dict[str, Scalar]]:
+    """Properties of Iceberg catalogs, by their names."""
+    section = fields.below("catalogs")
+    return {} if section is None else {name: section.pairs(name) for name in section.names()}
 
 
 def _sources(fields: Fields, file: Path) -> dict[str, Source]:

@@ -49,14 +49,21 @@ def _topic(name: str, fields: Fields, written: Scalar) -> Sink | None:
 
 def _table(name: str, fields: Fields, written: Scalar, file: Path) -> Sink | None:
     text = fields.word("table")
-    partition_by = fields.words("partition_by")
-    mode = fields.choice("mode", OUTPUT_MODES, "append")
+    partition_by, upsert = fields.words("partition_by"), fields.words("upsert")
+    mode = fields.choice("mode", OUTPUT_MODES, "update" if upsert else "append")
     if text is None:
         return None
     place = parse_place(text, file)
     if isinstance(place, str):
         fields.complain("table", place, text.line)
         return None
-    if mode == "update":
-        fields.complain("mode", "a table takes append or complete: its rows are not updated")
-    return TableSink(name, fields.line, written, place, partition_by, mode, fields.line_of("mode"))
+    if mode != "append" and not upsert:
+        fields.complain("mode", "a table takes append, or update with `upsert: [columns]`")
+    if upsert and place.format == "parquet":
+        fields.complain("upsert", "files of Parquet are never changed: use delta: or iceberg:")
+    if upsert and mode == "complete":
+        fields.complain("mode", "upsert goes with update or append")
+    if len(upsert) > 1 and place.format == "iceberg":
+        fields.complain("upsert", "an Iceberg table is updated by one column")
+    line = fields.line_of("mode")
+    return TableSink(name, fields.line, written, place, partition_by, upsert, mode, line)

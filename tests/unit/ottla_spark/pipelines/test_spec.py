@@ -151,6 +151,8 @@ def found_in(text: str) -> tuple[int, str, str]:
         ("name: a/b", "name", "letters"),
         ("name: [a]", "name", "not a list"),
         ("kafka: 12", "kafka", "keys and values"),
+        ("catalogs: here", "catalogs", "keys and values"),
+        ("catalogs: {here: x}", "catalogs.here", "keys and values"),
     ],
 )
 def test_mistakes_at_the_top(text: str, where: str, words: str) -> None:
@@ -237,6 +239,9 @@ def test_mistakes_of_steps(name: str, body: str, below: str, words: str) -> None
         ("b", "{from: a, topic: b, partitions: 0}", ".partitions", "above 0"),
         ("b", "{from: a, topic: b, format: raw, key: x}", ".key", "column named key"),
         ("b", "{from: a, table: 'parquet:x', mode: update}", ".mode", "append"),
+        ("b", "{from: a, table: 'parquet:x', upsert: id}", ".upsert", "never changed"),
+        ("b", "{from: a, table: 'delta:x', upsert: id, mode: complete}", ".mode", "update"),
+        ("b", "{from: a, table: 'iceberg:x.y.z', upsert: [id, n]}", ".upsert", "one column"),
         ("../b", "{from: a, topic: b}", "", "letters"),
     ],
 )
