@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyspark_ottla.sink_options import sink_settings
-
 from ottla.admin.settings import CLIENT_PROPERTIES
 from ottla_spark.pipelines.document import Scalar
 from ottla_spark.pipelines.model import PipelineSpec, TopicSink, TopicSource
@@ -14,6 +12,7 @@ from ottla_spark.pipelines.topic_options import sink_options, source_options
 from pyspark_ottla.kafka_options import PREFIX
 from pyspark_ottla.option_values import OptionError
 from pyspark_ottla.options import KNOWN, stream_options
+from pyspark_ottla.sink_options import sink_settings
 
 
 def check_options(spec: PipelineSpec, problems: Problems) -> None:

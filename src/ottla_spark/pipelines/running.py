@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 POLL_S: Final = 0.25
 MAX_RESTARTS: Final = 5
+SOURCES_TIMEOUT_S: Final = 60.0
+_OPENING: Final = "Initializing sources"
 
 
 class View:
@@ -108,9 +110,14 @@ class _Run:
         self._restarts: Counter[str] = Counter()
 
     def start(self) -> None:
-        """Start the query of every sink."""
+        """Start the query of every sink, each when the sources of the last one are open.
+
+        Python processes that Spark starts for two queries at the same moment wait for each
+        other until both are given up.
+        """
         for sink in self._checked.spec.sinks:
             self.queries.append(QueryProgress(sink, self._started(sink)))
+            _await_sources(self.queries[-1].query)
         self._view.started(self.queries)
 
     def stop(self) -> None:
@@ -126,6 +133,7 @@ class _Run:
         for query in failed:
             self._restarts[query.sink] += 1
             query.query = self._started(query.sink)
+            _await_sources(query.query)
         return all(ended) and not failed
 
     def take_in(self) -> None:
@@ -164,3 +172,10 @@ class _Run:
             raise QueryFailed(f"sinks.{name}: {sentence(error)}") from error
         except LoadError as error:
             raise QueryFailed(f"sinks.{name}: {error}") from error
+
+
+def _await_sources(query: StreamingQuery) -> None:
+    """Wait, within bounds, until a query has opened its sources or has ended."""
+    deadline = time.monotonic() + SOURCES_TIMEOUT_S
+    while query.isActive and query.status["message"] == _OPENING and time.monotonic() < deadline:
+        time.sleep(POLL_S / 5)

@@ -57,10 +57,7 @@ def _settings(checked: Checked) -> dict[str, str]:
 
 def _writer(checked: Checked, rows: DataFrame, sink: Sink) -> DataStreamWriter:
     if isinstance(sink, TopicSink):
-        writer = encode(rows, sink).writeStream.format("ottla")
-        for name, value in sink_options(checked.spec, sink).items():
-            writer = writer.option(name, value)
-        return writer
+        return _topic_writer(encode(rows, sink), sink, sink_options(checked.spec, sink))
     if sink.place.format != "parquet":
         batches = TableBatches(checked.spec, sink, rows.sparkSession)
         batches.prepare(rows)
@@ -68,3 +65,14 @@ def _writer(checked: Checked, rows: DataFrame, sink: Sink) -> DataStreamWriter:
     writer = rows.writeStream.format("parquet").option("path", sink.place.where)
     columns = [column.text for column in sink.partition_by]
     return writer.partitionBy(*columns) if columns else writer
+
+
+def _topic_writer(records: DataFrame, sink: TopicSink, options: dict[str, str]) -> DataStreamWriter:
+    """Spark lets a sink in Python append; rows of other modes are appended batch by batch."""
+    if sink.mode == "append":
+        return records.writeStream.format("ottla").options(**options)
+
+    def append(batch: DataFrame, number: int) -> None:
+        batch.write.format("ottla").options(**options).mode("append").save()
+
+    return records.writeStream.foreachBatch(append)
