@@ -8,6 +8,7 @@ from cyclopts import App, Parameter
 
 from ottla.cli.errors import UsageError
 from ottla.cli.options import Json, pairs
+from ottla.cli.spark_extra import need_spark
 
 if TYPE_CHECKING:
     from ottla_spark.pipelines.command import Target
@@ -108,10 +109,7 @@ def _target(
     json: bool,
 ) -> Target:
     settings = pairs(conf, "--conf")
-    try:
-        from ottla_spark.pipelines.command import Target
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"pipelines need {error.name}, which comes with: pip install 'ottla[spark]'"
-        ) from None
+    need_spark()
+    from ottla_spark.pipelines.command import Target
+
     return Target(file, master, bootstrap_server, state, settings, json)

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from ottla.cli.errors import DataError
 
-_NEEDED = ("pyspark", "pyarrow", "numba", "deltalake", "pyiceberg")
+_NEEDED = ("pyspark", "pyarrow", "numba", "deltalake", "pyiceberg", "yaml")
 
 
 def need_spark() -> None:

@@ -112,8 +112,8 @@ class _Run:
     def start(self) -> None:
         """Start the query of every sink, each when the sources of the last one are open.
 
-        Python processes that Spark starts for two queries at the same moment wait for each
-        other until both are given up.
+        Two queries with Python sources that started at the same moment timed out waiting for
+        their Python processes, every time (pyspark 4.3).
         """
         for sink in self._checked.spec.sinks:
             self.queries.append(QueryProgress(sink, self._started(sink)))
