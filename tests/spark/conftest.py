@@ -17,6 +17,7 @@ pytest.importorskip("pyspark", reason="needs ottla[spark]")
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness.standalone_spark import StandaloneSpark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,6 +78,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     started = session("local[2]", app_name="ottla-tests", conf=conf)
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def standalone_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneSpark]:
+    """A master and two workers on this machine, for drivers that are processes of their own."""
+    with StandaloneSpark(tmp_path_factory.mktemp("standalone")) as running:
+        yield running
+
+
+@pytest.fixture
+def standalone(standalone_spark: StandaloneSpark) -> StandaloneSpark:
+    """The standalone Spark with both workers alive, whatever the test before has killed."""
+    standalone_spark.fill()
+    return standalone_spark
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,136 @@
+"""A standalone Spark with two workers: reads, streams, pipelines and what workers need installed.
+
+Drivers are processes of their own; this one may hold a local Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from harness.process import COMMAND
+from harness.standalone_spark import StandaloneSpark
+
+RECORDS = 600
+PATIENCE_S = 200
+PROGRAM = """
+import json, sys
+import ottla_spark
+from ottla_spark.session import session
+
+master, servers, first, second, directory = sys.argv[1:]
+spark = session(master, app_name="reads")
+rows = ottla_spark.read(spark, first, servers, minPartitions="4")
+found = rows.selectExpr("partition", "offset", "string(key)", "string(value)").collect()
+stream = ottla_spark.read_stream(
+    spark, first, servers, startingOffsets="earliest", maxOffsetsPerTrigger="200"
+)
+query = (
+    stream.select("key", "value", "partition")
+    .writeStream.format("ottla")
+    .queryName(f"copy-{first}")
+    .option("kafka.bootstrap.servers", servers)
+    .option("topic", second)
+    .option("checkpointLocation", directory)
+    .trigger(availableNow=True)
+    .start()
+)
+query.awaitTermination()
+print(json.dumps({"master": spark.sparkContext.master, "rows": found}))
+"""
+PIPELINE = """\
+    name: sums
+    conf: {spark.sql.shuffle.partitions: 2}
+    sources:
+      numbers: {topic: FIRST, format: json, schema: "n long"}
+    steps:
+      doubled: {python: "fns.py:doubled", from: numbers}
+      sums: {sql: "SELECT n % 3 k, sum(m) total FROM doubled GROUP BY 1", unbounded: true}
+    sinks:
+      lake: {from: doubled, table: "parquet:lake"}
+      totals: {from: sums, topic: SECOND, key: k, mode: complete}
+    """
+FUNCTIONS = """\
+    from pyspark.sql.functions import udf
+
+    def doubled(rows):
+        @udf("long")
+        def twice(n):
+            return 2 * n
+        return rows.select("n", twice("n").alias("m"))
+    """
+
+
+def run(standalone: StandaloneSpark, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        env=standalone.environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+def values(servers: str, topic: str, count: int, partitions: int) -> dict[int, list[bytes | None]]:
+    """The values of each partition in order: that many in all, and not one more."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "reading"})
+    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
+    found: dict[int, list[bytes | None]] = defaultdict(list)
+    for left in range(count, 0, -1):
+        message = consumer.poll(10)
+        assert message is not None, f"{left} of {count} are missing"
+        found[message.partition()].append(message.value())
+    assert consumer.poll(0.1) is None
+    consumer.close()
+    return found
+
+
+@pytest.mark.timeout(400)
+def test_batches_and_streams(
+    standalone: StandaloneSpark, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+) -> None:
+    first, second = topic(2), topic(2)
+    produce(first, RECORDS)
+    words = [standalone.master, bootstrap_servers, first, second, str(tmp_path / "checkpoint")]
+    ran = run(standalone, sys.executable, "-c", PROGRAM, *words)
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
+    assert told["master"] == standalone.master
+    wanted = [[n % 2, n // 2, f"k{n}", f"v{n}"] for n in range(RECORDS)]
+    assert sorted(told["rows"]) == sorted(wanted)
+    # Each partition is copied in order, over several batches.
+    assert len(list((tmp_path / "checkpoint" / "commits").glob("[0-9]*"))) == RECORDS // 200
+    assert values(bootstrap_servers, second, RECORDS, 2) == {
+        partition: [f"v{n}".encode() for n in range(partition, RECORDS, 2)] for partition in (0, 1)
+    }
+    assert standalone.executors_of("reads") == 2
+
+
+@pytest.mark.timeout(400)
+def test_a_pipeline(
+    standalone: StandaloneSpark, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+) -> None:
+    first, second = topic(2), topic(1)
+    produce(first, RECORDS, value=lambda n: json.dumps({"n": n}).encode())
+    file = tmp_path / "sums.yaml"
+    file.write_text(dedent(PIPELINE).replace("FIRST", first).replace("SECOND", second))
+    (tmp_path / "fns.py").write_text(dedent(FUNCTIONS))
+    words = [str(file), "--once", "--master", standalone.master, "-b", bootstrap_servers]
+    ran = run(standalone, *COMMAND, "pipeline", "run", *words)
+    assert ran.returncode == 0, ran.stderr
+    wanted = {k: sum(2 * n for n in range(k, RECORDS, 3)) for k in range(3)}
+    (totals,) = values(bootstrap_servers, second, 3, 1).values()
+    assert {row["k"]: row["total"] for row in map(json.loads, filter(None, totals))} == wanted
+    import pyarrow.parquet as pq
+
+    rows = pq.read_table(tmp_path / "lake").to_pylist()
+    assert sorted((row["n"], row["m"]) for row in rows) == [(n, 2 * n) for n in range(RECORDS)]
+    assert standalone.executors_of("sums") == 2
