@@ -24,7 +24,7 @@ def test_parquet_files_become_few_and_stay_the_sinks(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    name = topic(1)
+    name = topic(1, configs={"retention.ms": "-1"})
     table = str(tmp_path / "table")
     options = {
         "bootstrap_servers": bootstrap_servers,

@@ -21,7 +21,8 @@ from ottla_spark.loading.running import Listener
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BAD = {3: b"{half", 4: b'{"id": "four"}', 5: None, 6: b"[1]", 7: b'{"id": 7, "at": "\xff"}'}
+BAD = {3: b"{half", 5: None, 6: b"[1]", 7: b'{"id": 7, "at": "\xff"}'}
+WRONG_TYPE = 44  # after the sample, in which it would have made `id` a STRING
 ORDER = {
     "type": "record",
     "name": "Order",
@@ -50,6 +51,8 @@ class Hears(Listener):
 
 
 def json_value(number: int) -> bytes | None:
+    if number == WRONG_TYPE:
+        return b'{"id": "four"}'
     if number % 20 in BAD:
         return BAD[number % 20]
     value: dict[str, object] = {"id": number, "at": f"2026-01-0{1 + number % 2}T00:00:00Z"}
@@ -78,7 +81,7 @@ def test_json_with_dead_letters_drift_and_evolution(
     }
     to = f"delta:{tmp_path}/table"
     first = ottla_spark.load(name, to, **options)
-    assert (first.tally.rows, first.tally.dead_letters, first.exit_code) == (30, 10, 3)
+    assert (first.tally.rows, first.tally.dead_letters, first.exit_code) == (32, 8, 3)
     assert "  at TIMESTAMP" in hears.said
     assert "  who.name STRING" in hears.said
     pinned = tmp_path / "table" / "_ottla" / name / "schema.json"
@@ -95,20 +98,21 @@ def test_json_with_dead_letters_drift_and_evolution(
     assert third.tally.added_fields == {"extra": "BIGINT", "who.age": "BIGINT"}
 
     rows = DeltaTable(tmp_path / "table").to_pyarrow_table().sort_by("_offset").to_pylist()
-    fits = [i for i in [*range(45), *range(49, 54)] if i % 20 not in BAD]
+    bad = [i for i in range(45) if i % 20 in BAD or i == WRONG_TYPE]
+    fits = [i for i in [*range(45), *range(49, 54)] if i not in bad]
     assert [row["id"] for row in rows] == fits
     assert [row["extra"] for row in rows if row["id"] >= 49] == list(range(49, 54))
     assert {row["who"]["age"] for row in rows if row["id"] < 49} == {None}
     assert {row["who"]["age"] for row in rows if row["id"] >= 49} == {3}
     dead = spark.read.parquet(f"{tmp_path}/table-dead-letters").orderBy("offset").collect()
-    assert [row.offset for row in dead] == [i for i in range(45) if i % 20 in BAD]
-    assert [row.value and bytes(row.value) for row in dead[:5]] == list(BAD.values())
-    reasons = [row.reason for row in dead[:5]]
+    assert [row.offset for row in dead] == bad
+    assert [row.value and bytes(row.value) for row in dead[:4]] == list(BAD.values())
+    reasons = [row.reason for row in dead]
     assert reasons[0].startswith("not JSON: ")
-    assert reasons[1] == 'id: expected BIGINT, found "four"'
-    assert reasons[2].startswith("the value is null")
-    assert reasons[3] == "expected an object: [1]"
-    assert reasons[4].startswith("not UTF-8")
+    assert reasons[1].startswith("the value is null")
+    assert reasons[2] == "expected an object: [1]"
+    assert reasons[3].startswith("not UTF-8")
+    assert reasons[-1] == 'id: expected BIGINT, found "four"'
     assert {(row.topic, row.partition) for row in dead} == {(name, 0)}
 
 
@@ -116,7 +120,7 @@ def test_json_with_a_schema_and_dead_letters_to_a_topic(
     spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
 ) -> None:
     name, dead = topic(1), topic(1)
-    produce(name, 10, value=lambda i: b"{}" if i == 9 else json_value(i))
+    produce(name, 10, value=lambda i: b'{"id": "x"}' if i == 9 else json_value(i))
     result = ottla_spark.load(
         name,
         f"parquet:{tmp_path}/table",
@@ -131,9 +135,9 @@ def test_json_with_a_schema_and_dead_letters_to_a_topic(
     assert dict(rows.dtypes) == {"id": "bigint", "at": "string"}
     letters = ottla_spark.read(spark, dead, bootstrap_servers, includeHeaders="true").collect()
     headers = [{h.key: bytes(h.value).decode() for h in row.headers} for row in letters]
-    assert sorted(int(told["ottla.offset"]) for told in headers) == [3, 4, 5, 6, 7]
+    assert sorted(int(told["ottla.offset"]) for told in headers) == [3, 5, 6, 7, 9]
     assert {told["ottla.topic"] for told in headers} == {name}
-    assert {bytes(row.key) for row in letters} == {f"k{i}".encode() for i in range(3, 8)}
+    assert {bytes(row.key) for row in letters} == {f"k{i}".encode() for i in (3, 5, 6, 7, 9)}
 
 
 def avro(value: dict[str, object], schema: dict[str, Any] = ORDER) -> bytes:

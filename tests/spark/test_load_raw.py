@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 DAY_MS = 86_400_000
 FIRST_DAY_MS = 1_767_225_600_000  # 2026-01-01
+KEPT = {"retention.ms": "-1"}  # however long ago that is
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_parquet_in_batches_and_then_what_is_new(
 def test_delta_by_day_with_headers(
     spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
 ) -> None:
-    name = topic(1)
+    name = topic(1, configs=KEPT)
     produce(
         name,
         30,
@@ -106,7 +107,7 @@ def test_iceberg_by_hour_and_column(
     produce: Any,
     catalog: dict[str, str],
 ) -> None:
-    name = topic(2)
+    name = topic(2, configs=KEPT)
     produce(name, 40, timestamp_ms=lambda i: FIRST_DAY_MS + (i % 2) * 3_600_000)
     options = {
         "bootstrap_servers": bootstrap_servers,
