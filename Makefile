@@ -20,7 +20,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
-demo: setup  ## The main job, end to end: a broker, a real client, a restart in the middle
+demo: setup  ## The main job, end to end: a broker, real clients, a restart, a stream and a load on Spark
 	@$(BIN)/python examples/demo.py
 
 test: setup  ## All tests: first everything but Spark, then Spark in one session of its own

@@ -2,7 +2,9 @@
 
 Starts a broker, creates a topic, produces to it, restarts the broker in the middle,
 consumes everything, checks that each message came exactly once and in order, has a group of
-consumers count it all while one of them is killed, and shows what was done and how fast.
+consumers count it all while one of them is killed. Then a stream on Spark sums up orders from
+one topic to another, a load puts them into a table, and all figures must agree. At the end it
+shows what was done and how fast.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from pathlib import Path
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from demo_group import BROKER_SETTINGS, GroupRun
+from demo_spark import SparkRun, check_large, compare, produce_orders, read_minutes
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -87,10 +90,13 @@ class Results:
             self._table.add_column(column, justify="right")
 
     def add(self, step: str, seconds: float, messages: int = 0, size: int = 0) -> None:
-        rates = (
-            (f"{messages / seconds:,.0f}", f"{size / seconds / 1e6:,.1f}") if messages else ("", "")
+        self._table.add_row(
+            step,
+            f"{messages:,}" if messages else "",
+            f"{seconds:.2f}",
+            f"{messages / seconds:,.0f}" if messages else "",
+            f"{size / seconds / 1e6:,.1f}" if size else "",
         )
-        self._table.add_row(step, f"{messages:,}" if messages else "", f"{seconds:.2f}", *rates)
 
     def show(self) -> None:
         console.print(self._table)
@@ -232,13 +238,47 @@ def count_in_a_group(broker: BrokerProcess, count: int, results: Results) -> Non
     )
 
 
+def stream_and_load(broker: BrokerProcess, count: int, directory: Path, results: Results) -> None:
+    """Orders in, sums per minute to another topic, a load to a table: all must agree."""
+    servers = broker.bootstrap_servers
+    begin = time.perf_counter()
+    with progress_bar("orders, as JSON", count) as progress:
+        made = produce_orders(servers, count, lambda done: advance(progress, done, begin))
+    results.add("produce orders", time.perf_counter() - begin, count)
+    with timed("Spark starts", results):
+        run = SparkRun(servers, directory)
+    try:
+        with timed("a pipeline sums them up, topic to topic", results) as rows:
+            rows.append(run.stream())
+        with timed("load into a Delta table", results) as rows:
+            rows.append(run.load())
+        with timed("read the table and the topic, compare", results):
+            shown = compare(made, read_minutes(servers), run.table())
+            check_large(count, run.large())
+    finally:
+        run.close()
+    console.print(shown)
+
+
+@contextlib.contextmanager
+def timed(step: str, results: Results) -> Iterator[list[int]]:
+    """A step without a bar; whoever does it may put the rows it read into the list."""
+    rows: list[int] = []
+    begin = time.perf_counter()
+    with console.status(f"{step} ..."):
+        yield rows
+    results.add(step, time.perf_counter() - begin, sum(rows))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=300_000)
-    count = parser.parse_args().messages
+    parser.add_argument("--orders", type=int, default=100_000)
+    given = parser.parse_args()
+    count = given.messages
     results = Results()
-    with tempfile.TemporaryDirectory(prefix="ottla-demo-") as data_dir:
-        broker = BrokerProcess(Path(data_dir))
+    with tempfile.TemporaryDirectory(prefix="ottla-demo-") as directory:
+        broker = BrokerProcess(Path(directory) / "broker")
         try:
             results.add("broker start to answering", broker.start())
             console.print(f"A broker answers on [bold]{broker.bootstrap_servers}[/bold]")
@@ -246,11 +286,13 @@ def main() -> None:
             produce(broker, count, results)
             consume(broker, count, results)
             count_in_a_group(broker, count, results)
+            stream_and_load(broker, given.orders, Path(directory) / "spark", results)
             results.add("clean stop", broker.stop())
         finally:
             broker.kill()
     results.show()
     console.print(f"All {count:,} messages came back once and in order.")
+    console.print(f"All {given.orders:,} orders are in the stream's sums and in the table, once.")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,173 @@
+"""Orders in, sums per minute out by topic, a load into a table, and figures that add up.
+
+Run by demo.py. The orders are made here, so what must come out of the stream and of the table
+is known to the cent; any difference ends the demo.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from rich.table import Table
+
+import ottla_spark
+
+TOPIC = "orders"
+MINUTES_TOPIC = "orders-per-minute"
+PARTITIONS = 4
+START = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MINUTES = 6
+LARGE_CENTS = 9_000
+TIMEOUT_S = 60.0
+PIPELINE = Path(__file__).parent / "orders.yaml"
+
+
+@dataclass
+class Sums:
+    """Orders and cents."""
+
+    orders: int = 0
+    cents: int = 0
+
+    def add(self, cents: int) -> None:
+        self.orders += 1
+        self.cents += cents
+
+
+def orders(count: int) -> Iterator[tuple[int, datetime, int]]:
+    """The number, time and cents of each order, spread evenly over the minutes."""
+    step = timedelta(minutes=MINUTES) / count
+    for number in range(count):
+        yield number, START + number * step, 100 + number * 7919 % 9_900
+
+
+def minute_of(at: datetime) -> str:
+    return at.strftime("%H:%M")
+
+
+def produce_orders(
+    bootstrap_servers: str, count: int, advance: Callable[[int], None]
+) -> dict[str, Sums]:
+    """Write the orders as JSON; what they come to, by minute."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(timeout=TIMEOUT_S)
+    settings = {"bootstrap.servers": bootstrap_servers, "enable.idempotence": True}
+    producer = Producer({**settings, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
+    made: defaultdict[str, Sums] = defaultdict(Sums)
+    for number, at, cents in orders(count):
+        made[minute_of(at)].add(cents)
+        order = {"id": number, "customer": number % 100, "cents": cents, "at": at.isoformat()}
+        producer.produce(TOPIC, json.dumps(order), key=str(number % 100))
+        if number % 1000 == 0:
+            producer.poll(0)
+            advance(number)
+    if producer.flush(TIMEOUT_S):
+        raise SystemExit("not all orders were acknowledged")
+    advance(count)
+    return dict(made)
+
+
+class SparkRun:
+    """One Spark session for the pipeline and the load, in a directory of its own."""
+
+    def __init__(self, bootstrap_servers: str, directory: Path) -> None:
+        self._servers = bootstrap_servers
+        self._directory = directory
+        directory.mkdir()
+        shutil.copy(PIPELINE, directory)
+        self._spark = ottla_spark.session("local[*]", app_name="demo")
+
+    def stream(self) -> int:
+        """Run the pipeline over all there is; the rows that its queries read."""
+        pipeline = ottla_spark.pipeline(
+            self._directory / PIPELINE.name, self._spark, bootstrap_servers=self._servers
+        )
+        return sum(query.rows for query in pipeline.run(once=True))
+
+    def load(self) -> int:
+        """Load the topic into a Delta table; how many records that were."""
+        result = ottla_spark.load(
+            TOPIC,
+            f"delta:{self._directory / 'lake' / 'orders'}",
+            spark=self._spark,
+            bootstrap_servers=self._servers,
+            format="json",
+            schema="id long, customer int, cents long, at timestamp",
+        )
+        return result.tally.records
+
+    def table(self) -> dict[str, Sums]:
+        """What the Delta table holds, by minute."""
+        from deltalake import DeltaTable
+
+        rows = DeltaTable(str(self._directory / "lake" / "orders")).to_pyarrow_table()
+        if len(set(rows["id"].to_pylist())) != rows.num_rows:
+            raise SystemExit("the table has orders twice")
+        found: defaultdict[str, Sums] = defaultdict(Sums)
+        for at, cents in zip(rows["at"].to_pylist(), rows["cents"].to_pylist(), strict=True):
+            found[minute_of(at)].add(cents)
+        return dict(found)
+
+    def large(self) -> Sums:
+        """What the pipeline's own table of large orders holds."""
+        found = Sums()
+        path = str(self._directory / "lake" / "large-orders")
+        for row in self._spark.read.parquet(path).select("cents").collect():
+            found.add(row.cents)
+        return found
+
+    def close(self) -> None:
+        self._spark.stop()
+
+
+def read_minutes(bootstrap_servers: str) -> dict[str, Sums]:
+    """The last sums of each minute in the topic that the pipeline wrote."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "minutes"})
+    partition = TopicPartition(MINUTES_TOPIC, 0, OFFSET_BEGINNING)
+    consumer.assign([partition])
+    _, end = consumer.get_watermark_offsets(partition, timeout=TIMEOUT_S)
+    found: dict[str, Sums] = {}
+    deadline, seen = time.monotonic() + TIMEOUT_S, 0
+    while seen < end and time.monotonic() < deadline:
+        for message in consumer.consume(1000, timeout=0.2):
+            if message.error():
+                raise SystemExit(f"consuming failed: {message.error()}")
+            minute = json.loads(message.value())
+            at = datetime.fromisoformat(minute["minute"]).astimezone(UTC)
+            found[minute_of(at)] = Sums(minute["orders"], minute["cents"])
+            seen = message.offset() + 1
+    consumer.close()
+    return found
+
+
+def compare(made: dict[str, Sums], streamed: dict[str, Sums], loaded: dict[str, Sums]) -> Table:
+    """The results, a line for each minute; ends the demo if one differs."""
+    if not made == streamed == loaded:
+        raise SystemExit(f"the figures differ:\n{made}\n{streamed}\n{loaded}")
+    table = Table(title="The figures add up", title_justify="left")
+    table.add_column("minute")
+    for column in ("orders made", "by the stream", "in the table", "cents, in all three"):
+        table.add_column(column, justify="right")
+    for minute in sorted(made):
+        three = [source[minute].orders for source in (made, streamed, loaded)]
+        table.add_row(minute, *(f"{orders:,}" for orders in three), f"{made[minute].cents:,}")
+    return table
+
+
+def check_large(count: int, found: Sums) -> None:
+    """The table of large orders has exactly those."""
+    expected = Sums()
+    for _, _, cents in orders(count):
+        if cents >= LARGE_CENTS:
+            expected.add(cents)
+    if found != expected:
+        raise SystemExit(f"large orders: {found} in the table, {expected} were made")
