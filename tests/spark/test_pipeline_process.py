@@ -1,0 +1,89 @@
+"""`ottla pipeline run` as a process: killed, started again, and asked to stop."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PIPELINE = """\
+name: numbers
+trigger: 100ms
+sources:
+  numbers:
+    files: in
+    format: json
+    schema: n long
+    stream: true
+    options: {maxFilesPerTrigger: 1}
+sinks:
+  out: {from: numbers, table: "parquet:out"}
+"""
+FILES = 12
+ROWS_A_FILE = 10
+ANSWER_TIMEOUT_S = 100
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
+    """Processes of the test; none outlives it."""
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for one in started:
+        one.kill()
+        one.wait(ANSWER_TIMEOUT_S)
+        assert one.stdout is not None
+        one.stdout.close()
+
+
+def start(directory: Path, started: list[subprocess.Popen[str]]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "ottla.cli.main", "pipeline", "run"]
+    running = subprocess.Popen(
+        [*command, str(directory / "numbers.yaml"), "--master", "local[1]", "--json"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    started.append(running)
+    return running
+
+
+def batches(running: subprocess.Popen[str]) -> Iterator[dict[str, object]]:
+    assert running.stdout is not None
+    for line in running.stdout:
+        yield json.loads(line)
+
+
+@pytest.mark.timeout(240)
+def test_killed_it_goes_on_and_asked_to_stop_it_ends_well(
+    spark: SparkSession, tmp_path: Path, process: list[subprocess.Popen[str]]
+) -> None:
+    (tmp_path / "numbers.yaml").write_text(PIPELINE)
+    (tmp_path / "in").mkdir()
+    for file in range(FILES):
+        numbers = range(file * ROWS_A_FILE, (file + 1) * ROWS_A_FILE)
+        text = "".join(f'{{"n": {number}}}\n' for number in numbers)
+        (tmp_path / "in" / f"{file:02}.json").write_text(text)
+    first = start(tmp_path, process)
+    next(batches(first))
+    first.send_signal(signal.SIGKILL)
+    assert first.wait(ANSWER_TIMEOUT_S) == -signal.SIGKILL
+
+    second = start(tmp_path, process)
+    for event in batches(second):
+        if event["batch"] == FILES - 1:
+            second.send_signal(signal.SIGTERM)
+            break
+    *_, summary = batches(second)
+    assert summary["event"] == "summary"
+    assert second.wait(ANSWER_TIMEOUT_S) == 0
+    rows = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert sorted(row.n for row in rows) == list(range(FILES * ROWS_A_FILE))
