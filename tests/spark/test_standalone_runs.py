@@ -6,6 +6,7 @@ Drivers are processes of their own; this one may hold a local Spark.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import defaultdict
@@ -17,6 +18,8 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from harness.process import COMMAND
 from harness.standalone_spark import StandaloneSpark
+
+import ottla
 
 RECORDS = 600
 PATIENCE_S = 200
@@ -68,10 +71,12 @@ FUNCTIONS = """\
     """
 
 
-def run(standalone: StandaloneSpark, *command: str) -> subprocess.CompletedProcess[str]:
+def run(
+    standalone: StandaloneSpark, *command: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command,
-        env=standalone.environment(),
+        env=standalone.environment() | variables,
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
@@ -134,3 +139,32 @@ def test_a_pipeline(
     rows = pq.read_table(tmp_path / "lake").to_pylist()
     assert sorted((row["n"], row["m"]) for row in rows) == [(n, 2 * n) for n in range(RECORDS)]
     assert standalone.executors_of("sums") == 2
+
+
+@pytest.mark.timeout(400)
+def test_workers_without_ottla_are_named(
+    standalone: StandaloneSpark, bootstrap_servers: str, topic: Any, tmp_path: Path
+) -> None:
+    # The driver finds its modules by a path that means nothing to executors; those find this one.
+    (tmp_path / "pyspark_ottla.py").write_text("raise ModuleNotFoundError('no pyspark_ottla')")
+    here = os.path.relpath(Path(ottla.__file__).parents[1])
+    words = ["--to", f"delta:{tmp_path}/table", "--master", standalone.master]
+    words += ["-b", bootstrap_servers, "--conf", f"spark.executorEnv.PYTHONPATH={tmp_path}"]
+    ran = run(standalone, *COMMAND, "load", topic(), *words, PYTHONPATH=here)
+    assert ran.returncode == 2, ran.stderr
+    assert "says: no pyspark_ottla. Install ottla[spark]" in ran.stderr
+
+
+@pytest.mark.timeout(400)
+def test_a_table_that_only_the_driver_sees_is_refused(
+    standalone: StandaloneSpark, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+) -> None:
+    alone = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(tmp_path)]
+    if run(standalone, *alone, "true").returncode:
+        pytest.skip("needs user namespaces, to hide files of the driver from the executors")
+    name = topic()
+    produce(name, 10)
+    words = [name, "--to", f"delta:{tmp_path}/table", "--master", standalone.master]
+    ran = run(standalone, *alone, *COMMAND, "load", *words, "-b", bootstrap_servers)
+    assert ran.returncode == 2, ran.stderr
+    assert f"does not see {tmp_path}/table as this machine does" in ran.stderr

@@ -21,6 +21,7 @@ from ottla_spark.loading.storage import Storage
 from ottla_spark.loading.tables.opening import open_table
 from ottla_spark.loading.tables.table import Batch, Table
 from ottla_spark.loading.targets import Kind, absolute
+from ottla_spark.loading.workers import check_workers
 from ottla_spark.loading.workplace import HIDDEN, Workplace
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def prepare(
     if form is not None and form.schema != pinned:
         _pin(workplace, form.schema, pinned, say)
     dead_letters = _dead_letters(spark, options, table)
+    check_workers(spark, storage, [table.data_directory])
     leftovers = _check_and_clean(workplace, table, dead_letters)
     return Prepared(workplace, table, dead_letters, form, leftovers)
 

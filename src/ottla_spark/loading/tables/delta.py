@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ottla_spark.loading.errors import LoadUsageError
 from ottla_spark.loading.schemas import difference, missing_fields
 from ottla_spark.loading.storage import Storage
-from ottla_spark.loading.tables.staging import StagedFile, Staging, staged_rows
+from ottla_spark.loading.tables.staging import StagedFile, Staging, check_rows, staged_rows
 from ottla_spark.loading.tables.statistics import delta_statistics
 from ottla_spark.loading.tables.table import DELETED, Added, Batch
 from ottla_spark.loading.workplace import HIDDEN
@@ -95,6 +95,7 @@ class DeltaTarget:
         """Let executors write the files, then commit them."""
         directory = self._staging.new_attempt(batch)
         files = self._staging.write(rows, directory, self._partitions, most_rows_a_file)
+        check_rows(files, measures.get)
         table = self._open()
         table.create_write_transaction(
             [self._action(directory, file) for file in files],

@@ -19,7 +19,7 @@ from ottla_spark.loading.errors import LoadError, LoadUsageError
 from ottla_spark.loading.partition_by import PartitionBy, partition_value
 from ottla_spark.loading.schemas import difference, missing_fields
 from ottla_spark.loading.storage import Storage
-from ottla_spark.loading.tables.staging import Staging, staged_rows
+from ottla_spark.loading.tables.staging import Staging, check_rows, staged_rows
 from ottla_spark.loading.tables.table import DELETED, Added, Batch
 from ottla_spark.loading.workplace import HIDDEN
 
@@ -97,6 +97,7 @@ class IcebergTarget:
             rows = rows.withColumn(name, partition_value(part, rows[part.source], kind))
         staging = Staging(self._storage, f"{table.location()}/data")
         files = staging.write(rows, staging.new_attempt(batch), layout, most_rows_a_file)
+        check_rows(files, measures.get)
         with table.transaction() as transaction:
             if files:
                 transaction.add_files(

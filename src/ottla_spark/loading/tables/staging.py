@@ -6,12 +6,13 @@ after the job is exactly the attempt's rows, and what a killed attempt left is k
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 from uuid import uuid4
 
+from ottla_spark.loading.errors import LoadError
 from ottla_spark.loading.storage import Storage, local_path
 from ottla_spark.loading.tables.table import Batch
 
@@ -86,6 +87,17 @@ class Staging:
             relative = stored.uri.removeprefix(base).lstrip("/")
             found.append(StagedFile(stored.uri, relative, stored.size, footer))
         return found
+
+
+def check_rows(files: Sequence[StagedFile], measured: Mapping[str, Any]) -> None:
+    """LoadError unless the files have every row that went by; nothing is committed then."""
+    there = sum(file.footer.num_rows for file in files)
+    wanted = measured["records"] - measured.get("misfits", 0)
+    if there != wanted:
+        raise LoadError(
+            f"the load stopped: executors wrote {wanted} rows, but {there} are where the table is."
+            " It has to lie where driver and executors see the same files"
+        )
 
 
 def read_footer(uri: str) -> Any:
