@@ -57,7 +57,7 @@ class Consumer(Member):
 
     def failed(self, code: int) -> None:
         """What a client does about an error: keep its id and rejoin, or begin anew."""
-        self.joining = self.syncing = None
+        self.disconnected()
         if code == ErrorCode.UNKNOWN_MEMBER_ID:
             self.member_id = ""
         elif code == ErrorCode.FENCED_INSTANCE_ID:
@@ -66,7 +66,7 @@ class Consumer(Member):
             self.generation_id = -1
 
     def disconnected(self) -> None:
-        """An answer that is lost is asked for again: by joining, as clients do."""
+        """An answer that is lost, or refused, is asked for again: by joining, as clients do."""
         if self.joining is not None or self.syncing is not None:
             self.generation_id = -1
         self.joining = self.syncing = None
