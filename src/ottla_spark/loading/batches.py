@@ -17,7 +17,7 @@ from ottla_spark.loading.formats.format import NEWS, REASON, Format
 from ottla_spark.loading.options import LoadOptions
 from ottla_spark.loading.shape import Shape, make_shape
 from ottla_spark.loading.sizing import Sizing
-from ottla_spark.loading.tables.table import DELETED, Added, Batch, Table
+from ottla_spark.loading.tables.table import DELETED, MISFITS, RECORDS, Added, Batch, Table
 from ottla_spark.loading.tally import Tally
 from ottla_spark.loading.workplace import Workplace
 
@@ -102,7 +102,7 @@ class BatchLoader:
             fewer = self._fewer_tasks(records, batch)
             rows = rows if fewer is None else rows.coalesce(fewer)
             added = self._table.add(batch, rows, measures, self._sizing.most_rows_a_file())
-        misfits = added.measured.get("misfits", 0)
+        misfits = added.measured.get(MISFITS, 0)
         assert isinstance(misfits, int)
         return added, misfits
 
@@ -129,9 +129,9 @@ class BatchLoader:
         """Count while the rows go by; this also keeps Spark from decoding them twice."""
         from pyspark.sql import functions as F
 
-        counts = [F.count(F.lit(1)).alias("records")]
+        counts = [F.count(F.lit(1)).alias(RECORDS)]
         if REASON in decoded.columns:
-            counts.append(F.count(F.col(REASON)).alias("misfits"))
+            counts.append(F.count(F.col(REASON)).alias(MISFITS))
         if NEWS in decoded.columns:
             news = F.col("value").isNotNull() & F.col(REASON).isNull() & (F.size(NEWS) > 0)
             counts.append(F.count_if(news).alias("news"))
@@ -211,7 +211,7 @@ class BatchLoader:
         self._format = self._format.ignoring(names)
 
     def _count(self, added: Added, misfits: int) -> None:
-        records = added.measured.get("records", 0)
+        records = added.measured.get(RECORDS, 0)
         assert isinstance(records, int)
         self.tally.records += records
         self.tally.dead_letters += misfits

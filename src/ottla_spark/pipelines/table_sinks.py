@@ -13,7 +13,7 @@ from ottla_spark.loading.partition_by import PartitionBy
 from ottla_spark.loading.storage import Storage
 from ottla_spark.loading.tables.delta import DeltaTarget
 from ottla_spark.loading.tables.iceberg import IcebergTarget
-from ottla_spark.loading.tables.table import DELETED, Batch, Table
+from ottla_spark.loading.tables.table import DELETED, RECORDS, Batch, Table
 from ottla_spark.pipelines.model import PipelineSpec, TableSink
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class TableBatches:
         from pyspark.sql import functions as f
 
         measures = Observation(f"pipeline-{batch.number}")
-        seen = rows.observe(measures, f.count(f.lit(1)).alias("rows"))
+        seen = rows.observe(measures, f.count(f.lit(1)).alias(RECORDS))
         if self._upsert:
             marked = seen.withColumn(DELETED, f.lit(False))
             self._table.upsert(batch, marked, measures, self._upsert)

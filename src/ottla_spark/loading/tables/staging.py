@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from ottla_spark.loading.errors import LoadError
 from ottla_spark.loading.storage import Storage, local_path
-from ottla_spark.loading.tables.table import Batch
+from ottla_spark.loading.tables.table import MISFITS, RECORDS, Batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -92,7 +92,7 @@ class Staging:
 def check_rows(files: Sequence[StagedFile], measured: Mapping[str, Any]) -> None:
     """LoadError unless the files have every row that went by; nothing is committed then."""
     there = sum(file.footer.num_rows for file in files)
-    wanted = measured["records"] - measured.get("misfits", 0)
+    wanted = measured[RECORDS] - measured.get(MISFITS, 0)
     if there != wanted:
         raise LoadError(
             f"the load stopped: executors wrote {wanted} rows, but {there} are where the table is."

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ottla_spark.loading.partition_by import PartitionBy
 
 DELETED = "_ottla_deleted"
+RECORDS = "records"  # measures of a batch: what went by, and what of it is not for the table
+MISFITS = "misfits"
 
 
 @dataclass(frozen=True)
