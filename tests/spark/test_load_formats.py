@@ -237,3 +237,45 @@ def test_protobuf_of_a_file(
     assert [(row.id, row.note, row.sizes) for row in rows] == [
         (i, "n", [1, 2]) for i in range(1, 5)
     ]
+
+
+def test_protobuf_of_a_registry_that_learns_a_schema(
+    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+) -> None:
+    name = topic(1)
+    wider = PROTO.replace("sizes = 3;", "sizes = 3; double price = 4;")
+    schemas = {
+        3: {"schema": PROTO, "schemaType": "PROTOBUF"},
+        4: {"schema": wider, "schemaType": "PROTOBUF"},
+    }
+    order = bytes([18, 1, 110, 26, 2, 1, 2])  # note = "n"; sizes = [1, 2]
+    values = [framed(3, b"\0" + bytes([8, i]) + order) for i in range(1, 5)]
+    values += [b"plain", framed(99, b"\0" + order), framed(3, b"\0\xff\xff"), framed(3, b"\2\2")]
+    to = f"delta:{tmp_path}/table"
+    with registry(schemas) as url:
+        options = {
+            "bootstrap_servers": bootstrap_servers,
+            "spark": spark,
+            "format": "protobuf",
+            "registry": url,
+            "message": "Order",
+            "coordinates": True,
+        }
+        produce(name, len(values), value=lambda i: values[i])
+        first = ottla_spark.load(name, to, **options)
+        assert (first.tally.rows, first.tally.dead_letters) == (4, 4)
+        priced = framed(4, b"\0" + bytes([8, 9]) + order + bytes.fromhex("21000000000000f83f"))
+        produce(name, 1, value=lambda _: priced)
+        second = ottla_spark.load(name, to, evolve=True, **options)
+        assert second.tally.added_fields == {"price": "DOUBLE"}
+    from deltalake import DeltaTable
+
+    rows = DeltaTable(tmp_path / "table").to_pyarrow_table().sort_by("_offset").to_pylist()
+    found = [(row["id"], row["note"], row["sizes"], row["price"]) for row in rows]
+    assert found == [*((i, "n", [1, 2], None) for i in range(1, 5)), (9, "n", [1, 2], 1.5)]
+    dead = spark.read.parquet(f"{tmp_path}/table-dead-letters").orderBy("offset").collect()
+    reasons = [row.reason for row in dead]
+    assert "not framed" in reasons[0]
+    assert "schema 99 is not in the registry" in reasons[1]
+    assert "not a shop.Order" in reasons[2]
+    assert reasons[3] == "is a shop.Other, not a Order"

@@ -209,3 +209,30 @@ def test_deleted_records_stop_a_load_unless_that_is_allowed(
     ottla_spark.load(name, to, allow_data_loss=True, **options)
     offsets = [row.offset for row in spark.read.parquet(f"{tmp_path}/table").collect()]
     assert sorted(offsets) == [*range(10), *range(15, 30)]
+
+
+def test_rows_that_are_not_where_the_table_is_are_not_committed(
+    spark: SparkSession, tmp_path: Path, catalog: dict[str, str]
+) -> None:
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    from ottla_spark.loading.tables.delta import DeltaTarget
+    from ottla_spark.loading.tables.iceberg import IcebergTarget
+    from ottla_spark.loading.tables.table import RECORDS, Batch, Table
+
+    tables: list[Table] = [
+        DeltaTarget(spark, f"{tmp_path}/table", "t"),
+        IcebergTarget(spark, "c.db.events", "t", catalog),
+    ]
+    for table in tables:
+        measures = Observation("rows")
+        seen = spark.range(10).observe(measures, F.count(F.lit(1)).alias(RECORDS))
+        kept = seen.where("id < 7")  # as if an executor's files were on another machine's disk
+        table.prepare(kept.schema, (), widen=False)
+        with pytest.raises(LoadError, match="executors wrote 10 rows, but 7 are where the table"):
+            table.add(Batch("query", 0), kept, measures, 0)
+        assert table.last_batch("query") is None
+        assert table.clean(Batch("query", 0)) == 1
+    assert delta_rows(tmp_path / "table").num_rows == 0
+    assert iceberg_rows(catalog, "db.events").num_rows == 0

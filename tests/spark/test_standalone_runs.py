@@ -60,6 +60,33 @@ PIPELINE = """\
       lake: {from: doubled, table: "parquet:lake"}
       totals: {from: sums, topic: SECOND, key: k, mode: complete}
     """
+HIDDEN_PROGRAM = """
+import sys
+import ottla_spark
+from ottla_spark.loading.errors import LoadUsageError
+from ottla_spark.pipelines.problems import PipelineError
+from ottla_spark.session import session
+
+master, servers, topic, shared, hidden = sys.argv[1:]
+spark = session(master, app_name="hidden")
+options = {"bootstrap_servers": servers, "spark": spark}
+for to, dead in ((hidden, shared), (shared, hidden)):
+    try:
+        ottla_spark.load(topic, f"delta:{to}/table", dead_letters=f"parquet:{dead}/dead", **options)
+    except LoadUsageError as error:
+        print(error)
+try:
+    ottla_spark.pipeline(f"{shared}/hidden.yaml", **options)
+except PipelineError as error:
+    print(error)
+"""
+HIDDEN_PIPELINE = """\
+    state: HIDDEN/state
+    sources:
+      numbers: {topic: TOPIC}
+    sinks:
+      lake: {from: numbers, table: "parquet:HIDDEN/lake"}
+    """
 FUNCTIONS = """\
     from pyspark.sql.functions import udf
 
@@ -156,15 +183,26 @@ def test_workers_without_ottla_are_named(
 
 
 @pytest.mark.timeout(400)
-def test_a_table_that_only_the_driver_sees_is_refused(
-    standalone: StandaloneSpark, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+def test_places_that_only_the_driver_sees_are_refused(
+    standalone: StandaloneSpark, bootstrap_servers: str, topic: Any, tmp_path: Path
 ) -> None:
-    alone = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(tmp_path)]
+    shared, hidden = tmp_path / "shared", tmp_path / "hidden"
+    for directory in (shared, hidden):
+        directory.mkdir()
+    alone = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(hidden)]
     if run(standalone, *alone, "true").returncode:
         pytest.skip("needs user namespaces, to hide files of the driver from the executors")
     name = topic()
-    produce(name, 10)
-    words = [name, "--to", f"delta:{tmp_path}/table", "--master", standalone.master]
-    ran = run(standalone, *alone, *COMMAND, "load", *words, "-b", bootstrap_servers)
-    assert ran.returncode == 2, ran.stderr
-    assert f"does not see {tmp_path}/table as this machine does" in ran.stderr
+    text = dedent(HIDDEN_PIPELINE).replace("TOPIC", name).replace("HIDDEN", str(hidden))
+    (shared / "hidden.yaml").write_text(text)
+    words = [standalone.master, bootstrap_servers, name, str(shared), str(hidden)]
+    ran = run(standalone, *alone, sys.executable, "-c", HIDDEN_PROGRAM, *words)
+    assert ran.returncode == 0, ran.stderr
+    table, dead, state, lake = ran.stdout.splitlines()
+    assert f"does not see {hidden}/table as this machine does" in table
+    assert f"does not see {hidden}/dead as this machine does" in dead
+    assert "hidden.yaml:1: state: the Spark worker on" in state
+    assert f"does not see {hidden}/state as this machine does" in state
+    assert "hidden.yaml:5: sinks.lake.table: the Spark worker on" in lake
+    assert f"does not see {hidden}/lake as this machine does" in lake
+    assert not list(shared.rglob("_ottla-seen-*"))

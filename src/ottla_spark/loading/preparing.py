@@ -68,7 +68,10 @@ def prepare(
     if form is not None and form.schema != pinned:
         _pin(workplace, form.schema, pinned, say)
     dead_letters = _dead_letters(spark, options, table)
-    check_workers(spark, storage, [table.data_directory])
+    places = [table.data_directory]
+    if isinstance(dead_letters, DeadLetterTable):
+        places.append(dead_letters.name)
+    check_workers(spark, places)
     leftovers = _check_and_clean(workplace, table, dead_letters)
     return Prepared(workplace, table, dead_letters, form, leftovers)
 

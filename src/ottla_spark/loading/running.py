@@ -65,7 +65,12 @@ def run_load(spark: SparkSession, options: LoadOptions, hears: Listener) -> Load
     began = time.monotonic()
     with ExitStack() as held:
         client = held.enter_context(_connect(options))
-        ends = _wait_for_records(client, options, hears)
+        try:
+            ends = _wait_for_records(client, options, hears)
+        except KeyboardInterrupt:
+            if isinstance(options.when, Once):
+                raise
+            ends = None
         if ends is None:
             return LoadResult(options, time.monotonic() - began)
         prepared = prepare(

@@ -18,6 +18,7 @@ from ottla_spark.pipelines.model import FileSource, PipelineSpec, TableSink, Tab
 from ottla_spark.pipelines.option_check import check_options
 from ottla_spark.pipelines.places import beside, why_unreadable, why_unwritable
 from ottla_spark.pipelines.problems import Problems
+from ottla_spark.pipelines.worker_check import check_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,6 +46,7 @@ def check_spec(
     if topics is not None:
         check_topics(spec, topics, problems)
     spark = session()
+    check_workers(spec, spark, problems)
     functions = _functions(spec, problems)
     analysis = analyse(spec, graph, functions, spark, problems)
     return Checked(spec, graph, functions, topics or {}, analysis)

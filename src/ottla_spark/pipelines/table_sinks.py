@@ -14,6 +14,7 @@ from ottla_spark.loading.storage import Storage
 from ottla_spark.loading.tables.delta import DeltaTarget
 from ottla_spark.loading.tables.iceberg import IcebergTarget
 from ottla_spark.loading.tables.table import DELETED, RECORDS, Batch, Table
+from ottla_spark.loading.workers import check_workers
 from ottla_spark.pipelines.model import PipelineSpec, TableSink
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class TableBatches:
 
     def __init__(self, spec: PipelineSpec, sink: TableSink, session: SparkSession) -> None:
         self._table = open_sink(spec, sink, session)
+        self._has_path = sink.place.is_path
         self._storage = Storage(session)
         self._checkpoint = spec.checkpoint_of(sink.name)
         self._upsert = [column.text for column in sink.upsert]
@@ -35,6 +37,8 @@ class TableBatches:
     def prepare(self, rows: DataFrame) -> None:
         """Make the table, or see that the one there takes these rows; LoadError if not."""
         self._table.prepare(rows.schema, self._partitions, widen=False)
+        if not self._has_path:
+            check_workers(rows.sparkSession, [self._table.data_directory])
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         batch = Batch(self._query_id(), number)

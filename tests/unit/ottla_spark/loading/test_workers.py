@@ -26,4 +26,4 @@ def test_a_worker_without_ottla_is_named_with_what_to_install(
 
 def test_a_worker_that_sees_other_files_is_named_with_the_table() -> None:
     with pytest.raises(LoadUsageError, match="on w2 does not see /lake/events as this machine"):
-        refuse(Answer("w2", "", ["/lake/events/_ottla/seen-1234abcd"]))
+        refuse(Answer("w2", "", ["/lake/events"]))

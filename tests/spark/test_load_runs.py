@@ -1,0 +1,124 @@
+"""Loads without an end: `--every` and `--continuous` take in what comes, until they are stopped."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from harness.deadline import eventually
+from harness.process import COMMAND
+
+from ottla_spark.loading.options import Continuous, Every, LoadOptions
+from ottla_spark.loading.running import Listener, run_load
+from ottla_spark.loading.targets import Kind, Target, ValueFormat
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ottla_spark.loading.tally import Tally
+
+PATIENCE_S = 120
+ROUNDS = 3
+A_ROUND = 20
+
+
+class Feeds(Listener):
+    """Whenever everything so far is in the table, gives more; in the end it stops the load."""
+
+    def __init__(self, more: Callable[[int], None]) -> None:
+        self._more = more
+        self._given = 1
+
+    def progress(self, tally: Tally, lag: int) -> None:
+        if tally.rows < self._given * A_ROUND:
+            return
+        if self._given == ROUNDS:
+            raise KeyboardInterrupt
+        self._more(self._given * A_ROUND)
+        self._given += 1
+
+
+def test_what_comes_while_it_runs_is_loaded(
+    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+) -> None:
+    name = topic(2)
+    produce(name, A_ROUND)
+    options = LoadOptions(
+        topic=name,
+        to=Target(Kind.PARQUET, f"{tmp_path}/table"),
+        client={"bootstrap.servers": bootstrap_servers},
+        when=Continuous(0.2),
+    )
+    feeds = Feeds(lambda first: produce(name, A_ROUND, first=first))
+    result = run_load(spark, options, feeds)
+    assert (result.tally.rows, result.lag, result.exit_code) == (ROUNDS * A_ROUND, 0, 0)
+    assert result.tally.batches >= ROUNDS
+    rows = spark.read.parquet(f"{tmp_path}/table").collect()
+    wanted = sorted(f"v{number}".encode() for number in range(ROUNDS * A_ROUND))
+    assert sorted(bytes(row.value) for row in rows) == wanted
+
+
+def test_an_end_before_the_first_record_is_a_good_end(
+    spark: SparkSession, bootstrap_servers: str, topic: Any, tmp_path: Path
+) -> None:
+    class Stops(Listener):
+        def say(self, line: str) -> None:
+            assert "is empty" in line
+            raise KeyboardInterrupt
+
+    options = LoadOptions(
+        topic=topic(),
+        to=Target(Kind.PARQUET, f"{tmp_path}/table"),
+        client={"bootstrap.servers": bootstrap_servers},
+        when=Every(60),
+        format=ValueFormat.JSON,
+    )
+    result = run_load(spark, options, Stops())
+    assert (result.tally.records, result.exit_code) == (0, 0)
+
+
+@pytest.mark.timeout(240)
+def test_the_command_every_second_from_an_empty_topic_until_sigterm(
+    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+) -> None:
+    name = topic()
+    table, group = tmp_path / "table", f"group-{name}"
+    words = [name, "--to", f"parquet:{table}", "--every", "1s", "--format", "json", "--json"]
+    words += ["--group", group, "-b", bootstrap_servers, "--master", "local[1]"]
+    running = subprocess.Popen(
+        [*COMMAND, "load", *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    checkpoint = table / "_ottla" / name / "checkpoint"
+
+    def loaded(records: int) -> bool:
+        assert running.poll() is None, running.communicate()
+        done = [int(path.name) for path in checkpoint.glob("commits/[0-9]*")]
+        if not done:
+            return False
+        planned = (checkpoint / "offsets" / str(max(done))).read_text().splitlines()[-1]
+        return bool(json.loads(planned) == {name: {"0": records}})
+
+    try:
+        for first in (0, 5):
+            produce(name, 5, first=first, value=lambda number: b'{"n": %d}' % number)
+            eventually(partial(loaded, first + 5), f"{first + 5} records", PATIENCE_S)
+        running.send_signal(signal.SIGTERM)
+        said, told = running.communicate(timeout=PATIENCE_S)
+    finally:
+        running.kill()
+        running.communicate()
+    assert running.returncode == 0, told
+    assert "Traceback" not in told
+    summary = json.loads(said)
+    assert (summary["rows"], summary["lag"], summary["group"]) == (10, 0, group)
+    assert sorted(row.n for row in spark.read.parquet(str(table)).collect()) == list(range(10))
