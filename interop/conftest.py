@@ -15,6 +15,7 @@ from ottla.testing import Cluster
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "bench"))  # its harness knows how to get Kafka's jars
+sys.path.insert(0, str(Path(__file__).parent))  # for what several of these tests start
 
 Run = Callable[..., str]
 TOOL_TIMEOUT_S = 120
