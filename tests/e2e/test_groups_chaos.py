@@ -138,7 +138,7 @@ def test_no_record_is_lost_and_no_partition_has_two_owners(
             for _ in range(STEPS):
                 chaos.step()
             chaos.end()
-            group.settle(keys, *chaos.awake, timeout_s=40.0)
-            group.finish(load.stop(), once=False, timeout_s=40.0)
+            group.settle(keys, *chaos.awake)
+            group.finish(load.stop(), once=False)
         except AssertionError as error:
             raise AssertionError("\n".join([str(error), *chaos.log])) from error

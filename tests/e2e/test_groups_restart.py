@@ -162,7 +162,7 @@ def test_members_that_do_not_come_back_expire_after_a_restart(start_broker: Star
         await_coordinator(servers, "classic")
         await_coordinator(servers, "consumer")
         expected = {"classic": ("Empty", "classic"), "consumer": ("Empty", "consumer")}
-        eventually(lambda: list_of(raw) == expected, "both groups are empty", 6.0)
+        eventually(lambda: list_of(raw) == expected, "both groups are empty")
 
 
 def list_of(raw: RawConnection) -> dict[str, tuple[str, str]]:

@@ -149,7 +149,7 @@ def test_ids_that_are_asked_for_and_never_used(group_raw: RawConnection, group_i
         shy = ClassicMember(group_raw, group_id, session_timeout_ms=1000)
         assert shy.receive_join(shy.send_join()).error_code == MEMBER_ID_REQUIRED
     member = ClassicMember(group_raw, group_id)
-    eventually(lambda: member.join().error_code == NONE, "there is room again", 5.0)
+    eventually(lambda: member.join().error_code == NONE, "there is room again")
 
 
 def test_members_that_are_gone_before_their_answer(

@@ -16,9 +16,14 @@ from harness.ownership import (
     missing,
     repeated,
 )
+from harness.raw import ConnectionClosed, RawConnection
 
-PATIENCE_S = 40.0
-"""How long members may take: only a failure waits for it, and they may have to share a core."""
+PATIENCE_S = 3 * Spec.max_poll_interval_ms / 1000
+"""How long members may take: only a failure waits for it, and they may have to share a core.
+
+A rebalance waits max.poll.interval.ms for a member that does not hear of it, and there may be
+another one behind it.
+"""
 
 
 class Group:
@@ -47,6 +52,8 @@ class Group:
         """Wait until these members share the partitions, each having some, nobody else any."""
 
         def settled() -> bool:
+            dead = [member.name for member in members if not member.alive]
+            assert not dead, f"{dead} ended by themselves"
             shares = [member.owned for member in members]
             every = [key for share in shares for key in share]
             others = [m for m in self.members if m not in members and m.owned]
@@ -71,8 +78,18 @@ class Group:
             assert not again, f"processed twice: {again}\n{self.tails()}"
 
     def tails(self) -> str:
-        """The last words of all, for a failed assertion."""
-        return "\n".join(member.tail() for member in self.members)
+        """The last words of all, and what the coordinator knows, for a failed assertion."""
+        return "\n".join([*(member.tail() for member in self.members), self._described()])
+
+    def _described(self) -> str:
+        api, key = ("describe_groups", "groups")
+        if self.spec.protocol == "consumer":
+            api, key = ("consumer_group_describe", "group_ids")
+        try:
+            with RawConnection(self.spec.bootstrap_servers) as raw:
+                return f"coordinator: {raw.request(api, 0, **{key: [self.spec.group]})}"
+        except (OSError, ConnectionClosed) as error:
+            return f"coordinator: {error}"
 
     def __enter__(self) -> Self:
         return self

@@ -33,6 +33,46 @@ def test_commits_keep_a_member_alive(broker):
         assert member.commit(offset) == ErrorCode.NONE
 
 
+def test_who_only_commits_holds_a_rebalance_up_until_its_timeout_and_no_longer(broker):
+    busy, newcomer = Member(broker, "a"), Member(broker, "b")
+    stable_group(broker, busy)
+    newcomer.join()
+    for offset in range(6):  # as a client whose heartbeats do not get through
+        broker.pass_ms(REBALANCE_MS // 6 - 1)
+        assert busy.commit(offset) == ErrorCode.NONE
+        assert newcomer.is_parked
+    broker.pass_ms(6)
+    assert [member.member_id for member in newcomer.joined.members] == [newcomer.member_id]
+    assert busy.commit(6) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_commits_between_join_and_sync_are_refused_and_keep_nobody_alive(broker):
+    busy, other = Member(broker, "a"), Member(broker, "b", session_ms=SESSION_MS * 10)
+    stable_group(broker, busy, other)
+    for member in (busy, other):
+        member.join()
+    assert {member.joined.generation_id for member in (busy, other)} == {2}
+    for offset in range(2):
+        broker.pass_ms(SESSION_MS // 2 - 1)
+        assert busy.commit(offset) == ErrorCode.REBALANCE_IN_PROGRESS
+    broker.pass_ms(2)
+    assert busy.commit(2) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_newcomer_between_join_and_sync_is_told_by_heartbeats_and_commits_go_on(broker):
+    busy, newcomer = Member(broker, "a"), Member(broker, "b")
+    stable_group(broker, busy)
+    assert busy.join().joined.generation_id == 2
+    assert busy.commit(1) == ErrorCode.REBALANCE_IN_PROGRESS
+    newcomer.join()
+    assert busy.commit(2) == ErrorCode.NONE
+    assert busy.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+    assert newcomer.is_parked
+    busy.join()
+    sync_all([busy, newcomer])
+    assert busy.commit(3) == ErrorCode.NONE
+
+
 def test_a_silent_member_is_out_exactly_when_its_session_is_over(broker):
     silent, other = Member(broker, "a"), Member(broker, "b", session_ms=SESSION_MS * 10)
     stable_group(broker, silent, other)

@@ -15,8 +15,8 @@ from harness.member.progress import Progress
 from harness.member.report import Key, Reporter
 from harness.member.spec import Spec
 
-# With a poll shorter than a join takes, kafka-python 3.0 now and then never ends joining.
-POLL_MS = 300
+# Longer than a join takes, if the machine is not too busy: see `_stay_in_the_join`.
+POLL_MS = 2000
 ASSIGNORS = {
     "range": RangePartitionAssignor,
     "roundrobin": RoundRobinPartitionAssignor,
@@ -62,6 +62,7 @@ class Member(ConsumerRebalanceListener):
         self._reporter.closed()
 
     def _turn(self) -> None:
+        self._stay_in_the_join()
         try:
             polled = self._consumer.poll(timeout_ms=POLL_MS)
         except KafkaError as error:
@@ -78,6 +79,18 @@ class Member(ConsumerRebalanceListener):
         self._reporter.got(offsets)
         self._progress.processed(offsets)
         self._commit(self._progress.to_commit())
+
+    def _stay_in_the_join(self) -> None:
+        """See that a join which outlasted its poll is taken up again by the next one.
+
+        kafka-python 3.0 takes its assignment inside of a poll, and only if it knows by then
+        that it has to join. A leader that joins because it saw new partitions no longer knows
+        once it has made the assignments. If its poll was over before they were answered, it
+        drops what it got, sends no heartbeats, and polls as somebody outside for ever.
+        """
+        coordinator = self._consumer._coordinator
+        if coordinator.rebalance_in_progress():
+            coordinator.request_rejoin()
 
     def _commit(self, offsets: dict[Key, int]) -> None:
         if not offsets or not self._spec.commits:
@@ -104,6 +117,11 @@ class Member(ConsumerRebalanceListener):
         self._reporter.revoked(_keys(revoked), lost=False)
 
     def on_partitions_lost(self, lost: list[TopicPartition]) -> None:
+        # kafka-python 3.0 would claim them when it joins again: the leader would then wait for
+        # it to give them up, and as it has none to give up, nobody would ever get them.
+        for assignor in self._consumer._coordinator._assignors.values():
+            if isinstance(assignor, CooperativeStickyAssignor):
+                assignor.member_assignment = None
         self._progress.forget(_keys(lost))
         self._reporter.revoked(_keys(lost), lost=True)
 
