@@ -24,6 +24,7 @@ from ottla.server.channel import Channel
 from ottla.server.complaints import Complaints
 from ottla.server.limits import ConnectionLimits
 from ottla.server.listener import Listener
+from ottla.server.waiting import Waiting
 from ottla.wire.primitives import DecodeError
 
 ARENA_BYTES: Final = 4 * 1024 * 1024
@@ -103,11 +104,12 @@ class Reactor:
     def run(self) -> None:
         """Serve until stopped."""
         node = self._node
-        poll = self._epoll.poll
+        wait = Waiting(self._epoll.poll).wait
         channels = self._channels
         self._schedule_idle_check()
+        awake = False
         while self._running:
-            events = poll(self._timeout_s())
+            events = wait(self._timeout_s, awake=awake)
             node.advance()
             for fd, event in events:
                 channel = channels.get(fd)
@@ -120,6 +122,7 @@ class Reactor:
                         self._stream(channel)
                 elif event & (_GONE | select.EPOLLRDHUP):
                     self._close(channel)
+            awake = 0 < self._arena_used <= LITTLE_BYTES  # small requests, none that is arriving
             self._settle()
         self._settle()
 

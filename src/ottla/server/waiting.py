@@ -1,0 +1,48 @@
+"""Waiting for events: asleep, or awake for a moment where the next ones are about to come.
+
+To go to sleep and be woken takes a processor, a virtual one above all, longer than a small request
+takes the broker. So after a few short waits in a row (clients that send the next request when
+they have the answer to the last) the loop looks again for a moment instead of sleeping, and lets
+others run in between. The first wait that lasts longer ends that: a broker that has nothing to do,
+or little, sleeps at once and as long as it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from os import sched_yield
+from time import monotonic
+from typing import Final, TypeAlias
+
+AWAKE_S: Final = 100e-6
+SHORT_WAITS: Final = 8  # in a row, before the next one is spent awake
+
+Events: TypeAlias = list[tuple[int, int]]
+
+
+class Waiting:
+    """Waits with `poll`, that of an epoll object, which takes a timeout in seconds."""
+
+    __slots__ = ("_now_s", "_poll", "_short")
+
+    def __init__(
+        self, poll: Callable[[float], Events], now_s: Callable[[], float] = monotonic
+    ) -> None:
+        self._poll = poll
+        self._now_s = now_s
+        self._short = 0
+
+    def wait(self, timeout_s: Callable[[], float], *, awake: bool) -> Events:
+        """The next events, or none after the timeout; `awake` allows a moment without sleep."""
+        poll, now_s = self._poll, self._now_s
+        until_s = now_s() + AWAKE_S
+        if awake and self._short >= SHORT_WAITS:
+            while not (events := poll(0)):
+                if now_s() >= until_s:
+                    self._short = 0
+                    return poll(timeout_s())
+                sched_yield()
+            return events
+        events = poll(timeout_s())
+        self._short = self._short + 1 if now_s() < until_s else 0
+        return events
