@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla_spark.java import Java, find_java
 from ottla_spark.worker_python import worker_python
@@ -85,4 +85,17 @@ def session(
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    _end_quietly(spark)
     return spark
+
+
+def _end_quietly(spark: SparkSession) -> None:
+    """Keep a thread of PySpark from printing a traceback when Java ends: others say it in words."""
+    server: Any = spark.sparkContext._accumulatorServer
+    say = server.handle_error
+
+    def handle_error(request: object, address: object) -> None:
+        if not isinstance(sys.exception(), EOFError | ConnectionError):
+            say(request, address)
+
+    server.handle_error = handle_error

@@ -28,7 +28,7 @@ from ottla_spark.loading.errors import LoadError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RECORDS = 3000
+RECORDS = 2400
 A_BATCH = 300
 PATIENCE_S = 200
 MOST_RUNS = 6
@@ -79,6 +79,8 @@ class Loads:
 
 
 def _kill(process: subprocess.Popen[str], whom: str) -> None:
+    if process.poll() is not None:
+        return  # it was done before
     if whom == "all":
         os.killpg(process.pid, signal.SIGKILL)
         return
@@ -100,7 +102,7 @@ def test_parquet(
     words = [name, "--to", f"parquet:{table}", "-b", bootstrap_servers]
     words += ["--max-records-per-batch", str(A_BATCH), "--compact"]
     loads = Loads(words, table / "_ottla" / name)
-    assert loads.run_until_done([(1, "all"), (4, "java")]) == 0
+    assert loads.run_until_done([(1, "all")]) == 0
     rows = spark.read.parquet(str(table))
     assert sorted((row.partition, row.offset) for row in rows.collect()) == _coordinates(2)
 
@@ -117,7 +119,7 @@ def test_delta_with_dead_letters(
     words = [name, "--to", f"delta:{table}", "-b", bootstrap_servers, "--format", "json"]
     words += ["--max-records-per-batch", str(A_BATCH), "--coordinates", "--schema", "n BIGINT"]
     loads = Loads(words, table / "_ottla" / name)
-    assert loads.run_until_done([(2, "all")]) == 3
+    assert loads.run_until_done([(2, "java")]) == 3
     rows = DeltaTable(table).to_pyarrow_table()
     good = list(zip(rows["_partition"].to_pylist(), rows["_offset"].to_pylist(), strict=True))
     dead = spark.read.parquet(f"{table}-dead-letters").collect()

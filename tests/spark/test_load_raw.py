@@ -211,6 +211,32 @@ def test_deleted_records_stop_a_load_unless_that_is_allowed(
     assert sorted(offsets) == [*range(10), *range(15, 30)]
 
 
+def test_a_topic_created_again_between_loads_is_noticed(
+    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    from ottla_spark.loading.errors import DataLost
+
+    name = topic(1)
+    to = f"parquet:{tmp_path}/table"
+    options = {"bootstrap_servers": bootstrap_servers, "spark": spark}
+    produce(name, 10)
+    ottla_spark.load(name, to, **options)
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin.delete_topics([name])[name].result(30)
+    topic(1, name=name)
+    produce(name, 15, first=100)  # it has grown past the checkpoint
+    with pytest.raises(DataLost, match="created again since it was last loaded, up to offset 10"):
+        ottla_spark.load(name, to, **options)
+    ottla_spark.load(name, to, allow_data_loss=True, **options)
+    again = ottla_spark.load(name, to, **options)
+    assert (again.tally.rows, again.lag) == (0, 0)
+    values = [bytes(row.value) for row in spark.read.parquet(f"{tmp_path}/table").collect()]
+    wanted = [f"v{number}".encode() for number in [*range(10), *range(110, 115)]]
+    assert sorted(values) == sorted(wanted)
+
+
 def test_rows_that_are_not_where_the_table_is_are_not_committed(
     spark: SparkSession, tmp_path: Path, catalog: dict[str, str]
 ) -> None:

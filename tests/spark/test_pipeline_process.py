@@ -28,7 +28,7 @@ sources:
 sinks:
   out: {from: numbers, table: "parquet:out"}
 """
-FILES = 12
+FILES = 6
 ROWS_A_FILE = 10
 ANSWER_TIMEOUT_S = 100
 

@@ -17,6 +17,7 @@ from ottla_spark.loading.errors import LoadError, LoadUsageError
 from ottla_spark.loading.failures import load_error
 from ottla_spark.loading.options import Continuous, Every, LoadOptions, Once
 from ottla_spark.loading.preparing import Prepared, prepare
+from ottla_spark.loading.recreated import check_recreated
 from ottla_spark.loading.result import LoadResult
 from ottla_spark.loading.tally import Tally
 from ottla_spark.loading.targets import ValueFormat
@@ -65,17 +66,13 @@ def run_load(spark: SparkSession, options: LoadOptions, hears: Listener) -> Load
     began = time.monotonic()
     with ExitStack() as held:
         client = held.enter_context(_connect(options))
-        try:
-            ends = _wait_for_records(client, options, hears)
-        except KeyboardInterrupt:
-            if isinstance(options.when, Once):
-                raise
-            ends = None
+        ends = _wait_for_records(client, options, hears)
         if ends is None:
             return LoadResult(options, time.monotonic() - began)
         prepared = prepare(
             own, options, lambda: sample(client, options.topic, ends), hears.say, held
         )
+        check_recreated(prepared.workplace, ends, options, hears.say)
         loader = BatchLoader(
             options,
             prepared.workplace,
@@ -92,12 +89,15 @@ def run_load(spark: SparkSession, options: LoadOptions, hears: Listener) -> Load
         except KeyboardInterrupt:
             if isinstance(options.when, Once):
                 raise  # it did not do what it was for; the others end like this
+        now = topic_ends(client, options.topic)
+        if options.allow_data_loss and now.topic_id:
+            prepared.workplace.note_topic_id(now.topic_id)  # it may have changed meanwhile
         return LoadResult(
             options,
             time.monotonic() - began,
             loader.tally,
             prepared.dead_letters.name,
-            lag_of(prepared.workplace, topic_ends(client, options.topic)),
+            lag_of(prepared.workplace, now),
         )
 
 
@@ -118,15 +118,19 @@ def _connect(options: LoadOptions) -> Client:
 
 
 def _wait_for_records(client: Client, options: LoadOptions, hears: Listener) -> Ends | None:
-    """The ends of the topic; None if it is empty and there is nothing to find a schema in."""
+    """The ends of the topic; None if it stays empty and there is nothing to find a schema in."""
     ends = topic_ends(client, options.topic)
     learns = options.format is not ValueFormat.RAW and options.schema is None
     if ends.records or not learns:
         return ends
-    hears.say(f"{options.topic} is empty: there is nothing to find the schema in")
-    while not isinstance(options.when, Once) and not ends.records:
-        time.sleep(min(options.when.interval_s, 5))
-        ends = topic_ends(client, options.topic)
+    try:
+        hears.say(f"{options.topic} is empty: there is nothing to find the schema in")
+        while not isinstance(options.when, Once) and not ends.records:
+            time.sleep(min(options.when.interval_s, 5))
+            ends = topic_ends(client, options.topic)
+    except KeyboardInterrupt:
+        if isinstance(options.when, Once):
+            raise
     return ends if ends.records else None
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ottla.admin.consuming import Consumer, start_offsets
 from ottla.admin.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.admin.route import find_route
+from ottla.model.ids import ZERO_UUID
 
 if TYPE_CHECKING:
     from ottla.admin.client import Client
@@ -21,10 +22,14 @@ POLL_MS = 200
 
 @dataclass(frozen=True)
 class Ends:
-    """The first offset and the one after the last, of each partition."""
+    """The first offset and the one after the last, of each partition; the topic's id as hex.
+
+    The id is empty where the brokers give topics none.
+    """
 
     earliest: dict[int, int]
     latest: dict[int, int]
+    topic_id: str = ""
 
     @property
     def records(self) -> int:
@@ -35,10 +40,12 @@ class Ends:
 def topic_ends(client: Client, topic: str) -> Ends:
     """The ends of a topic now; Refused when there is no such topic."""
     deadline = client.deadline(f"finding the ends of {topic}")
-    partitions = list(find_route(client, topic, deadline).leaders)
+    route = find_route(client, topic, deadline)
+    partitions = list(route.leaders)
     return Ends(
         start_offsets(client, topic, partitions, EARLIEST_TIMESTAMP, deadline),
         start_offsets(client, topic, partitions, LATEST_TIMESTAMP, deadline),
+        "" if route.topic_id == ZERO_UUID else route.topic_id.hex(),
     )
 
 

@@ -2,6 +2,7 @@
 
     load.json    topic, format and shape of the table, fixed by the first run
     schema.json  the fields of the values, as a Spark schema; grows with --evolve
+    topic-id     of the topic that was loaded last, as hex: one created again has another
     checkpoint/  Spark's own: where the load stopped
     lock         held while a load runs, where the directory is on this machine
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 HIDDEN = "_ottla"
+_TOPIC_ID = "topic-id"
 
 
 def _open_lock(directory: str) -> TextIO:
@@ -70,6 +72,15 @@ class Workplace:
                     f"{self.directory} belongs to a load with {name} {noted.get(name)!r}, not"
                     f" {value!r}: give what it was started with, or another table"
                 )
+
+    def topic_id(self) -> str | None:
+        """The id that was noted last, if one was."""
+        path = f"{self.directory}/{_TOPIC_ID}"
+        return self.storage.read_text(path).strip() if self.storage.exists(path) else None
+
+    def note_topic_id(self, topic_id: str) -> None:
+        """What the checkpoint knows is about the topic with this id."""
+        self.storage.write_text(f"{self.directory}/{_TOPIC_ID}", topic_id + "\n")
 
     def schema(self) -> StructType | None:
         """The pinned schema, if there is one."""

@@ -23,6 +23,7 @@ from ottla_spark.pipelines.progress import QueryProgress
 from ottla_spark.pipelines.runs import start_query
 from ottla_spark.pipelines.spark_words import quiet_spark, sentence
 from ottla_spark.pipelines.state_lock import state_lock
+from ottla_spark.pipelines.topic_ids import check_topic_ids
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,6 +57,7 @@ def run_by_trigger(
     """Run as the trigger says; the account of each query, of all its runs together."""
     with state_lock(checked.spec):
         make_topics(checked.spec)
+        check_topic_ids(checked.spec)
         if isinstance(trigger, Every):
             return _run_every(checked, spark, trigger, view, stop)
         return _run(checked, spark, trigger, view, stop)

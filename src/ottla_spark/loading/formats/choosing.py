@@ -88,12 +88,16 @@ def _binary(
             " are framed for one"
         )
     path = Path(options.schema)
+    fields = _fields_of_file(options, path)
     if options.format is ValueFormat.AVRO:
-        text = read_avro_file(path)
-        return BareAvro(text), avro_schema_struct(text, str(path))
-    descriptors = read_proto_file(path)
-    fields = proto_struct(descriptors, options.message, str(path))
-    return BareProtobuf(descriptors, options.message), fields
+        return BareAvro(read_avro_file(path)), fields
+    return BareProtobuf(read_proto_file(path), options.message), fields
+
+
+def _fields_of_file(options: LoadOptions, path: Path) -> StructType:
+    if options.format is ValueFormat.AVRO:
+        return avro_schema_struct(read_avro_file(path), str(path))
+    return proto_struct(read_proto_file(path), options.message, str(path))
 
 
 def _framed(
@@ -107,6 +111,8 @@ def _framed(
     )
     if pinned is not None:
         return decoder, pinned
+    if options.schema is not None:
+        return decoder, _fields_of_file(options, Path(options.schema))
     newest = _newest(values, decoder)
     if newest is None:
         raise LoadError(

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import fastavro
 import pytest
@@ -16,8 +17,11 @@ from ottla_spark.loading.errors import LoadError, LoadUsageError
 from ottla_spark.loading.formats import registry as registry_module
 from ottla_spark.loading.formats.avro import FramedAvro
 from ottla_spark.loading.formats.binary_format import Misfit
+from ottla_spark.loading.formats.choosing import choose_format
 from ottla_spark.loading.formats.protobuf import FramedProtobuf
 from ottla_spark.loading.formats.registry import Registry, UnknownSchema
+from ottla_spark.loading.options import LoadOptions
+from ottla_spark.loading.targets import Kind, Target, ValueFormat
 
 NAME = {"name": "n", "type": "string"}
 WHO = {"type": "record", "name": "Who", "namespace": "shop", "fields": [NAME]}
@@ -154,3 +158,19 @@ def test_protobuf_with_imports_and_places(url: str) -> None:
         decoder.decode(b"\0\0\0\0\3" + b"\x02\x12")
     with pytest.raises(Misfit, match=r"is a Order\.In, not a Order"):
         FramedProtobuf(Registry(url), "Order", frozenset()).decode(inner)
+
+
+def test_a_schema_file_beside_a_registry_says_the_columns(url: str, tmp_path: Path) -> None:
+    file = tmp_path / "who.avsc"
+    file.write_text(json.dumps(WHO))
+    options = LoadOptions(
+        topic="t",
+        to=Target(Kind.PARQUET, "/t"),
+        client={},
+        format=ValueFormat.AVRO,
+        registry=url,
+        schema=str(file),
+    )
+    chosen = choose_format(options, None, [])  # no record was looked at, and none has to be
+    assert chosen is not None
+    assert dict(field_types(chosen.schema)) == {"n": "STRING"}
