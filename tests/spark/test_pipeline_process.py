@@ -62,21 +62,26 @@ def batches(running: subprocess.Popen[str]) -> Iterator[dict[str, object]]:
         yield json.loads(line)
 
 
+def add_files(directory: Path, files: range) -> None:
+    for file in files:
+        numbers = range(file * ROWS_A_FILE, (file + 1) * ROWS_A_FILE)
+        text = "".join(f'{{"n": {number}}}\n' for number in numbers)
+        (directory / f"{file:02}.json").write_text(text)
+
+
 @pytest.mark.timeout(240)
 def test_killed_it_goes_on_and_asked_to_stop_it_ends_well(
     spark: SparkSession, tmp_path: Path, process: list[subprocess.Popen[str]]
 ) -> None:
     (tmp_path / "numbers.yaml").write_text(PIPELINE)
     (tmp_path / "in").mkdir()
-    for file in range(FILES):
-        numbers = range(file * ROWS_A_FILE, (file + 1) * ROWS_A_FILE)
-        text = "".join(f'{{"n": {number}}}\n' for number in numbers)
-        (tmp_path / "in" / f"{file:02}.json").write_text(text)
+    add_files(tmp_path / "in", range(FILES // 2))
     first = start(tmp_path, process)
     next(batches(first))
     first.send_signal(signal.SIGKILL)
     assert first.wait(ANSWER_TIMEOUT_S) == -signal.SIGKILL
 
+    add_files(tmp_path / "in", range(FILES // 2, FILES))
     second = start(tmp_path, process)
     for event in batches(second):
         if event["batch"] == FILES - 1:

@@ -120,7 +120,7 @@ def test_executors_die_under_a_load_to_parquet(
     load = loads(name, f"parquet:{table}", bootstrap_servers)
     load.start()
     load.when_planned(offsets, 1, lambda: kill_executors(standalone, all_of_them=True))
-    load.when_planned(offsets, 3, lambda: kill_executors(standalone))
+    load.when_planned(offsets, 2, lambda: kill_executors(standalone))
     assert load.end()[0] == 0
     rows = spark.read.parquet(str(table)).collect()
     assert sorted((row.partition, row.offset) for row in rows) == WANTED
@@ -170,7 +170,7 @@ def test_a_worker_and_the_broker_die_under_a_load_to_iceberg(
         offsets = tmp_path / "load" / "checkpoint" / "offsets"
         load.start()
         load.when_planned(offsets, 1, lambda: kill_worker(standalone))
-        load.when_planned(offsets, 3, lambda: kill_and_start(broker))
+        load.when_planned(offsets, 2, lambda: kill_and_start(broker))
         code, said = load.end()
         for _ in range(MOST_RUNS):
             if code == 0:
