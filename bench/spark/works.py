@@ -153,7 +153,7 @@ def _peak_of_workers() -> Iterator[list[float]]:
 def _worker_memory() -> Iterator[float]:
     for process in psutil.Process().children(recursive=True):
         try:
-            if any("pyspark.daemon" in word for word in process.cmdline()):
+            if any(word.endswith("spark.daemon") for word in process.cmdline()):
                 yield process.memory_info().rss / 1e6
         except psutil.Error:
             continue

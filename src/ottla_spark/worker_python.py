@@ -3,7 +3,7 @@
 Spark puts its own zip of pyspark before everything that is installed, and modules in a zip are
 compiled anew at each start: 0.7 s of work, several times in every command. Where that zip is the
 one of the installed pyspark, a script that takes it away from the path gives the same modules,
-compiled already.
+compiled already. The script also runs Spark's modules through `worker_process`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ done
 IFS=$old
 PYTHONPATH=$rest
 export PYTHONPATH
+case "$1 $2" in
+    "-m pyspark."*) shift; set -- -m ottla_spark.worker_process "$@" ;;
+esac
 exec {python} "$@"
 """
 

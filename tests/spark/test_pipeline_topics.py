@@ -172,7 +172,7 @@ def test_stopped_between_batches_it_goes_on_exactly_there_with_every_sink(
     bootstrap_servers: str,
 ) -> None:
     name = topic(2)
-    produce(name, 60, value=lambda n: event(n, n))
+    produce(name, 120, value=lambda n: event(n, n))
     both = make(
         "both",
         EVENTS.format(topic=name) + "  options: {maxOffsetsPerTrigger: 10}",
@@ -190,17 +190,18 @@ def test_stopped_between_batches_it_goes_on_exactly_there_with_every_sink(
 
     early = StopsEarly()
     stopped = both.run(once=True, view=early, stop=early.stop)
-    assert any(query.rows < 60 for query in stopped)
+    assert any(query.rows < 120 for query in stopped)
     rest = both.run(once=True)
-    assert [query.lag for query in rest if query.batches] == [0] * len(
-        [query for query in rest if query.batches]
-    )
-    assert [row.id for row in table(spark, tmp_path / "even")] == list(range(0, 60, 2))
-    assert [row.id for row in table(spark, tmp_path / "odd")] == list(range(1, 60, 2))
+    # For a batch that it repeats Spark asks no topic for its end.
+    repeated_only = [query for query in rest if query.batches == 1]
+    assert all(query.lag == 0 for query in rest if query.batches and query not in repeated_only)
+    assert all(query.lag in (0, None) for query in repeated_only)
+    assert [row.id for row in table(spark, tmp_path / "even")] == list(range(0, 120, 2))
+    assert [row.id for row in table(spark, tmp_path / "odd")] == list(range(1, 120, 2))
     with Client(parse_addresses(bootstrap_servers)) as client:
         for group in ("both.evens", "both.odds"):
             offsets = fetch_offsets(client, group)
-            assert sum(found.offset for found in offsets.values()) == 60
+            assert sum(found.offset for found in offsets.values()) == 120
 
 
 def test_bad_records_stop_the_query_or_do_as_they_are_told(

@@ -15,7 +15,10 @@ NO_BATCH = -1
 
 @dataclass
 class QueryProgress:
-    """The account of one query; figures that Spark has not told yet are None."""
+    """The account of one query; figures that Spark has not told are None.
+
+    Spark tells no end of a topic, so no lag, for a batch that it repeats after a stop.
+    """
 
     sink: str
     query: StreamingQuery

@@ -15,6 +15,8 @@ def test_what_fits_one_machine_is_not_set_on_a_cluster() -> None:
     settings = session_settings("spark://master:7077", {})
     assert "spark.driver.memory" not in settings
     assert "spark.driver.bindAddress" not in settings
+    assert "spark.python.unix.domain.socket.enabled" not in settings
+    assert "GC" not in settings["spark.driver.extraJavaOptions"]
     assert settings["spark.sql.parquet.outputTimestampType"] == "TIMESTAMP_MICROS"
 
 
