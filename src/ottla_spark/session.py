@@ -15,6 +15,7 @@ Spark noticing files that the disk changed by itself.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -52,7 +53,8 @@ LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.driver.memory": "2g",
     "spark.python.unix.domain.socket.enabled": "true",
 }
-LOCAL_JAVA = ("-XX:+UseParallelGC",)
+COLLECTOR = "-XX:+UseParallelGC"
+_JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 
 @cache
@@ -71,8 +73,15 @@ def prepare_environment(master: str = LOCAL) -> Java:
 def session_settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
     """Everything that is set for a session with this master; `conf` wins."""
     local = LOCAL_SETTINGS if master.startswith("local") else {}
-    java = [f"-Dlog4j2.configurationFile={LOGGING.as_uri()}", *(LOCAL_JAVA if local else [])]
-    return {**SETTINGS, **local, "spark.driver.extraJavaOptions": " ".join(java), **conf}
+    java = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
+    if local and not _has_collector():
+        java += f" {COLLECTOR}"
+    return {**SETTINGS, **local, "spark.driver.extraJavaOptions": java, **conf}
+
+
+def _has_collector() -> bool:
+    """Whether the environment chooses Java's garbage collector: with two, Java does not start."""
+    return any(re.search(r"-XX:\+Use\w+GC\b", os.environ.get(name, "")) for name in _JAVA_VARIABLES)
 
 
 def session(

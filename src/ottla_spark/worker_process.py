@@ -1,9 +1,11 @@
-"""A Python process of Spark's, quiet about farewells: `-m ottla_spark.worker_process MODULE`.
+"""A Python process of Spark's, quiet about farewells: `python -P worker_process.py MODULE`.
 
 Spark closes the sockets of its Python processes when they had nothing to do for a minute, when
 nobody wants their rows any more, and when a query stops. Through a Unix domain socket a process
 notices at its last flush, and Spark's modules print a traceback then. That tells nobody
 anything: here such a process just ends.
+
+It is run by its path, because a process for a cluster may have this script without this package.
 """
 
 from __future__ import annotations
@@ -46,4 +48,5 @@ def _run_daemon() -> None:
 
 if __name__ == "__main__":
     del sys.argv[0]  # the module and its arguments are left
+    sys.path.insert(0, os.getcwd())  # as with `python -m MODULE`
     run(sys.argv[0])

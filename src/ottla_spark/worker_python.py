@@ -25,7 +25,7 @@ IFS=$old
 PYTHONPATH=$rest
 export PYTHONPATH
 case "$1 $2" in
-    "-m pyspark."*) shift; set -- -m ottla_spark.worker_process "$@" ;;
+    "-m pyspark."*) shift; set -- -P {program} "$@" ;;
 esac
 exec {python} "$@"
 """
@@ -38,5 +38,8 @@ def worker_python() -> str:
     packed = Path(pyspark.__file__).parent / "python" / "lib" / "pyspark.zip"
     if not packed.is_file():
         return sys.executable
-    text = _SCRIPT.format(zip=shlex.quote(str(packed)), python=shlex.quote(sys.executable))
+    places = (packed, sys.executable, Path(__file__).with_name("worker_process.py"))
+    names = ("zip", "python", "program")
+    quoted = {name: shlex.quote(str(place)) for name, place in zip(names, places, strict=True)}
+    text = _SCRIPT.format(**quoted)
     return str(launcher("python", Path("bin", "python"), text) / "bin" / "python")

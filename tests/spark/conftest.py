@@ -20,6 +20,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness.standalone_spark import StandaloneSpark
 
+from harness import shared_classes
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -83,9 +85,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
     }
-    started = session("local[2]", app_name="ottla-tests", conf=conf)
+    with shared_classes.noted():
+        started = session("local[2]", app_name="ottla-tests", conf=conf)
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_java_classes(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """For tests that start Java processes: quicker ones, if the session is there already."""
+    shared_classes.share(tmp_path_factory.mktemp("classes") / "spark.jsa")
 
 
 @pytest.fixture(scope="session")

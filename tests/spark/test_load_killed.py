@@ -28,6 +28,7 @@ from ottla_spark.loading.errors import LoadError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.usefixtures("shared_java_classes")
 RECORDS = 2400
 A_BATCH = 300
 PATIENCE_S = 200

@@ -84,6 +84,7 @@ def test_an_end_before_the_first_record_is_a_good_end(
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.usefixtures("shared_java_classes")
 def test_the_command_every_second_from_an_empty_topic_until_sigterm(
     spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
 ) -> None:

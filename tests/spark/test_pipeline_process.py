@@ -15,6 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.usefixtures("shared_java_classes")
 PIPELINE = """\
 name: numbers
 trigger: 100ms

@@ -24,6 +24,7 @@ from harness.standalone_spark import StandaloneSpark
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.usefixtures("shared_java_classes")
 RECORDS = 4000
 A_BATCH = 800
 PARTITIONS = 2

@@ -21,6 +21,7 @@ from harness.standalone_spark import StandaloneSpark
 
 import ottla
 
+pytestmark = pytest.mark.usefixtures("shared_java_classes")
 RECORDS = 600
 PATIENCE_S = 200
 PROGRAM = """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ottla_spark.session import LOGGING, session_settings
+import pytest
+
+from ottla_spark.session import COLLECTOR, LOGGING, session_settings
 
 
 def test_conf_wins_over_everything() -> None:
@@ -23,3 +25,13 @@ def test_what_fits_one_machine_is_not_set_on_a_cluster() -> None:
 def test_the_logging_file_is_part_of_the_package() -> None:
     assert LOGGING.is_file()
     assert LOGGING.as_uri() in session_settings("local", {})["spark.driver.extraJavaOptions"]
+
+
+def test_a_collector_that_the_environment_chose_is_the_only_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    assert COLLECTOR in session_settings("local", {})["spark.driver.extraJavaOptions"]
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-Xss4m -XX:+UseSerialGC")
+    assert COLLECTOR not in session_settings("local", {})["spark.driver.extraJavaOptions"]

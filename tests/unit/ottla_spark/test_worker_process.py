@@ -6,14 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("pyspark")
+from ottla_spark import worker_process
 
 
 def run(module: str, directory: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "ottla_spark.worker_process", module, "one", "two"],
+        [sys.executable, "-P", worker_process.__file__, module, "one", "two"],
         cwd=directory,
         capture_output=True,
         text=True,
