@@ -57,6 +57,13 @@ def topics(quick: bool) -> list[Topic]:
     ]
 
 
+def filled(servers: str, topic: Topic) -> Topic:
+    """The topic, when its records are written."""
+    console.print(f"filling {topic.name}: {topic.written:,} records")
+    fill(servers, topic)
+    return topic
+
+
 def label(topic: Topic) -> str:
     """The topic in words."""
     size = f"{topic.value_bytes} B" if topic.value_bytes < 1024 else "1 KiB"
@@ -159,9 +166,8 @@ def _measure(options: argparse.Namespace, directory: Path, servers: str, jars: l
     small = Topic("stream", 100, "none", 1000, partitions=1)
     works = options.only or ["read", "load", "memory", "stream"]
     used = [*(wanted if {"read", "load"} & set(works) else []), small]
-    for topic in [*used, *([big] if "memory" in works else [])]:
-        console.print(f"filling {topic.name}: {topic.written:,} records")
-        fill(servers, topic)
+    for topic in used:
+        filled(servers, topic)
     # Spark's planners and workers import the empty source by name.
     here = str(Path(__file__).parent)
     os.environ["PYTHONPATH"] = os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])
@@ -173,10 +179,11 @@ def _measure(options: argparse.Namespace, directory: Path, servers: str, jars: l
         run = Run(Bench(spark, servers, directory), rounds, with_connector=bool(jars))
         plain = [topic for topic in wanted if topic.codec == "none"]
         for name, work in {
+            "stream": lambda: run.stream(small.name),
             "read": lambda: run.reads(wanted),
             "load": lambda: run.loads(plain),
-            "memory": lambda: run.memory(big),
-            "stream": lambda: run.stream(small.name),
+            # Filled late: while the system writes so much to disk, nothing else can be measured.
+            "memory": lambda: run.memory(filled(servers, big)),
         }.items():
             if name in works:
                 work()
