@@ -38,8 +38,9 @@ def worker_python() -> str:
     packed = Path(pyspark.__file__).parent / "python" / "lib" / "pyspark.zip"
     if not packed.is_file():
         return sys.executable
-    places = (packed, sys.executable, Path(__file__).with_name("worker_process.py"))
-    names = ("zip", "python", "program")
-    quoted = {name: shlex.quote(str(place)) for name, place in zip(names, places, strict=True)}
-    text = _SCRIPT.format(**quoted)
+    text = _SCRIPT.format(
+        zip=shlex.quote(str(packed)),
+        python=shlex.quote(sys.executable),
+        program=shlex.quote(str(Path(__file__).with_name("worker_process.py"))),
+    )
     return str(launcher("python", Path("bin", "python"), text) / "bin" / "python")

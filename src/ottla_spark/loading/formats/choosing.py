@@ -87,17 +87,17 @@ def _binary(
             f"--format {options.format} needs --schema FILE, or --registry URL where records"
             " are framed for one"
         )
-    path = Path(options.schema)
-    fields = _fields_of_file(options, path)
-    if options.format is ValueFormat.AVRO:
-        return BareAvro(read_avro_file(path)), fields
-    return BareProtobuf(read_proto_file(path), options.message), fields
+    return _of_file(options, Path(options.schema))
 
 
-def _fields_of_file(options: LoadOptions, path: Path) -> StructType:
+def _of_file(options: LoadOptions, path: Path) -> tuple[Decoder, StructType]:
+    """How values without a frame are decoded with this schema, and the columns they have."""
     if options.format is ValueFormat.AVRO:
-        return avro_schema_struct(read_avro_file(path), str(path))
-    return proto_struct(read_proto_file(path), options.message, str(path))
+        text = read_avro_file(path)
+        return BareAvro(text), avro_schema_struct(text, str(path))
+    descriptors = read_proto_file(path)
+    fields = proto_struct(descriptors, options.message, str(path))
+    return BareProtobuf(descriptors, options.message), fields
 
 
 def _framed(
@@ -112,7 +112,7 @@ def _framed(
     if pinned is not None:
         return decoder, pinned
     if options.schema is not None:
-        return decoder, _fields_of_file(options, Path(options.schema))
+        return decoder, _of_file(options, Path(options.schema))[1]
     newest = _newest(values, decoder)
     if newest is None:
         raise LoadError(
