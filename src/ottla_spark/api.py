@@ -5,7 +5,9 @@ Every option of the data source may be given by its name: `columns="key,value"`.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from ottla_spark.loading.options import (
@@ -21,6 +23,7 @@ from ottla_spark.loading.result import LoadResult
 from ottla_spark.loading.running import Listener, check_topic, run_load
 from ottla_spark.loading.targets import parse_dead_letters, parse_format, parse_target
 from ottla_spark.session import LOCAL, prepare_environment, session
+from ottla_spark.stopping import stopped_by_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,13 +86,14 @@ def load(
     group: str | None = None,
     allow_data_loss: bool = False,
     catalog: Mapping[str, str] | None = None,
+    stop: threading.Event | None = None,
 ) -> LoadResult:
     """Load a topic into a table as `ottla load` does; docs/loading.md says what each option is.
 
     `client` are Kafka's client properties; `master` and `conf` are for a session of the load's
     own, used when no `spark` is given. LoadError or AdminError when it cannot go on; the
-    same call then goes on where it stopped. With `every` or `continuous` it ends by
-    KeyboardInterrupt.
+    same call then goes on where it stopped. With `every` or `continuous` it ends when `stop` is
+    set, by default by Ctrl-C and SIGTERM; any other load raises KeyboardInterrupt then.
     """
     size = target_file_size
     parts = [partition_by] if isinstance(partition_by, str) else partition_by
@@ -123,7 +127,8 @@ def load(
         check_topic(options)  # before the seconds that a session takes
         hears.say(f"Spark at {master}, {prepare_environment(master).describe()}")
         spark = session(master, conf=conf)
-    return run_load(spark, options, hears)
+    with stopped_by_signals() if stop is None else nullcontext(stop) as asked:
+        return run_load(spark, options, hears, asked)
 
 
 def _when(every: str | None, continuous: bool) -> Once | Every | Continuous:

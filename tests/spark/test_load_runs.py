@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from harness.deadline import eventually
 from harness.process import COMMAND
 
+from ottla_spark.api import load
 from ottla_spark.loading.options import Continuous, Every, LoadOptions
 from ottla_spark.loading.running import Listener, run_load
 from ottla_spark.loading.targets import Kind, Target, ValueFormat
@@ -32,6 +35,7 @@ class Feeds(Listener):
     """Whenever everything so far is in the table, gives more; in the end it stops the load."""
 
     def __init__(self, more: Callable[[int], None]) -> None:
+        self.stop = threading.Event()
         self._more = more
         self._given = 1
 
@@ -39,7 +43,8 @@ class Feeds(Listener):
         if tally.rows < self._given * A_ROUND:
             return
         if self._given == ROUNDS:
-            raise KeyboardInterrupt
+            self.stop.set()
+            return
         self._more(self._given * A_ROUND)
         self._given += 1
 
@@ -56,7 +61,7 @@ def test_what_comes_while_it_runs_is_loaded(
         when=Continuous(0.2),
     )
     feeds = Feeds(lambda first: produce(name, A_ROUND, first=first))
-    result = run_load(spark, options, feeds)
+    result = run_load(spark, options, feeds, feeds.stop)
     assert (result.tally.rows, result.exit_code) == (ROUNDS * A_ROUND, 0)
     assert result.tally.batches >= ROUNDS
     rows = spark.read.parquet(f"{tmp_path}/table").collect()
@@ -67,10 +72,12 @@ def test_what_comes_while_it_runs_is_loaded(
 def test_an_end_before_the_first_record_is_a_good_end(
     spark: SparkSession, bootstrap_servers: str, topic: Any, tmp_path: Path
 ) -> None:
+    stop = threading.Event()
+
     class Stops(Listener):
         def say(self, line: str) -> None:
             assert "is empty" in line
-            raise KeyboardInterrupt
+            stop.set()
 
     options = LoadOptions(
         topic=topic(),
@@ -79,8 +86,50 @@ def test_an_end_before_the_first_record_is_a_good_end(
         when=Every(60),
         format=ValueFormat.JSON,
     )
-    result = run_load(spark, options, Stops())
+    result = run_load(spark, options, Stops(), stop)
     assert (result.tally.records, result.exit_code) == (0, 0)
+
+
+def test_a_signal_at_any_moment_ends_a_load_well(
+    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+) -> None:
+    name = topic()
+    wanted: list[int] = []
+    for turn, number in enumerate((signal.SIGTERM, signal.SIGINT) * 3):
+        produce(name, 1, first=turn)
+        wanted.append(turn)
+        asked = threading.Timer(0.4 + 0.23 * turn, os.kill, (os.getpid(), number))
+        asked.start()
+        result = load(
+            name,
+            f"parquet:{tmp_path}/table",
+            bootstrap_servers=bootstrap_servers,
+            spark=spark,
+            every="10ms",
+        )
+        asked.join()
+        assert result.exit_code == 0
+        assert spark.range(turn).count() == turn, "Spark answers what it was asked"
+    load(name, f"parquet:{tmp_path}/table", bootstrap_servers=bootstrap_servers, spark=spark)
+    rows = spark.read.parquet(f"{tmp_path}/table").collect()
+    assert sorted(row.offset for row in rows) == wanted
+
+
+def test_a_load_that_has_an_end_says_that_it_was_interrupted(
+    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+) -> None:
+    name = topic()
+    produce(name, 1)
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(KeyboardInterrupt):
+        load(
+            name,
+            f"parquet:{tmp_path}/table",
+            bootstrap_servers=bootstrap_servers,
+            spark=spark,
+            stop=stop,
+        )
 
 
 @pytest.mark.timeout(240)

@@ -9,6 +9,7 @@ from ottla.admin.errors import AdminError
 from ottla_spark.loading.errors import DataLost, LoadError
 
 if TYPE_CHECKING:
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
 _RAISED = re.compile(
@@ -19,7 +20,7 @@ _LOSS = "DataLoss"
 LONGEST = 600
 
 
-def load_error(error: PySparkException, kept: BaseException | None) -> Exception:
+def load_error(error: PySparkException | Py4JJavaError, kept: BaseException | None) -> Exception:
     """The error to raise for a query that failed; `kept` is what a batch raised in this process."""
     if isinstance(kept, LoadError | AdminError | KeyboardInterrupt):
         return kept if isinstance(kept, Exception) else LoadError("interrupted")

@@ -6,6 +6,7 @@ stopped.
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -57,16 +58,19 @@ def check_topic(options: LoadOptions) -> None:
         topic_ends(client, options.topic)
 
 
-def run_load(spark: SparkSession, options: LoadOptions, hears: Listener) -> LoadResult:
-    """Load until done, or until KeyboardInterrupt where there is no end.
+def run_load(
+    spark: SparkSession, options: LoadOptions, hears: Listener, stop: threading.Event
+) -> LoadResult:
+    """Load until done or until `stop` is set, which is a good end only where there is no other.
 
-    LoadError, or AdminError for what the brokers refuse, when it cannot go on.
+    LoadError, or AdminError for what the brokers refuse, when it cannot go on;
+    KeyboardInterrupt when it was stopped before it had done what it was for.
     """
     own = _own_session(spark)
     began = time.monotonic()
     with ExitStack() as held:
         client = held.enter_context(_connect(options))
-        ends = _wait_for_records(client, options, hears)
+        ends = _wait_for_records(client, options, hears, stop)
         if ends is None:
             return LoadResult(options, time.monotonic() - began)
         prepared = prepare(
@@ -84,11 +88,9 @@ def run_load(spark: SparkSession, options: LoadOptions, hears: Listener) -> Load
         loader.tally.leftovers = prepared.leftovers
         hears.started(lag_of(prepared.workplace, ends))
         watch = _Watch(client, options, prepared, loader, hears)
-        try:
-            _run(own, options, prepared, loader, watch)
-        except KeyboardInterrupt:
-            if isinstance(options.when, Once):
-                raise  # it did not do what it was for; the others end like this
+        _run(own, options, prepared, loader, watch, stop)
+        if stop.is_set() and isinstance(options.when, Once):
+            raise KeyboardInterrupt
         now = topic_ends(client, options.topic)
         if options.allow_data_loss and now.topic_id:
             prepared.workplace.note_topic_id(now.topic_id)  # it may have changed meanwhile
@@ -117,20 +119,19 @@ def _connect(options: LoadOptions) -> Client:
         raise LoadUsageError(str(error)) from None
 
 
-def _wait_for_records(client: Client, options: LoadOptions, hears: Listener) -> Ends | None:
+def _wait_for_records(
+    client: Client, options: LoadOptions, hears: Listener, stop: threading.Event
+) -> Ends | None:
     """The ends of the topic; None if it stays empty and there is nothing to find a schema in."""
     ends = topic_ends(client, options.topic)
     learns = options.format is not ValueFormat.RAW and options.schema is None
     if ends.records or not learns:
         return ends
-    try:
-        hears.say(f"{options.topic} is empty: there is nothing to find the schema in")
-        while not isinstance(options.when, Once) and not ends.records:
-            time.sleep(min(options.when.interval_s, 5))
-            ends = topic_ends(client, options.topic)
-    except KeyboardInterrupt:
-        if isinstance(options.when, Once):
-            raise
+    hears.say(f"{options.topic} is empty: there is nothing to find the schema in")
+    while not isinstance(options.when, Once) and not ends.records:
+        if stop.wait(min(options.when.interval_s, 5)):
+            break
+        ends = topic_ends(client, options.topic)
     return ends if ends.records else None
 
 
@@ -207,15 +208,17 @@ def _run(
     prepared: Prepared,
     loader: BatchLoader,
     watch: _Watch,
+    stop: threading.Event,
 ) -> None:
     while True:
         began = time.monotonic()
-        _run_again(spark, options, prepared.workplace, loader, watch)
-        if options.compact:
+        _run_again(spark, options, prepared.workplace, loader, watch, stop)
+        if options.compact and not stop.is_set():
             loader.compact()
         if not isinstance(options.when, Every):
             return
-        time.sleep(max(0.0, options.when.interval_s - (time.monotonic() - began)))
+        if stop.wait(max(0.0, options.when.interval_s - (time.monotonic() - began))):
+            return
 
 
 def _run_again(
@@ -224,15 +227,16 @@ def _run_again(
     workplace: Workplace,
     loader: BatchLoader,
     watch: _Watch,
+    stop: threading.Event,
 ) -> None:
     """Run a query; start it anew a few times where only the machine was too busy to begin."""
     for _ in range(STARTS - 1):
         try:
-            return _run_query(spark, options, workplace, loader, watch)
+            return _run_query(spark, options, workplace, loader, watch, stop)
         except LoadError as error:
             if _TOO_BUSY not in str(error):
                 raise
-    return _run_query(spark, options, workplace, loader, watch)
+    return _run_query(spark, options, workplace, loader, watch, stop)
 
 
 def _run_query(
@@ -241,8 +245,9 @@ def _run_query(
     workplace: Workplace,
     loader: BatchLoader,
     watch: _Watch,
+    stop: threading.Event,
 ) -> None:
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
 
     writer = _records(spark, options).writeStream.foreachBatch(loader)
@@ -255,12 +260,12 @@ def _run_query(
     try:
         query = writer.start()
         try:
-            while not query.awaitTermination(POLL_S):
+            while not query.awaitTermination(POLL_S) and not stop.is_set():
                 watch.look()
             watch.look()
         finally:
             query.stop()
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         raise load_error(error, loader.failure) from error
     except (Py4JError, ConnectionError) as error:
         raise LoadError(

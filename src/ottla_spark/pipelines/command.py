@@ -6,15 +6,11 @@ failed, 130 when a run that would have ended by itself was interrupted.
 
 from __future__ import annotations
 
-import contextlib
 import json as json_text
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from ottla.admin.errors import AdminError
@@ -35,6 +31,7 @@ from ottla_spark.pipelines.showing import (
     table_of,
 )
 from ottla_spark.session import session
+from ottla_spark.stopping import stopped_by_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,22 +110,6 @@ def run(target: Target, trigger: Trigger | None) -> int:
             view.close()
     _print_summary(queries, target.json)
     return INTERRUPTED if stop.is_set() and isinstance(wanted, Once) else OK
-
-
-@contextlib.contextmanager
-def stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set."""
-    stop = threading.Event()
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def problems_json(target: Target, problems: Problems) -> dict[str, object]:
