@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import io
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pytest
+from harness.schema_registry import registry
 
 import ottla_spark
 from ottla_spark.loading.errors import LoadUsageError
@@ -146,39 +143,6 @@ def avro(value: dict[str, object], schema: dict[str, Any] = ORDER) -> bytes:
     return out.getvalue()
 
 
-@contextmanager
-def registry(schemas: dict[int, dict[str, str]], login: str = "") -> Iterator[str]:
-    """A schema registry on a port of its own."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if login and self.headers["Authorization"] != f"Basic {login}":
-                self.send_error(401)
-                return
-            found = schemas.get(int(self.path.removeprefix("/schemas/ids/")))
-            if found is None:
-                self.send_error(404)
-                return
-            body = json.dumps(found).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 def framed(schema_id: int, payload: bytes) -> bytes:
     return b"\0" + schema_id.to_bytes(4, "big") + payload
 
@@ -226,7 +190,7 @@ def test_protobuf_of_a_file(
     values.append(b"\xff\xff")
     produce(name, 5, value=lambda i: values[i])
     options = {"bootstrap_servers": bootstrap_servers, "spark": spark, "format": "protobuf"}
-    with pytest.raises(LoadUsageError, match=r"--message \(Order, Other\)"):
+    with pytest.raises(LoadUsageError, match=r"several messages \(Order, Other\)"):
         ottla_spark.load(name, f"parquet:{tmp_path}/t", schema=str(schema), **options)
     result = ottla_spark.load(
         name, f"parquet:{tmp_path}/t", schema=str(schema), message="Order", **options

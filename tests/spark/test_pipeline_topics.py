@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import threading
 from collections.abc import Callable
@@ -10,13 +11,17 @@ from pathlib import Path
 from textwrap import dedent, indent
 from typing import TYPE_CHECKING, Protocol
 
+import fastavro
 import pytest
+from harness.schema_registry import registry
 
 import ottla_spark
 from ottla.admin.address import parse_addresses
 from ottla.admin.client import Client
 from ottla.admin.group_offsets import fetch_offsets
 from ottla_spark.pipelines.api import Pipeline
+from ottla_spark.pipelines.failures import QueryFailed
+from ottla_spark.pipelines.problems import PipelineError
 from ottla_spark.pipelines.progress import QueryProgress
 from ottla_spark.pipelines.running import View
 
@@ -256,3 +261,72 @@ def test_sums_per_minute_go_from_topic_to_topic(
     assert {key: (value["n"], value["total"]) for key, value in last.items()} == {
         str(minute).encode(): (60, sum(range(minute * 60, minute * 60 + 60))) for minute in range(3)
     }
+
+
+ORDER: dict[str, object] = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "id", "type": "long"}, {"name": "note", "type": ["null", "string"]}],
+}
+NOTE = 'syntax = "proto3"; message Note { int64 id = 1; string text = 2; }'
+
+
+def avro(value: dict[str, object]) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(ORDER), value)
+    return out.getvalue()
+
+
+def test_avro_of_a_file_and_framed_protobuf(
+    spark: SparkSession, make: Make, topic: MakeTopic, produce: Produce, tmp_path: Path
+) -> None:
+    orders, notes = topic(), topic()
+    (tmp_path / "order.avsc").write_text(json.dumps(ORDER))
+    (tmp_path / "note.proto").write_text(NOTE)
+    with registry({3: {"schema": NOTE, "schemaType": "PROTOBUF"}}, login="dTpw") as url:
+        both = make(
+            "binary",
+            f"""
+            orders: {{topic: {orders}, format: avro, schema: order.avsc, bad_records: keep,
+                     keep: [offset]}}
+            notes: {{topic: {notes}, format: protobuf, schema: note.proto, registry: "{url}",
+                    registry_login: "u:p", bad_records: drop}}
+            """,
+            """
+            both:
+              sql: |
+                SELECT id, note AS words, _offset FROM orders
+                UNION ALL SELECT id, text, -1 FROM notes
+            """,
+            'out: {from: both, table: "parquet:out"}',
+        )
+        bare = [avro({"id": 1, "note": "one"}), b"\xff", avro({"id": 2, "note": None})]
+        produce(orders, 3, value=lambda n: bare[n])
+        framed = [b"\0\0\0\0\3\0" + bytes([8, 7, 18, 1, 110]), b"not framed"]
+        produce(notes, 2, value=lambda n: framed[n])
+        both.run(once=True)
+    rows = spark.read.parquet(str(tmp_path / "out")).collect()
+    found = {(row.id, row.words, row._offset) for row in rows}
+    assert found == {(1, "one", 0), (None, None, 1), (2, None, 2), (7, "n", -1)}
+
+
+def test_a_value_that_does_not_fit_is_named_when_it_fails_the_query(
+    make: Make, topic: MakeTopic, produce: Produce, tmp_path: Path
+) -> None:
+    name = topic()
+    (tmp_path / "order.avsc").write_text(json.dumps(ORDER))
+    source = f"orders: {{topic: {name}, format: avro, schema: order.avsc}}"
+    orders = make("strict", source, "{}", 'out: {from: orders, table: "parquet:out"}')
+    produce(name, 2, value=lambda n: b"\x02" if n else avro({"id": n, "note": None}))
+    said = f"sources.orders: topic {name} partition 0 offset 1: not Avro"
+    with pytest.raises(QueryFailed, match=said):
+        orders.run(once=True)
+
+
+def test_a_schema_file_that_cannot_serve_is_blamed_by_its_line(
+    make: Make, topic: MakeTopic, tmp_path: Path
+) -> None:
+    (tmp_path / "order.avsc").write_text("{}")
+    source = f"orders:\n  topic: {topic()}\n  format: avro\n  schema: order.avsc"
+    with pytest.raises(PipelineError, match=r":7: sources.orders.schema: .*is not an Avro schema"):
+        make("wrong", source, "{}", 'out: {from: orders, table: "parquet:out"}')

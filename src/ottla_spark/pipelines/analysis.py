@@ -105,7 +105,9 @@ class _Check:
             return self._whole.build(relation.name)
         except PySparkException as error:
             self._problems.add(*self._blame(relation, where, error))
-        except (BadSchema, NotAFrame, UnreadableTable) as error:
+        except BadSchema as error:
+            self._problems.add(error.schema.line, f"{where}.schema", str(error))
+        except (NotAFrame, UnreadableTable) as error:
             self._problems.add(_line(relation), where, str(error))
         except Exception as error:
             if not isinstance(relation, PythonStep):

@@ -1,4 +1,4 @@
-"""Records to rows and rows to records, in Spark's own expressions.
+"""Records to rows and rows to records, in Spark's own expressions where it has them.
 
 A record without a value (a tombstone) has nothing to decode and gives no row, except in
 format raw. A record whose value does not fit the schema stops the query, is dropped, or gives
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla_spark.pipelines.model import KEPT_PREFIX, TopicSink, TopicSource
+from ottla_spark.loading.formats.binary_format import BinaryFormat
+from ottla_spark.loading.formats.format import REASON, VALUE
+from ottla_spark.pipelines.model import BINARY_FORMATS, KEPT_PREFIX, TopicSink, TopicSource
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -17,16 +19,20 @@ if TYPE_CHECKING:
 
 _BAD: Final = "__bad_record"
 _DECODED: Final = "__decoded"
+_PLACE: Final = ("topic", "partition", "offset")
 
 
 def record_columns(source: TopicSource) -> list[str]:
     """The columns of a record that decoding needs; nothing for all of them."""
     if source.format == "raw":
         return []
-    return list(dict.fromkeys(["value", *(column.text for column in source.keep)]))
+    place = _PLACE if source.format in BINARY_FORMATS else ()
+    return list(dict.fromkeys(["value", *place, *(column.text for column in source.keep)]))
 
 
-def decode(records: DataFrame, source: TopicSource, schema: StructType | None) -> DataFrame:
+def decode(
+    records: DataFrame, source: TopicSource, schema: StructType | BinaryFormat | None
+) -> DataFrame:
     """The rows of a topic's records."""
     from pyspark.sql import functions as f
 
@@ -37,11 +43,30 @@ def decode(records: DataFrame, source: TopicSource, schema: StructType | None) -
     text = f.col("value").cast("string")
     if source.format == "text" or schema is None:
         return present.select(text.alias("value"), *kept)
-    rows = present.select(_from_json(text, schema, source).alias(_DECODED), *kept)
-    if source.bad_records == "drop":
-        rows = rows.where(f"{_DECODED}.{_BAD} IS NULL")
-    fields = [f.col(_DECODED).getField(name).alias(name) for name in schema.names]
+    if isinstance(schema, BinaryFormat):
+        names = schema.schema.names
+        rows = _fitting(schema.decode(present), source).select(f.col(VALUE).alias(_DECODED), *kept)
+    else:
+        names = schema.names
+        rows = present.select(_from_json(text, schema, source).alias(_DECODED), *kept)
+        if source.bad_records == "drop":
+            rows = rows.where(f"{_DECODED}.{_BAD} IS NULL")
+    fields = [f.col(_DECODED).getField(name).alias(name) for name in names]
     return rows.select(*fields, *(f.col(KEPT_PREFIX + column.text) for column in source.keep))
+
+
+def _fitting(decoded: DataFrame, source: TopicSource) -> DataFrame:
+    """What becomes of values that were not decoded, as `bad_records` says."""
+    from pyspark.sql import functions as f
+
+    if source.bad_records == "drop":
+        return decoded.where(f"{REASON} IS NULL")
+    if source.bad_records == "keep":
+        return decoded
+    place = f.concat_ws(" ", *(f.concat(f.lit(f"{name} "), f.col(name)) for name in _PLACE))
+    why = f.concat(f.lit(f"sources.{source.name}: "), place, f.lit(": "), f.col(REASON))
+    value = f.when(f.col(REASON).isNull(), f.col(VALUE)).otherwise(f.raise_error(why))
+    return decoded.withColumn(VALUE, value)
 
 
 def _from_json(text: Column, schema: StructType, source: TopicSource) -> Column:

@@ -14,7 +14,9 @@ from ottla_spark.pipelines.document import Plain, Scalar
 from ottla_spark.pipelines.places import TablePlace, beside
 
 DEFAULT_BOOTSTRAP_SERVERS: Final = "127.0.0.1:9092"
-TOPIC_FORMATS: Final = ("raw", "text", "json")
+TOPIC_FORMATS: Final = ("raw", "text", "json", "avro", "protobuf")
+BINARY_FORMATS: Final = ("avro", "protobuf")
+TOPIC_SINK_FORMATS: Final = ("raw", "text", "json")
 FILE_FORMATS: Final = ("parquet", "json", "csv", "orc", "text")
 OUTPUT_MODES: Final = ("append", "update", "complete")
 BAD_RECORDS: Final = ("fail", "drop", "keep")
@@ -45,6 +47,9 @@ class TopicSource:
     starting: Scalar | None
     options: dict[str, Scalar]
     watermark: Watermark | None
+    message: Scalar | None = None
+    registry: Scalar | None = None
+    registry_login: Scalar | None = None
     streams: bool = True
 
 

@@ -8,10 +8,18 @@ check therefore meets exactly what Spark would refuse later.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla_spark.loading.errors import LoadError
+from ottla_spark.loading.formats.binary_format import BinaryFormat
+from ottla_spark.loading.formats.decoders import bare, framed
+from ottla_spark.loading.formats.registry import Registry
+from ottla_spark.loading.targets import ValueFormat
 from ottla_spark.pipelines.decoding import decode
+from ottla_spark.pipelines.document import Scalar
 from ottla_spark.pipelines.model import (
+    BINARY_FORMATS,
     FileSource,
     PipelineSpec,
     Source,
@@ -31,7 +39,11 @@ if TYPE_CHECKING:
 
 
 class BadSchema(Exception):
-    """The text of a schema is none."""
+    """What a source says of its schema is none."""
+
+    def __init__(self, schema: Scalar, why: str) -> None:
+        super().__init__(why)
+        self.schema = schema
 
 
 @dataclass(frozen=True)
@@ -52,11 +64,18 @@ class Opening:
 
     def _rows(self, source: Source) -> DataFrame:
         if isinstance(source, TopicSource):
-            declared = parse_schema(source.schema.text) if source.schema else None
-            return decode(self._records(source), source, declared)
+            return decode(self._records(source), source, self._values(source))
         if isinstance(source, TableSource):
             return read_table(self.session, source.place, self.spec.catalogs)
         return self._files(source)
+
+    def _values(self, source: TopicSource) -> StructType | BinaryFormat | None:
+        """What values hold; None where nothing is said of it."""
+        if source.schema is None:
+            return None
+        if source.format in BINARY_FORMATS:
+            return binary_format(source, source.schema, self.spec.file)
+        return parse_schema(source.schema)
 
     def _records(self, source: TopicSource) -> DataFrame:
         options = source_options(self.spec, source, self.group)
@@ -70,24 +89,40 @@ class Opening:
         options = {name: value.text for name, value in source.options.items()}
         if not source.streams:
             plain = self.session.read.format(source.format).options(**options)
-            plain = plain.schema(parse_schema(source.schema.text)) if source.schema else plain
+            plain = plain.schema(parse_schema(source.schema)) if source.schema else plain
             return plain.load(path)
         stream = self.session.readStream.format(source.format).options(**options)
         return stream.schema(self._stream_schema(source, path)).load(path)
 
     def _stream_schema(self, source: FileSource, path: str) -> StructType:
         if source.schema is not None:
-            return parse_schema(source.schema.text)
+            return parse_schema(source.schema)
         return self.session.read.format(source.format).load(path).schema
 
 
-def parse_schema(ddl: str) -> StructType:
+def binary_format(source: TopicSource, schema: Scalar, file: Path) -> BinaryFormat:
+    """Values with the columns of a schema's file; framed ones where there is a registry."""
+    kind = ValueFormat(source.format)
+    message = source.message.text if source.message else None
+    try:
+        decoder, columns = bare(kind, Path(beside(file, schema.text)), message)
+        if source.registry is not None:
+            login = source.registry_login.text if source.registry_login else ""
+            decoder = framed(kind, Registry(source.registry.text, login), message)
+    except LoadError as error:
+        raise BadSchema(schema, str(error)) from None
+    return BinaryFormat(columns, decoder)
+
+
+def parse_schema(ddl: Scalar) -> StructType:
     """The columns that a DDL text names, such as `id long, at timestamp`."""
     from pyspark.sql.types import StructType
 
-    found = StructType.fromDDL(ddl)
+    found = StructType.fromDDL(ddl.text)
     if not isinstance(found, StructType):
-        raise BadSchema(f"{ddl!r} is a type and names no columns, as `id long, at timestamp` does")
+        raise BadSchema(
+            ddl, f"{ddl.text!r} is a type and names no columns, as `id long, at timestamp` does"
+        )
     return found
 
 

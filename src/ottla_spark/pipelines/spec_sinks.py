@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ottla_spark.pipelines.document import Scalar
 from ottla_spark.pipelines.fields import Fields
-from ottla_spark.pipelines.model import OUTPUT_MODES, TOPIC_FORMATS, Sink, TableSink, TopicSink
+from ottla_spark.pipelines.model import OUTPUT_MODES, TOPIC_SINK_FORMATS, Sink, TableSink, TopicSink
 from ottla_spark.pipelines.places import parse_place
 from ottla_spark.pipelines.spec_parts import read_inputs
 
@@ -35,7 +35,7 @@ def _topic(name: str, fields: Fields, written: Scalar) -> Sink | None:
         line=fields.line,
         input=written,
         topic=topic or Scalar(fields.line, ""),
-        format=fields.choice("format", TOPIC_FORMATS, "json"),
+        format=fields.choice("format", TOPIC_SINK_FORMATS, "json"),
         key=fields.word("key"),
         partitions=fields.count("partitions"),
         mode=fields.choice("mode", OUTPUT_MODES, "append"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from ottla_spark.pipelines.document import Scalar
 from ottla_spark.pipelines.fields import Fields
 from ottla_spark.pipelines.model import (
     BAD_RECORDS,
+    BINARY_FORMATS,
     FILE_FORMATS,
     RECORD_COLUMNS,
     TOPIC_FORMATS,
@@ -19,6 +21,19 @@ from ottla_spark.pipelines.model import (
 from ottla_spark.pipelines.places import parse_place
 from ottla_spark.pipelines.problems import closest
 from ottla_spark.pipelines.spec_parts import read_watermark
+
+_NEEDED_SCHEMAS: Final = {
+    "json": 'JSON needs one, such as "id long, at timestamp"',
+    "avro": "Avro needs a file with one, such as orders.avsc",
+    "protobuf": "Protobuf needs a .proto file or a descriptor set",
+}
+_ONLY_WITH: Final = {
+    "schema": tuple(_NEEDED_SCHEMAS),
+    "bad_records": tuple(_NEEDED_SCHEMAS),
+    "message": ("protobuf",),
+    "registry": BINARY_FORMATS,
+    "registry_login": BINARY_FORMATS,
+}
 
 
 def read_source(name: str, fields: Fields, file: Path) -> Source | None:
@@ -46,18 +61,23 @@ def _topic(name: str, fields: Fields) -> Source | None:
         starting=fields.word("starting"),
         options=fields.pairs("options"),
         watermark=read_watermark(fields),
+        message=fields.word("message"),
+        registry=fields.word("registry"),
+        registry_login=fields.word("registry_login"),
     )
     _check_format(source, fields)
     return source if source.topics or source.pattern else None
 
 
 def _check_format(source: TopicSource, fields: Fields) -> None:
-    if source.format == "json" and source.schema is None and not fields.has("schema"):
-        fields.complain("schema", 'is missing: JSON needs one, such as "id long, at timestamp"')
-    if source.format != "json":
-        for key in ("schema", "bad_records"):
-            if fields.has(key):
-                fields.complain(key, f"goes with format: json, and this is {source.format}")
+    if source.format in _NEEDED_SCHEMAS and source.schema is None and not fields.has("schema"):
+        fields.complain("schema", f"is missing: {_NEEDED_SCHEMAS[source.format]}")
+    for key, formats in _ONLY_WITH.items():
+        if fields.has(key) and source.format not in formats:
+            wanted = " or ".join(formats)
+            fields.complain(key, f"goes with format {wanted}, and this is {source.format}")
+    if source.registry_login is not None and source.registry is None:
+        fields.complain("registry_login", "goes with registry, which is not there")
     if source.format == "raw" and source.keep:
         fields.complain("keep", "format raw has all columns of the record already")
     for column in source.keep:

@@ -29,7 +29,7 @@ def read_avro_file(path: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise LoadUsageError(f"--schema: cannot read {path}: {error.strerror}") from None
+        raise LoadUsageError(f"cannot read the schema {path}: {error.strerror}") from None
     _parse(text, str(path))
     return text
 

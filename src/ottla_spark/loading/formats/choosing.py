@@ -7,18 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla_spark.loading.errors import LoadError, LoadUsageError
-from ottla_spark.loading.formats.avro import (
-    BareAvro,
-    FramedAvro,
-    avro_schema_struct,
-    read_avro_file,
-)
 from ottla_spark.loading.formats.binary_format import BinaryFormat, Decoder, Misfit
+from ottla_spark.loading.formats.decoders import bare, framed
 from ottla_spark.loading.formats.framing import unframe
 from ottla_spark.loading.formats.json_format import JsonFormat
 from ottla_spark.loading.formats.json_inference import infer
-from ottla_spark.loading.formats.proto_files import read_proto_file
-from ottla_spark.loading.formats.protobuf import BareProtobuf, FramedProtobuf, proto_struct
 from ottla_spark.loading.formats.registry import Registry
 from ottla_spark.loading.formats.spark_schemas import read_spark_schema
 from ottla_spark.loading.options import LoadOptions
@@ -87,32 +80,18 @@ def _binary(
             f"--format {options.format} needs --schema FILE, or --registry URL where records"
             " are framed for one"
         )
-    return _of_file(options, Path(options.schema))
-
-
-def _of_file(options: LoadOptions, path: Path) -> tuple[Decoder, StructType]:
-    """How values without a frame are decoded with this schema, and the columns they have."""
-    if options.format is ValueFormat.AVRO:
-        text = read_avro_file(path)
-        return BareAvro(text), avro_schema_struct(text, str(path))
-    descriptors = read_proto_file(path)
-    fields = proto_struct(descriptors, options.message, str(path))
-    return BareProtobuf(descriptors, options.message), fields
+    return bare(options.format, Path(options.schema), options.message)
 
 
 def _framed(
     options: LoadOptions, registry: Registry, values: Sequence[bytes], pinned: StructType | None
 ) -> tuple[Decoder, StructType]:
     """The newest schema that the sample names; later ones are news."""
-    decoder: Decoder = (
-        FramedAvro(registry, frozenset())
-        if options.format is ValueFormat.AVRO
-        else FramedProtobuf(registry, options.message, frozenset())
-    )
+    decoder = framed(options.format, registry, options.message)
     if pinned is not None:
         return decoder, pinned
     if options.schema is not None:
-        return decoder, _of_file(options, Path(options.schema))[1]
+        return decoder, bare(options.format, Path(options.schema), options.message)[1]
     newest = _newest(values, decoder)
     if newest is None:
         raise LoadError(

@@ -25,7 +25,7 @@ def read_proto_file(path: Path) -> bytes:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise LoadUsageError(f"--schema: cannot read {path}: {error.strerror}") from None
+        raise LoadUsageError(f"cannot read the schema {path}: {error.strerror}") from None
     if path.suffix != ".proto":
         _files(content, str(path))
         return content
@@ -71,7 +71,10 @@ def message_named(descriptors: bytes, name: str | None, source: str) -> Descript
     messages = list(pool.FindFileByName(files[-1]).message_types_by_name.values())
     if len(messages) != 1:
         names = ", ".join(message.name for message in messages)
-        raise LoadUsageError(f"{source} has several messages: say which with --message ({names})")
+        raise LoadUsageError(
+            f"{source} has several messages ({names}): say which with --message, or with message"
+            " in the file of a pipeline"
+        )
     return messages[0]
 
 

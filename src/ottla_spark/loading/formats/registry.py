@@ -59,7 +59,7 @@ class Registry:
 
     def __post_init__(self) -> None:
         if urlsplit(self.url).scheme not in {"http", "https"}:
-            raise LoadUsageError(f"--registry {self.url!r} should be a URL: http://host:8081")
+            raise LoadUsageError(f"the registry {self.url!r} should be a URL: http://host:8081")
 
     def __repr__(self) -> str:
         return f"Registry({self.url!r})"

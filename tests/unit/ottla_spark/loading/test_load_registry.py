@@ -121,7 +121,7 @@ def test_what_stops_a_load(url: str, asked: list[str]) -> None:
         Registry(url).schema(4)
     with pytest.raises(LoadError, match="something else than a schema"):
         Registry(url).schema(5)
-    with pytest.raises(LoadUsageError, match="--registry"):
+    with pytest.raises(LoadUsageError, match="should be a URL"):
         Registry("localhost:8081")
 
 
