@@ -23,6 +23,7 @@ from pyspark_ottla.ranges import OffsetRange, ReadTask
 SMALL_TASK = 20_000
 LARGE_TASK = 250_000
 FEW_TASKS = 4 * (os.cpu_count() or 1)
+SMALL_SHARE = 4
 
 
 def plan_tasks(
@@ -54,6 +55,13 @@ def task_count(ranges: Sequence[OffsetRange], least: int) -> int:
     total = sum(size_of(piece) for piece in ranges)
     few = min(-(-total // SMALL_TASK), FEW_TASKS)
     return min(len(ranges), max(least, few, -(-total // LARGE_TASK)))
+
+
+def tasks_for_files(rows: int, tasks: int, rows_a_file: int) -> int:
+    """How many of the tasks should write so many rows: fewer where files would be far too small."""
+    if rows * SMALL_SHARE >= rows_a_file * tasks:
+        return tasks
+    return max(1, -(-rows // rows_a_file))
 
 
 def pack_ranges(ranges: Sequence[OffsetRange], tasks: int) -> list[ReadTask]:

@@ -9,7 +9,7 @@ asked for, and never travels.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ from pyspark_ottla.options import StreamOptions
 from pyspark_ottla.planning import plan_tasks
 from pyspark_ottla.positions import StreamPositions
 from pyspark_ottla.query_name import NameDesk, NameRequest, tell_name
-from pyspark_ottla.ranges import ReadTask
+from pyspark_ottla.ranges import OffsetRange, ReadTask
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -100,9 +100,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: OffsetsDict, end: OffsetsDict) -> list[InputPartition]:
         """The tasks of a batch."""
         ranges = self._positions.ranges(offsets_from_dict(start), offsets_from_dict(end))
+        return self._at_driver.with_name_request(self.plan(ranges))
+
+    def plan(self, ranges: Sequence[OffsetRange]) -> list[ReadTask]:
+        """The tasks that read these ranges."""
         source = self._options.source
-        tasks = plan_tasks(ranges, source.min_partitions, source.max_records_per_partition)
-        return self._at_driver.with_name_request(tasks)
+        return plan_tasks(ranges, source.min_partitions, source.max_records_per_partition)
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """The records of one task, as Arrow; called on an executor."""

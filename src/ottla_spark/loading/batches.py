@@ -4,6 +4,8 @@ Order of events: rows are committed to the table with the batch's number; then w
 goes to the dead letters, with the number too. Spark forgets a batch only after both. A batch
 that comes again is asked of the table and of the dead letters separately, so it does not matter
 where the process was killed.
+
+With `direct` the rows that come are files which workers wrote of the records; all fit.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla_spark.loading.dead_letters import DeadLetterPlace
+from ottla_spark.loading.direct import DirectWriting
 from ottla_spark.loading.drift import field_types, find_news
 from ottla_spark.loading.formats.format import NEWS, REASON, Format
 from ottla_spark.loading.options import LoadOptions
@@ -40,9 +43,11 @@ class BatchLoader:
         dead_letters: DeadLetterPlace,
         form: Format | None,
         tell: Callable[[str], None],
+        direct: DirectWriting | None = None,
     ) -> None:
         self.tally = Tally()
         self.failure: BaseException | None = None
+        self.direct = direct
         self._options = options
         self._workplace = workplace
         self._table = table
@@ -75,7 +80,10 @@ class BatchLoader:
             return
         if self._options.evolve and self._format is not None:
             self._learn(records)
-        added, misfits = self._write(batch, records)
+        if self.direct is None:
+            added, misfits = self._write(batch, records)
+        else:
+            added, misfits = self.direct.add(batch, records), 0
         if misfits:
             self._dead_letters.put(batch, self._misfits(records))
         self._count(added, misfits)
@@ -220,3 +228,5 @@ class BatchLoader:
         self.tally.batches += 1
         if not self._options.upsert:
             self._sizing.learn(records - misfits, added.size)
+        if self.direct is not None:
+            self.direct.expect(self._sizing.most_rows_a_file())

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla_spark.loading.dead_letters import DeadLetterPlace, DeadLetterTable, DeadLetterTopic
+from ottla_spark.loading.direct import DirectWriting, direct_writing
 from ottla_spark.loading.drift import field_types
 from ottla_spark.loading.errors import LoadUsageError
 from ottla_spark.loading.formats.choosing import choose_format
@@ -33,13 +34,17 @@ NO_CHECKPOINT = "none yet"
 
 @dataclass(frozen=True)
 class Prepared:
-    """A load that is ready to run; `leftovers` of killed attempts were removed."""
+    """A load that is ready to run; `leftovers` of killed attempts were removed.
+
+    `direct` where workers write the files of the table.
+    """
 
     workplace: Workplace
     table: Table
     dead_letters: DeadLetterPlace
     format: Format | None
     leftovers: int
+    direct: DirectWriting | None
 
 
 def prepare(
@@ -73,7 +78,8 @@ def prepare(
         places.append(dead_letters.name)
     check_workers(spark, places)
     leftovers = _check_and_clean(workplace, table, dead_letters)
-    return Prepared(workplace, table, dead_letters, form, leftovers)
+    direct = direct_writing(spark, options, table)
+    return Prepared(workplace, table, dead_letters, form, leftovers, direct)
 
 
 def _workplace(storage: Storage, options: LoadOptions, table: Table) -> Workplace | None:

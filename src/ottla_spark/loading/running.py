@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ottla.admin.errors import AdminError
 from ottla.admin.settings import SettingError, client_settings
 from ottla_spark.loading.batches import BatchLoader
+from ottla_spark.loading.direct import DirectWriting
 from ottla_spark.loading.errors import LoadError, LoadUsageError
 from ottla_spark.loading.failures import load_error
 from ottla_spark.loading.options import Continuous, Every, LoadOptions, Once
@@ -84,6 +85,7 @@ def run_load(
             prepared.dead_letters,
             prepared.format,
             hears.say,
+            prepared.direct,
         )
         loader.tally.leftovers = prepared.leftovers
         hears.started(lag_of(prepared.workplace, ends))
@@ -135,11 +137,12 @@ def _wait_for_records(
     return ends if ends.records else None
 
 
-def _records(spark: SparkSession, options: LoadOptions) -> DataFrame:
-    """The stream of the topic's records, with the columns that are needed."""
+def _records(spark: SparkSession, options: LoadOptions, direct: DirectWriting | None) -> DataFrame:
+    """The stream of the topic's records, with the columns that are needed, or of their files."""
     raw = options.format is ValueFormat.RAW
-    reader = spark.readStream.format("ottla").option("subscribe", options.topic)
+    reader = spark.readStream.format("ottla") if direct is None else direct.reader(spark)
     chosen = {
+        "subscribe": options.topic,
         "startingOffsets": options.starting_offsets,
         "failOnDataLoss": str(not options.allow_data_loss).lower(),
         "groupId": options.group_id,
@@ -250,7 +253,7 @@ def _run_query(
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
 
-    writer = _records(spark, options).writeStream.foreachBatch(loader)
+    writer = _records(spark, options, loader.direct).writeStream.foreachBatch(loader)
     writer = writer.queryName(options.group_id)
     writer = writer.option("checkpointLocation", workplace.checkpoint)
     if isinstance(options.when, Continuous):

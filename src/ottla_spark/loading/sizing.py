@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 
-SMALL_SHARE = 4
-
 
 class Sizing:
     """Aims at files of `target` bytes."""
@@ -34,7 +32,6 @@ class Sizing:
         """How many tasks should write a batch of about so many rows."""
         if rows is None or not self._rows or tasks <= 1:
             return tasks
-        expected = rows * self._size / self._rows
-        if expected / tasks >= self._target / SMALL_SHARE:
-            return tasks
-        return max(1, math.ceil(expected / self._target))
+        from pyspark_ottla.planning import tasks_for_files
+
+        return tasks_for_files(rows, tasks, self.most_rows_a_file())

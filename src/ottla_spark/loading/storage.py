@@ -30,6 +30,11 @@ class Storage:
         # Only Spark's own choice replaces files atomically on every file system.
         self._conf.unset("spark.sql.streaming.checkpointFileManagerClass")
 
+    def settings(self, prefix: str) -> dict[str, str]:
+        """Hadoop's settings whose names begin like this."""
+        found = self._conf.getPropsWithPrefix(prefix)
+        return {prefix + name: str(found[name]) for name in found}
+
     def canonical(self, path: str) -> str:
         """The one form of a path or of a percent-encoded URI that files are listed with."""
         if "://" in path:
@@ -39,6 +44,10 @@ class Storage:
     def exists(self, path: str) -> bool:
         """Whether there is a file or directory."""
         return bool(self._file_system(path).exists(self._path(path)))
+
+    def status(self, path: str) -> Any:
+        """What Hadoop says about a file."""
+        return self._file_system(path).getFileStatus(self._path(path))
 
     def children(self, path: str) -> list[str]:
         """The names in a directory; none where there is no directory."""

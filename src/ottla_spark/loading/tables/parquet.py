@@ -1,4 +1,4 @@
-"""Parquet tables, written by Spark's own file sink.
+"""Parquet tables, written by Spark's own file sink, or by workers (`direct.py`) with its log.
 
 The sink's log (`_spark_metadata`) says which files are part of the table; a batch that the log
 has is not added again. Spark follows the log; other readers see the directory, so files that
@@ -12,11 +12,11 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from ottla_spark.loading.errors import LoadUsageError
+from ottla_spark.loading.errors import LoadError, LoadUsageError
 from ottla_spark.loading.storage import Storage
 from ottla_spark.loading.tables.sink_log import SinkFile, SinkLog, sink_file
 from ottla_spark.loading.tables.table import Added, Batch
@@ -78,15 +78,27 @@ class ParquetTable:
         self, batch: Batch, rows: DataFrame, measures: Observation, most_rows_a_file: int
     ) -> Added:
         """Hand the rows to Spark's file sink, which writes the files and then the log."""
-        if self._owner() != batch.query_id:
-            told = {"query_id": batch.query_id, "log_interval": self._log_interval}
-            self._storage.write_text(self._owner_path, json.dumps(told) + "\n")
+        self._own(batch)
         plan = rows._jdf
         self._sink(most_rows_a_file).addBatch(batch.number, plan)
         fresh = self._log.added_by(batch.number)
         measured = plan.queryExecution().observedMetrics().get(measures._name)
         told = _scalars(measured.get()) if measured.isDefined() else {}
         return Added(len(fresh), sum(file.size for file in fresh), told)
+
+    def add_files(self, batch: Batch, sizes: Mapping[str, int]) -> None:
+        """Add files that workers wrote to `incoming`, by name and size, in one commit.
+
+        What else is there comes from attempts that do not count, and is removed.
+        """
+        self._own(batch)
+        for name, size in sizes.items():
+            self._take_in(name, size)
+        self._spark.conf.set(_INTERVAL_SETTING, self._log_interval)
+        self._log.append(
+            self._spark, batch.number, [f"{self.data_directory}/{name}" for name in sizes]
+        )
+        self._clear_incoming()
 
     def upsert(
         self, batch: Batch, rows: DataFrame, measures: Observation, key: Sequence[str]
@@ -95,13 +107,13 @@ class ParquetTable:
         raise LoadUsageError("--upsert needs a table that can replace rows: delta: or iceberg:")
 
     def clean(self, batch: Batch) -> int:
-        """Remove data files that the log does not list, but for those just compacted away."""
+        """Remove files that the log does not list, but for those just compacted away."""
         del batch
+        removed = self._clear_incoming()
         if self._log.last_batch() is None and self._owner() is None:
-            return 0
+            return removed
         listed = {self._storage.canonical(file.path) for file in self._log.files()}
         kept = self._replaced_lately()
-        removed = 0
         for stored in self._storage.data_files(self.data_directory):
             if stored.uri not in listed and stored.uri not in kept:
                 self._storage.remove(stored.uri)
@@ -124,8 +136,37 @@ class ParquetTable:
         return gone
 
     @property
+    def incoming(self) -> str:
+        """Where workers put files that are not part of the table yet."""
+        return f"{self.data_directory}/{HIDDEN}/incoming"
+
+    def _take_in(self, name: str, size: int) -> None:
+        """Put a file of a worker among those of the table; LoadError if it is not as it said."""
+        path = f"{self.incoming}/{name}"
+        there = self._storage.status(path).getLen() if self._storage.exists(path) else 0
+        if there != size:
+            raise LoadError(
+                f"the load stopped: a worker wrote {size} bytes to {path}, but {there} are there."
+                " The table has to lie where driver and executors see the same files"
+            )
+        self._storage.move(path, f"{self.data_directory}/{name}")
+
+    def _clear_incoming(self) -> int:
+        """Remove files of workers; nobody is writing one that will be added."""
+        left = self._storage.children(self.incoming)
+        for name in left:
+            self._storage.remove(f"{self.incoming}/{name}")
+        return len(left)
+
+    @property
     def _owner_path(self) -> str:
         return f"{self.data_directory}/{HIDDEN}/table.json"
+
+    def _own(self, batch: Batch) -> None:
+        """Note which checkpoint the table belongs to, before its first file."""
+        if self._owner() != batch.query_id:
+            told = {"query_id": batch.query_id, "log_interval": self._log_interval}
+            self._storage.write_text(self._owner_path, json.dumps(told) + "\n")
 
     def _owner(self) -> str | None:
         """The checkpoint that the table belongs to; its log goes on as it was begun."""

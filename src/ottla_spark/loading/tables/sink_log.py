@@ -1,18 +1,22 @@
 """The log of Spark's file sink (`_spark_metadata`): which files are part of a Parquet table.
 
 A log file is named after its batch; `N.compact` holds everything up to batch N. The first line
-is `v1`, each other one the JSON of a file. Spark writes the log; here it is read, and one file
-of it is replaced as a whole when files were compacted.
+is `v1`, each other one the JSON of a file. Spark writes the log; here it is read, Spark is
+given files to list, and one file of it is replaced as a whole when files were compacted.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla_spark.loading.errors import LoadError
 from ottla_spark.loading.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 DIRECTORY = "_spark_metadata"
 COMPACT = ".compact"
@@ -83,6 +87,24 @@ class SinkLog:
             return self.read(name)
         before = {file.path for each in self.names(batch - 1) for file in self.read(each)}
         return [file for file in self.read(name) if file.path not in before]
+
+    def append(self, spark: SparkSession, batch: int, paths: Sequence[str]) -> None:
+        """Let Spark list these files as those of a batch, in one step; LoadError if it has it."""
+        jvm: Any = spark._jvm
+        sinks = jvm.org.apache.spark.sql.execution.streaming.sinks
+        context = spark.sparkContext
+        assert context._gateway is not None
+        listed = context._gateway.new_array(sinks.SinkFileStatus, len(paths))
+        for place, path in enumerate(paths):
+            listed[place] = sinks.SinkFileStatus.apply(self._storage.status(path))
+        log = sinks.FileStreamSinkLog(
+            sinks.FileStreamSinkLog.VERSION(),
+            spark._jsparkSession,
+            self._directory,
+            jvm.scala.Option.empty(),
+        )
+        if not log.add(batch, listed):
+            raise LoadError(f"{self._directory} has batch {batch} already: another load wrote it")
 
     def replace(self, name: LogName, files: list[SinkFile]) -> None:
         """Make one log file list these files instead, atomically."""
