@@ -309,7 +309,7 @@ class Reactor:
             return
         channel.filled = count
         channel.need = self._frame_bytes(view, 0, count)
-        if count >= channel.need:
+        if count >= min(channel.need, len(view)):
             self._handle_kept(channel)
 
     def _receive_fresh(self, channel: Channel) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from errno import ENOSPC
 from typing import TypeVar
 
@@ -80,21 +80,40 @@ def files() -> FillingFiles:
     return FillingFiles()
 
 
+class FastClock(SystemClock):
+    """Time that passes a hundred times as fast."""
+
+    def monotonic_ms(self) -> float:
+        return super().monotonic_ms() * 100
+
+
 @pytest.fixture
 def client(files: FillingFiles) -> Iterator[socket.socket]:
+    with serving(files, SystemClock(), 10**8) as address, connected(address) as sock:
+        yield sock
+
+
+def connected(address: tuple[str, int]) -> socket.socket:
+    return socket.create_connection(address, timeout=10)
+
+
+@contextmanager
+def serving(
+    files: MemoryFiles, clock: SystemClock, most_buffered_bytes: int
+) -> Iterator[tuple[str, int]]:
+    """A reactor at work; gives its address."""
     listener = Listener(Endpoint("PLAINTEXT", "127.0.0.1", 0), -1, -1)
-    ports = Ports(files, SystemClock(), SystemRandom(), AtOnce(), lambda message: None)
+    ports = Ports(files, clock, SystemRandom(), AtOnce(), lambda message: None)
     config = BrokerConfig({"log.dirs": "/data"})
     node = Node(config, [Endpoint("PLAINTEXT", "127.0.0.1", listener.port)], ports)
     node.start()
     node.auto_create("t", allowed=True)
     limits = ConnectionLimits(100, 100, {}, 600_000)
-    reactor = Reactor(node, [listener], limits, RequestBuffers(10**8), 10**8)
+    reactor = Reactor(node, [listener], limits, RequestBuffers(most_buffered_bytes), 10**8)
     reactor.open()
     thread = threading.Thread(target=reactor.run, daemon=True)
     thread.start()
-    with socket.create_connection(("127.0.0.1", listener.port), timeout=10) as sock:
-        yield sock
+    yield "127.0.0.1", listener.port
     reactor.stop()
     thread.join(10)
     assert not thread.is_alive()
@@ -203,6 +222,51 @@ def test_what_waits_for_a_large_frame_hears_of_a_small_one(client: socket.socket
         client.sendall(request[:3])
         client.sendall(request[3:])
         assert produced(client) == (number, 0, number)
+
+
+def test_frames_that_just_fill_a_buffer_are_followed_by_larger_ones(client: socket.socket) -> None:
+    around = len(produce(0, 500_000)) - 500_000
+    exact = 2**19 - around
+    sizes = (exact, exact, exact, 600_000) * 6
+    data = b"".join(produce(number, size) for number, size in enumerate(sizes))
+    assert len(data) == (18 * 2**19 + 6 * (600_000 + around))
+    sender = threading.Thread(target=lambda: client.sendall(data))
+    sender.start()
+    for number in range(len(sizes)):
+        assert produced(client) == (number, 0, number)
+    sender.join(10)
+
+
+def test_the_last_byte_of_a_large_frame_completes_it(client: socket.socket) -> None:
+    for number in range(4):
+        request = produce(number, 900_000)
+        for part in (request[:300_000], request[300_000:-1], request[-1:]):
+            client.sendall(part)
+        assert produced(client) == (number, 0, number)
+
+
+def test_a_client_that_ends_within_a_large_frame_is_let_go(client: socket.socket) -> None:
+    client.sendall(produce(0, 900_000))
+    assert produced(client) == (0, 0, 0)
+    client.sendall(produce(1, 900_000)[:400_000])
+    client.shutdown(socket.SHUT_WR)
+    assert client.recv(1) == b""
+
+
+def test_who_sits_on_the_memory_that_others_wait_for_is_closed(files: FillingFiles) -> None:
+    with (
+        serving(files, FastClock(), 1_500_000) as address,
+        connected(address) as stalled,
+        connected(address) as other,
+    ):
+        stalled.sendall(produce(0, 900_000))
+        assert produced(stalled) == (0, 0, 0)
+        stalled.sendall(produce(1, 900_000)[:800_000])
+        other.sendall(produce(2, 1_000_000))
+        assert produced(other) == (2, 0, 1)
+        other.sendall(produce(3, 1_000_000))
+        assert produced(other) == (3, 0, 2)
+        assert stalled.recv(1) == b""
 
 
 def test_an_impossible_length_behind_a_parked_request_is_refused(client: socket.socket) -> None:
