@@ -3,8 +3,8 @@
 To go to sleep and be woken takes a processor, a virtual one above all, longer than a small request
 takes the broker. So after a few short waits in a row (clients that send the next request when
 they have the answer to the last) the loop looks again for a moment instead of sleeping, and lets
-others run in between. The first wait that lasts longer ends that: a broker that has nothing to do,
-or little, sleeps at once and as long as it can.
+others run in between. The first wait that lasts longer ends that, and so does one after large
+requests: a broker that has nothing to do, or little, sleeps at once and as long as it can.
 """
 
 from __future__ import annotations
@@ -35,8 +35,11 @@ class Waiting:
     def wait(self, timeout_s: Callable[[], float], *, awake: bool) -> Events:
         """The next events, or none after the timeout; `awake` allows a moment without sleep."""
         poll, now_s = self._poll, self._now_s
+        if not awake:  # and the clock need not be read
+            self._short = 0
+            return poll(timeout_s())
         until_s = now_s() + AWAKE_S
-        if awake and self._short >= SHORT_WAITS:
+        if self._short >= SHORT_WAITS:
             while not (events := poll(0)):
                 if now_s() >= until_s:
                     self._short = 0

@@ -89,3 +89,10 @@ def test_it_is_not_awake_where_that_is_not_allowed(waits: Waits) -> None:
     waits.wait_for_event(awake=False)
 
     assert waits.polled == [LONG_S]
+
+
+def test_a_wait_that_must_not_be_awake_ends_the_row_of_short_ones(waits: Waits) -> None:
+    waits.make_short_waits(SHORT_WAITS - 1)
+    waits.wait_for_event(awake=False)
+
+    waits.make_short_waits()
