@@ -1,14 +1,17 @@
 """Blocking system calls off the loop: a thread that fsyncs and unlinks while the loop serves.
 
 Only calls that release the interpreter belong here; CPU-heavy Python in a thread would
-starve the loop.
+starve the loop. To remove or write out large files takes the kernel much CPU too, so the
+thread is a batch job to the scheduler: it has its share, but interrupts nobody to get it.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import TypeVar
 
@@ -41,6 +44,8 @@ class BackgroundThread:
         self._work.put(run)
 
     def _run(self) -> None:
+        with suppress(OSError):  # where that is not allowed it does its work all the same
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         while (work := self._work.get()) is not None:
             work()
             self._wake_loop()
