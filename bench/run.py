@@ -168,7 +168,7 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else WIDTH_IN_A_FILE)
     scale = QUICK if options.quick else FULL
     if options.rounds:
-        scale = replace(scale, rounds=options.rounds)
+        scale = replace(scale, rounds=options.rounds, more_rounds=0)
     if options.list:
         works, fresh = chosen(scale, None, quick=False)
         names = [work.name for work in works] + [work.name for work in fresh]

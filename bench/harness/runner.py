@@ -42,7 +42,8 @@ class Runner:
     def steps(self, works: Sequence[Work], fresh: Sequence[FreshWork]) -> int:
         """How often `step` will be called at most."""
         warm_ups = 1 if works else 0
-        return len(self.systems) * (warm_ups + (len(works) + len(fresh)) * self.scale.rounds)
+        rounds = sum(work.rounds for work in works) + len(fresh) * self.scale.rounds
+        return len(self.systems) * (warm_ups + rounds)
 
     def run_all(self, base: Path, works: Sequence[Work], fresh: Sequence[FreshWork]) -> None:
         """Measures everything, with the brokers' directories under `base`."""
@@ -76,7 +77,7 @@ class Runner:
             for broker in self.brokers
             if self._attempt(work.name, broker, lambda b: work.prepare(self._make_ready(b)))
         ]
-        self._in_rounds(work.name, able, measure)
+        self._in_rounds(work.name, work.rounds, able, measure)
         for broker in able:
             self._attempt(work.name, broker, lambda b: work.finish(self._make_ready(b)))
 
@@ -94,7 +95,7 @@ class Runner:
                 able.append(broker)
             else:
                 broker.kill()
-        self._in_rounds(work.name, able, measure)
+        self._in_rounds(work.name, self.scale.rounds, able, measure)
         self._end_brokers()
 
     def _new_brokers(self, purpose: str) -> list[Broker]:
@@ -106,12 +107,16 @@ class Runner:
         return self.brokers
 
     def _in_rounds(
-        self, name: str, brokers: Sequence[Broker], measure: Callable[[Broker], None]
+        self,
+        name: str,
+        rounds: int,
+        brokers: Sequence[Broker],
+        measure: Callable[[Broker], None],
     ) -> None:
         """Every round takes all brokers, alternately from the front and from the back."""
-        for number in range(self.scale.rounds):
+        for number in range(rounds):
             for broker in brokers[:: -1 if number % 2 else 1]:
-                self.say(f"{name}: {broker.system}, round {number + 1} of {self.scale.rounds}")
+                self.say(f"{name}: {broker.system}, round {number + 1} of {rounds}")
                 self._attempt(name, broker, measure)
                 self.step()
 

@@ -13,6 +13,10 @@ class Scale:
     """Durations in seconds and volumes in bytes of one run."""
 
     rounds: int
+    more_rounds: int
+    """Added for the works that vary most from round to round."""
+    settling_bytes: int
+    """Written to each partition before anything is measured, so that what is kept is there."""
     load_s: float
     load_warm_s: float
     latency_s: float
@@ -27,18 +31,21 @@ class Scale:
     def for_warm_up(self) -> Scale:
         """The same works, as short as warming up needs them."""
         return replace(
-            self, load_s=self.warm_up_s, load_warm_s=0.1, consume_bytes=WARM_UP_CONSUME_BYTES
-        )
+            self, load_s=self.warm_up_s, load_warm_s=0.1, consume_bytes=WARM_UP_CONSUME_BYTES,
+            settling_bytes=0,
+        )  # fmt: skip
 
 
 FULL = Scale(
-    rounds=3, load_s=4.0, load_warm_s=1.5, latency_s=8.0, warm_up_s=6.0,
+    rounds=3, more_rounds=2, settling_bytes=1024 * MIB,
+    load_s=3.0, load_warm_s=1.0, latency_s=8.0, warm_up_s=6.0,
     consume_bytes=1_000_000_000, consume_passes=3, memory_bytes=1_000_000_000,
     restart_segments=200,
 )  # fmt: skip
 
 QUICK = Scale(
-    rounds=1, load_s=1.5, load_warm_s=0.7, latency_s=3.0, warm_up_s=2.5,
+    rounds=1, more_rounds=0, settling_bytes=0,
+    load_s=1.5, load_warm_s=0.7, latency_s=3.0, warm_up_s=2.5,
     consume_bytes=500_000_000, consume_passes=2, memory_bytes=1_000_000_000,
     restart_segments=20,
 )  # fmt: skip

@@ -19,7 +19,7 @@ from harness.topics import KEPT, ROLLING, create_topic, delete_topic
 Figures = dict[str, float]
 
 RECORD_BYTES = 100
-SETTLING_ROUNDS = 6
+SETTLING_ROUNDS = 10
 SETTLED = 1.1
 """A round is less than this times as fast as the best before."""
 
@@ -30,6 +30,10 @@ class Work(Protocol):
     @property
     def name(self) -> str:
         """As given to --only."""
+
+    @property
+    def rounds(self) -> int:
+        """How often it is measured."""
 
     def prepare(self, target: Target) -> None:
         """Makes what the work needs."""
@@ -48,6 +52,11 @@ class OneTopic:
     name: str
     scale: Scale
     partitions: int = 1
+
+    @property
+    def rounds(self) -> int:
+        """As often as the scale says."""
+        return self.scale.rounds
 
     def prepare(self, target: Target) -> None:
         """Makes the topic, with data that goes soon."""
@@ -90,16 +99,31 @@ class LibrdkafkaProduce(OneTopic):
     run: int = 1000
     linger_ms: int = 5
 
-    def prepare(self, target: Target) -> None:
-        """Makes the topic; with several partitions also writes until that gets no faster.
+    @property
+    def rounds(self) -> int:
+        """More than others: client and broker fill the machine, and rounds differ most here."""
+        return self.scale.rounds + self.scale.more_rounds
 
-        Each keeps its share of data: what was measured first would be the first touch of memory.
+    @property
+    def settling_bytes(self) -> int:
+        """What all partitions hold when old segments go as fast as new ones come."""
+        return self.partitions * self.scale.settling_bytes
+
+    def prepare(self, target: Target) -> None:
+        """Makes the topic and writes until it holds what it keeps, and that gets no faster.
+
+        Otherwise the first touch of that memory would be measured, which costs both systems alike.
         """
         super().prepare(target)
-        best = 0.0
-        for _ in range(SETTLING_ROUNDS if self.partitions > 1 else 0):
+        if self.partitions > 1 or self.settling_bytes:
+            self._settle(target)
+
+    def _settle(self, target: Target) -> None:
+        best = written = 0.0
+        for _ in range(SETTLING_ROUNDS):
             reached = self.measure(target)[self.name]
-            if reached < SETTLED * best:
+            written += reached * 1e6 * self.scale.load_s
+            if reached < SETTLED * best and written >= self.settling_bytes:
                 return
             best = max(best, reached)
 
@@ -125,6 +149,16 @@ class ManyPartitions(LibrdkafkaProduce):
     """
 
     run: int = 16
+
+    @property
+    def rounds(self) -> int:
+        """As often as others: what is written stays, and there is only so much memory."""
+        return self.scale.rounds
+
+    @property
+    def settling_bytes(self) -> int:
+        """None: no partition gets as much as it keeps."""
+        return 0
 
 
 @dataclass(frozen=True)
