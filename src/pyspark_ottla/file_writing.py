@@ -57,6 +57,7 @@ class FileWriting:
     def note_rows_a_file(self, rows: int) -> None:
         """Tell those who plan tasks: the old number or the new one, never half of it."""
         fresh = Path(f"{self.note}.new")
+        fresh.parent.mkdir(exist_ok=True)
         fresh.write_text(f"{rows}\n")
         os.replace(fresh, self.note)
 

@@ -58,7 +58,7 @@ def parquet_columns(path: Path) -> list[str]:
 def test_files_are_as_sparks_writer_makes_them(
     spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
 ) -> None:
-    name = topic(3)
+    name = topic(3, name="_incoming")  # no name of a topic is in the way of the table's own files
     produce(name, 200, headers=[("h", b"1"), ("i", None)])
     produce(name, 100, first=200, key=lambda _: None, value=lambda n: None if n % 2 else b"")
     options = {"bootstrap_servers": bootstrap_servers, "spark": spark}
@@ -113,7 +113,7 @@ def test_a_worker_that_dies_in_the_middle_of_a_file(
     spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
 ) -> None:
     name, table = topic(2), tmp_path / "table"
-    incoming = table / "_ottla" / "incoming"
+    incoming = table / "_incoming"
     options = {"bootstrap_servers": bootstrap_servers, "spark": spark, "target_file_size": 1 << 20}
     records = 0
     for _ in range(MOST_TRIES):
@@ -124,10 +124,10 @@ def test_a_worker_that_dies_in_the_middle_of_a_file(
                 ottla_spark.load(name, f"parquet:{table}", **options)
             except LoadError:
                 break  # the worker died before it was done
-    assert any(incoming.iterdir())
+    assert any(incoming.glob("part-*"))
     again = ottla_spark.load(name, f"parquet:{table}", **options)
     assert again.tally.leftovers > 0
-    assert not any(incoming.iterdir())
+    assert not any(incoming.glob("part-*"))
     found = spark.read.parquet(str(table)).select("partition", "offset").collect()
     assert sorted(map(tuple, found)) == [(p, n) for p in range(2) for n in range(records // 2)]
     listed = {Path(file.path).name for file in SinkLog(Storage(spark), str(table)).files()}
@@ -143,7 +143,7 @@ def killer(incoming: Path) -> Iterator[None]:
 
     def kill() -> None:
         while not stopped.wait(0.002):
-            if incoming.is_dir() and any(incoming.iterdir()):
+            if incoming.is_dir() and any(incoming.glob("part-*")):
                 for process in workers():
                     process.kill()
                 return
@@ -170,7 +170,7 @@ def test_only_files_that_the_log_has_are_part_of_the_table(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = ParquetTable(spark, str(tmp_path / "table"))
-    incoming = tmp_path / "table" / "_ottla" / "incoming"
+    incoming = tmp_path / "table" / "_incoming"
     incoming.mkdir(parents=True)
     for name in ("part-a.parquet", "part-of-a-failed-task.parquet"):
         spark.range(3).coalesce(1).write.parquet(str(tmp_path / name))
@@ -180,7 +180,7 @@ def test_only_files_that_the_log_has_are_part_of_the_table(
         table.add_files(Batch("query", 0), {"part-a.parquet": size + 1})
     table.add_files(Batch("query", 0), {"part-a.parquet": size})
     assert table.last_batch("query") == 0
-    assert list(incoming.iterdir()) == []
+    assert parts(incoming) == []
     assert spark.read.parquet(str(tmp_path / "table")).count() == 3
     with pytest.raises(LoadError, match="has batch 0 already"):
         table.add_files(Batch("query", 0), {})

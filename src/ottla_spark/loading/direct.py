@@ -47,7 +47,7 @@ def direct_writing(spark: SparkSession, options: LoadOptions, table: Table) -> D
     assert place is not None
     codec = session[CODEC_SETTING].lower()
     return DirectWriting(
-        table, FileWriting(place, f"{place}-rows-a-file", codec, options.target_file_size)
+        table, FileWriting(place, f"{place}/rows-a-file", codec, options.target_file_size)
     )
 
 

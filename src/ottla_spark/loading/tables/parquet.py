@@ -33,6 +33,10 @@ LOG_INTERVAL = 10
 COMPACTED_LOG_INTERVAL = 1
 """With compaction every log file lists the table, so that one rename replaces any of its files."""
 _INTERVAL_SETTING = "spark.sql.streaming.fileSink.log.compactInterval"
+INCOMING = "_incoming"
+"""Not below HIDDEN, where a topic may have any name."""
+PART = "part-"
+"""How the names of files with rows begin."""
 REPLACED_KEPT_MS = 10 * 60 * 1000
 """How long compacted files stay for readers that listed them before."""
 
@@ -138,7 +142,7 @@ class ParquetTable:
     @property
     def incoming(self) -> str:
         """Where workers put files that are not part of the table yet."""
-        return f"{self.data_directory}/{HIDDEN}/incoming"
+        return f"{self.data_directory}/{INCOMING}"
 
     def _take_in(self, name: str, size: int) -> None:
         """Put a file of a worker among those of the table; LoadError if it is not as it said."""
@@ -153,7 +157,8 @@ class ParquetTable:
 
     def _clear_incoming(self) -> int:
         """Remove files of workers; nobody is writing one that will be added."""
-        left = self._storage.children(self.incoming)
+        names = self._storage.children(self.incoming)
+        left = [name for name in names if name.startswith(PART)]
         for name in left:
             self._storage.remove(f"{self.incoming}/{name}")
         return len(left)
