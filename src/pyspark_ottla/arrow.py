@@ -43,8 +43,7 @@ def _array(name: str, columns: Columns, lease: Lease, runs: Sequence[Run]) -> pa
         case "topic":
             return _topics(runs)
         case "partition":
-            partitions = [run.partition for run in runs]
-            return pa.array(np.repeat(np.array(partitions, np.int32), [run.rows for run in runs]))
+            return _partitions(runs)
         case "offset":
             return lease.numbers(TYPES[name], columns.numbers[0], rows)
         case "timestamp":
@@ -58,6 +57,19 @@ def _topics(runs: Sequence[Run]) -> pa.Array:
     if len({run.topic for run in runs}) == 1:
         return _same_topic(runs[0].topic).slice(0, sum(run.rows for run in runs))
     return pa.concat_arrays([_same_topic(run.topic).slice(0, run.rows) for run in runs])
+
+
+def _partitions(runs: Sequence[Run]) -> pa.Array:
+    numbers, rows = [run.partition for run in runs], [run.rows for run in runs]
+    if len(set(numbers)) == 1:
+        return _same_partition(numbers[0]).slice(0, sum(rows))
+    return pa.array(np.repeat(np.array(numbers, np.int32), rows))
+
+
+@lru_cache(maxsize=16)
+def _same_partition(partition: int) -> pa.Array:
+    """The number over and over, as the name of a topic: new memory for each batch is dear."""
+    return pa.array(np.full(BATCH_ROWS, partition, np.int32))
 
 
 @lru_cache(maxsize=16)

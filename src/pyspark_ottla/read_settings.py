@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ottla.admin.settings import ClientSettings
 
-FETCH_MAX_BYTES = 8 << 20
+FETCH_MAX_BYTES = 16 << 20
 FETCH_MAX_WAIT_MS = 500
 
 

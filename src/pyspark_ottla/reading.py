@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from functools import cache
 from typing import TYPE_CHECKING
 
+from pyspark_ottla.modules import set_modules_aside
 from pyspark_ottla.ranges import OffsetRange
 from pyspark_ottla.read_settings import ReadSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ("ReadSettings", "read_ranges", "set_modules_aside")
+__all__ = ("ReadSettings", "read_ranges")
 
 
 def read_ranges(ranges: Sequence[OffsetRange], settings: ReadSettings) -> Iterator[pa.RecordBatch]:
@@ -37,14 +36,4 @@ def read_ranges(ranges: Sequence[OffsetRange], settings: ReadSettings) -> Iterat
     last = decoder.finish()
     if last is not None:
         yield last
-    set_modules_aside()
-
-
-@cache
-def set_modules_aside() -> None:
-    """Keep what is loaded by now out of garbage collection, for good.
-
-    Spark's worker collects garbage after every task, and of the modules that numba brings that
-    takes 0.1 s, which is longer than many a task.
-    """
-    gc.freeze()
+    set_modules_aside("reading")

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from pyspark_ottla.modules import set_modules_aside
 from pyspark_ottla.option_values import OptionError
 from pyspark_ottla.sink_options import sink_settings
 from pyspark_ottla.sink_schema import check_schema
@@ -113,7 +114,9 @@ def _write(settings: SinkSettings, batches: Iterator[pyarrow.RecordBatch]) -> Wr
         for batch in batches:
             producer.add(batch)
         producer.flush()
-        return Written(producer.rows, producer.bytes)
+        written = Written(producer.rows, producer.bytes)
+    set_modules_aside("writing")
+    return written
 
 
 def _sum(messages: Sequence[WriterCommitMessage | None]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla_spark.session import COLLECTOR, LOGGING, session_settings
+from ottla_spark.session import COLLECTOR, LOGGING, UNCHECKED, session_settings
 
 
 def test_conf_wins_over_everything() -> None:
@@ -18,8 +18,14 @@ def test_what_fits_one_machine_is_not_set_on_a_cluster() -> None:
     assert "spark.driver.memory" not in settings
     assert "spark.driver.bindAddress" not in settings
     assert "spark.python.unix.domain.socket.enabled" not in settings
+    assert "spark.buffer.size" not in settings
     assert "GC" not in settings["spark.driver.extraJavaOptions"]
+    assert UNCHECKED not in settings["spark.driver.extraJavaOptions"]
     assert settings["spark.sql.parquet.outputTimestampType"] == "TIMESTAMP_MICROS"
+
+
+def test_arrow_is_not_checked_in_an_embedded_session() -> None:
+    assert UNCHECKED in session_settings("local[*]", {})["spark.driver.extraJavaOptions"]
 
 
 def test_the_logging_file_is_part_of_the_package() -> None:

@@ -132,7 +132,7 @@ def test_large_batches_are_cut_into_arrow_batches(codec: int) -> None:
 
 
 def test_arrow_batches_are_bounded_in_bytes() -> None:
-    value = bytes(100_000)
+    value = bytes(BATCH_BYTES // 40)
     data = b"".join(build_batch([(None, value, 0, ())] * 10, base_offset=10 * n) for n in range(12))
     made = decode(data)
     assert len(made) == 3
