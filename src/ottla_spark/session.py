@@ -6,7 +6,7 @@ that runs already is used as it is.
 
 An embedded Spark gets rows from its Python workers through Unix domain sockets, reads 256 KiB of
 them at a time, collects garbage with all cores at once, and has Arrow look up values without
-checking bounds: each takes some hundredths to a tenth off the time that a read of a topic takes.
+checking bounds: each takes some hundredths to a tenth off the CPU that a read of a topic takes.
 
 The checkpoint settings take Spark's other file manager and leave out checksum files. A change
 is still one rename, so a killed process leaves the old file or the new one; what is given up is
@@ -53,7 +53,7 @@ LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
     "spark.python.unix.domain.socket.enabled": "true",
-    # With Spark's 64 KiB it waits for, and wakes, a worker four times as often.
+    # Spark's 64 KiB make four times as many reads of a worker's socket.
     "spark.buffer.size": str(256 << 10),
 }
 COLLECTOR = "-XX:+UseParallelGC"
