@@ -32,9 +32,9 @@ from spark.report import BEGIN, END, Measured, markdown, print_table, setting
 from spark.works import KAFKA, OTTLA, Bench
 
 ROUNDS = 3
-WARM_UP_ROUNDS = 4
+WARM_UP_ROUNDS = 2
 CODECS = ("none", "lz4", "zstd")
-SIZES = ((100, 4_000_000), (1024, 1_200_000))
+SIZES = ((100, 12_000_000), (1024, 1_200_000))  # 1.2 GB of values in each topic
 BIG_RECORDS = 10_000_000  # of 1 KB: 10 GB
 console = Console(width=None if sys.stdout.isatty() else 140)
 
