@@ -7,6 +7,7 @@ is Kafka's behaviour; those that need Ottla, or to stop and start a broker, are 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -24,6 +25,10 @@ REAL_BROKER_TIMEOUT_S = 90
 
 # The harness is shared by interop/ and e2e/, which are directories and not packages.
 sys.path.insert(0, str(HERE / "interop"))
+
+# A shell starts what it puts in the background deaf to Ctrl-C, and the tests' commands after it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # kafka-python 3.0 drops, without closing it, a socket whose connection was refused. It has no
