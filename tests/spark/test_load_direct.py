@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,7 +145,8 @@ def killer(incoming: Path) -> Iterator[None]:
         while not stopped.wait(0.002):
             if incoming.is_dir() and any(incoming.glob("part-*")):
                 for process in workers():
-                    process.kill()
+                    with suppress(psutil.NoSuchProcess):
+                        process.kill()
                 return
 
     thread = threading.Thread(target=kill)
@@ -158,12 +159,15 @@ def killer(incoming: Path) -> Iterator[None]:
 
 
 def workers() -> list[psutil.Process]:
-    daemons = [
-        process
-        for process in psutil.Process().children(recursive=True)
-        if "pyspark.daemon" in process.cmdline()
-    ]
+    daemons = [p for p in psutil.Process().children(recursive=True) if is_daemon(p)]
     return [process for process in daemons if process.parent() in daemons]
+
+
+def is_daemon(process: psutil.Process) -> bool:
+    try:
+        return "pyspark.daemon" in process.cmdline()
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):  # it ended meanwhile
+        return False
 
 
 def test_only_files_that_the_log_has_are_part_of_the_table(

@@ -249,4 +249,5 @@ def test_a_write_that_failed_leaves_its_rows_behind(
     write(good, topic=name)
     stored = Counter(int(message.value()) for message in read(name, 20_001, at_least=True))
     assert set(stored) == set(range(20_000))
-    assert set(stored.values()) == {1, 2}
+    # How many were stored by then depends on who was faster.
+    assert max(stored.values()) == 2
