@@ -72,6 +72,20 @@ def test_parquet_in_batches_and_then_what_is_new(
         assert sum(lag.lag or 0 for lag in group_lag(client, group)) == 0
 
 
+def test_killed_while_spark_planned_the_first_batch_it_starts_all_the_same(
+    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+) -> None:
+    name = topic()
+    produce(name, 5)
+    offsets = tmp_path / "table" / "_ottla" / name / "checkpoint" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / ".0.5ad0a3de-0b8c-4c47-a3f2-f6dc18f8a8a4.tmp").write_text("v1")
+    to = f"parquet:{tmp_path}/table"
+    result = ottla_spark.load(name, to, bootstrap_servers=bootstrap_servers, spark=spark)
+    assert (result.tally.rows, result.exit_code) == (5, 0)
+    assert spark.read.parquet(f"{tmp_path}/table").count() == 5
+
+
 def test_delta_by_day_with_headers(
     spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
 ) -> None:

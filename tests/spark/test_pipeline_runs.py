@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -78,6 +79,19 @@ def test_each_run_goes_on_where_the_last_ended(
     assert second.rows == 2
     assert table(spark, tmp_path / "out") == [(0, 0), (2, 4), (4, 16)]
     assert (tmp_path / "state" / "numbers" / "squares" / "commits").is_dir()
+
+
+def test_an_end_in_the_middle_of_planning_the_first_batch_is_no_end_for_good(
+    spark: SparkSession, numbers: Pipeline, write: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    numbers.run(once=True)
+    for log in ("offsets", "commits"):
+        shutil.rmtree(tmp_path / "state" / "numbers" / "squares" / log)
+    shutil.rmtree(tmp_path / "out")
+    write("state/numbers/squares/offsets/.0.5ad0a3de.tmp", "v1")
+    (again,) = numbers.run(once=True)
+    assert again.rows == 3
+    assert table(spark, tmp_path / "out") == [(0, 0), (2, 4)]
 
 
 def test_a_query_that_fails_ends_the_run_in_its_own_words(

@@ -71,7 +71,7 @@ class BatchLoader:
             raise
 
     def _load(self, records: DataFrame, number: int) -> None:
-        query_id = self._workplace.query_id()
+        query_id = self._workplace.checkpoint.query_id()
         assert query_id is not None, "Spark names a checkpoint before its first batch"
         batch = Batch(query_id, number)
         last = self._table.last_batch(query_id)
@@ -159,7 +159,7 @@ class BatchLoader:
 
     def _fewer_tasks(self, records: DataFrame, batch: Batch) -> int | None:
         """How many tasks are enough for a small batch; None when as many as read it."""
-        planned = self._workplace.planned_records(batch.number)
+        planned = self._workplace.checkpoint.planned_records(batch.number)
         if planned is None:
             return None
         tasks = records._jdf.queryExecution().toRdd().getNumPartitions()

@@ -132,13 +132,13 @@ def _dead_letters(spark: SparkSession, options: LoadOptions, table: Table) -> De
 
 def _check_and_clean(workplace: Workplace, table: Table, dead_letters: DeadLetterPlace) -> int:
     """See that table and checkpoint belong together, then remove what killed attempts left."""
-    query_id = workplace.query_id()
+    query_id = workplace.checkpoint.query_id()
     last = table.last_batch(query_id or NO_CHECKPOINT)
-    planned = workplace.planned_batch()
+    planned = workplace.checkpoint.planned_batch()
     if last is not None and (planned is None or planned < last):
         raise LoadUsageError(
-            f"the table holds batch {last}, of which the checkpoint {workplace.checkpoint} knows"
-            " nothing: it is older than the table, or another's. Going on would lose records"
+            f"the table holds batch {last}, of which the checkpoint {workplace.checkpoint.path}"
+            " knows nothing: it is older than the table, or another's. Going on would lose records"
         )
     if query_id is None:
         return 0

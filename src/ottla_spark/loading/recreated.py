@@ -21,7 +21,7 @@ def check_recreated(
     before = workplace.topic_id()
     if not ends.topic_id or ends.topic_id == before:
         return
-    positions = workplace.positions()
+    positions = workplace.checkpoint.positions()
     if before is not None and positions:
         what = (
             f"{options.topic} was deleted and created again since it was last loaded, up to"

@@ -167,7 +167,10 @@ def _batch_limit(spark: SparkSession, options: LoadOptions) -> int:
 
 def lag_of(workplace: Workplace, ends: Ends) -> int:
     """Records of the topic that the load has not committed."""
-    done = {int(partition): offset for (_, partition), offset in workplace.positions().items()}
+    done = {
+        int(partition): offset
+        for (_, partition), offset in workplace.checkpoint.positions().items()
+    }
     return sum(
         max(0, end - max(done.get(partition, 0), ends.earliest[partition]))
         for partition, end in ends.latest.items()
@@ -255,11 +258,12 @@ def _run_query(
 
     writer = _records(spark, options, loader.direct).writeStream.foreachBatch(loader)
     writer = writer.queryName(options.group_id)
-    writer = writer.option("checkpointLocation", workplace.checkpoint)
+    writer = writer.option("checkpointLocation", workplace.checkpoint.path)
     if isinstance(options.when, Continuous):
         writer = writer.trigger(processingTime=f"{options.when.interval_s} seconds")
     else:
         writer = writer.trigger(availableNow=True)
+    workplace.checkpoint.remove_half_planned()
     try:
         query = writer.start()
         try:

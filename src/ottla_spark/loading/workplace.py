@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
+from ottla_spark.loading.checkpoint import Checkpoint
 from ottla_spark.loading.errors import LoadError, LoadUsageError
 from ottla_spark.loading.storage import Storage, local_path
 
@@ -43,7 +44,7 @@ class Workplace:
     def __init__(self, storage: Storage, directory: str) -> None:
         self.storage = storage
         self.directory = directory
-        self.checkpoint = f"{directory}/checkpoint"
+        self.checkpoint = Checkpoint(storage, f"{directory}/checkpoint")
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -98,45 +99,3 @@ class Workplace:
         """Make this the schema from now on."""
         text = json.dumps(schema.jsonValue(), indent=2) + "\n"
         self.storage.write_text(f"{self.directory}/schema.json", text)
-
-    def planned_batch(self) -> int | None:
-        """The highest batch that Spark has planned, None before the first."""
-        names = self.storage.children(f"{self.checkpoint}/offsets")
-        return max((int(name) for name in names if name.isdigit()), default=None)
-
-    def positions(self) -> dict[tuple[str, str], int]:
-        """Where the next batch begins, by topic and partition; empty before the first batch."""
-        names = self.storage.children(f"{self.checkpoint}/commits")
-        last = max((int(name) for name in names if name.isdigit()), default=None)
-        return {} if last is None else (self._offsets(last) or {})
-
-    def planned_records(self, batch: int) -> int | None:
-        """How many offsets a batch covers, by Spark's log of offsets; None if it does not say."""
-        ends = self._offsets(batch)
-        starts = self._offsets(batch - 1) if batch else {}
-        if ends is None or starts is None:
-            return None
-        if not starts:
-            return None  # where the first batch began is not written down
-        return sum(end - starts.get(place, end) for place, end in ends.items())
-
-    def _offsets(self, batch: int) -> dict[tuple[str, str], int] | None:
-        path = f"{self.checkpoint}/offsets/{batch}"
-        if not self.storage.exists(path):
-            return None
-        try:
-            told = json.loads(self.storage.read_text(path).splitlines()[-1])
-            return {
-                (topic, partition): int(offset)
-                for topic, partitions in told.items()
-                for partition, offset in partitions.items()
-            }
-        except (ValueError, AttributeError, IndexError, TypeError):
-            return None
-
-    def query_id(self) -> str | None:
-        """The identity that Spark gave the checkpoint, None before the first run."""
-        path = f"{self.checkpoint}/metadata"
-        if not self.storage.exists(path):
-            return None
-        return str(json.loads(self.storage.read_text(path))["id"])

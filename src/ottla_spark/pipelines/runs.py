@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ottla_spark.loading.checkpoint import Checkpoint
+from ottla_spark.loading.storage import Storage
 from ottla_spark.pipelines.checking import Checked
 from ottla_spark.pipelines.decoding import encode
 from ottla_spark.pipelines.frames import Frames, own_session
@@ -45,7 +47,9 @@ def start_query(
     rows = frames_for(checked, spark, sink.name).frame(name)
     writer = _writer(checked, rows, sink).outputMode(sink.mode)
     writer = writer.queryName(checked.spec.group_of(sink.name))
-    writer = writer.option("checkpointLocation", checked.spec.checkpoint_of(sink.name))
+    checkpoint = Checkpoint(Storage(spark), checked.spec.checkpoint_of(sink.name))
+    checkpoint.remove_half_planned()
+    writer = writer.option("checkpointLocation", checkpoint.path)
     if isinstance(trigger, Always):
         return writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds").start()
     return writer.trigger(availableNow=True).start()

@@ -6,9 +6,9 @@ the number of the last batch of each checkpoint with its rows, in one commit, an
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
+from ottla_spark.loading.checkpoint import Checkpoint
 from ottla_spark.loading.partition_by import PartitionBy
 from ottla_spark.loading.storage import Storage
 from ottla_spark.loading.tables.delta import DeltaTarget
@@ -29,8 +29,7 @@ class TableBatches:
     def __init__(self, spec: PipelineSpec, sink: TableSink, session: SparkSession) -> None:
         self._table = open_sink(spec, sink, session)
         self._has_path = sink.place.is_path
-        self._storage = Storage(session)
-        self._checkpoint = spec.checkpoint_of(sink.name)
+        self._checkpoint = Checkpoint(Storage(session), spec.checkpoint_of(sink.name))
         self._upsert = [column.text for column in sink.upsert]
         self._partitions = [PartitionBy(column.text) for column in sink.partition_by]
 
@@ -41,7 +40,9 @@ class TableBatches:
             check_workers(rows.sparkSession, [self._table.data_directory])
 
     def __call__(self, rows: DataFrame, number: int) -> None:
-        batch = Batch(self._query_id(), number)
+        query_id = self._checkpoint.query_id()
+        assert query_id is not None, "Spark names a checkpoint before its first batch"
+        batch = Batch(query_id, number)
         last = self._table.last_batch(batch.query_id)
         if last is not None and last >= number:
             return
@@ -59,10 +60,6 @@ class TableBatches:
             self._table.upsert(batch, marked, measures, self._upsert)
         else:
             self._table.add(batch, seen, measures, NO_LIMIT)
-
-    def _query_id(self) -> str:
-        """The identity that Spark gave the checkpoint before its first batch."""
-        return str(json.loads(self._storage.read_text(f"{self._checkpoint}/metadata"))["id"])
 
 
 def open_sink(spec: PipelineSpec, sink: TableSink, session: SparkSession) -> Table:
