@@ -12,22 +12,22 @@ from typing import Final, TypeAlias
 import cramjam
 import numpy as np
 
-from ottla.ports import Buffer
 from ottla.records.batch import CorruptBatch
 from ottla.records.compression import DECOMPRESSED_LIMIT, GZIP, LZ4, SNAPPY, ZSTD, codec_name
 from ottla.records.declared import gzip_size, lz4_size, zstd_size
 from ottla.records.xerial import decompress_snappy
 from pyspark_ottla.compiled import Bytes
+from pyspark_ottla.lz4_frames import decompress_lz4_into
 
 SCRATCH_BYTES: Final = 4 << 20
 _KEPT_BYTES: Final = 32 << 20
 _GROWTH: Final = 4
 _GUESSED_EXPANSION: Final = 4
-_Decoder: TypeAlias = Callable[[Buffer, Buffer], int]
+_Decoder: TypeAlias = Callable[[memoryview, memoryview], int]
 _OUTPUT_FULL: Final = "failed to write whole buffer"
 _DECODERS: Final[dict[int, _Decoder]] = {
     GZIP: cramjam.gzip.decompress_into,
-    LZ4: cramjam.lz4.decompress_into,
+    LZ4: decompress_lz4_into,
     ZSTD: cramjam.zstd.decompress_into,
 }
 _DECLARED: Final = {GZIP: gzip_size, LZ4: lz4_size, ZSTD: zstd_size}

@@ -1,0 +1,50 @@
+"""LZ4 frames as Kafka's clients write them, block by block straight to where they belong.
+
+A streaming decoder copies what goes in and what comes out; blocks that do not refer to each
+other need neither. Any other frame (linked blocks, checksums, a dictionary) is left to it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import cramjam
+
+_MAGIC: Final = b"\x04\x22\x4d\x18"
+_FORM: Final = 0b1111_0111  # everything but whether there is a content size
+_INDEPENDENT: Final = 0b0110_0000  # version 01, independent blocks, and nothing else
+_CONTENT_SIZE: Final = 0b0000_1000
+_DESCRIPTOR_END: Final = 6
+_BLOCK_BYTES: Final = {0x40: 64 << 10, 0x50: 256 << 10, 0x60: 1 << 20, 0x70: 4 << 20}
+_STORED: Final = 1 << 31
+
+
+def decompress_lz4_into(frame: memoryview, output: memoryview) -> int:
+    """How much of `output` the content of the frame took; cramjam.DecompressionError if damaged."""
+    if bytes(frame[:4]) == _MAGIC and len(frame) > _DESCRIPTOR_END:
+        largest = _BLOCK_BYTES.get(frame[5])
+        if frame[4] & _FORM == _INDEPENDENT and largest is not None:
+            used = _blocks_into(frame, output, largest)
+            if used is not None:
+                return used
+    return int(cramjam.lz4.decompress_into(frame, output))
+
+
+def _blocks_into(frame: memoryview, output: memoryview, largest: int) -> int | None:
+    """None where a block may not fit, or ends behind the frame: the decoder knows what to say."""
+    position = _DESCRIPTOR_END + (8 if frame[4] & _CONTENT_SIZE else 0) + 1
+    used = 0
+    while True:
+        size = int.from_bytes(frame[position : position + 4], "little")
+        position += 4
+        if size == 0:
+            return used if position <= len(frame) else None
+        block = frame[position : position + (size & ~_STORED)]
+        position += size & ~_STORED
+        if position > len(frame) or len(block) > largest or len(output) - used < largest:
+            return None
+        if size & _STORED:
+            output[used : used + len(block)] = block
+            used += len(block)
+        else:
+            used += cramjam.lz4.decompress_block_into(block, output[used:], output_len=largest)
