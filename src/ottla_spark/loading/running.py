@@ -263,8 +263,8 @@ def _run_query(
         writer = writer.trigger(processingTime=f"{options.when.interval_s} seconds")
     else:
         writer = writer.trigger(availableNow=True)
-    workplace.checkpoint.remove_half_planned()
     try:
+        workplace.checkpoint.remove_half_planned()
         query = writer.start()
         try:
             while not query.awaitTermination(POLL_S) and not stop.is_set():
