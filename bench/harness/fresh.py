@@ -16,7 +16,7 @@ from harness.broker import START_TIMEOUT_S, Broker
 from harness.probe import await_acknowledgement
 from harness.problem import BenchError
 from harness.scale import Scale
-from harness.topics import KEPT, ROLLING, create_topic, delete_topic
+from harness.topics import KEPT, create_topic, delete_topic, rolling
 from harness.works import Figures, consume, fill
 
 SPARE_DISK_BYTES = 4 << 30
@@ -59,7 +59,7 @@ class StartAndMemory:
     def prepare(self, broker: Broker) -> None:
         """Makes one topic that was written to."""
         broker.start()
-        create_topic(broker.port, "first", 1, ROLLING)
+        create_topic(broker.port, "first", 1, rolling())
         broker.stop()
 
     def measure(self, broker: Broker) -> Figures:

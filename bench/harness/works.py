@@ -14,7 +14,7 @@ from harness.load import run_load
 from harness.native import raw_load, rdkafka_load
 from harness.scale import Scale
 from harness.target import Target
-from harness.topics import KEPT, ROLLING, create_topic, delete_topic
+from harness.topics import KEPT, create_topic, delete_topic, rolling
 
 Figures = dict[str, float]
 
@@ -60,7 +60,7 @@ class OneTopic:
 
     def prepare(self, target: Target) -> None:
         """Makes the topic, with data that goes soon."""
-        create_topic(target.port, self.name, self.partitions, ROLLING)
+        create_topic(target.port, self.name, self.partitions, rolling(self.partitions))
 
     def finish(self, target: Target) -> None:
         """Removes the topic."""
