@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from types import FrameType
 
 from rich.console import Console
@@ -28,9 +29,12 @@ from ottla_spark.session import session
 from spark.connector import connector_jars
 from spark.empty_source import EmptySource
 from spark.fill import Topic, fill
+from spark.ready_source import NAME as READY
+from spark.ready_source import ReadySource, decompression_s
 from spark.report import BEGIN, END, Measured, markdown, print_table, setting
 from spark.works import KAFKA, OTTLA, Bench
 
+CORES = 2
 ROUNDS = 3
 WARM_UP_ROUNDS = 2
 CODECS = ("none", "lz4", "zstd")
@@ -83,9 +87,20 @@ class Run:
     def reads(self, wanted: list[Topic]) -> None:
         """Batch reads to nowhere, thousand rows a second."""
         for topic in wanted:
-            seconds = self._alternate(topic, self._bench.read)
+            seconds = self._alternate(topic, self._bench.read, READY)
             metric = Metric("read", f"read, {label(topic)}", "k rows/s", Better.HIGHER, 3, 5)
             self._add(metric, topic, seconds[KAFKA], seconds[OTTLA])
+            self._tell_most(topic, seconds)
+
+    def _tell_most(self, topic: Topic, seconds: dict[str, list[float]]) -> None:
+        """What a source in Python could reach at most here, in one line."""
+        handing_over, codec = median(seconds[READY]), decompression_s(topic)
+        least = handing_over + codec / CORES
+        text = f"read, {label(topic)}: handing over batches made before takes {handing_over:.2f} s"
+        text += f", the codec {codec:.2f} s of CPU besides" if codec else ""
+        if seconds[KAFKA]:
+            text += f": no source in Python gets beyond {median(seconds[KAFKA]) / least:.2f}x"
+        self.remarks.append(f"{text} (this one: {median(seconds[OTTLA]):.2f} s).")
 
     def loads(self, wanted: list[Topic]) -> None:
         """Loads to Parquet, beside the connector's and beside Parquet to Parquet."""
@@ -124,15 +139,15 @@ class Run:
         )
 
     def _alternate(
-        self, topic: Topic, work: Callable[[str, Topic], float]
+        self, topic: Topic, work: Callable[[str, Topic], float], *besides: str
     ) -> dict[str, list[float]]:
         """Seconds of each source in each round, after some that warm up and are not counted."""
         console.print(f"{work.__name__} {topic.name} ...")
-        seconds: dict[str, list[float]] = {KAFKA: [], OTTLA: []}
+        sources = (*self._sources, *besides)
+        seconds: dict[str, list[float]] = {KAFKA: [], OTTLA: [], **{name: [] for name in besides}}
         warm_up = WARM_UP_ROUNDS if self._rounds > 1 else 1
         for number in range(self._rounds + warm_up):
-            order = self._sources if number % 2 else self._sources[::-1]
-            for name in order:
+            for name in sources if number % 2 else sources[::-1]:
                 taken = work(name, topic)
                 if number >= warm_up:
                     seconds[name].append(taken)
@@ -168,13 +183,14 @@ def _measure(options: argparse.Namespace, directory: Path, servers: str, jars: l
     used = [*(wanted if {"read", "load"} & set(works) else []), small]
     for topic in used:
         filled(servers, topic)
-    # Spark's planners and workers import the empty source by name.
+    # Spark's planners and workers import the sources made here by name.
     here = str(Path(__file__).parent)
     os.environ["PYTHONPATH"] = os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])
     conf = {"spark.jars": ",".join(map(str, jars)), "spark.ui.enabled": "false"}
-    spark = session("local[2]", app_name="bench", conf=conf)
+    spark = session(f"local[{CORES}]", app_name="bench", conf=conf)
     try:
         spark.dataSource.register(EmptySource)
+        spark.dataSource.register(ReadySource)
         rounds = 1 if options.quick else ROUNDS
         run = Run(Bench(spark, servers, directory), rounds, with_connector=bool(jars))
         plain = [topic for topic in wanted if topic.codec == "none"]

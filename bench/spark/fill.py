@@ -67,10 +67,10 @@ def fill(bootstrap_servers: str, topic: Topic) -> None:
         for outcome in outcomes:
             if outcome.error is not None:
                 raise RuntimeError(f"{topic.name}: {outcome.error}")
-        _produce(client, topic, _made_batches(topic))
+        _produce(client, topic, made_batches(topic))
 
 
-def _made_batches(topic: Topic) -> list[bytes]:
+def made_batches(topic: Topic) -> list[bytes]:
     chance = random.Random(topic.value_bytes)
     words = [chance.randbytes(4).hex().encode() for _ in range(400)]
     return [bytes(_batch(topic, chance, words)) for _ in range(DIFFERENT_BATCHES)]

@@ -17,6 +17,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 import ottla_spark
 from spark.fill import Topic
+from spark.ready_source import NAME as READY
 
 OTTLA, KAFKA = "ottla", "kafka"
 MEMORY_EVERY_S = 0.1
@@ -41,8 +42,11 @@ class Bench:
         return reader.option("subscribe", topic).options(**options).load()
 
     def read(self, name: str, topic: Topic) -> float:
-        """Seconds to read every record of the topic and drop it."""
-        return _timed(self.source(name, topic.name))
+        """Seconds to read every record of the topic and drop it; `ready`: as many of no topic."""
+        if name != READY:
+            return _timed(self.source(name, topic.name))
+        asked = {"rows": topic.written, "valueBytes": topic.value_bytes, "tasks": topic.partitions}
+        return _timed(self.spark.read.format(READY).options(**asked).load())
 
     def load(self, name: str, topic: Topic) -> float:
         """Seconds to load the topic into a new Parquet table, so that a next load could go on."""

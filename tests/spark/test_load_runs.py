@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -90,6 +91,13 @@ def test_an_end_before_the_first_record_is_a_good_end(
     assert (result.tally.records, result.exit_code) == (0, 0)
 
 
+def ask_to_stop(number: int, before: object, pause_s: float) -> None:
+    """Send this process a signal, some time after it got another handler than `before`."""
+    eventually(lambda: signal.getsignal(number) is not before, "a load that listens", PATIENCE_S)
+    time.sleep(pause_s)  # to hit anything, not to wait
+    os.kill(os.getpid(), number)
+
+
 def test_a_signal_at_any_moment_ends_a_load_well(
     spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
 ) -> None:
@@ -98,7 +106,8 @@ def test_a_signal_at_any_moment_ends_a_load_well(
     for turn, number in enumerate((signal.SIGTERM, signal.SIGINT) * 3):
         produce(name, 1, first=turn)
         wanted.append(turn)
-        asked = threading.Timer(0.4 + 0.23 * turn, os.kill, (os.getpid(), number))
+        told = (number, signal.getsignal(number), 0.35 + 0.23 * turn)
+        asked = threading.Thread(target=ask_to_stop, args=told)
         asked.start()
         result = load(
             name,
