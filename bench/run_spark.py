@@ -94,10 +94,10 @@ class Run:
 
     def _tell_most(self, topic: Topic, seconds: dict[str, list[float]]) -> None:
         """What a source in Python could reach at most here, in one line."""
-        handing_over, codec = median(seconds[READY]), decompression_s(topic)
+        handing_over, codec = min(seconds[READY]), decompression_s(topic)
         least = handing_over + codec / CORES
         text = f"read, {label(topic)}: handing over batches made before takes {handing_over:.2f} s"
-        text += f", the codec {codec:.2f} s of CPU besides" if codec else ""
+        text += f", the codec {codec:.2f} s of CPU besides (the best rounds)" if codec else ""
         if seconds[KAFKA]:
             text += f": no source in Python gets beyond {median(seconds[KAFKA]) / least:.2f}x"
         self.remarks.append(f"{text} (this one: {median(seconds[OTTLA]):.2f} s).")
