@@ -71,6 +71,7 @@ def fill(bootstrap_servers: str, topic: Topic) -> None:
 
 
 def made_batches(topic: Topic) -> list[bytes]:
+    """The batches that the topic holds over and over, always the same ones."""
     chance = random.Random(topic.value_bytes)
     words = [chance.randbytes(4).hex().encode() for _ in range(400)]
     return [bytes(_batch(topic, chance, words)) for _ in range(DIFFERENT_BATCHES)]

@@ -10,10 +10,10 @@ from typing import Final
 
 import cramjam
 
-_MAGIC: Final = b"\x04\x22\x4d\x18"
+from ottla.records.declared import LZ4_CONTENT_SIZE, LZ4_MAGIC
+
 _FORM: Final = 0b1111_0111  # everything but whether there is a content size
 _INDEPENDENT: Final = 0b0110_0000  # version 01, independent blocks, and nothing else
-_CONTENT_SIZE: Final = 0b0000_1000
 _DESCRIPTOR_END: Final = 6
 _BLOCK_BYTES: Final = {0x40: 64 << 10, 0x50: 256 << 10, 0x60: 1 << 20, 0x70: 4 << 20}
 _STORED: Final = 1 << 31
@@ -21,7 +21,7 @@ _STORED: Final = 1 << 31
 
 def decompress_lz4_into(frame: memoryview, output: memoryview) -> int:
     """How much of `output` the content of the frame took; cramjam.DecompressionError if damaged."""
-    if bytes(frame[:4]) == _MAGIC and len(frame) > _DESCRIPTOR_END:
+    if bytes(frame[:4]) == LZ4_MAGIC and len(frame) > _DESCRIPTOR_END:
         largest = _BLOCK_BYTES.get(frame[5])
         if frame[4] & _FORM == _INDEPENDENT and largest is not None:
             used = _blocks_into(frame, output, largest)
@@ -32,7 +32,7 @@ def decompress_lz4_into(frame: memoryview, output: memoryview) -> int:
 
 def _blocks_into(frame: memoryview, output: memoryview, largest: int) -> int | None:
     """None where a block may not fit, or ends behind the frame: the decoder knows what to say."""
-    position = _DESCRIPTOR_END + (8 if frame[4] & _CONTENT_SIZE else 0) + 1
+    position = _DESCRIPTOR_END + (8 if frame[4] & LZ4_CONTENT_SIZE else 0) + 1
     used = 0
     while True:
         size = int.from_bytes(frame[position : position + 4], "little")

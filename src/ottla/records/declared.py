@@ -9,8 +9,8 @@ from typing import Final
 
 from ottla.ports import Buffer
 
-_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
-_LZ4_CONTENT_SIZE: Final = 0x08
+LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+LZ4_CONTENT_SIZE: Final = 0x08
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _ZSTD_SINGLE_SEGMENT: Final = 0x20
 
@@ -24,7 +24,7 @@ def gzip_size(data: Buffer) -> int | None:
 
 def lz4_size(data: Buffer) -> int | None:
     """The content size of the first frame, or None if it has none."""
-    if len(data) < 15 or bytes(data[:4]) != _LZ4_MAGIC or not data[4] & _LZ4_CONTENT_SIZE:
+    if len(data) < 15 or bytes(data[:4]) != LZ4_MAGIC or not data[4] & LZ4_CONTENT_SIZE:
         return None
     return int.from_bytes(data[6:14], "little")
 
