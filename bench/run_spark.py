@@ -37,6 +37,7 @@ from spark.works import KAFKA, OTTLA, Bench
 CORES = 2
 ROUNDS = 3
 WARM_UP_ROUNDS = 2
+WARM_UP_READS = 50
 CODECS = ("none", "lz4", "zstd")
 SIZES = ((100, 12_000_000), (1024, 1_200_000))  # 1.2 GB of values in each topic
 BIG_RECORDS = 10_000_000  # of 1 KB: 10 GB
@@ -83,6 +84,13 @@ class Run:
         self._sources = (KAFKA, OTTLA) if with_connector else (OTTLA,)
         self.rows: list[Measured] = []
         self.remarks: list[str] = []
+
+    def warm_up(self, small: Topic) -> None:
+        """Read next to nothing until Java has compiled what plans and starts a read."""
+        console.print("warming up ...")
+        for _ in range(WARM_UP_READS):
+            for name in (*self._sources, READY):
+                self._bench.read(name, small)
 
     def reads(self, wanted: list[Topic]) -> None:
         """Batch reads to nowhere, thousand rows a second."""
@@ -183,6 +191,7 @@ def _measure(options: argparse.Namespace, directory: Path, servers: str, jars: l
     used = [*(wanted if {"read", "load"} & set(works) else []), small]
     for topic in used:
         filled(servers, topic)
+    os.sync()  # or the disk is busy with it for minutes
     # Spark's planners and workers import the sources made here by name.
     here = str(Path(__file__).parent)
     os.environ["PYTHONPATH"] = os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])
@@ -194,6 +203,7 @@ def _measure(options: argparse.Namespace, directory: Path, servers: str, jars: l
         rounds = 1 if options.quick else ROUNDS
         run = Run(Bench(spark, servers, directory), rounds, with_connector=bool(jars))
         plain = [topic for topic in wanted if topic.codec == "none"]
+        run.warm_up(small)
         for name, work in {
             "stream": lambda: run.stream(small.name),
             "read": lambda: run.reads(wanted),

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark_ottla import loops
 from pyspark_ottla.compiled import Bytes
 from pyspark_ottla.loops import Blobs, Headers, Ints, Longs, Numbers
+from pyspark_ottla.schema import MAY_BE_NULL
 
 # Each batch costs some tenths of a millisecond in Python and in Spark, whatever it holds.
 BATCH_ROWS: Final = 1 << 16
@@ -54,7 +55,7 @@ def wanted_bits(columns: Sequence[str]) -> int:
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
     """The schema of the batches with these columns, as Spark declares it."""
-    return pa.schema([(name, TYPES[name]) for name in columns])
+    return pa.schema([pa.field(name, TYPES[name], name in MAY_BE_NULL) for name in columns])
 
 
 class Columns:

@@ -1,11 +1,24 @@
-"""Schemas that grow: what a table lacks, and what stands against adding it."""
+"""Schemas of tables: what one lacks, what stands against adding it, and what may be null."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
+
+_NULLABILITY: Final = ("nullable", "containsNull", "valueContainsNull")
+
+
+def as_nullable(schema: StructType) -> StructType:
+    """The schema with nulls allowed everywhere: rows without any may be followed by some with."""
+    from pyspark.sql.types import StructType
+
+    def allow(part: dict[str, Any]) -> dict[str, Any]:
+        return part | {name: True for name in _NULLABILITY if name in part}
+
+    return StructType.fromJson(json.loads(schema.json(), object_hook=allow))
 
 
 def missing_fields(table: StructType, wanted: StructType) -> StructType:

@@ -188,6 +188,11 @@ def test_columns_narrow_the_schema_in_their_order() -> None:
     assert schema(found.columns).fieldNames() == ["offset", "timestampType", "headers"]
 
 
+def test_only_what_a_record_may_lack_may_be_null() -> None:
+    found = schema(source_options(options(includeHeaders="true")).columns)
+    assert [field.name for field in found if field.nullable] == ["key", "value", "headers"]
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla_spark.loading.errors import LoadUsageError
+from ottla_spark.loading.schemas import as_nullable
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -36,10 +37,4 @@ def read_spark_schema(given: str) -> StructType:
         ) from None
     if not isinstance(found, StructType):
         raise LoadUsageError("--schema should list fields: id BIGINT, name STRING")
-    return _nullable(found)
-
-
-def _nullable(schema: StructType) -> StructType:
-    from pyspark.sql.types import StructField, StructType
-
-    return StructType([StructField(field.name, field.dataType) for field in schema.fields])
+    return as_nullable(found)

@@ -14,7 +14,7 @@ from ottla_spark.loading.errors import DataLost, LoadError, LoadUsageError
 from ottla_spark.loading.failures import load_error, root_cause
 from ottla_spark.loading.options import LoadOptions
 from ottla_spark.loading.partition_by import parse_partition_by
-from ottla_spark.loading.schemas import difference, missing_fields, widened
+from ottla_spark.loading.schemas import as_nullable, difference, missing_fields, widened
 from ottla_spark.loading.shape import make_shape
 from ottla_spark.loading.sizing import Sizing
 from ottla_spark.loading.tables.statistics import delta_statistics
@@ -44,6 +44,15 @@ def test_differences() -> None:
     assert difference(table, struct(id=TEXT)) == "id is bigint there and string here"
     assert "it has no age" in difference(table, struct(who=struct(age=LONG)))
     assert difference(table, struct(tags=T.ArrayType(LONG))) != ""
+
+
+def test_nulls_allowed_everywhere() -> None:
+    inner = T.StructType([T.StructField("x", TEXT, False)])
+    listed, mapped = T.ArrayType(inner, False), T.MapType(TEXT, inner, False)
+    strict = T.StructType([T.StructField(name, kind, False) for name, kind in
+                           (("a", LONG), ("b", listed), ("c", mapped))])  # fmt: skip
+    loose = struct(x=TEXT)
+    assert as_nullable(strict) == struct(a=LONG, b=T.ArrayType(loose), c=T.MapType(TEXT, loose))
 
 
 def test_arrow_and_back() -> None:
