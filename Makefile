@@ -47,7 +47,7 @@ bench: setup  ## The same work against Ottla and Apache Kafka: a table of ratios
 bench-quick: setup  ## The same in under three minutes
 	@$(BIN)/python bench/run.py --quick
 
-bench-spark: setup  ## The Spark source beside Spark's own Kafka connector: about ten minutes
+bench-spark: setup  ## The Spark source beside Spark's own Kafka connector: about twelve minutes
 	@$(BIN)/python bench/run_spark.py --markdown docs/performance.md
 
 docs: setup  ## Make the reference pages from the code
