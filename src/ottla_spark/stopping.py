@@ -10,7 +10,35 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
+from queue import Empty, SimpleQueue
 from types import FrameType
+
+
+class Asked(threading.Event):
+    """An event that the handler of a signal may set, once and for all.
+
+    Setting threading's own takes a lock, which the thread that the handler interrupts holds
+    for moments of its `wait`: both would stand still for good.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked = False
+        self._wakes: SimpleQueue[None] = SimpleQueue()  # whose `put` may interrupt its `get`
+
+    def set(self) -> None:
+        self._asked = True
+        self._wakes.put(None)
+
+    def is_set(self) -> bool:
+        return self._asked
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if not self._asked:
+            with contextlib.suppress(Empty):
+                self._wakes.get(timeout=timeout)
+                self._wakes.put(None)  # for others who wait
+        return self._asked
 
 
 @contextlib.contextmanager
@@ -19,7 +47,7 @@ def stopped_by_signals() -> Iterator[threading.Event]:
 
     In another thread than the main one, which alone may hear signals, nothing sets it.
     """
-    stop = threading.Event()
+    stop = Asked()
 
     def ask(number: int, frame: FrameType | None) -> None:
         if stop.is_set():
