@@ -87,6 +87,27 @@ def test_delta_holds_each_row_once_and_can_be_read_again(
     ]
 
 
+def test_what_is_never_null_may_be_so_in_a_later_version_of_the_query(
+    run: Run, feed: Callable[[str, list[int]], None], tmp_path: Path
+) -> None:
+    from deltalake import DeltaTable
+
+    rest = """\
+        steps:
+          marked: {{sql: "SELECT n, {mark} AS mark FROM numbers"}}
+        sinks:
+          out: {{from: marked, table: "delta:marked"}}
+        """
+    feed("a", [1])
+    run("marks", rest.format(mark="'first'"))
+    feed("b", [2])
+    run("marks", rest.format(mark="CAST(NULL AS STRING)"))
+    table = DeltaTable(str(tmp_path / "marked"))
+    assert all(field.nullable for field in table.schema().fields)
+    rows = table.to_pyarrow_table().to_pylist()
+    assert sorted((row["n"], row["mark"]) for row in rows) == [(1, "first"), (2, None)]
+
+
 def test_delta_takes_updates_of_sums_by_key(
     run: Run, feed: Callable[[str, list[int]], None], tmp_path: Path
 ) -> None:

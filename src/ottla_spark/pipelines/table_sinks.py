@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from ottla_spark.loading.checkpoint import Checkpoint
 from ottla_spark.loading.partition_by import PartitionBy
-from ottla_spark.loading.schemas import as_nullable
 from ottla_spark.loading.storage import Storage
 from ottla_spark.loading.tables.delta import DeltaTarget
 from ottla_spark.loading.tables.iceberg import IcebergTarget
@@ -36,7 +35,7 @@ class TableBatches:
 
     def prepare(self, rows: DataFrame) -> None:
         """Make the table, or see that the one there takes these rows; LoadError if not."""
-        self._table.prepare(as_nullable(rows.schema), self._partitions, widen=False)
+        self._table.prepare(rows.schema, self._partitions, widen=False)
         if not self._has_path:
             check_workers(rows.sparkSession, [self._table.data_directory])
 

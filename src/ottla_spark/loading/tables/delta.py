@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla_spark.loading.errors import LoadUsageError
-from ottla_spark.loading.schemas import difference, missing_fields
+from ottla_spark.loading.schemas import as_nullable, difference, missing_fields
 from ottla_spark.loading.storage import Storage
 from ottla_spark.loading.tables.staging import StagedFile, Staging, check_rows, staged_rows
 from ottla_spark.loading.tables.statistics import delta_statistics
@@ -55,7 +55,7 @@ class DeltaTarget:
         if not DeltaTable.is_deltatable(self.data_directory):
             DeltaTable.create(
                 self.data_directory,
-                Schema.from_json(schema.json()),
+                Schema.from_json(as_nullable(schema).json()),
                 partition_by=self._partitions,
             )
             return
