@@ -32,7 +32,6 @@ from pyspark_ottla.faults import FAULTS
 from pyspark_ottla.legacy import as_batch, read_message
 from pyspark_ottla.loops import Longs
 from pyspark_ottla.section import Section
-from pyspark_ottla.transactions import AbortedFilter
 
 TABLE_ROWS: Final = 4096
 
@@ -54,14 +53,13 @@ class Decoder:
     def decode(self, section: Section) -> Iterator[pa.RecordBatch]:
         """Take the wanted records of a section; give out what became full on the way."""
         data: Bytes = np.frombuffer(section.records, np.uint8)
-        aborted = AbortedFilter(section.aborted)
         position, status = 0, loops.FULL
         while status in (loops.FULL, loops.LEGACY):
             status, position, count = loops.scan(
                 data, position, len(data), section.low, section.high, self._table
             )
             if count:
-                yield from self._batches(section, data, count, aborted)
+                yield from self._batches(section, data, count)
             if status == loops.LEGACY:
                 position = yield from self._legacy(section, position)
         if status in FAULTS:
@@ -72,14 +70,12 @@ class Decoder:
         """What is left, or None."""
         return self._give_out() if self._columns.rows else None
 
-    def _batches(
-        self, section: Section, data: Bytes, count: int, aborted: AbortedFilter
-    ) -> Iterator[pa.RecordBatch]:
-        table = self._table
+    def _batches(self, section: Section, data: Bytes, count: int) -> Iterator[pa.RecordBatch]:
+        table, aborted = self._table, section.aborted
         if self._check_crcs:
             check_crcs(section, table[:count])
         if not aborted.is_idle or (table[:count, loops.ATTRIBUTES] & CONTROL_MASK).any():
-            count = drop_batches(section, table, count, aborted)
+            count = drop_batches(section, table, count)
         start = 0
         compressed = (table[:count, loops.ATTRIBUTES] & COMPRESSION_MASK) != 0
         edges = np.flatnonzero(compressed[1:] != compressed[:-1]) + 1
@@ -192,8 +188,9 @@ def check_crcs(section: Section, table: Longs) -> None:
             raise damaged(section, offset, "its checksum is wrong")
 
 
-def drop_batches(section: Section, table: Longs, count: int, aborted: AbortedFilter) -> int:
+def drop_batches(section: Section, table: Longs, count: int) -> int:
     """Take control batches and aborted ones out of the table; returns how many are left."""
+    aborted = section.aborted
     kept = []
     for number, row in enumerate(table[:count].tolist()):
         is_control = bool(row[loops.ATTRIBUTES] & CONTROL_MASK)

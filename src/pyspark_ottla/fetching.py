@@ -1,9 +1,10 @@
 """Fetches raw batches of ranges from the brokers that have them (Fetch, KIP-74, KIP-392).
 
 One fetch per broker is under way at any time, for as many of its ranges as the request's limit
-of bytes may serve; the next is sent as soon as a response is here, before anyone looks at its
-records. A partition stands in a request once, so two ranges of one partition are fetched one
-after the other.
+of bytes may serve. A response is received a window at a time, each decoded before the next is
+received, while the broker goes on sending; with the last of them the next fetch is sent, before
+anyone looks at the records in it. A partition stands in a request once, so two ranges of one
+partition are fetched one after the other.
 
 A range is covered when a batch reached its end, or when the log's end is past it and there was
 nothing. What may pass (a leader that moved, a broker that went away) is tried again for as long
@@ -13,10 +14,8 @@ as the client's request timeout; an answer with records starts that time anew.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
-
-import numpy as np
 
 from ottla.admin.client import NO_NODE, Client
 from ottla.admin.connection import MAX_RESPONSE_BYTES, Connection, ready
@@ -27,18 +26,16 @@ from ottla.admin.errors import (
     ProtocolViolation,
     Refused,
     TimedOut,
-    check,
 )
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID
 from ottla.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
-    FetchResponse,
     FetchTopic,
     PartitionData,
 )
-from pyspark_ottla import loops
+from pyspark_ottla.fetch_response import FetchResponseReader
 from pyspark_ottla.leaders import PASSING, Leaders, without_leader
 from pyspark_ottla.lost import lose
 from pyspark_ottla.out_of_range import find_loss
@@ -46,7 +43,8 @@ from pyspark_ottla.position import Position
 from pyspark_ottla.ranges import OffsetRange
 from pyspark_ottla.read_settings import ReadSettings
 from pyspark_ottla.section import Section
-from pyspark_ottla.transactions import Aborted
+from pyspark_ottla.transactions import Aborted, AbortedFilter
+from pyspark_ottla.window import Window
 
 NO_SESSION: Final = -1
 READ_COMMITTED: Final = 1
@@ -59,8 +57,6 @@ _MOVED: Final = RETRIABLE | {
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.INCONSISTENT_TOPIC_ID,
 }
-
-Room = Callable[[int], memoryview]
 
 
 class _Asked:
@@ -96,13 +92,9 @@ class RangeFetcher:
         )
         self._connections: dict[int, Connection] = {}
         self._asked: dict[int, _Asked] = {}
+        self._window = Window()
         self._pause_s = FIRST_PAUSE_S
         self._look_up_at = 0.0
-
-    @property
-    def done(self) -> bool:
-        """Whether every range is covered."""
-        return all(position.done for position in self._positions)
 
     def close(self) -> None:
         """Close the connections that fetch; the client stays open."""
@@ -110,19 +102,15 @@ class RangeFetcher:
             connection.close()
         self._connections.clear()
 
-    def interrupt(self) -> None:
-        """Make `poll` on another thread fail soon."""
-        self._client.interrupt()
-        for connection in list(self._connections.values()):
-            connection.interrupt()
-
-    def poll(self, room: Room) -> list[Section]:
-        """What the next response brought, in memory that `room` gave; often nothing."""
-        self._send_all()
-        node = self._next_ready()
-        sections = [] if node is None else self._receive(node, room)
-        self._send_all()
-        return sections
+    def sections(self) -> Iterator[Section]:
+        """What comes, until every range is covered; each is good until the next is asked for."""
+        while True:
+            self._send_all()
+            if not self._positions:
+                return
+            node = self._next_ready()
+            if node is not None:
+                yield from self._receive(node)
 
     def _send_all(self) -> None:
         self._positions = [position for position in self._positions if not position.done]
@@ -221,35 +209,44 @@ class RangeFetcher:
             position.forget_leader()
         self._look_up_at = time.monotonic() + self._pause_s
 
-    def _receive(self, node: int, room: Room) -> list[Section]:
+    def _receive(self, node: int) -> Iterator[Section]:
         asked = self._asked.pop(node)
-        deadline = Deadline(self._timeout_ms, f"fetching from broker {node}")
+        purpose = f"fetching from broker {node}"
+        others: list[tuple[Position, PartitionData]] = []
+        held: list[Section] = []
         try:
-            response = self._connections[node].receive_in_place(FetchResponse, deadline, room)
-            check(response.error_code, f"fetching from broker {node}")
+            response = self._connections[node].receive_open(Deadline(self._timeout_ms, purpose))
+            self._window.open(response, lambda: Deadline(self._timeout_ms, purpose))
+            reader = FetchResponseReader(response, self._window)
+            for topic, data in reader.partitions(purpose):
+                position = asked.find(topic.topic, topic.topic_id, data.partition_index)
+                if data.error_code or not reader.has_records:
+                    others.append((position, data))
+                    continue
+                for section in self._take_records(position, data, reader):
+                    if reader.is_here:
+                        held.append(section)
+                    else:
+                        yield section
         except PASSING as error:
             self._lose_node(node, asked.positions, error)
-            return []
-        found = [
-            (asked.find(topic.topic, topic.topic_id, data.partition_index), data)
-            for topic in response.responses
-            for data in topic.partitions
-        ]
-        is_empty = not any(data.records for _, data in found)
-        return [
-            section
-            for position, data in found
-            if (section := self._take(position, data, is_empty)) is not None
-        ]
+        else:
+            for position, data in others:
+                self._take(position, data, is_empty=len(others) == reader.answers)
+        # All is here: the broker goes on with the next while these are decoded.
+        self._send_all()
+        yield from held
 
-    def _take(self, position: Position, data: PartitionData, is_empty: bool) -> Section | None:
+    def _take(self, position: Position, data: PartitionData, *, is_empty: bool) -> None:
+        """An answer without records."""
         code = data.error_code
+        name = f"{position.range.topic}-{position.range.partition}"
         if code == ErrorCode.NONE:
             if data.preferred_read_replica not in (NO_NODE, position.node):
                 position.prefer(data.preferred_read_replica)
-            return self._take_records(position, data, is_empty)
-        name = f"{position.range.topic}-{position.range.partition}"
-        if position.is_at_follower:
+            if is_empty and not position.is_at_follower:
+                self._nothing_there(position, data)
+        elif position.is_at_follower:
             position.back_to_leader()
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range(position)
@@ -259,52 +256,32 @@ class RangeFetcher:
             self._look_up_at = time.monotonic() + self._pause_s
         else:
             raise Refused(code, f"reading {name} at offset {position.offset}")
-        return None
 
     def _take_records(
-        self, position: Position, data: PartitionData, is_empty: bool
-    ) -> Section | None:
-        records = data.records
-        if not records:
-            if is_empty and not position.is_at_follower:
-                self._nothing_there(position, data)
-            return None
-        assert isinstance(records, memoryview)
-        status, size, reached = loops.walk(np.frombuffer(records, np.uint8), 0, len(records))
-        low = position.offset
-        if status in (loops.DONE,):
-            if size == 0:
-                self._ask_for_more(position, records)
-                return None
-            if reached <= low:
-                raise ProtocolViolation(
-                    f"{position.range.topic}-{position.range.partition}: asked for offset {low},"
-                    f" the broker sent records up to {reached - 1}"
-                )
-            position.advance(reached, len(records))
-        else:  # the decoder says what is wrong, when the records before it are through
-            position.finish()
+        self, position: Position, data: PartitionData, reader: FetchResponseReader
+    ) -> Iterator[Section]:
         wanted = position.range
-        aborted = [Aborted(a.first_offset, a.producer_id) for a in data.aborted_transactions or ()]
-        high = wanted.end
-        return Section(
-            wanted.topic,
-            wanted.partition,
-            records,
-            low,
-            high,
-            aborted if self._settings.read_committed else (),
-        )
-
-    def _ask_for_more(self, position: Position, records: memoryview) -> None:
-        """The first batch did not fit in what was asked for: its header says what it takes."""
-        size = 12 + int.from_bytes(records[8:12], "big", signed=True) if len(records) >= 12 else 0
-        wanted = max(2 * len(records), size)
-        if wanted > MAX_RESPONSE_BYTES or position.least_bytes >= MAX_RESPONSE_BYTES // 2:
-            raise ProtocolViolation(
-                f"{position.range}: a batch of {wanted} bytes at offset {position.offset}"
-            )
-        position.least_bytes = max(wanted, 2 * position.least_bytes)
+        aborted = data.aborted_transactions if self._settings.read_committed else None
+        dropped = AbortedFilter(Aborted(a.first_offset, a.producer_id) for a in aborted or ())
+        for piece in reader.pieces():
+            if piece.cut:
+                _ask_for_more(position, piece.cut)
+                return
+            low = position.offset
+            if (
+                not piece.is_sound
+            ):  # the decoder says what is wrong, when what is before it is through
+                position.finish()
+            elif piece.reached <= low:
+                raise ProtocolViolation(
+                    f"{wanted.topic}-{wanted.partition}: asked for offset {low},"
+                    f" the broker sent records up to {piece.reached - 1}"
+                )
+            else:
+                position.advance(piece.reached, len(piece.records))
+            yield Section(wanted.topic, wanted.partition, piece.records, low, wanted.end, dropped)
+            if position.done:
+                return
 
     def _nothing_there(self, position: Position, data: PartitionData) -> None:
         """Nothing at the position although the broker looked: covered, or not there yet."""
@@ -332,3 +309,12 @@ class RangeFetcher:
             return
         if loss is not None:
             lose(position, loss.up_to, loss.why, fail=self._settings.fail_on_data_loss)
+
+
+def _ask_for_more(position: Position, size: int) -> None:
+    """The first batch did not fit in what was asked for."""
+    if size > MAX_RESPONSE_BYTES or position.least_bytes >= MAX_RESPONSE_BYTES // 2:
+        raise ProtocolViolation(
+            f"{position.range}: a batch of {size} bytes at offset {position.offset}"
+        )
+    position.least_bytes = max(size, 2 * position.least_bytes)

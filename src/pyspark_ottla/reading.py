@@ -1,4 +1,4 @@
-"""Reading ranges of offsets as Arrow batches: fetch ahead on a thread, decode on this one."""
+"""Reading ranges of offsets as Arrow batches."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ def read_ranges(ranges: Sequence[OffsetRange], settings: ReadSettings) -> Iterat
     pass within the request timeout raises AdminError.
     """
     # Planning never comes here: the compiled loops are loaded where records are decoded.
-    from pyspark_ottla.ahead import FetchAhead
     from pyspark_ottla.decode import Decoder
+    from pyspark_ottla.fetching import RangeFetcher
 
     decoder = Decoder(settings.columns, check_crcs=settings.check_crcs)
-    with closing(FetchAhead(ranges, settings)) as ahead:
-        for sections in ahead:
-            for section in sections:
-                yield from decoder.decode(section)
+    with (
+        settings.client.connect() as client,
+        closing(RangeFetcher(client, ranges, settings)) as fetcher,
+    ):
+        for section in fetcher.sections():
+            yield from decoder.decode(section)
     last = decoder.finish()
     if last is not None:
         yield last

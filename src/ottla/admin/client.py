@@ -87,11 +87,6 @@ class Client:
         self._by_node.clear()
         self._first = None
 
-    def interrupt(self) -> None:
-        """Make whoever waits for an answer, on another thread, fail at once."""
-        for connection in self._open_connections():
-            connection.interrupt()
-
     @property
     def brokers(self) -> dict[int, Address]:
         """The brokers that the last metadata named, by id."""

@@ -12,12 +12,10 @@ answer to another question or bytes that do not decode raise ProtocolViolation.
 
 from __future__ import annotations
 
-import contextlib
 import select
-import socket
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
@@ -36,6 +34,7 @@ from ottla.admin.errors import (
 )
 from ottla.admin.transport import PLAIN_TRANSPORT, Transport
 from ottla.model.errors import ErrorCode
+from ottla.ports import Buffer
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import DecodeError, decoder, encoder
 from ottla.wire.header import decode_response_header, request_header
@@ -143,19 +142,23 @@ class Connection:
         frame = self._read_frame(deadline)
         return self._decode(frame, pending, response)
 
-    def receive_in_place(
-        self, response: type[M], deadline: Deadline, room: Callable[[int], memoryview]
-    ) -> M:
-        """Like `receive`, into memory that `room` gives for a size; records stay views of it."""
+    def receive_open(self, deadline: Deadline) -> OpenResponse:
+        """Like `receive`, but nothing of the response is read yet: that is up to the caller."""
         pending = self._pending.popleft()
-        view = room(self._read_size(deadline))
-        self._fill(view, deadline)
-        return self._decode(view, pending, response, in_place=True)
+        return OpenResponse(self, pending, self._read_size(deadline))
 
-    def interrupt(self) -> None:
-        """Make whoever waits on this connection, on another thread, fail at once."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+    def read_some(self, view: memoryview, deadline: Deadline) -> int:
+        """The next bytes of the response that is open, at least one and as many as are here."""
+        try:
+            self._socket.settimeout(deadline.remaining_s())
+            received = self._socket.recv_into(view)
+        except TimeoutError:
+            raise self._timed_out(deadline) from None
+        except OSError as error:
+            raise self._lost(error) from None
+        if received == 0:
+            raise self._lost("it was closed at the other end")
+        return received
 
     def _common_version(self, request: type[Message], at_most: int | None = None) -> int | None:
         lowest, highest = self._versions.get(request.API_KEY, (0, -1))
@@ -237,36 +240,14 @@ class Connection:
     def _fill(self, view: memoryview, deadline: Deadline) -> None:
         position, size = 0, len(view)
         while position < size:
-            position += self._read_some(view[position:], deadline)
+            position += self.read_some(view[position:], deadline)
 
-    def _read_some(self, view: memoryview, deadline: Deadline) -> int:
+    def _decode(self, frame: memoryview, pending: _Pending, response: type[M]) -> M:
         try:
-            self._socket.settimeout(deadline.remaining_s())
-            received = self._socket.recv_into(view)
-        except TimeoutError:
-            raise self._timed_out(deadline) from None
-        except OSError as error:
-            raise self._lost(error) from None
-        if received == 0:
-            raise self._lost("it was closed at the other end")
-        return received
-
-    def _decode(
-        self, frame: memoryview, pending: _Pending, response: type[M], *, in_place: bool = False
-    ) -> M:
-        expected, key, version = pending
-        try:
-            correlation_id, start = decode_response_header(key, version, frame, 0, len(frame))
-            if correlation_id != expected:
-                raise ProtocolViolation(
-                    f"{self.address} answered request {correlation_id} instead of {expected}"
-                )
-            return decoder(response, version, in_place=in_place)(frame, start, len(frame))[0]
+            start = _body(self.address, pending, frame, len(frame))
+            return decoder(response, pending.version)(frame, start, len(frame))[0]
         except DecodeError as error:
-            raise ProtocolViolation(
-                f"{self.address} sent a {ApiKey(key).name} v{version} response that cannot be"
-                f" understood: {error}"
-            ) from None
+            raise _not_understood(self.address, pending, error) from None
 
     def _timed_out(self, deadline: Deadline) -> TimedOut:
         return TimedOut(
@@ -292,6 +273,46 @@ class Connection:
         if self._secured is not None:
             return " (does this listener expect our certificate, or a login with SASL_SSL?)"
         return " (does this listener expect TLS or SASL? Then set security.protocol)"
+
+
+class OpenResponse:
+    """A response that is read piece by piece, to its end before anything else is received."""
+
+    def __init__(self, connection: Connection, pending: _Pending, size: int) -> None:
+        self.version = pending.version
+        self.left = size
+        self._connection = connection
+        self._pending = pending
+
+    def read_some(self, view: memoryview, deadline: Deadline) -> int:
+        """The next bytes, at least one and never more than are left."""
+        size = self._connection.read_some(view[: self.left], deadline)
+        self.left -= size
+        return size
+
+    def body(self, buffer: Buffer, end: int) -> int:
+        """Where the body begins, from the first bytes; DecodeError when there are too few."""
+        return _body(self._connection.address, self._pending, buffer, end)
+
+    def not_understood(self, error: DecodeError) -> ProtocolViolation:
+        """The error for bytes that do not decode."""
+        return _not_understood(self._connection.address, self._pending, error)
+
+
+def _body(address: Address, pending: _Pending, buffer: Buffer, end: int) -> int:
+    correlation_id, start = decode_response_header(pending.api_key, pending.version, buffer, 0, end)
+    if correlation_id != pending.correlation_id:
+        raise ProtocolViolation(
+            f"{address} answered request {correlation_id} instead of {pending.correlation_id}"
+        )
+    return start
+
+
+def _not_understood(address: Address, pending: _Pending, error: DecodeError) -> ProtocolViolation:
+    return ProtocolViolation(
+        f"{address} sent a {ApiKey(pending.api_key).name} v{pending.version} response that cannot"
+        f" be understood: {error}"
+    )
 
 
 def ready(connections: Sequence[Connection], timeout_s: float) -> list[Connection]:

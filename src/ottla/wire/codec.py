@@ -18,26 +18,38 @@ from ottla.wire.layout import is_flexible
 from ottla.wire.message import Message
 from ottla.wire.primitives import DecodeError
 
-__all__ = ("DecodeError", "EncodeError", "decoder", "encoder")
+__all__ = ("DecodeError", "EncodeError", "decoder", "encoder", "head_decoder")
 
 M = TypeVar("M", bound=Message)
-_decoders: dict[tuple[type[Message], int, bool], Callable[..., object]] = {}
+_decoders: dict[tuple[type[Message], int], Callable[..., object]] = {}
+_head_decoders: dict[tuple[type[Message], int, str], Callable[..., object]] = {}
 _encoders: dict[tuple[type[Message], int], Callable[..., bytes]] = {}
 
 
-def decoder(
-    message: type[M], version: int, *, in_place: bool = False
-) -> Callable[[Buffer, int, int], tuple[M, int]]:
-    """The function (buffer, start, end) -> (message, next position) for one version.
-
-    With `in_place`, fields of type records are memoryviews of the buffer, not copies of it.
-    """
-    found = _decoders.get((message, version, in_place))
+def decoder(message: type[M], version: int) -> Callable[[Buffer, int, int], tuple[M, int]]:
+    """The function (buffer, start, end) -> (message, next position) for one version."""
+    found = _decoders.get((message, version))
     if found is None:
         _check_version(message, version)
-        found = generate_decoder(message, version, is_flexible(message, version), in_place)
-        _decoders[message, version, in_place] = found
+        found = generate_decoder(message, version, is_flexible(message, version))
+        _decoders[message, version] = found
     return cast("Callable[[Buffer, int, int], tuple[M, int]]", found)
+
+
+def head_decoder(
+    message: type[Message], version: int, part: type[M], up_to: str
+) -> Callable[[Buffer, int, int], tuple[M, int, int]]:
+    """For messages too large to be in memory: the fields of `part` before the one named `up_to`.
+
+    `part` is a struct of the message, or the message itself. The function goes (buffer, start,
+    end) -> (part, length of that field or -1 when it is null, position after the length).
+    """
+    found = _head_decoders.get((part, version, up_to))
+    if found is None:
+        _check_version(message, version)
+        found = generate_decoder(part, version, is_flexible(message, version), up_to)
+        _head_decoders[part, version, up_to] = found
+    return cast("Callable[[Buffer, int, int], tuple[M, int, int]]", found)
 
 
 def encoder(message: type[M], version: int) -> Callable[[M], bytes]:

@@ -53,11 +53,12 @@ def located(error: Exception, title: str, source: Source) -> DecodeError:
 
 
 def generate_decoder(
-    message: type[Message], version: int, flexible: bool, in_place: bool = False
+    message: type[Message], version: int, flexible: bool, up_to: str | None = None
 ) -> Callable[..., object]:
     """(buffer, start, end) -> (message, position after it), raising only DecodeError.
 
-    With `in_place`, records are a memoryview of the buffer instead of a copy.
+    With `up_to`, the message ends at the length of that field, which is returned before the
+    position: -1 for null.
     """
     title = f"{message.__name__} v{version}"
     source = Source()
@@ -67,9 +68,12 @@ def generate_decoder(
         with source.block("if end > len(buffer):"):
             source.add("raise DecodeError('the frame ends past its buffer')")
         with source.block("try:"):
-            decoding = _Decoding(source, version, flexible, in_place)
-            result = decoding.struct(message)
-            decoding.flush()
+            decoding = _Decoding(source, version, flexible)
+            if up_to is None:
+                result = decoding.struct(message)
+                decoding.flush()
+            else:
+                result = ", ".join(decoding.head(message, up_to))
             source.add(f"return {result}, position")
         with source.block("except broken as error:"):
             source.add("raise located(error) from None")
@@ -79,11 +83,10 @@ def generate_decoder(
 class _Decoding:
     """Emits the reading of fields one after the other; `run` are the fixed ones not yet emitted."""
 
-    def __init__(self, source: Source, version: int, flexible: bool, in_place: bool) -> None:
+    def __init__(self, source: Source, version: int, flexible: bool) -> None:
         self.source = source
         self.version = version
         self.flexible = flexible
-        self.in_place = in_place
         self.end = "end"
         self.run: list[tuple[str, str, str]] = []  # (Struct code, target, path of the field)
 
@@ -118,12 +121,41 @@ class _Decoding:
 
     def struct(self, message: type[Message]) -> str:
         """Emit a struct; returns the name of the object."""
+        made = self.new(message)
+        tagged = self.fields(made, message, message.FIELDS)
+        if self.flexible:
+            self.tags(made, tagged)
+        return made
+
+    def head(self, message: type[Message], up_to: str) -> tuple[str, str]:
+        """Emit a struct up to the length of a field; returns the names of object and length."""
+        made = self.new(message)
+        names = [field.name for field in message.FIELDS]
+        place = names.index(up_to)
+        self.fields(made, message, message.FIELDS[:place])
+        plain = message()
+        for name in names[place:]:
+            self.source.add(f"{made}.{name} = {self.default(getattr(plain, name))}")
+        with self.source.at(up_to):
+            length = self.length(message.FIELDS[place].type)
+            self.check_position()
+            if self.flexible:
+                self.source.add(f"{length} -= 1")
+            self.fail_if(f"{length} < -1", f"has length {{{length}}}")
+        return made, length
+
+    def new(self, message: type[Message]) -> str:
+        """Emit an object that has no fields yet; returns its name."""
+        made = self.source.name("o")
+        self.source.add(f"{made} = new({self.source.constant('Class', message)})")
+        return made
+
+    def fields(self, made: str, message: type[Message], fields: tuple[Field, ...]) -> list[Field]:
+        """Emit the fields of an object; returns those that are among its tagged ones."""
         source = self.source
-        made = source.name("o")
-        source.add(f"{made} = new({source.constant('Class', message)})")
         tagged = []
         plain = message()
-        for field in message.FIELDS:
+        for field in fields:
             target = f"{made}.{field.name}"
             if field.exists(self.version) and field.tag is None:
                 with source.at(source.below(field.name)):
@@ -132,9 +164,7 @@ class _Decoding:
             source.add(f"{target} = {self.default(getattr(plain, field.name))}")
             if field.exists(self.version):
                 tagged.append(field)
-        if self.flexible:
-            self.tags(made, tagged)
-        return made
+        return tagged
 
     def default(self, value: object) -> str:
         """An expression with a default: a new one for each message if it is mutable."""
@@ -215,8 +245,6 @@ class _Decoding:
             stop = self.stop(length)
             if type_ == "string":
                 self.source.add(f"{target} = str(buffer[position:{stop}], 'utf-8')")
-            elif type_ == "records" and self.in_place:
-                self.source.add(f"{target} = memoryview(buffer)[position:{stop}]")
             else:
                 self.source.add(f"{target} = bytes(memoryview(buffer)[position:{stop}])")
             self.source.add(f"position = {stop}")

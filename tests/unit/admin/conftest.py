@@ -39,7 +39,8 @@ class FakeBroker:
     """Serves until closed; `requests` has all it was asked, with versions.
 
     A handler that returns None sends no answer; one that raises ConnectionError hangs up.
-    `damage` may change every answer after the negotiation. With a `context` it speaks TLS.
+    `damage` may change every answer after the negotiation; `cut` may leave the end of a frame out,
+    after which it hangs up. With a `context` it speaks TLS.
     """
 
     def __init__(self, ranges: Ranges | None = None, context: ssl.SSLContext | None = None) -> None:
@@ -50,6 +51,7 @@ class FakeBroker:
         self.requests: list[tuple[int, Message]] = []
         self.topics: dict[str, MetadataResponseTopic] = {}
         self.damage: Callable[[bytes], bytes] = lambda answer: answer
+        self.cut: Callable[[bytes], bytes] = lambda frame: frame
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._sockets: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept)]
@@ -142,8 +144,13 @@ class FakeBroker:
             try:
                 while prefix := incoming.read(SIZE.size):
                     answer = self._answer(incoming.read(SIZE.unpack(prefix)[0]))
-                    if answer is not None:
-                        connection.sendall(SIZE.pack(len(answer)) + answer)
+                    if answer is None:
+                        continue
+                    frame = SIZE.pack(len(answer)) + answer
+                    sent = self.cut(frame)
+                    connection.sendall(sent)
+                    if len(sent) < len(frame):
+                        return
             except ConnectionError:
                 return
 

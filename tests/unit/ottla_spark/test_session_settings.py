@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
-from ottla_spark.session import COLLECTOR, LOGGING, UNCHECKED, session_settings
+from ottla_spark.session import (
+    COLLECTOR,
+    KEPT_MEMORY,
+    LOGGING,
+    UNCHECKED,
+    prepare_environment,
+    session_settings,
+)
 
 
 def test_conf_wins_over_everything() -> None:
@@ -41,3 +50,17 @@ def test_a_collector_that_the_environment_chose_is_the_only_one(
     assert COLLECTOR in session_settings("local", {})["spark.driver.extraJavaOptions"]
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-Xss4m -XX:+UseSerialGC")
     assert COLLECTOR not in session_settings("local", {})["spark.driver.extraJavaOptions"]
+
+
+def test_memory_is_kept_in_an_embedded_session_unless_the_environment_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in (*KEPT_MEMORY, "JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.setenv(name, "")  # so that it is put back
+        monkeypatch.delenv(name)
+    prepare_environment.__wrapped__("spark://master:7077")
+    assert not KEPT_MEMORY.keys() & os.environ.keys()
+    monkeypatch.setenv("MALLOC_TOP_PAD_", "4096")
+    prepare_environment.__wrapped__("local[2]")
+    kept = {name: os.environ[name] for name in KEPT_MEMORY}
+    assert kept == {**KEPT_MEMORY, "MALLOC_TOP_PAD_": "4096"}

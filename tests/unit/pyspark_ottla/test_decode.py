@@ -29,7 +29,7 @@ from pyspark_ottla.columns import BATCH_BYTES, BATCH_HEADERS, BATCH_ROWS, arrow_
 from pyspark_ottla.decode import Decoder
 from pyspark_ottla.errors import DamagedRecords
 from pyspark_ottla.section import Section
-from pyspark_ottla.transactions import Aborted
+from pyspark_ottla.transactions import Aborted, AbortedFilter
 
 ALL = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -48,7 +48,7 @@ def decode(
     made = []
     for partition, piece in enumerate(data):
         view = memoryview(bytearray(piece))
-        made += decoder.decode(Section("t", partition, view, low, high, aborted))
+        made += decoder.decode(Section("t", partition, view, low, high, AbortedFilter(aborted)))
     last = decoder.finish()
     made += [last] if last is not None else []
     for batch in made:
@@ -165,7 +165,9 @@ def test_records_of_several_partitions_share_an_arrow_batch() -> None:
 def test_topics_share_an_arrow_batch() -> None:
     decoder = Decoder(("topic", "offset"))
     for topic in ("a", "bcd"):
-        assert not list(decoder.decode(Section(topic, 0, memoryview(numbered(2)), 0, 2, ())))
+        assert not list(
+            decoder.decode(Section(topic, 0, memoryview(numbered(2)), 0, 2, AbortedFilter(())))
+        )
     last = decoder.finish()
     assert last is not None
     assert last["topic"].to_pylist() == ["a", "a", "bcd", "bcd"]

@@ -28,6 +28,7 @@ from ottla.wire.messages.metadata import (
 )
 from pyspark_ottla.ranges import OffsetRange
 from pyspark_ottla.reading import ReadSettings, read_ranges
+from pyspark_ottla.window import Window
 
 TOPIC_ID = b"0123456789abcdef"
 END = 30
@@ -92,6 +93,13 @@ class Brokers:
             return FetchResponse(responses=[topic])
 
         return answer
+
+
+@pytest.fixture(autouse=True, params=["usual", "tiny"])
+def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same whether a response comes as a whole or a few bytes at a time."""
+    if request.param == "tiny":
+        monkeypatch.setattr("pyspark_ottla.fetching.Window", lambda: Window(40))
 
 
 @pytest.fixture
@@ -263,3 +271,24 @@ def test_partitions_that_were_not_asked_for(brokers: Brokers, settings_for: Make
     ]
     with pytest.raises(ProtocolViolation, match="partition 3, not asked for"):
         read(settings_for(brokers.bootstrap_servers))
+
+
+def test_a_response_that_breaks_off_goes_on_behind_what_came(
+    brokers: Brokers, settings_for: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark_ottla.fetching.Window", lambda: Window(200))
+
+    def everything(offset: int, request: FetchRequest) -> PartitionData:
+        batches = [batch_at(base) for base in range(offset, END, 10)]
+        return PartitionData(high_watermark=END, records=b"".join(batches))
+
+    def break_off(frame: bytes) -> bytes:
+        if not brokers.asked:
+            return frame
+        brokers.brokers[0].cut = lambda frame: frame
+        return frame[: -len(batch_at(0))]
+
+    brokers.answers[0] = [everything, everything]
+    brokers.brokers[0].cut = break_off
+    assert read(settings_for(brokers.bootstrap_servers)) == list(range(END))
+    assert brokers.asked == [(0, 0), (0, 20)]

@@ -16,6 +16,7 @@ from ottla.records.record import build_batch, records_of
 from pyspark_ottla.decode import Decoder
 from pyspark_ottla.errors import DamagedRecords
 from pyspark_ottla.section import Section
+from pyspark_ottla.transactions import AbortedFilter
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # at import, kafka-python has its own
@@ -33,7 +34,7 @@ KAFKA_FILES = Path(__file__).parents[1] / "records" / "kafka-4.3"
 def decode(data: bytes, low: int = 0, high: int = 1 << 62) -> list[dict[str, object]]:
     decoder = Decoder(COLUMNS)
     view = memoryview(bytearray(data))
-    made = list(decoder.decode(Section("t", 0, view, low, high, ())))
+    made = list(decoder.decode(Section("t", 0, view, low, high, AbortedFilter(()))))
     last = decoder.finish()
     made += [last] if last is not None else []
     rows = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import resource
 import threading
@@ -14,6 +15,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ottla.admin.connection import Connection
 from ottla.admin.errors import AdminError
 from ottla.model.ids import ZERO_UUID
 from ottla.testing import Cluster
@@ -139,10 +141,18 @@ def test_a_reader_that_stops_early_leaves_nothing_running(
 ) -> None:
     topic = Topic(cluster.bootstrap_servers)
     topic.write(300, value=bytes(100_000))
+    threads = threading.active_count()
     reading = read_ranges([topic.range(0, 300)], settings_for(cluster.bootstrap_servers))
     assert next(reading).num_rows > 0
+    assert _open_connections()
     reading.close()  # type: ignore[attr-defined]
-    assert not [thread for thread in threading.enumerate() if thread.name == "ottla-fetch"]
+    assert threading.active_count() == threads
+    assert not _open_connections()
+
+
+def _open_connections() -> list[Connection]:
+    found = (each for each in gc.get_objects() if isinstance(each, Connection))
+    return [connection for connection in found if connection.fileno() >= 0]
 
 
 def test_a_restart_of_the_broker_in_the_middle(settings_for: MakeSettings) -> None:

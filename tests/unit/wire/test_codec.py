@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.model.ids import ZERO_UUID
-from ottla.wire.codec import DecodeError, EncodeError, decoder, encoder
+from ottla.wire.codec import DecodeError, EncodeError, decoder, encoder, head_decoder
 from ottla.wire.message import Field, Items, Message, as_list
 
 
@@ -182,6 +182,26 @@ def test_decoded_bytes_do_not_change_with_the_buffer() -> None:
     buffer[:] = bytes(len(buffer))
     assert message == sample()
     assert type(message.data) is bytes
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_the_head_of_a_message_ends_at_the_length_of_a_field(version: int) -> None:
+    items = [Inner(number=7)] * 200
+    data = encoder(Sample, version)(Sample(numbers=[1, 2, 3], items=items))
+    head, count, position = head_decoder(Sample, version, Sample, "items")(data, 0, len(data))
+    assert head == Sample(numbers=[1, 2, 3])
+    assert count == 200
+    item, label, _ = head_decoder(Sample, version, Inner, "label")(data, position, len(data))
+    assert (item.number, label if version else 0) == (7, 0)
+    with pytest.raises(DecodeError, match=r"items .*is cut off"):
+        head_decoder(Sample, version, Sample, "items")(data, 0, position - 1)
+
+
+def test_a_null_field_has_a_head_too() -> None:
+    for version, data in ((1, b"\xff\xff\xff\xff"), (3, b"\0")):
+        assert head_decoder(Sample, version, Sample, "numbers")(data, 0, len(data))[1] == -1
+    with pytest.raises(DecodeError, match="numbers has length -2"):
+        head_decoder(Sample, 1, Sample, "numbers")(b"\xff\xff\xff\xfe", 0, 4)
 
 
 def test_the_end_must_be_inside_the_buffer() -> None:
