@@ -19,7 +19,7 @@ from ottla.records.xerial import decompress_snappy
 from pyspark_ottla.compiled import Bytes
 from pyspark_ottla.lz4_frames import decompress_lz4_into
 
-SCRATCH_BYTES: Final = 4 << 20
+SCRATCH_BYTES: Final = 1 << 20
 _KEPT_BYTES: Final = 32 << 20
 _GROWTH: Final = 4
 _GUESSED_EXPANSION: Final = 4

@@ -23,7 +23,7 @@ from ottla.records.batch import (
     parse_header,
     seal,
 )
-from ottla.records.declared import gzip_size, lz4_size, zstd_size
+from ottla.records.declared import LZ4_MAGIC, gzip_size, lz4_size, zstd_size
 from ottla.records.xerial import compress_xerial, decompress_snappy
 
 NONE: Final = 0
@@ -41,6 +41,10 @@ ZSTD_DEFAULT_LEVEL: Final = 3
 DECOMPRESSED_LIMIT: Final = 256 * 1024 * 1024
 """What one batch may expand to: far more than clients put into one, far less than a bomb."""
 
+_LZ4_HEADER: Final = LZ4_MAGIC + b"\x60\x40\x82"  # independent blocks of 64 KiB, and a checksum
+_LZ4_WITH_CHECKSUMS: Final = b"\x70\x40"  # the same blocks, each with a checksum behind it
+_LZ4_CHECKSUM: Final = 4
+_LZ4_STORED: Final = 1 << 31
 _SMALLEST_OUTPUT: Final = 4 * 1024
 _GUESSED_EXPANSION: Final = 4
 _PLAUSIBLE_EXPANSION: Final = 64
@@ -123,7 +127,19 @@ def _compress_lz4(data: Buffer, level: int) -> bytes:
         block_linked=False,
     )
     compressor.compress(bytes(data))  # the one call that takes bytes only
-    return bytes(compressor.finish())
+    return _without_block_checksums(memoryview(compressor.finish()))
+
+
+def _without_block_checksums(frame: memoryview) -> bytes:
+    """The frame as Java's clients write it; a batch has a checksum of its own."""
+    if frame[4:6] != _LZ4_WITH_CHECKSUMS:
+        return bytes(frame)
+    parts: list[Buffer] = [_LZ4_HEADER]
+    position = len(_LZ4_HEADER)
+    while size := int.from_bytes(frame[position : position + 4], "little") & ~_LZ4_STORED:
+        parts.append(frame[position : position + 4 + size])
+        position += 4 + size + _LZ4_CHECKSUM
+    return b"".join((*parts, bytes(4)))
 
 
 def _compress_zstd(data: Buffer, level: int) -> bytes:

@@ -183,10 +183,17 @@ def test_xerial_cut_short(cut: int) -> None:
         decompress(SNAPPY, compress(SNAPPY, b"hello" * 100)[:cut], MB)
 
 
-def test_lz4_blocks_are_independent() -> None:
-    packed = compress(LZ4, SAMPLES["text"])
-    assert packed[4] >> 6 == 1, "version"
-    assert packed[4] & 0x20, "Kafka's Java reader refuses linked blocks"
+@pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537, 200_000])
+@pytest.mark.parametrize("is_random", [False, True])
+def test_lz4_frames_are_those_of_javas_clients(size: int, is_random: bool) -> None:
+    """Independent blocks of 64 KiB (Kafka's Java reader refuses linked ones), no checksums."""
+    data = random.Random(1).randbytes(size) if is_random else bytes(size)
+    packed = compress(LZ4, data)
+    assert packed[:7] == bytes.fromhex("04224d18 604082")
+    assert packed[-4:] == bytes(4)
+    assert len(packed) <= 7 + size + 4 * (size // 65_536 + 2), "what does not shrink is stored"
+    assert pytest.importorskip("lz4.frame").decompress(packed) == data
+    assert decompress(LZ4, packed, MB) == data
 
 
 @pytest.mark.parametrize("codec", [GZIP, LZ4, ZSTD])
