@@ -132,7 +132,7 @@ def _compress_lz4(data: Buffer, level: int) -> bytes:
 
 def _without_block_checksums(frame: memoryview) -> bytes:
     """The frame as Java's clients write it; a batch has a checksum of its own."""
-    if frame[4:6] != _LZ4_WITH_CHECKSUMS:
+    if bytes(frame[4:6]) != _LZ4_WITH_CHECKSUMS:
         return bytes(frame)
     parts: list[Buffer] = [_LZ4_HEADER]
     position = len(_LZ4_HEADER)
