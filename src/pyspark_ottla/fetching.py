@@ -268,10 +268,8 @@ class RangeFetcher:
                 _ask_for_more(position, piece.cut)
                 return
             low = position.offset
-            if (
-                not piece.is_sound
-            ):  # the decoder says what is wrong, when what is before it is through
-                position.finish()
+            if not piece.is_sound:
+                position.finish()  # the decoder says why, when what is before it is through
             elif piece.reached <= low:
                 raise ProtocolViolation(
                     f"{wanted.topic}-{wanted.partition}: asked for offset {low},"

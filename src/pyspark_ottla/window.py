@@ -2,7 +2,7 @@
 
 A response may be much larger than the processor's caches. Received as a whole, its bytes have
 left them before anyone looks; received a window at a time, the bytes that are checked and decoded
-are those that have just been written (40 % less time for both). Meanwhile the broker goes on
+are those that have just been written, which takes a third less. Meanwhile the broker goes on
 sending into the socket.
 """
 
@@ -39,11 +39,6 @@ class Window:
         self.start = self.end = 0
         self._response = response
         self._deadline = deadline
-
-    @property
-    def to_come(self) -> int:
-        """Bytes of the response that have not been received."""
-        return 0 if self._response is None else self._response.left
 
     def receive(self, needed: int = 0) -> None:
         """Receive until half of what is free is used and `needed` bytes are here, or all is."""
