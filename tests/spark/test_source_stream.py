@@ -16,8 +16,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from ottla.admin.address import parse_addresses
 from ottla.admin.client import Client
+from ottla.admin.errors import Refused
 from ottla.admin.group_lag import group_lag
 from ottla.admin.groups import describe_groups
+from ottla.model.errors import ErrorCode
 from ottla.testing import Cluster
 
 if TYPE_CHECKING:
@@ -97,7 +99,13 @@ def eventually(query: StreamingQuery, action: Callable[[], bool]) -> None:
 def committed(servers: str, group: str) -> dict[int, tuple[int, int | None]]:
     """Of each partition the committed offset and the lag, as `ottla groups describe` shows them."""
     with Client(parse_addresses(servers)) as client:
-        found = group_lag(client, describe_groups(client, [group])[0])
+        try:
+            (described,) = describe_groups(client, [group])
+        except Refused as error:
+            if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+                raise
+            return {}  # the first commit makes the group
+        found = group_lag(client, described)
     return {
         each.partition.partition: (each.committed.offset, each.lag)
         for each in found
