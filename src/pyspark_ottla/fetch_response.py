@@ -8,10 +8,11 @@ than the window gets a larger one, after its length was compared with what the r
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from ottla.admin.connection import OpenResponse
 from ottla.admin.errors import check
+from ottla.records.batch import LOG_OVERHEAD
 from ottla.wire.codec import DecodeError, head_decoder
 from ottla.wire.layout import is_flexible
 from ottla.wire.message import Message
@@ -21,8 +22,6 @@ from pyspark_ottla import loops
 from pyspark_ottla.window import Window
 
 M = TypeVar("M", bound=Message)
-_OVERHEAD: Final = 12
-_LEAST_BATCH: Final = 26
 
 
 class Piece(NamedTuple):
@@ -98,7 +97,9 @@ class FetchResponseReader:
                 size = 0
                 continue
             length = window.data[start + 8 : start + 12]  # of the batch, once that can be judged
-            needed = _OVERHEAD + int.from_bytes(length, "big") if here >= _LEAST_BATCH else 0
+            needed = (
+                LOG_OVERHEAD + int.from_bytes(length, "big") if here >= loops.LEAST_BATCH else 0
+            )
             if here == self._left or needed > self._left:
                 break
             window.receive(needed)

@@ -220,6 +220,7 @@ class RangeFetcher:
             reader = FetchResponseReader(response, self._window)
             for topic, data in reader.partitions(purpose):
                 position = asked.find(topic.topic, topic.topic_id, data.partition_index)
+                _follow_preference(position, data)
                 if data.error_code or not reader.has_records:
                     others.append((position, data))
                     continue
@@ -242,8 +243,6 @@ class RangeFetcher:
         code = data.error_code
         name = f"{position.range.topic}-{position.range.partition}"
         if code == ErrorCode.NONE:
-            if data.preferred_read_replica not in (NO_NODE, position.node):
-                position.prefer(data.preferred_read_replica)
             if is_empty and not position.is_at_follower:
                 self._nothing_there(position, data)
         elif position.is_at_follower:
@@ -307,6 +306,13 @@ class RangeFetcher:
             return
         if loss is not None:
             lose(position, loss.up_to, loss.why, fail=self._settings.fail_on_data_loss)
+
+
+def _follow_preference(position: Position, data: PartitionData) -> None:
+    """The leader may name a follower to read from, with records or without (KIP-392)."""
+    replica = data.preferred_read_replica
+    if data.error_code == ErrorCode.NONE and replica not in (NO_NODE, position.node):
+        position.prefer(replica)
 
 
 def _ask_for_more(position: Position, size: int) -> None:

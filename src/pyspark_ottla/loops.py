@@ -96,6 +96,7 @@ _HEADER: Final = 61
 _OVERHEAD: Final = 12
 _MIN_LENGTH: Final = 49
 _MIN_LEGACY_LENGTH: Final = 14
+LEAST_BATCH: Final = _OVERHEAD + _MIN_LEGACY_LENGTH  # below that nothing is judged
 _MIN_RECORD: Final = 7
 _LARGEST: Final = 0x7FFFFFFFFFFFFFFF
 _MAX_MILLIS: Final = _LARGEST // 1000
@@ -124,7 +125,7 @@ def walk(data: Bytes, start: int, end: int) -> tuple[int, int, int]:
     """(status, position after the last whole batch of any magic, offset after it or -1)."""
     position = start
     next_offset = -1
-    while end - position >= _OVERHEAD + _MIN_LEGACY_LENGTH:
+    while end - position >= LEAST_BATCH:
         length = _int32(data, position + 8)
         magic = data[position + 16]
         if magic > 2:
@@ -153,7 +154,7 @@ def scan(
     """
     position = start
     count = 0
-    while end - position >= _OVERHEAD + _MIN_LEGACY_LENGTH:
+    while end - position >= LEAST_BATCH:
         length = _int32(data, position + 8)
         magic = data[position + 16]
         if magic > 2:

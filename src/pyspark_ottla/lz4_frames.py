@@ -10,13 +10,12 @@ from typing import Final
 
 import cramjam
 
-from ottla.records.declared import LZ4_CONTENT_SIZE, LZ4_MAGIC
+from ottla.records.declared import LZ4_CONTENT_SIZE, LZ4_MAGIC, LZ4_STORED
 
 _FORM: Final = 0b1111_0111  # everything but whether there is a content size
 _INDEPENDENT: Final = 0b0110_0000  # version 01, independent blocks, and nothing else
 _DESCRIPTOR_END: Final = 6
 _BLOCK_BYTES: Final = {0x40: 64 << 10, 0x50: 256 << 10, 0x60: 1 << 20, 0x70: 4 << 20}
-_STORED: Final = 1 << 31
 
 
 def decompress_lz4_into(frame: memoryview, output: memoryview) -> int:
@@ -39,11 +38,11 @@ def _blocks_into(frame: memoryview, output: memoryview, largest: int) -> int | N
         position += 4
         if size == 0:
             return used if position <= len(frame) else None
-        block = frame[position : position + (size & ~_STORED)]
-        position += size & ~_STORED
+        block = frame[position : position + (size & ~LZ4_STORED)]
+        position += size & ~LZ4_STORED
         if position > len(frame) or len(block) > largest or len(output) - used < largest:
             return None
-        if size & _STORED:
+        if size & LZ4_STORED:
             output[used : used + len(block)] = block
             used += len(block)
         else:

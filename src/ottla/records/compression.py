@@ -23,7 +23,7 @@ from ottla.records.batch import (
     parse_header,
     seal,
 )
-from ottla.records.declared import LZ4_MAGIC, gzip_size, lz4_size, zstd_size
+from ottla.records.declared import LZ4_MAGIC, LZ4_STORED, gzip_size, lz4_size, zstd_size
 from ottla.records.xerial import compress_xerial, decompress_snappy
 
 NONE: Final = 0
@@ -44,7 +44,6 @@ DECOMPRESSED_LIMIT: Final = 256 * 1024 * 1024
 _LZ4_HEADER: Final = LZ4_MAGIC + b"\x60\x40\x82"  # independent blocks of 64 KiB, and a checksum
 _LZ4_WITH_CHECKSUMS: Final = b"\x70\x40"  # the same blocks, each with a checksum behind it
 _LZ4_CHECKSUM: Final = 4
-_LZ4_STORED: Final = 1 << 31
 _SMALLEST_OUTPUT: Final = 4 * 1024
 _GUESSED_EXPANSION: Final = 4
 _PLAUSIBLE_EXPANSION: Final = 64
@@ -136,7 +135,7 @@ def _without_block_checksums(frame: memoryview) -> bytes:
         return bytes(frame)
     parts: list[Buffer] = [_LZ4_HEADER]
     position = len(_LZ4_HEADER)
-    while size := int.from_bytes(frame[position : position + 4], "little") & ~_LZ4_STORED:
+    while size := int.from_bytes(frame[position : position + 4], "little") & ~LZ4_STORED:
         parts.append(frame[position : position + 4 + size])
         position += 4 + size + _LZ4_CHECKSUM
     return b"".join((*parts, bytes(4)))

@@ -11,6 +11,7 @@ from ottla.ports import Buffer
 
 LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 LZ4_CONTENT_SIZE: Final = 0x08
+LZ4_STORED: Final = 1 << 31  # in the size of a block: it is not compressed
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _ZSTD_SINGLE_SEGMENT: Final = 0x20
 

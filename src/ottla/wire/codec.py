@@ -22,7 +22,7 @@ __all__ = ("DecodeError", "EncodeError", "decoder", "encoder", "head_decoder")
 
 M = TypeVar("M", bound=Message)
 _decoders: dict[tuple[type[Message], int], Callable[..., object]] = {}
-_head_decoders: dict[tuple[type[Message], int, str], Callable[..., object]] = {}
+_head_decoders: dict[tuple[type[Message], int, type[Message], str], Callable[..., object]] = {}
 _encoders: dict[tuple[type[Message], int], Callable[..., bytes]] = {}
 
 
@@ -44,11 +44,11 @@ def head_decoder(
     `part` is a struct of the message, or the message itself. The function goes (buffer, start,
     end) -> (part, length of that field or -1 when it is null, position after the length).
     """
-    found = _head_decoders.get((part, version, up_to))
+    found = _head_decoders.get((message, version, part, up_to))
     if found is None:
         _check_version(message, version)
         found = generate_decoder(part, version, is_flexible(message, version), up_to)
-        _head_decoders[part, version, up_to] = found
+        _head_decoders[message, version, part, up_to] = found
     return cast("Callable[[Buffer, int, int], tuple[M, int, int]]", found)
 
 

@@ -176,6 +176,19 @@ def test_the_follower_that_the_leader_prefers(brokers: Brokers, settings_for: Ma
     assert brokers.asked == [(0, 0), (1, 0), (1, 10), (1, 20)]
 
 
+def test_the_follower_that_is_preferred_with_records(
+    brokers: Brokers, settings_for: MakeSettings
+) -> None:
+    def prefer(offset: int, request: FetchRequest) -> PartitionData:
+        data = records_at(offset, request)
+        data.preferred_read_replica = 1
+        return data
+
+    brokers.answers[0] = [prefer]
+    assert read(settings_for(brokers.bootstrap_servers, rack="here")) == list(range(END))
+    assert brokers.asked == [(0, 0), (1, 10), (1, 20)]
+
+
 def test_a_follower_that_lags_or_refuses_sends_back_to_the_leader(
     brokers: Brokers, settings_for: MakeSettings
 ) -> None:
