@@ -53,7 +53,7 @@ def test_mutated_batches_are_taken_or_refused(
         append_all(log, batch)
     except ApiError:
         assert log.log_end_offset == 0
-        assert not log.uncommitted
+        assert not log.has_queued
         assert not log.producers.entries
     else:
         assert [b.base_offset for b in read_all(log)] == [0]
@@ -68,7 +68,7 @@ def test_random_bytes_are_refused(content: bytes) -> None:
     log = new_log()
     buffer = bytearray(content)
     try:
-        log.append(buffer, memoryview(buffer), 0, len(buffer), 0, NOW)
+        log.append_as_leader(buffer, memoryview(buffer), 0, len(buffer), 0, NOW)
     except ApiError:
         assert log.log_end_offset == 0
     else:

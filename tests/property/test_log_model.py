@@ -112,11 +112,11 @@ class LogAgainstList(RuleBasedStateMachine):
             base_sequence=sequence,
         )
         expected = self.next_offset()
-        committed = self.log.committed_end
+        written = self.log.written_end
         given = append(self.log, batch, leader_epoch=self.leader_epoch, now_ms=self.now)
         assert given == expected
-        if self.log.committed_end != committed:
-            self.write_model()  # for a roll: a part of the commit to come
+        if self.log.written_end != written:
+            self.write_model()  # for a roll: a part of the group
         self.queued.append(
             Appended(given, count, self.now, len(batch), self.leader_epoch, producer_id, sequence)
         )
@@ -128,7 +128,7 @@ class LogAgainstList(RuleBasedStateMachine):
         self.queued = []
         self.end = self.history[-1].next_offset
 
-    def commit_model(self) -> None:
+    def write_group_model(self) -> None:
         if self.queued:
             self.write_model()
         self.before_group = None
@@ -172,17 +172,17 @@ class LogAgainstList(RuleBasedStateMachine):
             assert refused.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     @rule()
-    def commit(self) -> None:
-        self.log.commit()
-        self.commit_model()
+    def write(self) -> None:
+        self.log.write_queued()
+        self.write_group_model()
         self.log.high_watermark = self.log.log_end_offset
 
     @precondition(lambda self: self.queued)
     @rule(room=st.integers(0, 100))
-    def commit_on_full_disk(self, room: int) -> None:
+    def write_on_full_disk(self, room: int) -> None:
         self.files.room = min(room, sum(b.size for b in self.queued) - 1)
         with pytest.raises(OSError, match="no room"):
-            self.log.commit()
+            self.log.write_queued()
         self.files.room = None
         self.undo_model()
 
@@ -198,12 +198,12 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        self.commit()
+        self.write()
         self.log.roll(self.now)
 
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
-        self.commit()
+        self.write()
         ends = [b.next_offset for b in self.history if b.next_offset >= self.start]
         offset = data.draw(st.sampled_from([self.start, *ends] if not self.readable() else ends))
         self.log.truncate_to(offset)
@@ -212,14 +212,14 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def delete_records(self, data: st.DataObject) -> None:
-        self.commit()
+        self.write()
         offset = data.draw(st.integers(self.start, self.end))
         self.log.advance_log_start(offset)
         self.start = max(self.start, offset)
 
     @rule(kept=st.integers(0, 3000))
     def retain_by_size(self, kept: int) -> None:
-        self.commit()
+        self.write()
         live = sum(b.size for b in self.history if b.next_offset > self.start)
         self.log.reconfigure(CONFIG._replace(retention_bytes=kept))
         self.log.delete_old_segments(self.now)
@@ -229,7 +229,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(age=st.integers(0, 2000))
     def retain_by_time(self, age: int) -> None:
-        self.commit()
+        self.write()
         self.log.reconfigure(CONFIG._replace(retention_ms=age))
         self.log.delete_old_segments(self.now)
         self.log.reconfigure(CONFIG)
@@ -245,7 +245,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        self.commit()
+        self.write()
         self.log.close()
         notes: list[str] = []
         self.open(is_clean=True, recovery_point=self.end, notes=notes)
@@ -301,7 +301,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def lose_indexes(self, data: st.DataObject) -> None:
-        self.commit()
+        self.write()
         self.log.close()
         for entry in self.files.list(self.log.directory):
             if entry.name.endswith(("index", "timeindex")) and data.draw(st.booleans()):
@@ -322,15 +322,15 @@ class LogAgainstList(RuleBasedStateMachine):
     def offsets_agree(self) -> None:
         log = self.log
         assert log.log_start_offset == self.start
-        assert log.committed_end == self.end
+        assert log.written_end == self.end
         assert log.log_end_offset == self.next_offset()
-        assert log.recovery_point <= log.committed_end
+        assert log.recovery_point <= log.written_end
         assert log.base_offsets == sorted(log.base_offsets)
         assert log.active.is_active
 
     @invariant()
     def batches_agree(self) -> None:
-        self.log.high_watermark = self.log.committed_end
+        self.log.high_watermark = self.log.written_end
         assert [b.base_offset for b in read_all(self.log, max_bytes=300)] == self.readable()
 
     @invariant()

@@ -1,4 +1,4 @@
-"""Group commits of which a part was written because a new segment was due."""
+"""Groups of batches of which a part was written because a new segment was due."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def test_what_was_written_before_a_roll_that_failed_is_forced_to_disk() -> None:
     assert read(script) == [b"0" * 30, b"1" * 30]
 
 
-def test_a_topic_deleted_before_the_commit_harms_nobody() -> None:
-    """A part of the commit is in the files of a log that is no more."""
+def test_a_topic_deleted_before_the_write_harms_nobody() -> None:
+    """A part of the group is in the files of a log that is no more."""
     script = Script()
     create_topic(script, flush_messages="1", internal_segment_bytes=str(SEGMENT_BYTES))
     channel = script.connect()

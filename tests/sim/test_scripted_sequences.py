@@ -1,4 +1,4 @@
-"""Sequences of idempotent producers where a group commit fails."""
+"""Sequences of idempotent producers where a group write fails."""
 
 from __future__ import annotations
 

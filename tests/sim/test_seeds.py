@@ -98,7 +98,7 @@ def test_the_lives_together_hold_everything_that_can_happen() -> None:
 def test_a_failing_seed_says_how_to_see_it_again(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lose_every_third_commit(monkeypatch)
+    lose_every_third_write(monkeypatch)
     monkeypatch.setattr(sys, "argv", ["ottla.sim", "--seed", "1", "--seeds", "5"])
     assert command.main() == 1
     assert "replay: python -m ottla.sim --seed" in capsys.readouterr().err
@@ -108,18 +108,18 @@ def test_seeds_differ() -> None:
     assert len({run(seed) for seed in range(5)}) == 5
 
 
-def lose_every_third_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+def lose_every_third_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """Acknowledge what was not written."""
-    commit, count = Log.commit, [0]
+    write_queued, count = Log.write_queued, [0]
 
     def losing(self: Log) -> None:
         count[0] += 1
         if count[0] % 3 == 0 and "metadata" not in self.directory:
             self.discard_queued()
         else:
-            commit(self)
+            write_queued(self)
 
-    monkeypatch.setattr(Log, "commit", losing)
+    monkeypatch.setattr(Log, "write_queued", losing)
 
 
 def accept_duplicates(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def accept_duplicates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProducerStates, "check", forgetful)
 
 
-@pytest.mark.parametrize("plant", [lose_every_third_commit, accept_duplicates])
+@pytest.mark.parametrize("plant", [lose_every_third_write, accept_duplicates])
 def test_a_planted_fault_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

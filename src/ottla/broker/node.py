@@ -184,7 +184,7 @@ class Node:
 
         Returns its base offset. ApiError or OSError when it cannot even be queued.
         """
-        base_offset = partition.online_log().append(
+        base_offset = partition.online_log().append_as_leader(
             batch,
             memoryview(batch),
             0,

@@ -135,7 +135,7 @@ def _append(
                     _check_isr(partition)
                 if first < 0:
                     raise ApiError(ErrorCode.INVALID_RECORD, "the records are null")
-                base_offset = log.append(
+                base_offset = log.append_as_leader(
                     buffer, view, first, last, partition.leader_epoch, node.wall_ms
                 )
             except ApiError as refusal:

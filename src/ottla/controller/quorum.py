@@ -39,7 +39,7 @@ METADATA_LOG_CONFIG = LogConfig(
     retention_bytes=-1,
     retention_ms=-1,
 )
-"""Every commit is forced to disk. Everything is kept: there are no snapshots yet that could take
+"""Every write is forced to disk. Everything is kept: there are no snapshots yet that could take
 the place of old records."""
 
 _READ_BYTES = 1024 * 1024
@@ -88,8 +88,8 @@ class QuorumController:
         end = log.log_end_offset
         batch = build_batch([(None, encode_record(record), now_ms, ()) for record in records])
         try:
-            log.append(batch, memoryview(batch), 0, len(batch), self.leader_epoch, now_ms)
-            log.commit()
+            log.append_as_leader(batch, memoryview(batch), 0, len(batch), self.leader_epoch, now_ms)
+            log.write_queued()
         except OSError as error:
             self._take_back(end)
             raise ApiError(

@@ -58,8 +58,8 @@ class Rewriting:
         log = runtime.partition.log
         if log is None or runtime.state is not RuntimeState.ACTIVE:
             return True
-        if log.uncommitted:
-            return False  # a segment begins only between two commits
+        if log.has_queued:
+            return False  # a segment begins only when nothing is queued
         if self._rest is None:
             log.roll(runtime.shard.broker.wall_ms)
             self._start_offset = log.log_end_offset

@@ -26,7 +26,7 @@ class FlushJob:
 
     def __init__(self, log: Log, upto: int) -> None:
         self._log = log
-        self.upto = min(upto, log.committed_end)
+        self.upto = min(upto, log.written_end)
         self.again = -1
         self._paths = dict.fromkeys([*_segment_paths(log, self.upto), *log.unsynced])
         self._epochs_path = ""

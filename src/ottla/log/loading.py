@@ -99,19 +99,17 @@ def open_log(
     if not log.segments or end_offset < checkpoint.log_start_offset:
         _begin_again(log, checkpoint.log_start_offset, notes)
     else:
-        log.log_end_offset = log.committed_end = end_offset
+        log.log_end_offset = log.written_end = end_offset
         log.log_start_offset = max(checkpoint.log_start_offset, log.base_offsets[0])
         log.activate(log.segments[-1], resources.clock.wall_ms())
-    log.recovery_point = min(checkpoint.recovery_point, log.committed_end)
+    log.recovery_point = min(checkpoint.recovery_point, log.written_end)
     if checkpoint.is_clean:
-        log.recovery_point = log.committed_end
-    log.high_watermark = max(
-        min(checkpoint.high_watermark, log.committed_end), log.log_start_offset
-    )
-    log.leader_epochs.truncate_from_end(log.committed_end)
+        log.recovery_point = log.written_end
+    log.high_watermark = max(min(checkpoint.high_watermark, log.written_end), log.log_start_offset)
+    log.leader_epochs.truncate_from_end(log.written_end)
     log.leader_epochs.truncate_from_start(log.log_start_offset)
     rebuild_producers(log, notes, is_clean=checkpoint.is_clean)
-    if log.committed_end - log.recovery_point >= config.flush_messages:
+    if log.written_end - log.recovery_point >= config.flush_messages:
         _force_recovered(log, notes)
     return log
 
@@ -144,9 +142,9 @@ def _doubt_files(log: Log, recovery_point: int) -> None:
 def rebuild_producers(log: Log, notes: list[str], *, is_clean: bool) -> None:
     """Producer state as of the log end: the newest good snapshot, then the batches after it."""
     log.producers.clear()
-    discard_snapshots(log, log.committed_end + 1)
+    discard_snapshots(log, log.written_end + 1)
     _discard_stray_snapshots(log)
-    start = log.committed_end if is_clean else log.base_offsets[0]
+    start = log.written_end if is_clean else log.base_offsets[0]
     while log.snapshots:
         offset = log.snapshots[-1]
         try:
@@ -159,7 +157,7 @@ def rebuild_producers(log: Log, notes: list[str], *, is_clean: bool) -> None:
             continue
         start = offset
         break
-    if start < log.committed_end:
+    if start < log.written_end:
         replay(log, start, notes)
 
 
@@ -229,5 +227,5 @@ def _begin_again(log: Log, offset: int, notes: list[str]) -> None:
         log.segments.clear()
         log.base_offsets.clear()
         log.leader_epochs.replace(())
-    log.log_start_offset = log.log_end_offset = log.committed_end = offset
+    log.log_start_offset = log.log_end_offset = log.written_end = offset
     _begin(log, offset)

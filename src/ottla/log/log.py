@@ -1,19 +1,19 @@
-"""The log of one partition: appends by group commit, reads by file slices.
+"""The log of one partition: appends are written in groups, reads are file slices.
 
 A leader's append validates a batch where it lies, gives it its offset and queues its bytes;
-`commit` writes everything queued with one call, and only then is it readable. Between the
-two the buffers given to `append` must stay as they are.
+`write_queued` writes everything queued with one call, and only then is it readable. Until
+then the buffers given to `append_as_leader` must not change.
 
 Invariants:
-    log_start_offset <= high_watermark <= committed_end <= log_end_offset
-    recovery_point <= committed_end: everything below it was forced to disk
+    log_start_offset <= high_watermark <= written_end <= log_end_offset
+    recovery_point <= written_end: everything below it was forced to disk
     segments are sorted, never empty; the last one is the active one
-    a commit holds as a whole or not at all: if it fails, everything appended since the last
-    one is taken back, in the file, in producer state and in epochs
+    a group of queued batches is written as a whole or not at all: if the write fails,
+    everything queued is taken back, in the file, in producer state and in epochs
 
 An append that needs a new segment writes what is queued first. If that fails, the error
-stays pending: `append` raises it until `commit` has told it to the caller as well, because
-the callers of the lost appends are waiting for that commit.
+stays pending: `append_as_leader` raises it until `write_queued` has raised it as well,
+because the callers of the lost appends are waiting for that call.
 """
 
 from __future__ import annotations
@@ -78,7 +78,6 @@ class Log:
         "_since_index",
         "active",
         "base_offsets",
-        "committed_end",
         "config",
         "created_ms",
         "directory",
@@ -99,6 +98,7 @@ class Log:
         "topic_id",
         "topic_partition",
         "unsynced",
+        "written_end",
     )
 
     def __init__(
@@ -115,7 +115,7 @@ class Log:
         self.topic_id = topic_id
         self.segments: list[Segment] = []
         self.base_offsets: list[int] = []
-        self.log_start_offset = self.log_end_offset = self.committed_end = 0
+        self.log_start_offset = self.log_end_offset = self.written_end = 0
         self.high_watermark = self.recovery_point = 0
         self.last_append_time = NO_TIMESTAMP
         self.leader_epochs = EpochCache()
@@ -136,7 +136,7 @@ class Log:
         self._failure: OSError | None = None
         self._first: int | None = None
         self._group_start = _NO_GROUP
-        """Where the commit under way began, if a roll has written a part of it."""
+        """Where the group of queued batches begins, if a roll has written a part of it."""
         self._idle_end = -1
         self._pending: list[memoryview] = []
         self._pending_index: list[tuple[int, int, int, int]] = []
@@ -183,7 +183,7 @@ class Log:
 
     @property
     def size(self) -> int:
-        """Bytes of all committed batches."""
+        """Bytes of all written batches."""
         return sum(segment.size for segment in self.segments)
 
     @property
@@ -195,11 +195,11 @@ class Log:
     # Appending
 
     @property
-    def uncommitted(self) -> bool:
-        """Whether a commit has anything to do or to tell."""
+    def has_queued(self) -> bool:
+        """True if there are queued batches, or an error that `write_queued` has not raised yet."""
         return bool(self._pending) or self._failure is not None
 
-    def append(
+    def append_as_leader(
         self,
         buffer: bytearray,
         view: memoryview,
@@ -290,17 +290,17 @@ class Log:
         self.log_end_offset = last_offset + 1
         return offset
 
-    def commit(self) -> None:
+    def write_queued(self) -> None:
         """Write all that is queued and make it readable.
 
-        On OSError everything since the last commit is undone, what a roll in between has
-        written included.
+        On OSError everything queued since the last call is undone, including what a roll has
+        written in between.
         """
         start = self._group_start
         self._group_start = _NO_GROUP
         if self._pending:
             if start == _NO_GROUP:
-                start = self.committed_end
+                start = self.written_end
         elif self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -308,14 +308,14 @@ class Log:
             return
         try:
             if self._pending:
-                self._write_queued()
-            if self.committed_end - self.recovery_point >= self.config.flush_messages:
+                self._write_pending()
+            if self.written_end - self.recovery_point >= self.config.flush_messages:
                 self.flush()
         except OSError:
             self._undo_to(start)
             raise
 
-    def _write_queued(self) -> None:
+    def _write_pending(self) -> None:
         """Write what is queued with one call, then its index entries; it is readable then."""
         segment, pending = self.active, self._pending
         file = self.resources.pool.file(segment)
@@ -324,9 +324,9 @@ class Log:
         file.pwritev(pending, segment.size)
         segment.size = self._position
         segment.set_max_timestamp(self._max_timestamp, self._max_timestamp_offset)
-        self.committed_end = self.log_end_offset
+        self.written_end = self.log_end_offset
         self._old_epochs = None
-        self.producers.commit()
+        self.producers.mark_written()
         pending.clear()
         if self._pending_index:
             self._write_index(segment)
@@ -357,7 +357,7 @@ class Log:
     def _undo_to(self, offset: int) -> None:
         """Take back everything from an offset on, queued or written."""
         self.discard_queued()
-        if self.committed_end > offset:
+        if self.written_end > offset:
             truncation.truncate_to(self, offset)
 
     def _set_time(self, now_ms: int) -> None:
@@ -375,7 +375,7 @@ class Log:
         self.leader_epochs.assign(leader_epoch, offset)
 
     def _index(self, last_offset: int, position: int) -> None:
-        """Note the index entries of a batch; they are added when it is committed."""
+        """Note the index entries of a batch; they are added when it is written."""
         self._since_index = 0
         self._pending_index.append(
             (last_offset, position, self._max_timestamp, self._max_timestamp_offset)
@@ -400,11 +400,11 @@ class Log:
         segment = self.active
         self._pending.clear()
         self._pending_index.clear()
-        self.producers.undo()
+        self.producers.undo_queued()
         if self._old_epochs is not None:
             self.leader_epochs.replace(self._old_epochs)
             self._old_epochs = None
-        self.log_end_offset = self.committed_end
+        self.log_end_offset = self.written_end
         self._position = segment.size
         self._max_timestamp = segment.max_timestamp
         self._max_timestamp_offset = segment.max_timestamp_offset
@@ -457,13 +457,13 @@ class Log:
         return self._first
 
     def _write_before_roll(self) -> None:
-        """Write what is queued for the old segment; it stays part of the commit to come."""
+        """Write what is queued for the old segment; it stays part of the group."""
         if not self._pending:
             return
         if self._group_start == _NO_GROUP:
-            self._group_start = self.committed_end
+            self._group_start = self.written_end
         try:
-            self._write_queued()
+            self._write_pending()
         except OSError as error:
             self._undo_to(self._group_start)
             self._failure = error
@@ -471,7 +471,7 @@ class Log:
 
     def roll(self, now_ms: int) -> None:
         """Begin a new segment at the log end offset; nothing may be queued."""
-        assert not self._pending, "commit before rolling"
+        assert not self._pending, "write_queued before rolling"
         old, base_offset = self.active, self.log_end_offset
         if old.base_offset == base_offset:
             return
@@ -500,8 +500,8 @@ class Log:
         return self.config.segment_bytes if self.config.preallocate else 0
 
     def write_snapshot(self) -> None:
-        """Write the producer state as of the committed end, not yet forced to disk."""
-        offset = self.committed_end
+        """Write the producer state as of the written end, not yet forced to disk."""
+        offset = self.written_end
         if self.snapshots and self.snapshots[-1] == offset:
             return
         path = self.path(offset_name(offset, SNAPSHOT))
@@ -543,7 +543,7 @@ class Log:
 
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """The largest epoch at or before the given one and where it ended; (-1, -1) if unknown."""
-        return self.leader_epochs.end_offset_for(leader_epoch, self.committed_end)
+        return self.leader_epochs.end_offset_for(leader_epoch, self.written_end)
 
     # Ends of the log
 
@@ -566,20 +566,20 @@ class Log:
     # Durability
 
     def flush(self, upto: int | None = None) -> None:
-        """Force everything below `upto`, by default all that is committed, to disk; waits."""
-        flushing.flush(self, self.committed_end if upto is None else upto)
+        """Force everything below `upto`, by default all that is written, to disk; waits."""
+        flushing.flush(self, self.written_end if upto is None else upto)
 
     def start_flush(self, upto: int | None = None) -> None:
         """Force everything below `upto` to disk without waiting; the recovery point follows."""
-        flushing.start(self, self.committed_end if upto is None else upto)
+        flushing.start(self, self.written_end if upto is None else upto)
 
     def close(self) -> None:
         """Leave the files as a clean shutdown does: trimmed, with a snapshot, forced to disk."""
-        assert not self._pending, "commit before closing"
+        assert not self._pending, "write_queued before closing"
         # Of a log that never held anything nothing can be lost: what is missing is made anew.
-        is_blank = not self.committed_end and not self.active.is_loose
+        is_blank = not self.written_end and not self.active.is_loose
         self.unsynced += self.active.finish()
-        if self.committed_end > self.log_start_offset or self.producers.entries:
+        if self.written_end > self.log_start_offset or self.producers.entries:
             self.write_snapshot()
         if not is_blank:
             self.flush()
@@ -596,8 +596,8 @@ class Log:
 
     def release_idle_memory(self) -> None:
         """Drop what is kept for tail reads if nothing was appended since the last call."""
-        if self._idle_end != self.committed_end:
-            self._idle_end = self.committed_end
+        if self._idle_end != self.written_end:
+            self._idle_end = self.written_end
         elif not self._pending:
             self.recent.clear()
             for segment in self.segments:

@@ -2,8 +2,8 @@
 
 For each producer id an entry with its epoch and its last batches, at most five, because a
 client has at most five requests in flight. Entries are never changed, only replaced, and
-the replaced ones are journaled until the appends they belong to are committed: undoing is
-putting them back.
+the replaced ones are journaled until the batches they belong to are written: undoing puts
+them back.
 
 `check` decides about a batch of a client:
     unknown producer         any sequence is taken (its records may have been deleted)
@@ -119,7 +119,7 @@ class ProducerStates:
         last_offset: int,
         timestamp: int,
     ) -> None:
-        """Remember a batch that `check` let pass; undone by `undo` until `commit`."""
+        """Remember a batch that `check` accepted; `undo_queued` may take it back."""
         entry = self.entries.get(producer_id)
         self._journal.append((producer_id, entry))
         batch = _new(
@@ -136,12 +136,12 @@ class ProducerStates:
             ProducerEntry, (producer_epoch, batches, timestamp, coordinator_epoch, txn)
         )
 
-    def commit(self) -> None:
-        """What was appended since the last commit stays."""
+    def mark_written(self) -> None:
+        """Keep what was appended so far: its batches are written."""
         self._journal.clear()
 
-    def undo(self) -> None:
-        """Take back what was appended since the last commit."""
+    def undo_queued(self) -> None:
+        """Take back what was appended since the last `mark_written`."""
         for producer_id, entry in reversed(self._journal):
             if entry is None:
                 del self.entries[producer_id]

@@ -1,7 +1,7 @@
 """Finding batches by offset and by timestamp.
 
 Tail reads are answered from the recent batches in memory. Others go segment, offset index,
-then the headers of a few KiB. Nothing that is not committed is ever found.
+then the headers of a few KiB. Only written batches are found.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class TimestampOffset(NamedTuple):
 
 def read(log: Log, offset: int, max_bytes: int, upto: int, at_least_one: bool) -> FileSlice | None:
     """See Log.read."""
-    committed_end = log.committed_end
-    if offset < log.log_start_offset or offset > committed_end:
+    written_end = log.written_end
+    if offset < log.log_start_offset or offset > written_end:
         raise out_of_range(log, offset)
-    upto = min(upto, committed_end)
+    upto = min(upto, written_end)
     if offset >= upto:
         return None
     segment, recent = log.active, log.recent
     if recent.covers(offset):
-        end = segment.size if upto == committed_end else recent.find(upto, segment.size)[0]
+        end = segment.size if upto == written_end else recent.find(upto, segment.size)[0]
         position, batch_end = recent.find(offset, segment.size)
         if batch_end > end:
             return None
@@ -59,12 +59,12 @@ def read(log: Log, offset: int, max_bytes: int, upto: int, at_least_one: bool) -
 
 def bytes_available(log: Log, offset: int, upto: int) -> int:
     """See Log.bytes_available."""
-    upto = min(upto, log.committed_end)
+    upto = min(upto, log.written_end)
     if offset >= upto:
         return 0
     if log.recent.covers(offset):
         size = log.active.size
-        end = size if upto == log.committed_end else log.recent.find(upto, size)[0]
+        end = size if upto == log.written_end else log.recent.find(upto, size)[0]
         return max(end - log.recent.find(offset, size)[0], 0)
     found = _find(log, offset)
     if found is None:
@@ -120,13 +120,13 @@ def max_timestamp(log: Log) -> TimestampOffset | None:
 def out_of_range(log: Log, offset: int) -> ApiError:
     return ApiError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
-        f"{log.topic_partition} has offsets {log.log_start_offset} to {log.committed_end},"
+        f"{log.topic_partition} has offsets {log.log_start_offset} to {log.written_end},"
         f" not {offset}",
     )
 
 
 def _find(log: Log, offset: int) -> tuple[Segment, Batch] | None:
-    """The first committed batch that ends at or after an offset, and its segment."""
+    """The first written batch that ends at or after an offset, and its segment."""
     for segment in log.segments[log.segment_index(offset) :]:
         if segment.size:
             batch = _locate(segment, offset)
@@ -149,7 +149,7 @@ def _damaged(segment: Segment, error: CorruptBatch) -> ApiError:
 
 def _end_position(log: Log, segment: Segment, upto: int) -> int:
     """Where the batches of a segment end that lie wholly before `upto`."""
-    if upto >= log.committed_end:
+    if upto >= log.written_end:
         return segment.size
     if segment is log.active:
         if log.recent.covers(upto):

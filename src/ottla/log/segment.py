@@ -1,6 +1,6 @@
 """A segment: a file of batches from a base offset on, with its indexes.
 
-`size` and the largest timestamp are those of the committed batches; bytes beyond `size`
+`size` and the largest timestamp are those of the written batches; bytes beyond `size`
 that a failed write left in the file are nobody's. A rolled segment holds no open file: the
 pool opens what is read. Its indexes are looked at only when they are needed, and rebuilt
 then if they turn out damaged.
@@ -152,7 +152,7 @@ class Segment:
         return changed
 
     def batches_from(self, position: int) -> Iterator[Batch]:
-        """Headers of the committed batches from a position on."""
+        """Headers of the written batches from a position on."""
         return batches(self.file, position, self.size)
 
     def locate(self, offset: int) -> Batch | None:

@@ -122,6 +122,6 @@ def _force(log: Log) -> None:
 
 
 def _set_end(log: Log, offset: int) -> None:
-    log.log_end_offset = log.committed_end = offset
+    log.log_end_offset = log.written_end = offset
     log.high_watermark = min(log.high_watermark, offset)
     log.recovery_point = min(log.recovery_point, offset)

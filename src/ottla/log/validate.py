@@ -1,7 +1,7 @@
 """What a batch of a client must be like, and the changes a topic's settings ask for.
 
-`Log.append` itself checks the batches that need no change; what it finds unusual comes here,
-where every rule is looked at in Kafka's order, so that the refusal names the right one.
+`Log.append_as_leader` checks the batches that need no change itself. All others come here,
+where every rule is checked in Kafka's order, so that the error names the right one.
 
 Timestamps are judged by the batch header alone (its first and its largest timestamp): the
 records are not looked at, so a record in the middle that is older than

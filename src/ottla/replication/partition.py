@@ -72,7 +72,7 @@ class Partition:
         log = self.log
         if log is None:  # its directory was lost since the append
             raise OSError(EIO, "the log directory is offline")
-        log.commit()
+        log.write_queued()
         log.high_watermark = log.log_end_offset  # this replica is the whole ISR
         if self.watchers:
             self.notify()

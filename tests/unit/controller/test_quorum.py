@@ -245,8 +245,8 @@ def test_a_log_that_cannot_be_repaired_takes_no_more(
 
 def test_a_log_that_makes_no_sense_is_refused(controller: QuorumController) -> None:
     batch = build_batch([(None, b"nonsense", NOW_MS, ())])
-    controller.log.append(batch, memoryview(batch), 0, len(batch), 1, NOW_MS)
-    controller.log.commit()
+    controller.log.append_as_leader(batch, memoryview(batch), 0, len(batch), 1, NOW_MS)
+    controller.log.write_queued()
     with pytest.raises(MetadataError):
         controller_of(controller.log)
 

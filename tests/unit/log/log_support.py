@@ -258,13 +258,13 @@ def batch_of(
 
 def append(log: Log, batch: bytearray, *, leader_epoch: int = 0, now_ms: int = NOW) -> int:
     """Append a batch as it is."""
-    return log.append(batch, memoryview(batch), 0, len(batch), leader_epoch, now_ms)
+    return log.append_as_leader(batch, memoryview(batch), 0, len(batch), leader_epoch, now_ms)
 
 
 def append_all(log: Log, *batches: bytearray, leader_epoch: int = 0) -> list[int]:
-    """Append batches, commit, and let them be read."""
+    """Append batches, write them, and let them be read."""
     offsets = [append(log, batch, leader_epoch=leader_epoch) for batch in batches]
-    log.commit()
+    log.write_queued()
     log.high_watermark = log.log_end_offset
     return offsets
 

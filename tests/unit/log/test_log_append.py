@@ -1,4 +1,4 @@
-"""Appending: group commit, offsets, duplicates, and undoing what could not be written."""
+"""Appending: group writes, offsets, duplicates, and undoing what could not be written."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ def log(files: FaultyFiles) -> Log:
 def test_offsets_count_records(log: Log) -> None:
     assert [append(log, batch_of(count)) for count in (3, 1, 2)] == [0, 3, 4]
     assert log.log_end_offset == 6
-    assert log.uncommitted
+    assert log.has_queued
 
 
-def test_nothing_is_readable_before_its_commit(log: Log) -> None:
+def test_nothing_is_readable_before_it_is_written(log: Log) -> None:
     append_all(log, batch_of(1))
     append(log, batch_of(1))
     log.high_watermark = 2  # even if someone is mistaken about it
     assert [batch.base_offset for batch in read_all(log)] == [0]
-    log.commit()
+    log.write_queued()
     assert [batch.base_offset for batch in read_all(log)] == [0, 1]
-    assert not log.uncommitted
+    assert not log.has_queued
 
 
-def test_a_commit_is_one_write(log: Log, files: FaultyFiles) -> None:
+def test_a_group_is_one_write(log: Log, files: FaultyFiles) -> None:
     for _ in range(5):
         append(log, batch_of(1))
     files.writes.clear()
-    log.commit()
+    log.write_queued()
     assert files.writes == [(log.active.path(".log"), 5)]
 
 
-def test_an_empty_commit_does_nothing(log: Log) -> None:
-    log.commit()
+def test_writing_nothing_does_nothing(log: Log) -> None:
+    log.write_queued()
     assert log.log_end_offset == 0
 
 
@@ -76,14 +76,14 @@ def test_a_duplicate_gets_the_original_offset_and_is_not_stored(log: Log) -> Non
     for number in range(3):
         append_all(log, batch_of(2, producer_id=9, base_sequence=2 * number))
     assert append(log, batch_of(2, producer_id=9, base_sequence=2)) == 2
-    assert not log.uncommitted
+    assert not log.has_queued
     assert log.log_end_offset == 6
 
 
 def test_a_duplicate_of_a_queued_batch(log: Log) -> None:
     first = append(log, batch_of(1, producer_id=9))
     assert append(log, batch_of(1, producer_id=9)) == first
-    log.commit()
+    log.write_queued()
     assert log.log_end_offset == 1
 
 
@@ -102,17 +102,17 @@ def test_a_gap_in_the_sequence_is_refused(log: Log) -> None:
 
 
 @pytest.mark.parametrize("room", [0, 10, 100])
-def test_a_failed_commit_undoes_everything_queued(log: Log, files: FaultyFiles, room: int) -> None:
+def test_a_failed_write_undoes_everything_queued(log: Log, files: FaultyFiles, room: int) -> None:
     append_all(log, batch_of(2, producer_id=9), leader_epoch=1)
     size = log.size
     files.room = room
     append(log, batch_of(1, producer_id=9, base_sequence=2, timestamp=NOW + 5), leader_epoch=2)
     append(log, batch_of(1, producer_id=8), leader_epoch=2)
     with pytest.raises(OSError, match="no room") as failed:
-        log.commit()
+        log.write_queued()
     assert failed.value.errno == ENOSPC
-    assert not log.uncommitted
-    assert log.log_end_offset == log.committed_end == 2
+    assert not log.has_queued
+    assert log.log_end_offset == log.written_end == 2
     assert log.leader_epochs.entries == ((1, 0),)
     assert list(log.producers.entries) == [9]
     assert log.size == size == files.stat(log.active.path(".log")).size
@@ -124,44 +124,44 @@ def test_a_failed_commit_undoes_everything_queued(log: Log, files: FaultyFiles, 
     assert [batch.base_offset for batch in read_all(log)] == [0, 2]
 
 
-def test_after_a_failed_commit_the_log_reopens_as_it_was(log: Log, files: FaultyFiles) -> None:
+def test_after_a_failed_write_the_log_reopens_as_it_was(log: Log, files: FaultyFiles) -> None:
     append_all(log, batch_of(2))
     files.room = 90
     append(log, batch_of(5))
     with pytest.raises(OSError, match="no room"):
-        log.commit()
+        log.write_queued()
     files.room = None
     assert reopen(log).log_end_offset == 2
 
 
-def test_a_failure_inside_a_roll_is_told_until_the_commit(files: FaultyFiles) -> None:
+def test_a_failure_inside_a_roll_is_told_until_the_write(files: FaultyFiles) -> None:
     log = new_log(LogConfig(segment_bytes=500), new_resources(files))
     append(log, batch_of(10))
     files.room = 0
     for _ in range(2):
         with pytest.raises(OSError, match="no room"):
             append(log, batch_of(10))
-    assert log.uncommitted
+    assert log.has_queued
     with pytest.raises(OSError, match="no room"):
-        log.commit()
-    assert not log.uncommitted
+        log.write_queued()
+    assert not log.has_queued
     files.room = None
-    log.commit()
+    log.write_queued()
     assert append_all(log, batch_of(10)) == [0]
 
 
-def test_a_failed_commit_is_undone_across_a_roll(files: FaultyFiles) -> None:
+def test_a_failed_write_is_undone_across_a_roll(files: FaultyFiles) -> None:
     log = new_log(LogConfig(segment_bytes=500), new_resources(files))
     append_all(log, batch_of(2, producer_id=9), leader_epoch=1)
     append(log, batch_of(8, producer_id=9, base_sequence=2), leader_epoch=2)
     append(log, batch_of(8, producer_id=9, base_sequence=10), leader_epoch=2)
     assert len(log.segments) == 2
-    assert log.committed_end == 10  # written for the roll, but not committed yet
+    assert log.written_end == 10  # written for the roll, but still part of the group
     files.room = 0
     with pytest.raises(OSError, match="no room"):
-        log.commit()
+        log.write_queued()
     files.room = None
-    assert log.log_end_offset == log.committed_end == 2
+    assert log.log_end_offset == log.written_end == 2
     assert log.base_offsets == [0]
     assert log.leader_epochs.entries == ((1, 0),)
     assert log.producers.entries[9].last_sequence == 1
@@ -170,14 +170,14 @@ def test_a_failed_commit_is_undone_across_a_roll(files: FaultyFiles) -> None:
     assert reopen(log).log_end_offset == 10
 
 
-def test_a_commit_that_cannot_be_flushed_is_undone(files: FaultyFiles) -> None:
+def test_a_write_that_cannot_be_flushed_is_undone(files: FaultyFiles) -> None:
     log = new_log(LogConfig(flush_messages=1), new_resources(files))
     append_all(log, batch_of(1, producer_id=9))
     append(log, batch_of(1, producer_id=9, base_sequence=1))
     files.sync_error = OSError(ENOSPC, "no room on purpose")
     files.sync_errors = 1
     with pytest.raises(OSError, match="no room"):
-        log.commit()
+        log.write_queued()
     assert log.log_end_offset == log.recovery_point == 1
     assert append_all(log, batch_of(1, producer_id=9, base_sequence=1)) == [1]
 
@@ -215,7 +215,7 @@ def test_index_entries_that_cannot_be_written_do_not_lose_data(files: FaultyFile
     assert len(read_all(reopen(log, is_clean=True))) == 600
 
 
-def test_flush_messages_forces_the_commit_to_disk(files: FaultyFiles) -> None:
+def test_flush_messages_forces_the_group_to_disk(files: FaultyFiles) -> None:
     log = new_log(LogConfig(flush_messages=3), new_resources(files))
     append_all(log, batch_of(2))
     assert log.recovery_point == 0

@@ -101,14 +101,14 @@ def test_a_full_offset_index_rolls() -> None:
     assert bases(log) == [0, 2, 4]
 
 
-def test_a_full_index_rolls_whether_committed_or_queued() -> None:
+def test_a_full_index_rolls_whether_written_or_queued() -> None:
     config = LogConfig(index_interval_bytes=0, segment_index_bytes=60)
-    queued, committed = new_log(config), new_log(config)
+    queued, written = new_log(config), new_log(config)
     for number in range(20):
         timestamp = NOW + number
         append(queued, batch_of(1, timestamp=timestamp))
-        append_all(committed, batch_of(1, timestamp=timestamp))
-    assert bases(queued) == bases(committed)
+        append_all(written, batch_of(1, timestamp=timestamp))
+    assert bases(queued) == bases(written)
     assert len(bases(queued)) == 4
 
 
@@ -116,19 +116,19 @@ def test_relative_offsets_must_fit_into_31_bits() -> None:
     log = new_log()
     log.truncate_fully(100)
     append_all(log, batch_of(1))
-    log.log_end_offset = log.committed_end = 100 + MAX_RELATIVE_OFFSET
+    log.log_end_offset = log.written_end = 100 + MAX_RELATIVE_OFFSET
     append_all(log, batch_of(1))
     assert bases(log) == [100]
     append_all(log, batch_of(1))
     assert bases(log) == [100, 101 + MAX_RELATIVE_OFFSET]
 
 
-def test_queued_batches_are_committed_by_a_roll() -> None:
+def test_queued_batches_are_written_by_a_roll() -> None:
     log = new_log(LogConfig(segment_bytes=2 * SIZE))
     for _ in range(3):
         append(log, batch_of(1))
-    assert log.committed_end == 2
-    log.commit()
+    assert log.written_end == 2
+    log.write_queued()
     log.high_watermark = 3
     assert [batch.base_offset for batch in read_all(log)] == [0, 1, 2]
 

@@ -92,12 +92,12 @@ def test_sequences_wrap() -> None:
 def test_undo_puts_back_what_was() -> None:
     states = ProducerStates()
     taken(states, 0, 0)
-    states.commit()
+    states.mark_written()
     before = dict(states.entries)
     taken(states, 0, 1, offset=1)
     taken(states, 0, 2, offset=2)
     taken(states, 0, 0, pid=8, offset=3)
-    states.undo()
+    states.undo_queued()
     assert states.entries == before
     assert taken(states, 0, 1, offset=1) is None
 

@@ -147,7 +147,7 @@ def test_memory_for_tail_reads_is_bounded_and_released() -> None:
     log = new_log()
     for _ in range(3000):
         append(log, batch_of(1, value=b""))
-        log.commit()
+        log.write_queued()
     assert len(log.recent.offsets) <= 512
     log.release_idle_memory()
     assert log.recent.offsets

@@ -111,7 +111,7 @@ def test_queued_batches_protect_the_active_segment() -> None:
     log = filled(TWO_A_SEGMENT._replace(retention_ms=1), count=3)
     append(log, batch_of(1))
     assert log.delete_old_segments(NOW + 10**6) == 1
-    log.commit()
+    log.write_queued()
     assert log.log_end_offset == 4
 
 

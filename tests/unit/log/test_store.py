@@ -101,7 +101,7 @@ def test_everything_is_there_after_a_clean_restart(broker: Broker) -> None:
     assert read_broker_epoch(again.files, "/one") is None
 
 
-def test_everything_committed_is_there_after_a_crash(broker: Broker) -> None:
+def test_everything_written_is_there_after_a_crash(broker: Broker) -> None:
     broker.create("a", 2)
     for log in broker.store:
         append_all(log, batch_of(3))
@@ -163,7 +163,7 @@ def test_an_io_error_takes_one_directory_offline(broker: Broker) -> None:
     broker.files.suffix = "/one/a-0/00000000000000000000.log"
     append(broken, batch_of(1))
     with pytest.raises(OSError, match="no room") as failed:
-        broken.commit()
+        broken.write_queued()
     broker.store.handle_error(broken, failed.value)
     assert list(broker.store.offline_dirs) == ["/one"]
     assert broker.lost == [("/one", [TopicPartition("a", 0), TopicPartition("a", 2)])]
@@ -185,7 +185,7 @@ def test_a_full_disk_refuses_writes_but_the_directory_stays(broker: Broker, errn
     broker.files.room, broker.files.errno = 0, errno
     append(log, batch_of(1))
     with pytest.raises(OSError, match="no room") as failed:
-        log.commit()
+        log.write_queued()
     broker.store.handle_error(log, failed.value)
     assert not broker.store.offline_dirs
     broker.files.room = None

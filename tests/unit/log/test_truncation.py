@@ -36,7 +36,7 @@ def filled(count: int = 14) -> Log:
 def test_everything_from_the_offset_on_is_gone(offset: int) -> None:
     log = filled()
     log.truncate_to(offset)
-    assert log.log_end_offset == log.committed_end == log.high_watermark == offset
+    assert log.log_end_offset == log.written_end == log.high_watermark == offset
     assert [batch.base_offset for batch in read_all(log)] == list(range(offset))
     assert all(entry.start_offset < offset for entry in log.leader_epochs.entries)
     entry = log.producers.entries.get(9)
@@ -98,12 +98,12 @@ def test_what_is_queued_is_taken_back_first() -> None:
     append(log, batch_of(1))
     log.truncate_to(1)
     assert log.log_end_offset == 1
-    assert not log.uncommitted
+    assert not log.has_queued
     for _ in range(3):
         append(log, batch_of(1))
     files.room = 0
     with pytest.raises(OSError, match="no room"):
-        append(log, batch_of(1))  # needs a new segment, and so a commit
+        append(log, batch_of(1))  # needs a new segment, and so a write
     files.room = None
     log.truncate_to(1)
     assert append_all(log, batch_of(1)) == [1]

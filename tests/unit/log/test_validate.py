@@ -22,7 +22,7 @@ def refusal(config: LogConfig, batch: bytearray) -> ErrorCode:
         append(log, batch)
     assert error.value.message
     assert log.log_end_offset == 0
-    assert not log.uncommitted
+    assert not log.has_queued
     return error.value.code
 
 
@@ -254,8 +254,8 @@ def test_the_batch_may_lie_anywhere_in_its_buffer() -> None:
     batch = batch_of(2)
     buffer = bytearray(b"\xee" * 33) + batch + bytearray(b"\xdd" * 70)
     end = 33 + len(batch)
-    assert log.append(buffer, memoryview(buffer), 33, end, 4, NOW) == 0
-    log.commit()
+    assert log.append_as_leader(buffer, memoryview(buffer), 33, end, 4, NOW) == 0
+    log.write_queued()
     log.high_watermark = 2
     assert buffer[:33] == b"\xee" * 33
     assert buffer[end:] == b"\xdd" * 70
