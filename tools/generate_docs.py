@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
-from ottla.broker.router import advertised  # noqa: E402
+from ottla.broker.handlers import advertised  # noqa: E402
 from ottla.config.accepted import (  # noqa: E402
     ACCEPTED,
     UNSUPPORTED,

@@ -1,64 +1,123 @@
-"""What a handler knows about a request besides its body, and how to answer it later."""
+"""One request under way: what is known about it besides its body, and the reply it gets.
+
+    handled at once     `send` right away: the handler returns its response
+    waiting             `wait`: the handler returns None; requests behind this one are handled
+    parked              `defer`: likewise, but requests behind this one wait for its reply
+
+A waiting or parked request is answered once, by `send` or `complete`, from a timer, from another
+request, or when its records are written or committed.
+"""
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import TYPE_CHECKING
 
-from ottla.broker.connection import Connection
-from ottla.wire.header import RequestHeader
+from ottla.broker.connection import Connection, Part
+from ottla.wire.codec import encoder
+from ottla.wire.header import response_header
 from ottla.wire.message import Message
 
 if TYPE_CHECKING:
+    from ottla.broker.api import Api
     from ottla.broker.node import Node
+
+_SIZE = Struct(">i")
 
 
 class RequestContext:
-    """Version, sender and time of one request."""
+    """Version, sender and time of one request, and its reply."""
 
-    __slots__ = ("_header", "_node", "client_id", "connection", "now_ms", "version")
+    __slots__ = (
+        "api",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "handled_ms",
+        "is_timed",
+        "node",
+        "parts",
+        "queued",
+        "received_ms",
+        "throttle_ms",
+        "version",
+    )
 
-    def __init__(self, node: Node, connection: Connection, header: RequestHeader) -> None:
-        self._node = node
-        self._header = header
+    def __init__(
+        self, node: Node, api: Api, connection: Connection, version: int, correlation_id: int
+    ) -> None:
+        self.node = node
+        self.api = api
         self.connection = connection
-        self.version = header.api_version
-        self.client_id = header.client_id
-        self.now_ms = node.wall_ms
+        self.version = version
+        self.correlation_id = correlation_id
+        self.received_ms = node.monotonic_ms
+        self.client_id: str | None = None
+        self.parts: list[Part] | None = None
+        self.queued = False
+        """Whether the reply has its place among those the connection owes."""
+        self.throttle_ms = 0
+        self.is_timed = False
+        self.handled_ms = 0.0
 
-    def defer(self) -> DeferredReply:
-        """Answer later: the handler returns None, the connection takes no further requests."""
-        reply = DeferredReply(self._node, self.connection, self._header)
-        self.connection.parked = reply
-        return reply
+    @property
+    def now_ms(self) -> int:
+        """The wall time of this wake-up."""
+        return self.node.wall_ms
 
+    # -- answering later -----------------------------------------------------------------
 
-class DeferredReply:
-    """A reply that is owed. `send` it once, from a timer, another request or a commit."""
+    def wait(self) -> None:
+        """Answer later; requests behind this one are handled meanwhile."""
+        self.queued = True
+        self.connection.pending.append(self)
 
-    __slots__ = ("_connection", "_header", "_node")
-
-    def __init__(self, node: Node, connection: Connection, header: RequestHeader) -> None:
-        self._node = node
-        self._connection = connection
-        self._header = header
-
-    def send(self, response: Message) -> None:
-        """Answer, and let the connection go on; nothing happens if the peer has gone."""
-        connection = self._connection
-        if connection.parked is not self:
-            return
-        connection.parked = None
-        header = self._header
-        self._node.router.reply(
-            connection, header.api_key, header.api_version, header.correlation_id, response
-        )
-        self._node.ready.append(connection)
+    def defer(self) -> RequestContext:
+        """Answer later; requests behind this one wait until then."""
+        self.wait()
+        self.connection.parked = self
+        return self
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody still waits for it."""
-        return self._connection.parked is self
+        """Whether somebody still waits for the reply."""
+        return self.queued and self.parts is None and not self.connection.closed
 
     def abandon(self) -> None:
-        """Parked: the connection is gone."""
-        self._connection.parked = None
+        """Stop waiting: the connection is gone."""
+
+    # -- answering -----------------------------------------------------------------------
+
+    def send(self, response: Message) -> None:
+        """Answer with a message; nothing happens if the peer has gone."""
+        if self.throttle_ms and "throttle_time" in response.__slots__:
+            response.throttle_time = self.throttle_ms  # type: ignore[attr-defined]
+        self.send_body(encoder(type(response), self.version)(response))
+
+    def send_body(self, body: bytes) -> None:
+        """Answer with a response that is encoded already, but for its header."""
+        header = response_header(self.api.key, self.version, self.correlation_id)
+        self.complete([_SIZE.pack(len(header) + len(body)) + header + body])
+
+    def complete(self, parts: list[Part]) -> None:
+        """Answer with the parts of a whole frame, which leave after the replies before them."""
+        connection = self.connection
+        if connection.closed:
+            return
+        pending = connection.pending
+        if not self.queued:
+            if pending:
+                self.parts = parts
+                self.queued = True
+                pending.append(self)
+            else:
+                connection.out += parts
+        else:
+            assert self.parts is None, "a request is answered twice"
+            self.parts = parts
+            if connection.parked is self:
+                connection.parked = None
+            if pending[0] is self:
+                connection.release_complete()
+            self.node.ready.append(connection)
+        self.api.metrics.answered(self, parts)

@@ -50,8 +50,8 @@ class Hosting:
         ports = node.ports
         self._node = node
         self._ports = ports
-        self.topics = HostedTopics()
         self.image = MetadataImage()
+        self.topics = HostedTopics(self.image)
         self.store = LogStore(
             ports.files,
             node.config.log_dirs,
@@ -126,13 +126,13 @@ class Hosting:
 
     def _metadata_changed(self, records: Sequence[Message]) -> None:
         """Listener of the controller: make the hosted logs what the image says."""
-        self._node.router.forget_metadata()
+        self._node.metadata_cache.clear()
         reconfigured: set[str] = set()
         for record in records:
             if isinstance(record, PartitionRecord):
                 self._host(record.topic_id, record.partition_id)
             elif isinstance(record, PartitionChangeRecord):
-                self._lead_on(record.topic_id, record.partition_id)
+                self._changed(record.topic_id, record.partition_id)
             elif isinstance(record, RemoveTopicRecord):
                 self._remove(record.topic_id)
             elif isinstance(record, ConfigRecord):
@@ -172,13 +172,13 @@ class Hosting:
             topic = Topic(image.name, topic_id)
             self.topics.add(topic)
         name = TopicPartition(image.name, index)
-        known = image.partitions[index]
-        partition = Partition(topic, index, known.leader_epoch, None, len(known.replicas))
+        partition = Partition(topic, index)
         topic.partitions[index] = partition
         if name not in self.store.offline_partitions:
             partition.log = self._log(name, topic_id)
             if partition.log is None:
                 self._unmade[name] = partition
+        self._take_role(partition)
 
     def _make_missing_logs(self) -> None:
         """Try again what failed on a full disk, until the first that still does.
@@ -191,6 +191,7 @@ class Hosting:
                 if partition.log is None:
                     return
                 self._ports.report(f"{name} has its log now")
+                self._take_role(partition)
                 for tell in self.on_log_made:
                     tell(partition)
             del self._unmade[name]
@@ -210,7 +211,6 @@ class Hosting:
             if name not in self._unmade:
                 self._ports.report(f"no log could be made for {name} yet: {error}")
             return None
-        log.high_watermark = log.log_end_offset  # this replica is the whole ISR
         return log
 
     def _open_late(self, name: TopicPartition, config: LogConfig) -> Log | None:
@@ -228,14 +228,16 @@ class Hosting:
             self.store.handle_error(log, error)
             raise
 
-    def _lead_on(self, topic_id: bytes, index: int) -> None:
+    def _take_role(self, partition: Partition) -> None:
+        """Let a partition lead or follow as the image says."""
+        image = self.image.topics_by_id[partition.topic.topic_id].partitions[partition.index]
+        partition.take_role(image, self._node.node_id)
+
+    def _changed(self, topic_id: bytes, index: int) -> None:
         topic = self.topics.by_id.get(topic_id)
         partition = None if topic is None else topic.partitions.get(index)
         if partition is not None:
-            partition.leader_epoch = (
-                self.image.topics_by_id[topic_id].partitions[index].leader_epoch
-            )
-            partition.notify()
+            self._take_role(partition)
 
     def _remove(self, topic_id: bytes) -> None:
         topic = self.topics.remove(topic_id)

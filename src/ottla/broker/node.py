@@ -5,20 +5,19 @@
 reads no clock but its port's, and only once per wake-up.
 
 In one wake-up requests are handled first, then `settle` writes what they appended, moves
-high watermarks and answers who waited for it. Nothing a request answered may leave before.
+high watermarks and answers who waited for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from errno import EDQUOT, ENOSPC
-from struct import Struct, error
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.broker import fetch, fetch_codec, produce, produce_codec
 from ottla.broker.connection import Connection
 from ottla.broker.hosting import Hosting
-from ottla.broker.router import Router
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.pipeline import Pipeline
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import Endpoint
 from ottla.controller.producer_ids import ProducerIdBlock, allocate_producer_ids
@@ -32,18 +31,15 @@ from ottla.model.topic_names import check_topic_name
 from ottla.ports import Ports
 from ottla.replication.fetch_session import FetchSessions
 from ottla.replication.partition import Partition
+from ottla.replication.partition_leader import PartitionLeader
 from ottla.replication.timers import Timers
-from ottla.wire.primitives import DecodeError, skip_tags
 
 if TYPE_CHECKING:
     from ottla.broker.groups import GroupCoordinator
     from ottla.coordinator.consumer.topic_patterns import TopicPatterns
 
-_HEADER = Struct(">hhih")  # api key, version, correlation id, length of the client id
-_HOT_COMMITS = (8, 9)  # versions of OffsetCommit with a codec of their own
 
-
-class Waiting(Protocol):
+class ParkedRequest(Protocol):
     """A parked request whose time has come."""
 
     def finish(self) -> None: ...
@@ -73,12 +69,17 @@ class Node:
             config.max_incremental_fetch_session_cache_slots, ports.random
         )
         self.fetch_max_bytes = config.fetch_max_bytes
-        self.before_commit: list[Callable[[], None]] = []
+        self.before_write: list[Callable[[], None]] = []
         """Who has collected something to append, and does so when the wake-up ends."""
-        self.dirty: list[Partition] = []
-        self.completed: list[Waiting] = []
+        self.appended: list[PartitionLeader] = []
+        """The leaders whose logs have batches queued, for the write that ends the wake-up."""
+        self.completed: list[ParkedRequest] = []
+        """Parked requests that can be answered once everything is written."""
         self.ready: list[Connection] = []
-        self.router = Router(self)
+        """Connections that may have something to send, or take requests again."""
+        self.pipeline = Pipeline(self)
+        self.handle = self.pipeline.handle
+        self.metadata_cache = MetadataCache()
         self.hosting = Hosting(self, max_open_files)
         self.topics = self.hosting.topics
         self.store = self.hosting.store
@@ -87,7 +88,6 @@ class Node:
         """Parts of the edge that follow settings changed while running."""
         self._producer_ids = ProducerIdBlock(0, 0)
         self._groups: GroupCoordinator | None = None
-        self._handle_commit: Callable[..., None] | None = None
 
     # -- life ----------------------------------------------------------------------------
 
@@ -118,64 +118,21 @@ class Node:
         """When `advance` should be called at the latest, in monotonic time."""
         return self.timers.next_deadline_ms()
 
-    def handle(
-        self, connection: Connection, buffer: bytearray, view: memoryview, start: int, end: int
-    ) -> None:
-        """Take the request frame in [start, end); DecodeError when it is not one.
-
-        The bytes must stay as they are until the node has settled.
-        """
-        try:
-            key, version, correlation_id, length = _HEADER.unpack_from(buffer, start)
-        except error:
-            raise DecodeError("the frame is too short for a request") from None
-        if key == 0 and produce.MIN_VERSION <= version <= produce.MAX_VERSION:
-            body = _body(buffer, start, end, length, version >= produce_codec.FIRST_FLEXIBLE)
-            produce.handle_produce(
-                self, connection, version, correlation_id, buffer, view, body, end
-            )
-        elif key == 1 and fetch.MIN_VERSION <= version <= fetch.MAX_VERSION:
-            body = _body(buffer, start, end, length, version >= fetch_codec.FIRST_FLEXIBLE)
-            fetch.handle_fetch(self, connection, version, correlation_id, buffer, view, body, end)
-        elif key == 8 and version in _HOT_COMMITS:
-            body = _body(buffer, start, end, length, True)
-            take = self._handle_commit or self._import_commit()
-            take(self, connection, version, correlation_id, buffer, view, body, end)
-        else:
-            self.router.route(connection, view[start:end].toreadonly(), 0, end - start)
-
-    def _import_commit(self) -> Callable[..., None]:
-        """A broker without groups does without their code."""
-        from ottla.broker.commit import handle_commit
-
-        self._handle_commit = handle_commit
-        return handle_commit
-
     def settle(self) -> None:
         """Write what was appended, then answer who waited for it."""
-        while self.before_commit or self.dirty or self.completed:
-            collected, self.before_commit = self.before_commit, []
+        while self.before_write or self.appended or self.completed:
+            collected, self.before_write = self.before_write, []
             for append in collected:
                 append()
-            dirty, self.dirty = self.dirty, []
-            for partition in dirty:
-                self._commit(partition)
-            waiting, self.completed = self.completed, []
-            for request in waiting:
+            appended, self.appended = self.appended, []
+            for leader in appended:
+                try:
+                    leader.write()
+                except OSError as problem:
+                    leader.refuse_unwritten(*self.storage_failed(leader.partition, problem))
+            requests, self.completed = self.completed, []
+            for request in requests:
                 request.finish()
-
-    def _commit(self, partition: Partition) -> None:
-        code = ErrorCode.NONE
-        try:
-            partition.commit()
-        except OSError as problem:
-            code, message = self.storage_failed(partition, problem)
-            produce.take_back(partition, code, message)
-        partition.unsettled.clear()
-        if partition.on_commit:
-            told, partition.on_commit = partition.on_commit, []
-            for tell in told:
-                tell(code)
 
     def append_internal(
         self, partition: Partition, batch: bytearray, done: Callable[[ErrorCode], None]
@@ -184,24 +141,16 @@ class Node:
 
         Returns its base offset. ApiError or OSError when it cannot even be queued.
         """
-        base_offset = partition.online_log().append_as_leader(
-            batch,
-            memoryview(batch),
-            0,
-            len(batch),
-            partition.leader_epoch,
-            self.wall_ms,
-            is_own=True,
-        )
-        if not partition.unsettled and not partition.on_commit:
-            self.dirty.append(partition)
-        partition.on_commit.append(done)
+        leader = partition.as_leader()
+        is_first = not leader.unwritten
+        base_offset = leader.append_own(batch, self.wall_ms, done)
+        if is_first:
+            self.appended.append(leader)
         return base_offset
 
     def close_connection(self, connection: Connection) -> None:
-        """The peer is gone: forget what it waited for."""
-        if connection.parked is not None:
-            connection.parked.abandon()
+        """Forget what the peer waited for: it is gone."""
+        connection.abandon()
 
     # -- what handlers ask ---------------------------------------------------------------
 
@@ -285,15 +234,3 @@ class Node:
         if problem.errno in (ENOSPC, EDQUOT):
             return ErrorCode.KAFKA_STORAGE_ERROR, f"no space left for {name}; retry later"
         return ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {name} failed: {problem.strerror}"
-
-
-def _body(buffer: bytearray, start: int, end: int, client_id_length: int, flexible: bool) -> int:
-    """Where the body begins, after the client id and, in flexible versions, tagged fields."""
-    position = start + 10 + (client_id_length if client_id_length > 0 else 0)
-    if position >= end:
-        raise DecodeError("the client id reaches past the end of the request")
-    if flexible:
-        if buffer[position] == 0:
-            return position + 1
-        return skip_tags(buffer, position, end)
-    return position

@@ -188,7 +188,7 @@ class ShardRuntime:
         batch = self._batch
         count, size = batch.count, batch.size
         if not count:
-            self._broker.before_commit.append(self._settle)
+            self._broker.before_write.append(self._settle)
         for key, value in records:
             batch.add(key, value)
         if count and batch.size > _ENOUGH_BYTES:

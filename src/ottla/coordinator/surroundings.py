@@ -16,8 +16,8 @@ from ottla.wire.message import Message
 class Surroundings(Protocol):
     """The broker, as far as a coordinator knows it. Times are those of the present wake-up."""
 
-    before_commit: list[Callable[[], None]]
-    """Called when a wake-up ends, before logs are committed; for this once."""
+    before_write: list[Callable[[], None]]
+    """Called when a wake-up ends, before logs are written; for this once."""
     config: BrokerConfig
     image: MetadataImage
     monotonic_ms: float

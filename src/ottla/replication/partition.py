@@ -1,17 +1,27 @@
-"""A partition this broker leads, and those who wait for its next records.
+"""A replica of a partition on this broker: its log, its role, and who watches it.
 
-Invariants: `high_watermark` moves only after the bytes below it are written; whoever
-watches a partition hears of every such move, and of the partition's end.
+A replica leads its partition or follows the leader; each role has code of its own
+(`partition_leader`, `partition_follower`). The metadata image decides which one it is:
+
+    (new)    -> leader, follower    by `take_role` with the partition's image
+    leader   -> leader              same leader, a new leader epoch or ISR
+    leader   -> follower            another broker leads: who waits for the leader is refused
+    follower -> leader              this broker was elected
+    any      -> removed             the topic is deleted or the replica has moved away
+
+`take_role` and `remove` are the only transitions. While the log directory is offline `log` is
+None, whatever the role.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from errno import EIO
 from typing import Protocol
 
 from ottla.log.log import Log
+from ottla.metadata.image import PartitionImage
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.replication.partition_follower import PartitionFollower
+from ottla.replication.partition_leader import PartitionLeader
 
 
 class Watcher(Protocol):
@@ -21,66 +31,93 @@ class Watcher(Protocol):
 
 
 class Partition:
-    """One replica, leader of its partition.
-
-    `log` is None while its directory is offline. `unsettled` holds what the produce
-    handler needs to take back replies when the group commit fails.
-    """
+    """One replica. Exactly one of `leader` and `follower` is set."""
 
     __slots__ = (
+        "follower",
         "index",
+        "leader",
         "leader_epoch",
+        "leader_id",
         "log",
-        "on_commit",
         "removed",
-        "replica_count",
         "topic",
-        "unsettled",
         "watchers",
     )
 
-    def __init__(
-        self,
-        topic: Topic,
-        index: int,
-        leader_epoch: int,
-        log: Log | None,
-        replica_count: int = 1,
-    ) -> None:
+    def __init__(self, topic: Topic, index: int) -> None:
         self.topic = topic
         self.index = index
-        self.leader_epoch = leader_epoch
-        self.log = log
-        self.replica_count = replica_count
+        self.log: Log | None = None
+        self.leader: PartitionLeader | None = None
+        self.follower: PartitionFollower | None = None
+        self.leader_epoch = -1
+        self.leader_id = -1
         self.removed = False
         self.watchers: dict[Watcher, None] = {}
-        self.unsettled: list[tuple[object, bytes]] = []
-        self.on_commit: list[Callable[[ErrorCode], None]] = []
-        """Who appended for the broker itself, and is told once what became of it."""
+
+    def __repr__(self) -> str:
+        return f"Partition({self.name})"
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic.name}-{self.index}"
+
+    # -- transitions ---------------------------------------------------------------------
+
+    def take_role(self, image: PartitionImage, broker_id: int) -> None:
+        """Lead or follow as the image says; watchers look again."""
+        assert broker_id in image.replicas, f"{self.name} has no replica on broker {broker_id}"
+        assert image.leader_epoch >= self.leader_epoch, f"{self.name}: the leader epoch goes back"
+        self.leader_epoch = image.leader_epoch
+        self.leader_id = image.leader
+        if image.leader == broker_id:
+            self._lead(image, broker_id)
+        else:
+            self._follow()
+        self.notify()
+
+    def _lead(self, image: PartitionImage, broker_id: int) -> None:
+        if self.leader is None:
+            self.leader = PartitionLeader(self, broker_id)
+            self.follower = None
+        self.leader.lead(image)
+
+    def _follow(self) -> None:
+        leader, self.leader = self.leader, None
+        if self.follower is None:
+            self.follower = PartitionFollower(self)
+        if leader is not None:
+            leader.resign()
+
+    def remove(self) -> None:
+        """End this replica: whoever waits for it is refused, watchers look again."""
+        self.removed = True
+        if self.leader is not None:
+            self.leader.resign()
+        self.notify()
+
+    # -- what requests ask ---------------------------------------------------------------
 
     def online_log(self) -> Log:
-        """The log, or KAFKA_STORAGE_ERROR while its directory is offline."""
+        """Return the log, or raise KAFKA_STORAGE_ERROR while its directory is offline."""
         if self.log is None:
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"the log directory of {self.topic.name}-{self.index} is offline",
+                f"the log directory of {self.name} is offline",
             )
         return self.log
 
-    def commit(self) -> None:
-        """Write what was appended and let it be read; OSError leaves all as it was."""
-        log = self.log
-        if log is None:  # its directory was lost since the append
-            raise OSError(EIO, "the log directory is offline")
-        log.write_queued()
-        log.high_watermark = log.log_end_offset  # this replica is the whole ISR
-        if self.watchers:
-            self.notify()
+    def as_leader(self) -> PartitionLeader:
+        """Return the leader's role, or raise NOT_LEADER_OR_FOLLOWER."""
+        if self.leader is None:
+            raise self.not_leader()
+        return self.leader
 
-    def notify(self) -> None:
-        """Tell every watcher to look again; watchers may leave while being told."""
-        for watcher in tuple(self.watchers):
-            watcher.partition_changed()
+    def not_leader(self) -> ApiError:
+        """Return the error for requests that only the leader serves."""
+        where = "no broker" if self.leader_id < 0 else f"broker {self.leader_id}"
+        return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{where} leads {self.name}")
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Fence a client whose knowledge of the leader is older or newer than ours."""
@@ -95,6 +132,11 @@ class Partition:
             ErrorCode.UNKNOWN_LEADER_EPOCH,
             f"leader epoch {current_leader_epoch} is newer than {self.leader_epoch}",
         )
+
+    def notify(self) -> None:
+        """Tell every watcher to look again; watchers may leave while being told."""
+        for watcher in tuple(self.watchers):
+            watcher.partition_changed()
 
 
 class Topic:

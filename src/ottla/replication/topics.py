@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ottla.metadata.image import MetadataImage, TopicImage
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.replication.partition import Partition, Topic
 
@@ -13,9 +14,11 @@ _ID_BYTES = 16
 class HostedTopics:
     """Look-up of partitions by the raw bytes of a request: name in UTF-8, or topic id."""
 
-    __slots__ = ("by_id", "by_key")
+    __slots__ = ("by_id", "by_key", "image")
 
-    def __init__(self) -> None:
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        """The cluster's metadata, which knows the partitions that are elsewhere."""
         self.by_key: dict[bytes, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
 
@@ -30,8 +33,7 @@ class HostedTopics:
             return None
         del self.by_key[topic.key]
         for partition in topic.partitions.values():
-            partition.removed = True
-            partition.notify()
+            partition.remove()
         return topic
 
     def named(self, name: str) -> Topic | None:
@@ -42,18 +44,28 @@ class HostedTopics:
         topic = self.by_key.get(key)
         partition = topic.partitions.get(index) if topic is not None else None
         if partition is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise self._absent(self.image.topics.get(key.decode(errors="replace")), index)
         return partition
 
     def partition_by_id(self, topic_id: bytes, index: int) -> Partition:
         """The partition of a topic named by its id; ApiError when unknown."""
         topic = self.by_id.get(topic_id)
-        if topic is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
-        partition = topic.partitions.get(index)
+        partition = topic.partitions.get(index) if topic is not None else None
         if partition is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            known = self.image.topics_by_id.get(topic_id)
+            if known is None:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+            raise self._absent(known, index)
         return partition
+
+    def _absent(self, topic: TopicImage | None, index: int) -> ApiError:
+        """Return the error for a partition that has no replica here."""
+        if topic is not None and 0 <= index < len(topic.partitions):
+            return ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"this broker has no replica of {topic.name}-{index}",
+            )
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def partition_named(self, name: str, index: int) -> Partition:
         return self.partition_by_key(name.encode(), index)

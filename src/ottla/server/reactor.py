@@ -17,7 +17,7 @@ from os import eventfd, eventfd_read, eventfd_write
 from struct import Struct
 from typing import Final
 
-from ottla.broker.connection import Connection
+from ottla.broker.connection import MOST_REPLIES, Connection
 from ottla.broker.node import Node
 from ottla.server.buffers import RequestBuffers
 from ottla.server.channel import Channel
@@ -32,7 +32,6 @@ CHUNK_BYTES: Final = 256 * 1024
 LITTLE_BYTES: Final = 64 * 1024  # what a frame may take before much of it has arrived
 MOST_RETIRED_BYTES: Final = 8 * 1024 * 1024  # buffers that wait for the group commit
 MOST_STREAMED: Final = 3  # large frames of one connection that are answered with the one before
-MOST_REPLIES: Final = 64  # replies of one connection before they are sent
 SMALLEST_REQUEST: Final = 8
 STALLED_MS: Final = 5000
 STALL_CHECK_MS: Final = 500
@@ -220,7 +219,7 @@ class Reactor:
     def _close_idle(self) -> None:
         oldest_ms = self._node.monotonic_ms - self._limits.max_idle_ms
         for channel in list(self._channels.values()):
-            if channel.used_ms < oldest_ms and channel.connection.parked is None:
+            if channel.used_ms < oldest_ms and not channel.connection.pending:
                 self._close(channel)
         self._schedule_idle_check()
 
@@ -231,7 +230,7 @@ class Reactor:
 
         Says whether that was a large frame, and another one may well be there.
         """
-        if channel.connection.parked is not None or channel.muted:
+        if not channel.connection.takes_requests or channel.muted:
             self._mute(channel)
             return False
         channel.used_ms = self._node.monotonic_ms
@@ -250,7 +249,7 @@ class Reactor:
         """Receive of a frame that has a buffer of its own, or is expected to need one."""
         if self._retired_bytes >= MOST_RETIRED_BYTES:
             self._settle()
-            if channel.connection.parked is not None or channel.muted:
+            if not channel.connection.takes_requests or channel.muted:
                 return False
         if channel.buffer is not None:
             self._receive_rest(channel)
@@ -283,7 +282,7 @@ class Reactor:
             channel.buffer is not None
             and channel.filled < channel.need
             and not channel.muted
-            and channel.connection.parked is None
+            and channel.connection.takes_requests
         )
 
     def _expect_large(self, channel: Channel) -> bool:
@@ -345,11 +344,16 @@ class Reactor:
     ) -> int:
         """Handle the whole frames in [position, end) as far as the connection lets us."""
         connection = channel.connection
-        out = connection.out
+        out, pending = connection.out, connection.pending
         handle = self._node.handle
         largest = self._max_request_bytes
         try:
-            while end - position >= 4 and connection.parked is None and len(out) < MOST_REPLIES:
+            while (
+                end - position >= 4
+                and connection.parked is None
+                and len(out) < MOST_REPLIES
+                and len(pending) < MOST_REPLIES
+            ):
                 size = _SIZE.unpack_from(buffer, position)[0]
                 if not SMALLEST_REQUEST <= size <= largest:
                     raise DecodeError(f"a request of {size} bytes")
@@ -508,7 +512,7 @@ class Reactor:
     def _show_interest(self, channel: Channel) -> None:
         if channel.writing:
             self._set_interest(channel, _WRITE | _MUTED)
-        elif channel.muted or channel.connection.parked is not None:
+        elif channel.muted or not channel.connection.takes_requests:
             self._set_interest(channel, _MUTED)
         else:
             self._set_interest(channel, _READ)
@@ -536,7 +540,7 @@ class Reactor:
             return
         if channel.writing:
             channel.writing = False
-        if connection.parked is None:
+        if connection.takes_requests:
             if channel.interest != _READ and not channel.muted:
                 self._set_interest(channel, _READ)
             if channel.filled >= channel.need > 0:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
 
 from ottla.broker.connection import Connection
 from ottla.log.slice import FileSlice
@@ -12,14 +11,22 @@ from ottla.sim.disk_file import SimFile
 from ottla.sim.exchange import Exchange
 
 
-class Handled(NamedTuple):
-    """A request the node took: its reply begins at part `start` of the connection's output."""
+class Handled:
+    """A request the node took, and its reply as soon as there is one."""
 
-    channel: SimChannel
-    exchange: Exchange
-    start: int
-    end: int
-    handled_ms: float
+    __slots__ = ("channel", "exchange", "frame", "handled_ms", "was_parked")
+
+    def __init__(self, channel: SimChannel, exchange: Exchange, handled_ms: float) -> None:
+        self.channel = channel
+        self.exchange = exchange
+        self.handled_ms = handled_ms
+        self.frame = b""
+        self.was_parked = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more is to come."""
+        return bool(self.frame) or not self.exchange.wants_reply
 
 
 class SimChannel:
@@ -40,8 +47,10 @@ class SimChannel:
         "need",
         "number",
         "on_close",
+        "owed",
         "parked",
         "requests",
+        "seen",
         "slow",
         "unsent",
         "writing",
@@ -62,6 +71,8 @@ class SimChannel:
         self.buffer: bytearray | None = None
         self.need = 0
         self.requests: deque[Exchange] = deque()
+        self.owed: deque[Handled] = deque()
+        self.seen = 0
         self.parked: Handled | None = None
         self.unsent = b""
         self.writing = False
@@ -70,15 +81,22 @@ class SimChannel:
         self.closed = False
         connection.edge = self
 
-    def parts_from(self, start: int, end: int | None = None) -> bytes:
-        """The output from one part to another as bytes, read without anybody noticing."""
-        return b"".join(_bytes_of(part) for part in self.connection.out[start:end])
+    def take_replies(self) -> list[Handled]:
+        """Match the replies that may be sent now with their requests, in order."""
+        data = b"".join(_bytes_of(part) for part in self.connection.out[self.seen :])
+        self.seen = len(self.connection.out)
+        answered = []
+        while data:
+            end = 4 + int.from_bytes(data[:4])
+            handled = self.owed.popleft()
+            handled.frame, data = data[:end], data[end:]
+            answered.append(handled)
+        return answered
 
     def drop_parts(self, count: int) -> None:
-        """The first parts of the output have been sent."""
+        """Forget the first parts of the output: they have been sent."""
         del self.connection.out[:count]
-        if self.parked is not None:
-            self.parked = self.parked._replace(start=max(self.parked.start - count, 0))
+        self.seen -= count
 
 
 def _bytes_of(part: bytes | FileSlice) -> bytes:

@@ -28,7 +28,6 @@ from ottla.wire.primitives import DecodeError
 
 ARENA_BYTES: Final = 256 * 1024
 CHUNK_BYTES: Final = 64 * 1024
-MOST_REPLIES: Final = 64
 SMALLEST_REQUEST: Final = 8
 LARGEST_REQUEST: Final = 1024 * 1024
 _SCRIBBLE: Final = b"\xee"
@@ -86,7 +85,7 @@ class SimEdge:
             channel
             for channel in self.channels
             if (channel.inbox or channel.eof)
-            and channel.connection.parked is None
+            and channel.connection.takes_requests
             and not channel.writing
         ]
 
@@ -95,10 +94,10 @@ class SimEdge:
     def wake(self, writable: list[SimChannel]) -> None:
         """One turn of the loop."""
         self._node.advance()
-        self._early = self._take_woken()
+        self._early = self._take_replies()
         self._background.deliver()
         for channel in list(self.channels):
-            if channel.eof and (channel.writing or channel.connection.parked is not None):
+            if channel.eof and (channel.writing or not channel.connection.takes_requests):
                 self.close(channel)
         for channel in writable:
             if not channel.closed and channel.writing:
@@ -127,24 +126,26 @@ class SimEdge:
 
     def _tell(self) -> None:
         """Say what was answered."""
+        answered = self._take_replies()
         fresh, self.handled = self.handled, []
         new, self._early = self._early, []
         for handled in fresh:
-            if handled.end < 0:
-                handled.channel.parked = handled
-            else:
+            if handled.was_parked:
+                if not handled.is_done:
+                    handled.channel.parked = handled
+            elif handled.is_done:
                 new.append(handled)
-        self.on_settled(new, self._take_woken())
+        known = set(new)
+        self.on_settled(new, [handled for handled in answered if handled not in known])
 
-    def _take_woken(self) -> list[Handled]:
-        """Parked requests that were answered since the last look."""
-        woken = []
+    def _take_replies(self) -> list[Handled]:
+        """Return the requests that were answered since the last look."""
+        answered = []
         for channel in self.channels:
-            parked = channel.parked
-            if parked is not None and channel.connection.parked is None:
+            answered += channel.take_replies()
+            if channel.parked is not None and channel.parked.is_done:
                 channel.parked = None
-                woken.append(parked._replace(end=len(channel.connection.out)))
-        return woken
+        return answered
 
     def _scribble(self) -> None:
         """What the node has settled it must not look at again."""
@@ -176,7 +177,7 @@ class SimEdge:
     def _receive_fresh(self, channel: SimChannel) -> None:
         if ARENA_BYTES - self._arena_used < CHUNK_BYTES:
             self._settle()
-            if channel.closed or channel.connection.parked is not None:
+            if channel.closed or not channel.connection.takes_requests:
                 return
         start = self._arena_used
         data = self._take(channel, CHUNK_BYTES)
@@ -198,7 +199,7 @@ class SimEdge:
         connection = channel.connection
         out = connection.out
         try:
-            while end - position >= 4 and connection.parked is None and len(out) < MOST_REPLIES:
+            while end - position >= 4 and connection.takes_requests:
                 (size,) = _SIZE.unpack_from(buffer, position)
                 if not SMALLEST_REQUEST <= size <= LARGEST_REQUEST:
                     refusal = DecodeError(f"a request of {size} bytes")
@@ -224,20 +225,22 @@ class SimEdge:
     ) -> None:
         connection = channel.connection
         exchange = channel.requests.popleft()
-        first = len(connection.out)
-        slot = len(self.handled)
-        handled = Handled(channel, exchange, first, -1, self._node.monotonic_ms)
+        before = len(connection.out), len(connection.pending)
+        handled = Handled(channel, exchange, self._node.monotonic_ms)
         self.handled.append(handled)
+        if exchange.wants_reply:
+            channel.owed.append(handled)
         try:
             self._node.handle(connection, buffer, view, start, end)
         except DecodeError as refusal:
-            if len(connection.out) != first:
+            if (len(connection.out), len(connection.pending)) != before:
                 raise Violation(f"{exchange!r}: answered and refused") from None
-            del self.handled[slot]
+            self.handled.remove(handled)
+            if exchange.wants_reply:
+                channel.owed.pop()
             self.on_refused(exchange, refusal)
             raise
-        if connection.parked is None:
-            self.handled[slot] = handled._replace(end=len(connection.out))
+        handled.was_parked = connection.parked is not None
 
     def _keep(self, channel: SimChannel, source: bytearray, position: int, end: int) -> None:
         have = end - position
@@ -279,7 +282,7 @@ class SimEdge:
         if channel.connection.closing:
             self.close(channel)
         elif (
-            channel.connection.parked is None
+            channel.connection.takes_requests
             and channel.buffer is not None
             and len(channel.buffer) >= channel.need
         ):

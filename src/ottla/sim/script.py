@@ -106,9 +106,8 @@ class Script:
 
 def _take_replies(new: list[Handled], woken: list[Handled]) -> None:
     for handled in (*new, *woken):
-        frame = handled.channel.parts_from(handled.start, handled.end)
-        if frame:
-            handled.exchange.answer(frame)
+        if handled.frame:
+            handled.exchange.answer(handled.frame)
 
 
 def _quiet_profile(log_dirs: tuple[str, ...], properties: dict[str, str]) -> Profile:

@@ -201,7 +201,7 @@ class Simulation:
 
     def _take_reply(self, handled: Handled) -> None:
         exchange = handled.exchange
-        frame = handled.channel.parts_from(handled.start, handled.end)
+        frame = handled.frame
         if bool(frame) != exchange.wants_reply:
             raise Violation(f"{exchange!r}: answered with {frame!r}")
         self.note(f"{exchange!r}"[:_LINE])

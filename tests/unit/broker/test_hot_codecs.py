@@ -7,26 +7,30 @@ import struct
 
 import pytest
 
-from ottla.broker import fetch, fetch_codec, produce, produce_codec
-from ottla.broker.fetch_codec import PartitionData, decode_fetch, encode_fetch_response
-from ottla.broker.produce_codec import (
+from ottla.broker.codecs import fetch as fetch_codec
+from ottla.broker.codecs import produce as produce_codec
+from ottla.broker.codecs.fetch import PartitionData, decode_fetch, encode_fetch_response
+from ottla.broker.codecs.produce import (
     PartitionResult,
     ProduceRequest,
     decode_flexible,
     decode_legacy,
     encode_produce_response,
 )
+from ottla.broker.handlers import SERVED
+from ottla.broker.handlers.fetch import SMALL_READ_BYTES
 from ottla.log.slice import FileSlice
 from ottla.memory_files import MemoryFiles
 from ottla.wire import messages  # noqa: F401
+from ottla.wire.api_table import ApiKey
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.header import decode_response_header
 from ottla.wire.messages import fetch as fetch_messages
 from ottla.wire.messages import produce as produce_messages
 from ottla.wire.primitives import DecodeError
 
-PRODUCE_VERSIONS = range(produce.MIN_VERSION, produce.MAX_VERSION + 1)
-FETCH_VERSIONS = range(fetch.MIN_VERSION, fetch.MAX_VERSION + 1)
+PRODUCE_VERSIONS = range(SERVED[ApiKey.PRODUCE].oldest, SERVED[ApiKey.PRODUCE].newest + 1)
+FETCH_VERSIONS = range(SERVED[ApiKey.FETCH].oldest, SERVED[ApiKey.FETCH].newest + 1)
 TOPIC_ID = bytes(range(16))
 
 
@@ -153,6 +157,11 @@ def test_fetch_requests_are_read_as_the_schema_has_them(version: int) -> None:
     assert request.forgotten == ([(old, 1), (old, 2)] if version >= 7 else [])
 
 
+def records_of(content: bytes) -> bytes | FileSlice:
+    """Return records as the handler has them when it encodes: few are read, many are not."""
+    return content if len(content) <= SMALL_READ_BYTES else file_of(content)
+
+
 def file_of(content: bytes) -> FileSlice:
     files = MemoryFiles()
     files.make_dirs("/d")
@@ -168,10 +177,10 @@ def test_fetch_responses_are_read_back_by_the_schema(version: int, size: int) ->
     keys = [TOPIC_ID, bytes(16)] if by_id else [b"a", b"b"]
     content = random.Random(1).randbytes(size)
     data = [
-        PartitionData(keys[0], 0, 0, 10, 9, 1, file_of(content)),
+        PartitionData(keys[0], 0, 0, 10, 9, 1, records_of(content)),
         PartitionData(keys[0], 1, 0, 10, 9, 1, None, (3, 8) if version >= 12 else None),
         PartitionData(keys[1], 0, 1, -1, -1, -1, None),
-        PartitionData(keys[1], 5, 0, 3, 3, 0, file_of(b"tail")),
+        PartitionData(keys[1], 5, 0, 3, 3, 0, records_of(b"tail")),
     ]
     parts = encode_fetch_response(version, 42, 0, 7, data)
     assert any(isinstance(part, FileSlice) for part in parts) == (size > 32 * 1024)

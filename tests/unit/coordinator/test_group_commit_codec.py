@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.commit_codec import decode_commit, encode_commit_response
+from ottla.broker.codecs.offset_commit import decode_commit, encode_commit_response
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,

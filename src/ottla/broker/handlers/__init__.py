@@ -1,1 +1,72 @@
-"""One module per API: `handle(node, request, context)` gives the response."""
+"""One module per API: `handle(node, request, context)` returns the response.
+
+SERVED says which APIs and versions this broker serves, and nothing else is advertised: the schemas
+in `ottla.wire` may know more. It stands here, and not in the modules, because a client asks for
+it before any of them is needed: they are imported with the first request of their API.
+
+A module may have, beside `handle`:
+    decode(version, buffer, view, start, end)   for requests with a codec of their own
+    Context                                     for requests that keep state while they wait
+    refuse(request, error)                      the response to a request that fails as a whole,
+                                                where the response has no error code of its own
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from ottla.wire.api_table import ApiKey
+
+
+class Served(NamedTuple):
+    """Versions of an API, and whether it comes so often that not every request is timed."""
+
+    oldest: int
+    newest: int
+    is_hot: bool = False
+
+
+SERVED: Final[dict[int, Served]] = {
+    ApiKey.PRODUCE: Served(3, 13, is_hot=True),
+    ApiKey.FETCH: Served(4, 18, is_hot=True),
+    ApiKey.LIST_OFFSETS: Served(1, 11),
+    ApiKey.METADATA: Served(0, 13),
+    ApiKey.OFFSET_COMMIT: Served(2, 10, is_hot=True),
+    ApiKey.OFFSET_FETCH: Served(1, 10),
+    ApiKey.FIND_COORDINATOR: Served(0, 6),
+    ApiKey.JOIN_GROUP: Served(0, 9),
+    ApiKey.HEARTBEAT: Served(0, 4),
+    ApiKey.LEAVE_GROUP: Served(0, 5),
+    ApiKey.SYNC_GROUP: Served(0, 5),
+    ApiKey.DESCRIBE_GROUPS: Served(0, 6),
+    ApiKey.LIST_GROUPS: Served(0, 5),
+    ApiKey.API_VERSIONS: Served(0, 4),
+    ApiKey.CREATE_TOPICS: Served(2, 7),
+    ApiKey.DELETE_TOPICS: Served(1, 6),
+    ApiKey.DELETE_RECORDS: Served(0, 2),
+    ApiKey.INIT_PRODUCER_ID: Served(0, 6),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Served(2, 4),
+    ApiKey.DESCRIBE_CONFIGS: Served(1, 4),
+    ApiKey.ALTER_CONFIGS: Served(0, 2),
+    ApiKey.DESCRIBE_LOG_DIRS: Served(1, 5),
+    ApiKey.CREATE_PARTITIONS: Served(0, 3),
+    ApiKey.DELETE_GROUPS: Served(0, 2),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Served(0, 1),
+    ApiKey.OFFSET_DELETE: Served(0, 0),
+    ApiKey.DESCRIBE_CLUSTER: Served(0, 2),
+    ApiKey.DESCRIBE_PRODUCERS: Served(0, 0),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Served(0, 0),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: Served(0, 1),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: Served(0, 1),
+}
+
+_OLDEST_ADVERTISED: Final = {ApiKey.PRODUCE: 0}
+"""As Kafka 4 does: older librdkafka takes Produce version 0 for support of compression codecs."""
+
+
+def advertised() -> list[tuple[int, int, int]]:
+    """Return (key, oldest, newest version) of every API, as clients are told."""
+    return [
+        (int(key), _OLDEST_ADVERTISED.get(ApiKey(key), served.oldest), served.newest)
+        for key, served in SERVED.items()
+    ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from ottla.broker.context import RequestContext
+from ottla.broker.handlers import advertised
 from ottla.broker.node import Node
-from ottla.broker.router import advertised
 from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.api_versions import (

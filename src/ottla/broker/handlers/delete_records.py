@@ -48,6 +48,7 @@ def _delete(node: Node, topic: str, index: int, offset: int) -> int:
     if topic in INTERNAL_TOPICS:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     partition = node.topics.partition_named(topic, index)
+    partition.as_leader()
     log = partition.online_log()
     if "delete" not in log.config.cleanup_policy:
         raise ApiError(ErrorCode.POLICY_VIOLATION)

@@ -31,7 +31,9 @@ def handle(
 
 def _answer(node: Node, topic: str, index: int) -> PartitionResponse:
     try:
-        log = node.topics.partition_named(topic, index).online_log()
+        partition = node.topics.partition_named(topic, index)
+        partition.as_leader()
+        log = partition.online_log()
     except ApiError as error:
         return PartitionResponse(
             partition_index=index, error_code=error.code, error_message=error.message

@@ -64,6 +64,7 @@ def _answer(
     try:
         partition = node.topics.partition_named(topic, index)
         partition.check_leader_epoch(asked.current_leader_epoch)
+        partition.as_leader()
         log = partition.online_log()
         try:
             found = _find(log, asked.timestamp, isolation_level, version)

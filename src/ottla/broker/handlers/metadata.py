@@ -7,6 +7,7 @@ from ottla.broker.node import Node
 from ottla.metadata.image import TopicImage
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import INTERNAL_TOPICS, ZERO_UUID
+from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -24,8 +25,33 @@ TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
 
-def handle(node: Node, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
-    """The cluster as clients of this listener reach it, and the topics they asked for."""
+def decode(version: int, buffer: bytearray, view: memoryview, start: int, end: int) -> bytes:
+    """Return the body as it is: many requests have an answer that is known already."""
+    return bytes(view[start:end])
+
+
+def handle(node: Node, body: bytes, context: RequestContext) -> None:
+    """Answer with the cluster as clients of this listener reach it, and the topics asked for.
+
+    Replies without errors are kept: a topic that could not be created may be the next time.
+    """
+    question = (context.version, context.connection.listener, body)
+    reply = node.metadata_cache.get(question)
+    if reply is None:
+        request, _ = decoder(MetadataRequest, context.version)(body, 0, len(body))
+        response = _respond(node, request, context)
+        reply = encoder(MetadataResponse, context.version)(response)
+        if not response.error_code and not any(topic.error_code for topic in response.topics):
+            node.metadata_cache.put(question, reply)
+    context.send_body(reply)
+
+
+def refuse(body: bytes, error: ApiError) -> MetadataResponse:
+    """Return the response to a request that fails as a whole."""
+    return MetadataResponse(error_code=error.code)
+
+
+def _respond(node: Node, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     asked = request.topics
     if asked is None or (not asked and context.version < FIRST_NULL_IS_ALL):
         topics = [_describe(topic, request) for topic in node.image.topics.values()]

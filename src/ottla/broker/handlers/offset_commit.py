@@ -1,47 +1,104 @@
 """OffsetCommit, versions 2 to 10: store how far a group has come.
 
-Versions 8 and 9, which most clients send, are served by `ottla.broker.commit`.
+Versions 8 and 9, which most clients send, have a codec of their own. A request waits until its
+records are committed; those behind it are handled meanwhile, so that commits which a client
+pipelines share a batch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from ottla.broker.codecs.offset_commit import decode_commit, encode_commit_response
 from ottla.broker.context import RequestContext
-from ottla.broker.node import Node
 from ottla.coordinator.committing import (
     FIRST_TOPIC_ID,
     Commit,
     CommitResults,
+    PartitionCommit,
     commit_offsets,
     expiration,
     refuse_commit,
 )
-from ottla.coordinator.surroundings import Reply
 from ottla.metadata.image import TopicImage
 from ottla.model.errors import ApiError
+from ottla.wire.codec import decoder
 from ottla.wire.message import Message
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
 
-def handle(
-    node: Node, request: OffsetCommitRequest, context: RequestContext
-) -> OffsetCommitResponse | None:
-    """Each partition's result, once what is taken is committed."""
-    commit = Commit(
-        context.version,
+HOT_VERSIONS = (8, 9)
+_NO_RETENTION = -1
+
+TopicCommits: TypeAlias = tuple[str | bytes, list[PartitionCommit]]
+"""A topic by its name, or from version 10 by its id, and what is committed for its partitions."""
+
+CommitRequest: TypeAlias = tuple[str, int, str, str | None, int, list[TopicCommits]]
+"""Group id, generation id, member id, group instance id, retention in ms, topics."""
+
+
+class Context(RequestContext):
+    """A request that names its topics in the response as it did itself."""
+
+    __slots__ = ("topics",)
+    topics: list[str | bytes]
+
+    def send(self, response: Message) -> None:
+        """Answer with what became of each partition."""
+        assert isinstance(response, CommitResults)
+        if self.version in HOT_VERSIONS and not self.throttle_ms:
+            self.complete(
+                [
+                    encode_commit_response(
+                        self.correlation_id, cast(list[str], self.topics), response.topics
+                    )
+                ]
+            )
+        else:
+            RequestContext.send(self, self._message(response))
+
+    def _message(self, response: CommitResults) -> OffsetCommitResponse:
+        topics = []
+        for topic, codes in zip(self.topics, response.topics, strict=True):
+            partitions = [
+                OffsetCommitResponsePartition(partition_index=index, error_code=code)
+                for index, code in codes
+            ]
+            if isinstance(topic, str):
+                topics.append(OffsetCommitResponseTopic(name=topic, partitions=partitions))
+            else:
+                topics.append(OffsetCommitResponseTopic(topic_id=topic, partitions=partitions))
+        return OffsetCommitResponse(topics=topics)
+
+
+def decode(
+    version: int, buffer: bytearray, view: memoryview, start: int, end: int
+) -> CommitRequest:
+    """Return the request whose body is [start, end)."""
+    if version in HOT_VERSIONS:
+        group_id, generation_id, member_id, instance_id, topics = decode_commit(
+            buffer, view, start, end
+        )
+        return group_id, generation_id, member_id, instance_id, _NO_RETENTION, topics  # type: ignore[return-value]
+    frame = view[start:end].toreadonly()
+    request, _ = decoder(OffsetCommitRequest, version)(frame, 0, len(frame))
+    return (
         request.group_id,
         request.generation_id_or_member_epoch,
         request.member_id,
         request.group_instance_id,
-        expiration(request.retention_time, node.wall_ms),
+        request.retention_time,
         [
             (
-                _find(node, topic, context.version),
+                topic.topic_id if version >= FIRST_TOPIC_ID else topic.name,
                 [
                     (
                         partition.partition_index,
@@ -55,49 +112,34 @@ def handle(
             for topic in request.topics
         ],
     )
+
+
+def handle(node: Node, request: CommitRequest, context: Context) -> None:
+    """Answer with each partition's result, once what is taken is committed."""
+    group_id, generation_id, member_id, instance_id, retention_ms, asked = request
+    context.topics = [topic for topic, _ in asked]
+    image = node.image
+    known: Mapping[Any, TopicImage] = image.topics
+    if context.version >= FIRST_TOPIC_ID:
+        known = image.topics_by_id
+    commit = Commit(
+        context.version,
+        group_id,
+        generation_id,
+        member_id,
+        instance_id,
+        expiration(retention_ms, node.wall_ms),
+        [(known.get(topic), partitions) for topic, partitions in asked],
+    )
     try:
-        runtime = node.groups.runtime_of(request.group_id)
+        runtime = node.groups.runtime_of(group_id)
     except ApiError as error:
-        return _response(request, refuse_commit(commit, error.code))
+        context.send(refuse_commit(commit, error.code))
+        return
     results, records = commit_offsets(runtime.shard, commit)
     if not records:
-        return _response(request, results)
-    runtime.shard.answer(_CommitReply(context.defer(), request), results)
+        context.send(results)
+        return
+    context.wait()
+    runtime.shard.answer(context, results)
     runtime.finish(records)
-    return None
-
-
-class _CommitReply:
-    """A reply that names the topics as the request did."""
-
-    __slots__ = ("_reply", "_request")
-
-    def __init__(self, reply: Reply, request: OffsetCommitRequest) -> None:
-        self._reply = reply
-        self._request = request
-
-    def send(self, response: Message) -> None:
-        assert isinstance(response, CommitResults)
-        self._reply.send(_response(self._request, response))
-
-
-def _find(node: Node, topic: OffsetCommitRequestTopic, version: int) -> TopicImage | None:
-    if version >= FIRST_TOPIC_ID:
-        return node.image.topics_by_id.get(topic.topic_id)
-    return node.image.topics.get(topic.name)
-
-
-def _response(request: OffsetCommitRequest, results: CommitResults) -> OffsetCommitResponse:
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    OffsetCommitResponsePartition(partition_index=index, error_code=code)
-                    for index, code in codes
-                ],
-            )
-            for topic, codes in zip(request.topics, results.topics, strict=True)
-        ]
-    )

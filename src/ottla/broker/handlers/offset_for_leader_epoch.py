@@ -33,6 +33,7 @@ def _answer(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEnd
     try:
         partition = node.topics.partition_named(topic, asked.partition)
         partition.check_leader_epoch(asked.current_leader_epoch)
+        partition.as_leader()
         epoch, end_offset = partition.online_log().end_offset_for_epoch(asked.leader_epoch)
     except ApiError as error:
         return EpochEndOffset(

@@ -5,6 +5,7 @@ A frame that does not add up raises DecodeError before anything is committed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct, error
 from typing import TypeAlias
 
@@ -105,7 +106,7 @@ def _count(buffer: bytearray, p: int, end: int) -> tuple[int, int]:
 
 
 def encode_commit_response(
-    correlation_id: int, names: list[str], topics: list[list[PartitionCode]]
+    correlation_id: int, names: Sequence[str], topics: list[list[PartitionCode]]
 ) -> bytes:
     """The response as a whole frame."""
     if len(names) == 1 and len(topics[0]) == 1 and len(names[0]) < 0x20:

@@ -14,10 +14,10 @@ from ottla.wire.primitives import DecodeError, read_uvarint, skip_tags, uvarint
 
 FIRST_FLEXIBLE = 12
 FIRST_TOPIC_ID = 13
-SMALL_READ_BYTES = 32 * 1024  # below this, copying is cheaper than two more system calls
 
 _I16 = Struct(">h")
 _I32 = Struct(">i")
+_REPLICA_STATE = 1  # a tagged field: replica id and epoch
 
 
 class FetchPartitionRequest(NamedTuple):
@@ -55,7 +55,7 @@ class PartitionData(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    records: FileSlice | None
+    records: bytes | FileSlice | None
     diverging: tuple[int, int] | None = None  # epoch, end offset
 
 
@@ -143,6 +143,8 @@ def _decode_flexible(
         p = skip_tags(buffer, p, end)
         if p > end:
             raise DecodeError("a forgotten topic reaches past the end of the request")
+    if version >= 15:
+        replica_id = _replica_id(buffer, p, end)
     return FetchRequest(
         replica_id,
         max_wait_ms,
@@ -154,6 +156,26 @@ def _decode_flexible(
         partitions,
         forgotten,
     )
+
+
+def _replica_id(buffer: bytearray, p: int, end: int) -> int:
+    """Return the id of the follower that fetches: it stands in a tagged field (KIP-903)."""
+    length, p = read_uvarint(buffer, p, end)  # the rack
+    p += max(length - 1, 0)
+    if p >= end:
+        raise DecodeError("the Fetch request ends too early")
+    if buffer[p] == 0:
+        return -1
+    count, p = read_uvarint(buffer, p, end)
+    for _ in range(count):
+        tag, p = read_uvarint(buffer, p, end)
+        size, p = read_uvarint(buffer, p, end)
+        if p + size > end:
+            raise DecodeError("a tagged field reaches past the end of the request")
+        if tag == _REPLICA_STATE and size >= 4:
+            return int(_I32.unpack_from(buffer, p)[0])
+        p += size
+    return -1
 
 
 def _topic_key(
@@ -249,15 +271,6 @@ _DATA_V4 = Struct(">ihqq")
 _NO_ABORTED = b"\x01\xff\xff\xff\xff"
 
 
-class UnreadableRecords(Exception):
-    """The records of one partition of a reply could not be read."""
-
-    def __init__(self, item: PartitionData, cause: OSError) -> None:
-        super().__init__(str(cause))
-        self.item = item
-        self.cause = cause
-
-
 def encode_fetch_response(
     version: int,
     correlation_id: int,
@@ -265,10 +278,7 @@ def encode_fetch_response(
     session_id: int,
     data: list[PartitionData],
 ) -> list[bytes | FileSlice]:
-    """The whole response frame as parts to be sent one after the other.
-
-    UnreadableRecords when some that are read at once, because they are few, cannot be.
-    """
+    """Return the whole response frame as parts to be sent one after the other."""
     parts: list[bytes | FileSlice] = []
     pending: list[bytes] = []
     size = 0
@@ -285,20 +295,19 @@ def encode_fetch_response(
         pending.append(_encode_topic(version, key, stop - position))
         for item in data[position:stop]:
             records = item.records
-            length = 0 if records is None else records.length
-            pending.append(_encode_partition(version, item, length))
-            if records is not None:
-                if length <= SMALL_READ_BYTES:
-                    try:
-                        pending.append(_read_all(records))
-                    except OSError as error:
-                        raise UnreadableRecords(item, error) from error
-                else:
-                    head = b"".join(pending)
-                    size += len(head) + length
-                    parts.append(head)
-                    parts.append(records)
-                    pending = []
+            if records is None:
+                pending.append(_encode_partition(version, item, 0))
+            elif type(records) is bytes:
+                pending.append(_encode_partition(version, item, len(records)))
+                pending.append(records)
+            else:
+                length = records[2]
+                pending.append(_encode_partition(version, item, length))
+                head = b"".join(pending)
+                size += len(head) + length
+                parts.append(head)
+                parts.append(records)
+                pending = []
             if flexible:
                 pending.append(_partition_tags(item))
         if flexible:
@@ -315,13 +324,6 @@ def encode_fetch_response(
     else:
         parts.append(head + tail)
     return parts
-
-
-def _read_all(records: FileSlice) -> bytes:
-    content = records.file.pread(records.length, records.position)
-    if len(content) != records.length:
-        raise OSError(f"{records.file.path} is shorter than its log says")
-    return content
 
 
 def _encode_head(

@@ -1,4 +1,4 @@
-"""Fetch: read what is there, or park until it is, within the limits the consumer set.
+"""Fetch, versions 4 to 18: read what is there, or park until it is, within the consumer's limits.
 
 A request is answered when min_bytes are readable, when a partition has an error or has
 diverged, or when max_wait_ms have passed. Reads stop at the high watermark, or at the
@@ -9,92 +9,79 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.connection import Connection
-from ottla.broker.fetch_codec import (
+from ottla.broker.codecs.fetch import (
     FIRST_TOPIC_ID,
     FetchRequest,
     PartitionData,
-    UnreadableRecords,
     decode_fetch,
     encode_fetch_response,
 )
+from ottla.broker.context import RequestContext
 from ottla.log.log import Log
+from ottla.log.slice import FileSlice
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, next_epoch
 from ottla.replication.fetcher import FetchEntry, Fetcher
+from ottla.replication.partition import Partition
 from ottla.replication.timers import Timer
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
+FIRST_FROM_FOLLOWERS = 11
 UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-MIN_VERSION = 4
-MAX_VERSION = 18
+SMALL_READ_BYTES = 32 * 1024  # below this, copying is cheaper than two more system calls
 
 
-def handle_fetch(
-    node: Node,
-    connection: Connection,
-    version: int,
-    correlation_id: int,
-    buffer: bytearray,
-    view: memoryview,
-    start: int,
-    end: int,
-) -> None:
-    """Take one Fetch request whose body is [start, end) of the receive buffer."""
-    request = decode_fetch(version, buffer, view, start, end)
-    fetch = Fetch(node, connection, version, correlation_id, request)
+def decode(version: int, buffer: bytearray, view: memoryview, start: int, end: int) -> FetchRequest:
+    """Return the request whose body is [start, end)."""
+    return decode_fetch(version, buffer, view, start, end)
+
+
+def handle(node: Node, request: FetchRequest, context: Context) -> None:
+    """Answer with what is there, or park the request until there is enough."""
+    context.begin(request)
     try:
-        fetch.join_session(request)
+        context.join_session(request)
     except ApiError as error:
-        connection.out += encode_fetch_response(version, correlation_id, error.code, 0, [])
+        context.complete(
+            encode_fetch_response(context.version, context.correlation_id, error.code, 0, [])
+        )
         return
-    if not fetch.answer(final=request.max_wait_ms <= 0):
-        fetch.park(request.max_wait_ms)
+    if not context.answer(final=request.max_wait_ms <= 0):
+        context.park(request.max_wait_ms)
 
 
-class Fetch:
+class Context(RequestContext):
     """One request under way: answered at once, or parked on its connection."""
 
     __slots__ = (
-        "connection",
-        "correlation_id",
         "fetcher",
         "find",
         "incremental",
         "isolation_level",
         "max_bytes",
         "min_bytes",
-        "node",
+        "replica_id",
         "session",
         "timer",
         "unreadable",
-        "version",
     )
 
-    def __init__(
-        self,
-        node: Node,
-        connection: Connection,
-        version: int,
-        correlation_id: int,
-        request: FetchRequest,
-    ) -> None:
-        self.node = node
-        self.connection = connection
-        self.version = version
-        self.correlation_id = correlation_id
+    def begin(self, request: FetchRequest) -> None:
+        """Take over the limits that the request sets."""
+        node = self.node
         self.min_bytes = request.min_bytes
         self.max_bytes = min(request.max_bytes, node.fetch_max_bytes)
         self.isolation_level = request.isolation_level
+        self.replica_id = request.replica_id
         self.session: FetchSession | None = None
         self.incremental = False
         self.timer: Timer | None = None
         self.unreadable: tuple[FetchEntry, ...] = ()
         self.find = (
             node.topics.partition_by_id
-            if version >= FIRST_TOPIC_ID
+            if self.version >= FIRST_TOPIC_ID
             else node.topics.partition_by_key
         )
 
@@ -143,14 +130,24 @@ class Fetch:
             entries: list[FetchEntry] = []
             if not self._collect(data, entries) and not final:
                 return False
-            try:
+            if self._read_small(data, entries):
                 self._reply(data, entries)
                 return True
-            except UnreadableRecords as failure:
-                # Look at all of them again: what these records took is room for others, and
-                # others may have been lost with the same directory.
-                number = next(n for n, item in enumerate(data) if item is failure.item)
-                self._give_up(entries[number], failure.cause)
+            # Look at all of them again: what the unreadable records took is room for others, and
+            # others may have been lost with the same directory.
+
+    def _read_small(self, data: list[PartitionData], entries: list[FetchEntry]) -> bool:
+        """Read records that are few into memory; return False if some could not be read."""
+        for number, item in enumerate(data):
+            records = item.records
+            if isinstance(records, FileSlice) and records.length <= SMALL_READ_BYTES:
+                try:
+                    content = _read_all(records)
+                except OSError as problem:
+                    self._give_up(entries[number], problem)
+                    return False
+                data[number] = item._replace(records=content)
+        return True
 
     def _collect(self, data: list[PartitionData], entries: list[FetchEntry]) -> bool:
         """Look at every partition that may have something to say; whether it is enough."""
@@ -163,7 +160,7 @@ class Fetch:
             if item.error not in UNKNOWN:
                 known += 1
             if item.records is not None:
-                readable += item.records.length
+                readable += item.records[2]
             elif item.error or item.diverging is not None:
                 # A partition that is not there keeps nobody from waiting for the others.
                 enough = enough or item.error not in UNKNOWN
@@ -187,17 +184,21 @@ class Fetch:
 
     def _exhausted(self, entry: FetchEntry, item: PartitionData) -> bool:
         """Whether there is nothing to read until the partition changes."""
+        if self.replica_id >= 0:
+            return False  # it reads beyond the high watermark, whose moves are all that is told
         end = item.last_stable_offset if self.isolation_level else item.high_watermark
         return entry.fetch_offset >= end
 
     def _reply(self, data: list[PartitionData], entries: list[FetchEntry]) -> None:
         session = self.session
         session_id = 0 if session is None else session.session_id
-        self.connection.out += encode_fetch_response(
-            self.version, self.correlation_id, 0, session_id, data
-        )
-        if session is None:
-            return
+        parts = encode_fetch_response(self.version, self.correlation_id, 0, session_id, data)
+        if session is not None:
+            self._note_sent(data, entries)
+        self.complete(parts)
+
+    def _note_sent(self, data: list[PartitionData], entries: list[FetchEntry]) -> None:
+        """Remember what the consumer knows now."""
         for item, entry in zip(data, entries, strict=True):
             entry.sent_high_watermark = item.high_watermark
             entry.sent_log_start_offset = item.log_start_offset
@@ -227,6 +228,8 @@ class Fetch:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
             if entry.current_leader_epoch != -1:
                 partition.check_leader_epoch(entry.current_leader_epoch)
+            if partition.leader is None:
+                self._check_follower(partition)
             if entry.last_fetched_epoch >= 0:
                 diverging = self._diverging(entry, log)
                 if diverging is not None:
@@ -240,7 +243,9 @@ class Fetch:
                         None,
                         diverging,
                     )
-            upto = log.last_stable_offset if self.isolation_level else log.high_watermark
+            if self.replica_id >= 0:
+                self._record_fetch(partition, entry)
+            upto = self._readable_end(log)
             records = None
             if room > 0 or first:
                 records = log.read(
@@ -262,6 +267,23 @@ class Fetch:
             code, _ = self.node.storage_failed(partition, error)
             return PartitionData(entry.key, entry.index, code, -1, -1, -1, None)
 
+    def _check_follower(self, partition: Partition) -> None:
+        """Raise NOT_LEADER_OR_FOLLOWER unless a consumer may read from a follower (KIP-392)."""
+        if self.replica_id >= 0 or self.version < FIRST_FROM_FOLLOWERS:
+            raise partition.not_leader()
+
+    def _record_fetch(self, partition: Partition, entry: FetchEntry) -> None:
+        """Tell the leader how far the follower that fetches has come."""
+        partition.as_leader().record_fetch(
+            self.replica_id, entry.fetch_offset, self.node.monotonic_ms
+        )
+
+    def _readable_end(self, log: Log) -> int:
+        """Return up to where the sender may read: followers up to the end of the log."""
+        if self.replica_id >= 0:
+            return log.written_end
+        return log.last_stable_offset if self.isolation_level else log.high_watermark
+
     def _diverging(self, entry: FetchEntry, log: Log) -> tuple[int, int] | None:
         """Where the client's log leaves ours, if the last epoch it saw says it does (KIP-595)."""
         epoch, end_offset = log.end_offset_for_epoch(entry.last_fetched_epoch)
@@ -273,7 +295,7 @@ class Fetch:
         """Wait for data, at most this long."""
         self.timer = self.node.timers.at(self.node.monotonic_ms + max_wait_ms, self.finish)
         self.fetcher.on_change = self.partition_changed
-        self.connection.parked = self
+        self.defer()
         if self.session is None:
             for entry in self.fetcher.entries.values():
                 if entry.partition is not None:
@@ -287,6 +309,7 @@ class Fetch:
             or partition is None
             or partition.removed
             or partition.log is None
+            or partition.leader is None
             or self._readable() >= self.min_bytes
         ):
             self.fetcher.on_change = None
@@ -303,7 +326,7 @@ class Fetch:
             log = None if partition is None or partition.removed else partition.log
             if log is None:
                 return self.min_bytes
-            upto = log.last_stable_offset if self.isolation_level else log.high_watermark
+            upto = self._readable_end(log)
             try:
                 readable += min(log.bytes_available(entry.fetch_offset, upto), entry.max_bytes)
             except (ApiError, OSError):
@@ -311,19 +334,24 @@ class Fetch:
         return readable
 
     def finish(self) -> None:
-        """Answer with what is there now and let the connection go on."""
-        if self.connection.parked is not self:
+        """Answer with what is there now; the connection goes on."""
+        if not self.is_wanted:
             return
         self.abandon()
         self.answer(final=True)
-        self.node.ready.append(self.connection)
 
     def abandon(self) -> None:
         """Stop waiting."""
-        self.connection.parked = None
         self.fetcher.on_change = None
         if self.timer is not None:
             self.timer.cancel()
         if self.session is None:
             for entry in self.fetcher.entries.values():
                 entry.unwatch()
+
+
+def _read_all(records: FileSlice) -> bytes:
+    content = records.file.pread(records.length, records.position)
+    if len(content) != records.length:
+        raise OSError(f"{records.file.path} is shorter than its log says")
+    return content

@@ -1,0 +1,79 @@
+"""One API as the pipeline serves it: its versions, how to decode it, who handles it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, TypeAlias
+
+from ottla.broker.context import RequestContext
+from ottla.broker.handlers import SERVED
+from ottla.broker.request_metrics import EVERY, ONE_IN_32, RequestMetrics
+from ottla.model.errors import ApiError
+from ottla.wire.api_table import API_INFO, ApiKey
+from ottla.wire.apis import request_class, response_class
+from ottla.wire.codec import decoder
+from ottla.wire.message import Message
+
+Decode: TypeAlias = Callable[[int, bytearray, memoryview, int, int], Any]
+"""(version, buffer, view, start, end of the body) -> the request as its handler takes it."""
+
+_NEVER = 0x7FFF
+
+
+class Api:
+    """An API whose handler is imported. What it has counted is in `metrics`."""
+
+    __slots__ = (
+        "context_class",
+        "decode",
+        "first_flexible",
+        "handle",
+        "is_hot",
+        "key",
+        "max_version",
+        "metrics",
+        "min_version",
+        "name",
+        "refuse",
+    )
+
+    def __init__(self, key: int) -> None:
+        served = SERVED[key]
+        info = API_INFO[key]
+        module = import_module(f"ottla.broker.handlers.{ApiKey(key).name.lower()}")
+        self.key = int(key)
+        self.name = info.name
+        self.min_version = served.oldest
+        self.max_version = served.newest
+        self.first_flexible = _NEVER if info.first_flexible is None else info.first_flexible
+        self.is_hot = served.is_hot
+        self.metrics = RequestMetrics(ONE_IN_32 if served.is_hot else EVERY)
+        self.handle: Callable[..., Message | None] = module.handle
+        self.decode: Decode = getattr(module, "decode", None) or _generated(key)
+        self.context_class: type[RequestContext] = getattr(module, "Context", RequestContext)
+        self.refuse: Callable[[Any, ApiError], Message] = getattr(module, "refuse", None) or (
+            lambda request, error: _refusal(self.key, error)
+        )
+
+
+def _generated(key: int) -> Decode:
+    """Return a decoder made from the schema of the request."""
+    request = request_class(key)
+
+    def decode(version: int, buffer: bytearray, view: memoryview, start: int, end: int) -> Message:
+        frame = view[start:end].toreadonly()
+        return decoder(request, version)(frame, 0, len(frame))[0]
+
+    return decode
+
+
+def _refusal(key: int, error: ApiError) -> Message:
+    """Return a response that carries an error for the request as a whole."""
+    response = response_class(key)()
+    if "error_code" not in response.__slots__:
+        raise AssertionError(f"{type(response).__name__} has no room for {error}") from error
+    response.error_code = error.code  # type: ignore[attr-defined]
+    if "error_message" in response.__slots__:
+        response.error_message = error.message  # type: ignore[attr-defined]
+    return response

@@ -1,0 +1,1 @@
+"""Codecs written by hand for the requests that come most often."""

@@ -1,0 +1,197 @@
+"""Produce, versions 3 to 13: append each partition's batch, answer when it is written or committed.
+
+acks=0 gets no answer (a refused batch closes the connection, as in Kafka); acks=1 waits until the
+leader has written the batch, acks=all until it is committed: until every in-sync replica has it.
+Requests behind one that waits are handled meanwhile.
+"""
+
+from __future__ import annotations
+
+from struct import error
+from typing import TYPE_CHECKING
+
+from ottla.broker.codecs.produce import (
+    FIRST_FLEXIBLE,
+    FIRST_TOPIC_ID,
+    Answers,
+    PartitionResult,
+    ProduceRequest,
+    ProduceTopic,
+    decode_flexible,
+    decode_legacy,
+    encode_produce_response,
+    refused,
+)
+from ottla.broker.context import RequestContext
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.replication.partition_leader import WRITTEN
+from ottla.replication.timers import Timer
+from ottla.wire.primitives import DecodeError
+
+if TYPE_CHECKING:
+    from ottla.broker.api import Api
+    from ottla.broker.connection import Connection
+    from ottla.broker.node import Node
+
+SEQUENCE_ERRORS = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH)
+"""What may be said because of a batch that is not written yet, and does not hold if that fails."""
+
+_new = tuple.__new__  # what a NamedTuple's constructor does, at half its price
+
+
+class Context(RequestContext):
+    """A request whose batches are appended; complete when all of them are settled."""
+
+    __slots__ = ("_late", "_timer", "acks", "answers", "open_appends", "timeout_ms")
+
+    def __init__(
+        self, node: Node, api: Api, connection: Connection, version: int, correlation_id: int
+    ) -> None:
+        RequestContext.__init__(self, node, api, connection, version, correlation_id)
+        self.acks = 0
+        self.timeout_ms = 0
+        self.answers: Answers = []
+        self.open_appends = 0
+        """How many appends are not settled; below 0 when the request was answered before that."""
+        self._late: list[tuple[list[PartitionResult], int]] = []
+        """The appends that wait for followers."""
+        self._timer: Timer | None = None
+
+    # -- appends that are under way, told by the partition's leader ----------------------
+
+    def appended(
+        self, results: list[PartitionResult], position: int, error: ApiError | None
+    ) -> None:
+        """Hear what became of an append: what was said about it holds, or this error does."""
+        if self.open_appends < 0:  # its time was over before
+            return
+        if error is not None:
+            index = results[position].partition_index
+            results[position] = refused(index, error.code, error.message)
+        if self._late:
+            done = (results, position)
+            self._late = [late for late in self._late if late[0] is not results or late != done]
+        self.open_appends -= 1
+        if not self.open_appends:
+            self.answer()
+
+    def wait_for_followers(self, results: list[PartitionResult], position: int) -> None:
+        """Give the followers the time that the client allows."""
+        self._late.append((results, position))
+        if self._timer is None:
+            node = self.node
+            deadline_ms = node.monotonic_ms + max(self.timeout_ms, 0)
+            self._timer = node.timers.at(deadline_ms, self._time_out)
+
+    def _time_out(self) -> None:
+        """Refuse what followers do not have yet. It stays in the log, as in Kafka."""
+        for results, position in self._late:
+            index = results[position].partition_index
+            results[position] = refused(index, ErrorCode.REQUEST_TIMED_OUT)
+        self.open_appends = -1
+        self.answer()
+
+    def abandon(self) -> None:
+        """Stop waiting: the connection is gone. What was appended stays."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def answer(self) -> None:
+        """Answer with the results there are."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.acks:
+            self.complete(
+                [encode_produce_response(self.version, self.correlation_id, self.answers)]
+            )
+        elif any(result.error for _, results in self.answers for result in results):
+            self.connection.closing = True
+            self.node.ready.append(self.connection)
+
+
+def decode(
+    version: int, buffer: bytearray, view: memoryview, start: int, end: int
+) -> tuple[ProduceRequest, bytearray, memoryview]:
+    """Return the request and the frame that holds its records."""
+    decode_body = decode_flexible if version >= FIRST_FLEXIBLE else decode_legacy
+    try:
+        return decode_body(version, buffer, view, start, end), buffer, view
+    except (IndexError, error) as cause:
+        raise DecodeError("the Produce request ends too early") from cause
+
+
+def handle(
+    node: Node, request: tuple[ProduceRequest, bytearray, memoryview], context: Context
+) -> None:
+    """Append the batches; the context answers when they are written or committed."""
+    (transactional_id, acks, timeout_ms, topics), buffer, view = request
+    context.acks = acks
+    context.timeout_ms = timeout_ms
+    if acks not in (1, -1, 0):
+        code = ErrorCode.INVALID_REQUIRED_ACKS
+        context.answers = _refuse_all(topics, code, "acks is 0, 1 or -1 (all)")
+    elif transactional_id is not None:
+        code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        message = "transactions are not supported by this broker"
+        context.answers = _refuse_all(topics, code, message)
+    else:
+        _append(node, context, topics, buffer, view)
+        if context.open_appends:
+            if acks:
+                context.wait()
+            return
+    context.answer()
+
+
+def _refuse_all(topics: list[ProduceTopic], code: ErrorCode, message: str) -> Answers:
+    """Return the same refusal for every partition: the request itself is not acceptable."""
+    return [
+        (key, [refused(index, code, message) for index, _, _ in partitions])
+        for key, partitions in topics
+    ]
+
+
+def _append(
+    node: Node, context: Context, topics: list[ProduceTopic], buffer: bytearray, view: memoryview
+) -> None:
+    """Queue each partition's batch, and note what to say about it if all goes well."""
+    acks, answers = context.acks, context.answers
+    hosted = node.topics
+    find = hosted.partition_by_id if context.version >= FIRST_TOPIC_ID else hosted.partition_by_key
+    for key, partitions in topics:
+        results: list[PartitionResult] = []
+        answers.append((key, results))
+        for index, first, last in partitions:
+            leader = None
+            try:
+                partition = find(key, index)
+                leader = partition.leader
+                if leader is None:
+                    raise partition.not_leader()
+                log = partition.log
+                if log is None:
+                    log = partition.online_log()
+                if acks < 0 and log.config.min_insync_replicas > 1:
+                    leader.check_in_sync()
+                if first < 0:
+                    raise ApiError(ErrorCode.INVALID_RECORD, "the records are null")
+                base_offset = log.append_as_leader(
+                    buffer, view, first, last, partition.leader_epoch, node.wall_ms
+                )
+            except ApiError as refusal:
+                if refusal.code in SEQUENCE_ERRORS and leader is not None and leader.unwritten:
+                    leader.unwritten.append((WRITTEN, context, results, len(results)))
+                    context.open_appends += 1
+                results.append(refused(index, refusal.code, refusal.message, refusal.bad_records))
+            except OSError as problem:
+                results.append(refused(index, *node.storage_failed(partition, problem)))
+            else:
+                unwritten = leader.unwritten
+                if not unwritten:
+                    node.appended.append(leader)
+                until = log.log_end_offset if acks < 0 else WRITTEN
+                unwritten.append((until, context, results, len(results)))
+                context.open_appends += 1
+                append_time, log_start = log.last_append_time, log.log_start_offset
+                said = (index, 0, base_offset, append_time, log_start, None, ())
+                results.append(_new(PartitionResult, said))
