@@ -178,7 +178,8 @@ def test_where_reading_starts(
 @pytest.fixture(scope="module")
 def five_messages(server: BrokerProcess) -> str:
     """Values 0 to 4 in partition 2, a second apart from 1700000000000 on."""
-    create_topic(server.bootstrap_servers, "five", 3)
+    # Their times are years ago: without a limit, or retention may remove them meanwhile.
+    create_topic(server.bootstrap_servers, "five", 3, {"retention.ms": "-1"})
     messages = [
         {"value": str(n), "partition": 2, "timestamp": 1_700_000_000_000 + 1000 * n}
         for n in range(5)
