@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers import SERVED
@@ -15,8 +15,14 @@ from ottla.wire.apis import request_class, response_class
 from ottla.wire.codec import decoder
 from ottla.wire.message import Message
 
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
 Decode: TypeAlias = Callable[[int, bytearray, memoryview, int, int], Any]
-"""(version, buffer, view, start, end of the body) -> the request as its handler takes it."""
+"""(version, buffer, view, start, end of the body) -> the request as its handler takes it.
+
+IndexError and struct.error, like DecodeError, mean that it is not one.
+"""
 
 _NEVER = 0x7FFF
 
@@ -26,31 +32,32 @@ class Api:
 
     __slots__ = (
         "context_class",
-        "decode",
+        "decoders",
         "first_flexible",
         "handle",
         "is_hot",
         "key",
-        "max_version",
         "metrics",
-        "min_version",
         "name",
+        "node",
         "refuse",
     )
 
-    def __init__(self, key: int) -> None:
+    def __init__(self, key: int, node: Node) -> None:
         served = SERVED[key]
         info = API_INFO[key]
         module = import_module(f"ottla.broker.handlers.{ApiKey(key).name.lower()}")
         self.key = int(key)
+        self.node = node
         self.name = info.name
-        self.min_version = served.oldest
-        self.max_version = served.newest
         self.first_flexible = _NEVER if info.first_flexible is None else info.first_flexible
         self.is_hot = served.is_hot
         self.metrics = RequestMetrics(ONE_IN_32 if served.is_hot else EVERY)
         self.handle: Callable[..., Message | None] = module.handle
-        self.decode: Decode = getattr(module, "decode", None) or _generated(key)
+        decoder_of = getattr(module, "decoder_of", None) or (lambda version: _generated(key))
+        versions = range(served.oldest, served.newest + 1)
+        self.decoders: dict[int, Decode] = {version: decoder_of(version) for version in versions}
+        """By version: there is one for each that is served."""
         self.context_class: type[RequestContext] = getattr(module, "Context", RequestContext)
         self.refuse: Callable[[Any, ApiError], Message] = getattr(module, "refuse", None) or (
             lambda request, error: _refusal(self.key, error)
@@ -59,11 +66,10 @@ class Api:
 
 def _generated(key: int) -> Decode:
     """Return a decoder made from the schema of the request."""
-    request = request_class(key)
 
     def decode(version: int, buffer: bytearray, view: memoryview, start: int, end: int) -> Message:
         frame = view[start:end].toreadonly()
-        return decoder(request, version)(frame, 0, len(frame))[0]
+        return decoder(request_class(key), version)(frame, 0, len(frame))[0]
 
     return decode
 

@@ -26,44 +26,36 @@ _SIZE = Struct(">i")
 
 
 class RequestContext:
-    """Version, sender and time of one request, and its reply."""
+    """Version, sender and time of one request, and its reply.
 
-    __slots__ = (
-        "api",
-        "client_id",
-        "connection",
-        "correlation_id",
-        "handled_ms",
-        "is_timed",
-        "node",
-        "parts",
-        "queued",
-        "received_ms",
-        "throttle_ms",
-        "version",
-    )
+    One is made for every request, so what most requests leave as it is stands in the class.
+    """
 
-    def __init__(
-        self, node: Node, api: Api, connection: Connection, version: int, correlation_id: int
-    ) -> None:
-        self.node = node
+    client_id: str | None = None
+    throttle_ms = 0
+    is_timed = False
+    received_ms = 0.0
+    handled_ms = 0.0
+    queued = False
+    """Whether the reply has its place among those the connection owes."""
+    parts: list[Part] | None = None
+    """The reply, when it is complete and waits for those before it."""
+
+    def __init__(self, api: Api, connection: Connection, version: int, correlation_id: int) -> None:
         self.api = api
         self.connection = connection
         self.version = version
         self.correlation_id = correlation_id
-        self.received_ms = node.monotonic_ms
-        self.client_id: str | None = None
-        self.parts: list[Part] | None = None
-        self.queued = False
-        """Whether the reply has its place among those the connection owes."""
-        self.throttle_ms = 0
-        self.is_timed = False
-        self.handled_ms = 0.0
+
+    @property
+    def node(self) -> Node:
+        """The node that handles the request."""
+        return self.api.node
 
     @property
     def now_ms(self) -> int:
         """The wall time of this wake-up."""
-        return self.node.wall_ms
+        return self.api.node.wall_ms
 
     # -- answering later -----------------------------------------------------------------
 
@@ -97,27 +89,55 @@ class RequestContext:
     def send_body(self, body: bytes) -> None:
         """Answer with a response that is encoded already, but for its header."""
         header = response_header(self.api.key, self.version, self.correlation_id)
-        self.complete([_SIZE.pack(len(header) + len(body)) + header + body])
+        self.complete(_SIZE.pack(len(header) + len(body)) + header + body)
 
-    def complete(self, parts: list[Part]) -> None:
-        """Answer with the parts of a whole frame, which leave after the replies before them."""
+    def complete(self, frame: bytes) -> None:
+        """Answer with a whole frame, which leaves after the replies before it."""
+        connection = self.connection
+        pending = connection.pending
+        if self.queued:
+            if connection.closed:
+                return
+            if pending[0] is self:
+                pending.popleft()
+                connection.out.append(frame)
+                if pending:
+                    connection.release_complete()
+            else:
+                self._keep([frame])
+            if connection.parked is self:
+                connection.parked = None
+            self.api.node.ready.append(connection)
+        elif not pending:
+            connection.out.append(frame)
+        else:
+            self._keep([frame])
+            self.wait()
+        metrics = self.api.metrics
+        metrics.response_bytes += len(frame)
+        if self.is_timed:
+            metrics.answered(self)
+
+    def complete_parts(self, parts: list[Part]) -> None:
+        """Answer with the parts of a whole frame, which leave after the replies before it."""
+        if len(parts) == 1 and isinstance(parts[0], bytes):
+            self.complete(parts[0])
+            return
         connection = self.connection
         if connection.closed:
             return
-        pending = connection.pending
+        self._keep(parts)
         if not self.queued:
-            if pending:
-                self.parts = parts
-                self.queued = True
-                pending.append(self)
-            else:
-                connection.out += parts
-        else:
-            assert self.parts is None, "a request is answered twice"
-            self.parts = parts
-            if connection.parked is self:
-                connection.parked = None
-            if pending[0] is self:
-                connection.release_complete()
-            self.node.ready.append(connection)
-        self.api.metrics.answered(self, parts)
+            self.wait()
+        if connection.parked is self:
+            connection.parked = None
+        connection.release_complete()
+        self.api.node.ready.append(connection)
+        metrics = self.api.metrics
+        metrics.count_parts(parts)
+        if self.is_timed:
+            metrics.answered(self)
+
+    def _keep(self, parts: list[Part]) -> None:
+        assert self.parts is None, "a request is answered twice"
+        self.parts = parts

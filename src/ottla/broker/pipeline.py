@@ -63,10 +63,11 @@ class Pipeline:
         api = self.apis.get(key)
         if api is None:
             api = self._load(key)
-        if not api.min_version <= version <= api.max_version:
+        decode = api.decoders.get(version)
+        if decode is None:
             self._refuse_version(connection, api, version, correlation_id)
             return
-        context = api.context_class(self._node, api, connection, version, correlation_id)
+        context = api.context_class(api, connection, version, correlation_id)
         if length >= 0:
             position += length
             if position > end:
@@ -80,7 +81,10 @@ class Pipeline:
                 position += 1
             else:
                 position = skip_tags(buffer, position, end)
-        request = api.decode(version, buffer, view, position, end)
+        try:
+            request = decode(version, buffer, view, position, end)
+        except (IndexError, error) as cause:
+            raise DecodeError(f"the {api.name} request ends too early") from cause
         metrics = api.metrics
         metrics.request_bytes += end - start
         metrics.requests = number = metrics.requests + 1
@@ -103,7 +107,7 @@ class Pipeline:
     def _load(self, key: int) -> Api:
         if key not in SERVED:
             raise DecodeError(f"API {key} is not served here")
-        api = self.apis[key] = Api(key)
+        api = self.apis[key] = Api(key, self._node)
         return api
 
     def _too_short(self, connection: Connection, buffer: bytearray, start: int, end: int) -> None:
@@ -115,7 +119,7 @@ class Pipeline:
         if start + _PREFIX.size > end:
             raise DecodeError("the frame is too short for a request")
         api = self.apis.get(key) or self._load(key)
-        if api.min_version <= version <= api.max_version:
+        if version in api.decoders:
             raise DecodeError("the client id is cut off")
         self._refuse_version(connection, api, version, correlation_id)
 
@@ -127,7 +131,7 @@ class Pipeline:
             raise DecodeError(f"version {version} of {api.name} is not served here")
         from ottla.broker.handlers.api_versions import unsupported_version
 
-        RequestContext(self._node, api, connection, 0, correlation_id).send(unsupported_version())
+        RequestContext(api, connection, 0, correlation_id).send(unsupported_version())
 
 
 def _text(data: memoryview) -> str:

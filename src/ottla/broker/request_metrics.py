@@ -55,7 +55,6 @@ class RequestMetrics:
         "request_bytes",
         "requests",
         "response_bytes",
-        "responses",
         "total",
         "wait",
     )
@@ -64,7 +63,6 @@ class RequestMetrics:
         self.mask = mask
         self.requests = 0
         self.request_bytes = 0
-        self.responses = 0
         self.response_bytes = 0
         self.queue = Histogram()
         self.local = Histogram()
@@ -78,6 +76,7 @@ class RequestMetrics:
     def begin(self, context: RequestContext) -> float:
         """Note the queue time of a timed request; return when its handler begins."""
         context.is_timed = True
+        context.received_ms = context.node.monotonic_ms
         now_ms = context.node.clock.monotonic_ms()
         self.queue.observe(now_ms - context.received_ms)
         return now_ms
@@ -87,13 +86,14 @@ class RequestMetrics:
         context.handled_ms = now_ms = context.node.clock.monotonic_ms()
         self.local.observe(now_ms - began_ms)
 
-    def answered(self, context: RequestContext, parts: list[Part]) -> None:
-        """Count a reply with its bytes, and its times if they are measured."""
-        self.responses += 1
+    def count_parts(self, parts: list[Part]) -> None:
+        """Count the bytes of a reply that has records in files."""
         for part in parts:
-            self.response_bytes += len(part) if type(part) is bytes else part[2]
-        if context.is_timed:
-            now_ms = context.node.clock.monotonic_ms()
-            if context.handled_ms:
-                self.wait.observe(now_ms - context.handled_ms)
-            self.total.observe(now_ms - context.received_ms)
+            self.response_bytes += len(part) if isinstance(part, bytes) else part.length
+
+    def answered(self, context: RequestContext) -> None:
+        """Note how long a timed request took in all, and how long its reply had to wait."""
+        now_ms = context.node.clock.monotonic_ms()
+        if context.handled_ms:
+            self.wait.observe(now_ms - context.handled_ms)
+        self.total.observe(now_ms - context.received_ms)

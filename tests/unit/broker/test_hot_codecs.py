@@ -63,7 +63,7 @@ def decoded(version: int, buffer: bytearray, start: int, end: int) -> ProduceReq
 def test_produce_requests_are_read_as_the_schema_has_them(version: int) -> None:
     body = encoder(produce_messages.ProduceRequest, version)(produce_request(version))
     buffer = bytearray(b"before" + body + b"after!")
-    transactional_id, acks, timeout_ms, topics = decoded(version, buffer, 6, 6 + len(body))
+    transactional_id, acks, timeout_ms, topics, *_ = decoded(version, buffer, 6, 6 + len(body))
 
     assert transactional_id == (b"tx" if version % 2 else None)
     assert (acks, timeout_ms) == (-1, 1234)
@@ -85,7 +85,8 @@ def test_produce_responses_are_read_back_by_the_schema(
     version: int, message: str | None, count: int
 ) -> None:
     key = TOPIC_ID if version >= produce_codec.FIRST_TOPIC_ID else b"topic"
-    results = [PartitionResult(i, 2, 100 + i, 55, 44, message) for i in range(count)]
+    results: list[PartitionResult]
+    results = [(i, 2, 100 + i, 55, 44, message, ()) for i in range(count)]
     frame = encode_produce_response(version, 99, [(key, results)])
 
     assert int.from_bytes(frame[:4]) == len(frame) - 4

@@ -6,9 +6,9 @@ their bounds. A frame that does not add up raises DecodeError before anything is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from ottla.model.errors import ErrorCode
 from ottla.wire.primitives import DecodeError, read_uvarint, skip_tags, uvarint
@@ -19,6 +19,8 @@ FIRST_TOPIC_ID = 13
 _I16 = Struct(">h")
 _I32 = Struct(">i")
 _ACKS = Struct(">hi")
+_ONE_TOPIC = Struct(">BhiBB")  # no transactional id, acks, timeout, topics, length of the name
+_ONE_PARTITION = Struct(">BiBB")  # partitions, index, length of the records in two bytes
 
 
 # Plain tuples where a request makes one per partition: building them is most of the decoding.
@@ -28,29 +30,38 @@ ProducePartition: TypeAlias = tuple[int, int, int]
 ProduceTopic: TypeAlias = tuple[bytes, list[ProducePartition]]
 """A topic by its raw key: name in UTF-8, or the 16 bytes of its id from version 13."""
 
-ProduceRequest: TypeAlias = tuple[bytes | None, int, int, list[ProduceTopic]]
-"""(transactional id, acks, timeout in ms, topics)."""
+ProduceRequest: TypeAlias = tuple[bytes | None, int, int, list[ProduceTopic], bytearray, memoryview]
+"""(transactional id, acks, timeout in ms, topics, the frame's buffer and a view of it)."""
 
 
-class PartitionResult(NamedTuple):
-    """What became of one partition's records."""
-
-    partition_index: int
-    error: int
-    base_offset: int = -1
-    log_append_time_ms: int = -1
-    log_start_offset: int = -1
-    message: str | None = None
-    bad_records: Sequence[int] = ()
+PartitionResult: TypeAlias = tuple[int, int, int, int, int, str | None, Sequence[int]]
+"""(partition index, error code, base offset, log append time in ms, log start offset, message,
+numbers of the records that were refused)."""
 
 
 def decode_flexible(
     version: int, buffer: bytearray, view: memoryview, p: int, end: int
 ) -> ProduceRequest:
-    """The request of a version from 9 on whose body is [p, end).
+    """Return the request of a version from 9 on whose body is [p, end).
 
     IndexError and struct.error, like DecodeError, mean that it is not one.
     """
+    if version < FIRST_TOPIC_ID:
+        # One topic with a short name, one partition with less than 16 KiB: nearly always.
+        null, acks, timeout_ms, topic_count, length = _ONE_TOPIC.unpack_from(buffer, p)
+        stop = p + 8 + length
+        if not null and topic_count == 2 and 0 < length < 0x80 and stop + 7 <= end:
+            partition_count, index, low, high = _ONE_PARTITION.unpack_from(buffer, stop)
+            first = stop + 7
+            last = first - 1 + (low & 0x7F | high << 7)
+            if (
+                partition_count == 2
+                and low >= 0x80 > high
+                and last + 3 <= end
+                and not (buffer[last] or buffer[last + 1] or buffer[last + 2])  # no tags
+            ):
+                key = bytes(view[p + 9 : stop])
+                return None, acks, timeout_ms, [(key, [(index, first, last)])], buffer, view
     transactional_id = None
     length = buffer[p]
     p += 1
@@ -110,7 +121,7 @@ def decode_flexible(
         topics.append((key, partitions))
         if p > end:
             raise DecodeError("a topic reaches past the end of the request")
-    return transactional_id, acks, timeout_ms, topics
+    return transactional_id, acks, timeout_ms, topics, buffer, view
 
 
 def decode_legacy(
@@ -154,17 +165,24 @@ def decode_legacy(
         topics.append((key, partitions))
         if p > end:
             raise DecodeError("a topic reaches past the end of the request")
-    return transactional_id, acks, timeout_ms, topics
+    return transactional_id, acks, timeout_ms, topics, buffer, view
 
 
 Answers: TypeAlias = list[tuple[bytes, list[PartitionResult]]]
 """Topic keys with the results of their partitions, in the order of the request."""
 
 _HEAD_FLEXIBLE = Struct(">iib")
-_pack_head = Struct(">iibb").pack
-_pack_one = Struct(">bihqqqbbbbib").pack  # count .. tags, topic tags, throttle, tags
+_ONE = "bihqqqbbbbib"  # count of partitions .. tags, topic tags, throttle, tags
+_pack_by_id = Struct(">iibb16s" + _ONE).pack
+_pack_named: dict[int, Callable[..., bytes]] = {}
+"""By the length of the topic's name."""
 _PARTITION = Struct(">ihqqq")
 _HEAD_LEGACY = Struct(">iii")
+
+
+def _named(length: int) -> Callable[..., bytes]:
+    pack = _pack_named[length] = Struct(f">iibbb{length}s" + _ONE).pack
+    return pack
 
 
 def encode_produce_response(version: int, correlation_id: int, topics: Answers) -> bytes:
@@ -175,13 +193,18 @@ def encode_produce_response(version: int, correlation_id: int, topics: Answers) 
         key, results = topics[0]
         if len(results) == 1:
             index, code, base_offset, append_time, log_start_offset, message, _ = results[0]
-            if message is None:  # one partition, nothing to explain: the common case
+            if message is None and (length := len(key)) < 0x7F:
+                # One partition, nothing to explain: nearly always, and one call for all of it.
                 if version < FIRST_TOPIC_ID:
-                    key = uvarint(len(key) + 1) + key
-                tail = _pack_one(
-                    2, index, code, base_offset, append_time, log_start_offset, 1, 0, 0, 0, 0, 0
-                )
-                return _pack_head(6 + len(key) + len(tail), correlation_id, 0, 2) + key + tail
+                    pack = _pack_named.get(length) or _named(length)
+                    return pack(
+                        47 + length, correlation_id, 0, 2, length + 1, key, 2, index, code,
+                        base_offset, append_time, log_start_offset, 1, 0, 0, 0, 0, 0,
+                    )  # fmt: skip
+                return _pack_by_id(
+                    62, correlation_id, 0, 2, key, 2, index, code,
+                    base_offset, append_time, log_start_offset, 1, 0, 0, 0, 0, 0,
+                )  # fmt: skip
     return _encode_flexible(version, correlation_id, topics)
 
 
@@ -227,5 +250,5 @@ def _encode_legacy(version: int, correlation_id: int, topics: Answers) -> bytes:
 def refused(
     index: int, code: ErrorCode, message: str | None = None, bad_records: Sequence[int] = ()
 ) -> PartitionResult:
-    """The result of a partition that took nothing."""
-    return PartitionResult(index, code, message=message, bad_records=bad_records)
+    """Return the result of a partition that took nothing."""
+    return index, code, -1, -1, -1, message, bad_records

@@ -5,10 +5,11 @@ in `ottla.wire` may know more. It stands here, and not in the modules, because a
 it before any of them is needed: they are imported with the first request of their API.
 
 A module may have, beside `handle`:
-    decode(version, buffer, view, start, end)   for requests with a codec of their own
-    Context                                     for requests that keep state while they wait
-    refuse(request, error)                      the response to a request that fails as a whole,
-                                                where the response has no error code of its own
+    decoder_of(version)      the function that decodes a version, for requests with a codec of
+                             their own (see `ottla.broker.api.Decode`)
+    Context                  for requests that keep state while they wait
+    refuse(request, error)   the response to a request that fails as a whole, where the response
+                             has no error code of its own
 """
 
 from __future__ import annotations

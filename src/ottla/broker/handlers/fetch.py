@@ -7,6 +7,7 @@ last stable offset for read_committed. KIP-227 sessions answer only what changed
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.broker.codecs.fetch import (
@@ -33,9 +34,9 @@ UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 SMALL_READ_BYTES = 32 * 1024  # below this, copying is cheaper than two more system calls
 
 
-def decode(version: int, buffer: bytearray, view: memoryview, start: int, end: int) -> FetchRequest:
-    """Return the request whose body is [start, end)."""
-    return decode_fetch(version, buffer, view, start, end)
+def decoder_of(version: int) -> Callable[..., FetchRequest]:
+    """Return the function that decodes this version."""
+    return decode_fetch
 
 
 def handle(node: Node, request: FetchRequest, context: Context) -> None:
@@ -44,7 +45,7 @@ def handle(node: Node, request: FetchRequest, context: Context) -> None:
     try:
         context.join_session(request)
     except ApiError as error:
-        context.complete(
+        context.complete_parts(
             encode_fetch_response(context.version, context.correlation_id, error.code, 0, [])
         )
         return
@@ -54,19 +55,6 @@ def handle(node: Node, request: FetchRequest, context: Context) -> None:
 
 class Context(RequestContext):
     """One request under way: answered at once, or parked on its connection."""
-
-    __slots__ = (
-        "fetcher",
-        "find",
-        "incremental",
-        "isolation_level",
-        "max_bytes",
-        "min_bytes",
-        "replica_id",
-        "session",
-        "timer",
-        "unreadable",
-    )
 
     def begin(self, request: FetchRequest) -> None:
         """Take over the limits that the request sets."""
@@ -195,7 +183,7 @@ class Context(RequestContext):
         parts = encode_fetch_response(self.version, self.correlation_id, 0, session_id, data)
         if session is not None:
             self._note_sent(data, entries)
-        self.complete(parts)
+        self.complete_parts(parts)
 
     def _note_sent(self, data: list[PartitionData], entries: list[FetchEntry]) -> None:
         """Remember what the consumer knows now."""

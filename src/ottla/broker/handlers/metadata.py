@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
 from ottla.metadata.image import TopicImage
@@ -25,9 +27,9 @@ TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
 
-def decode(version: int, buffer: bytearray, view: memoryview, start: int, end: int) -> bytes:
-    """Return the body as it is: many requests have an answer that is known already."""
-    return bytes(view[start:end])
+def decoder_of(version: int) -> Callable[..., bytes]:
+    """Return a function that takes the body as it is: many have an answer that is known already."""
+    return lambda version, buffer, view, start, end: bytes(view[start:end])
 
 
 def handle(node: Node, body: bytes, context: RequestContext) -> None:

@@ -7,7 +7,7 @@ pipelines share a batch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ottla.broker.codecs.offset_commit import decode_commit, encode_commit_response
@@ -48,20 +48,14 @@ CommitRequest: TypeAlias = tuple[str, int, str, str | None, int, list[TopicCommi
 class Context(RequestContext):
     """A request that names its topics in the response as it did itself."""
 
-    __slots__ = ("topics",)
     topics: list[str | bytes]
 
     def send(self, response: Message) -> None:
         """Answer with what became of each partition."""
         assert isinstance(response, CommitResults)
         if self.version in HOT_VERSIONS and not self.throttle_ms:
-            self.complete(
-                [
-                    encode_commit_response(
-                        self.correlation_id, cast(list[str], self.topics), response.topics
-                    )
-                ]
-            )
+            names = cast(list[str], self.topics)
+            self.complete(encode_commit_response(self.correlation_id, names, response.topics))
         else:
             RequestContext.send(self, self._message(response))
 
@@ -79,15 +73,23 @@ class Context(RequestContext):
         return OffsetCommitResponse(topics=topics)
 
 
-def decode(
+def decoder_of(version: int) -> Callable[..., CommitRequest]:
+    """Return the function that decodes this version."""
+    return _decode_hot if version in HOT_VERSIONS else _decode
+
+
+def _decode_hot(
     version: int, buffer: bytearray, view: memoryview, start: int, end: int
 ) -> CommitRequest:
-    """Return the request whose body is [start, end)."""
-    if version in HOT_VERSIONS:
-        group_id, generation_id, member_id, instance_id, topics = decode_commit(
-            buffer, view, start, end
-        )
-        return group_id, generation_id, member_id, instance_id, _NO_RETENTION, topics  # type: ignore[return-value]
+    group_id, generation_id, member_id, instance_id, topics = decode_commit(
+        buffer, view, start, end
+    )
+    return group_id, generation_id, member_id, instance_id, _NO_RETENTION, topics  # type: ignore[return-value]
+
+
+def _decode(
+    version: int, buffer: bytearray, view: memoryview, start: int, end: int
+) -> CommitRequest:
     frame = view[start:end].toreadonly()
     request, _ = decoder(OffsetCommitRequest, version)(frame, 0, len(frame))
     return (

@@ -7,7 +7,7 @@ Requests behind one that waits are handled meanwhile.
 
 from __future__ import annotations
 
-from struct import error
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.broker.codecs.produce import (
@@ -26,36 +26,25 @@ from ottla.broker.context import RequestContext
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.replication.partition_leader import WRITTEN
 from ottla.replication.timers import Timer
-from ottla.wire.primitives import DecodeError
 
 if TYPE_CHECKING:
-    from ottla.broker.api import Api
-    from ottla.broker.connection import Connection
     from ottla.broker.node import Node
 
 SEQUENCE_ERRORS = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH)
 """What may be said because of a batch that is not written yet, and does not hold if that fails."""
 
-_new = tuple.__new__  # what a NamedTuple's constructor does, at half its price
-
 
 class Context(RequestContext):
     """A request whose batches are appended; complete when all of them are settled."""
 
-    __slots__ = ("_late", "_timer", "acks", "answers", "open_appends", "timeout_ms")
-
-    def __init__(
-        self, node: Node, api: Api, connection: Connection, version: int, correlation_id: int
-    ) -> None:
-        RequestContext.__init__(self, node, api, connection, version, correlation_id)
-        self.acks = 0
-        self.timeout_ms = 0
-        self.answers: Answers = []
-        self.open_appends = 0
-        """How many appends are not settled; below 0 when the request was answered before that."""
-        self._late: list[tuple[list[PartitionResult], int]] = []
-        """The appends that wait for followers."""
-        self._timer: Timer | None = None
+    acks = 0
+    timeout_ms = 0
+    open_appends = 0
+    """How many appends are not settled; below 0 after a request whose time was over."""
+    answers: Answers
+    _late: tuple[tuple[list[PartitionResult], int], ...] = ()
+    """The appends that wait for followers."""
+    _timer: Timer | None = None
 
     # -- appends that are under way, told by the partition's leader ----------------------
 
@@ -63,32 +52,34 @@ class Context(RequestContext):
         self, results: list[PartitionResult], position: int, error: ApiError | None
     ) -> None:
         """Hear what became of an append: what was said about it holds, or this error does."""
-        if self.open_appends < 0:  # its time was over before
-            return
         if error is not None:
-            index = results[position].partition_index
-            results[position] = refused(index, error.code, error.message)
+            results[position] = refused(results[position][0], error.code, error.message)
         if self._late:
-            done = (results, position)
-            self._late = [late for late in self._late if late[0] is not results or late != done]
-        self.open_appends -= 1
-        if not self.open_appends:
+            self._not_late(results, position)
+        still_open = self.open_appends - 1
+        if still_open:
+            self.open_appends = still_open
+        else:
             self.answer()
 
     def wait_for_followers(self, results: list[PartitionResult], position: int) -> None:
         """Give the followers the time that the client allows."""
-        self._late.append((results, position))
+        self._late += ((results, position),)
         if self._timer is None:
             node = self.node
             deadline_ms = node.monotonic_ms + max(self.timeout_ms, 0)
             self._timer = node.timers.at(deadline_ms, self._time_out)
 
+    def _not_late(self, results: list[PartitionResult], position: int) -> None:
+        self._late = tuple(
+            late for late in self._late if late[0] is not results or late[1] != position
+        )
+
     def _time_out(self) -> None:
         """Refuse what followers do not have yet. It stays in the log, as in Kafka."""
         for results, position in self._late:
-            index = results[position].partition_index
+            index = results[position][0]
             results[position] = refused(index, ErrorCode.REQUEST_TIMED_OUT)
-        self.open_appends = -1
         self.answer()
 
     def abandon(self) -> None:
@@ -100,31 +91,23 @@ class Context(RequestContext):
         """Answer with the results there are."""
         if self._timer is not None:
             self._timer.cancel()
+        self.open_appends = 0
         if self.acks:
-            self.complete(
-                [encode_produce_response(self.version, self.correlation_id, self.answers)]
-            )
-        elif any(result.error for _, results in self.answers for result in results):
+            self.complete(encode_produce_response(self.version, self.correlation_id, self.answers))
+        elif any(result[1] for _, results in self.answers for result in results):
             self.connection.closing = True
-            self.node.ready.append(self.connection)
+            self.api.node.ready.append(self.connection)
 
 
-def decode(
-    version: int, buffer: bytearray, view: memoryview, start: int, end: int
-) -> tuple[ProduceRequest, bytearray, memoryview]:
-    """Return the request and the frame that holds its records."""
-    decode_body = decode_flexible if version >= FIRST_FLEXIBLE else decode_legacy
-    try:
-        return decode_body(version, buffer, view, start, end), buffer, view
-    except (IndexError, error) as cause:
-        raise DecodeError("the Produce request ends too early") from cause
+def decoder_of(version: int) -> Callable[..., ProduceRequest]:
+    """Return the function that decodes this version."""
+    return decode_flexible if version >= FIRST_FLEXIBLE else decode_legacy
 
 
-def handle(
-    node: Node, request: tuple[ProduceRequest, bytearray, memoryview], context: Context
-) -> None:
+def handle(node: Node, request: ProduceRequest, context: Context) -> None:
     """Append the batches; the context answers when they are written or committed."""
-    (transactional_id, acks, timeout_ms, topics), buffer, view = request
+    transactional_id, acks, timeout_ms, topics, buffer, view = request
+    context.answers = []
     context.acks = acks
     context.timeout_ms = timeout_ms
     if acks not in (1, -1, 0):
@@ -138,7 +121,8 @@ def handle(
         _append(node, context, topics, buffer, view)
         if context.open_appends:
             if acks:
-                context.wait()
+                context.queued = True
+                context.connection.pending.append(context)
             return
     context.answer()
 
@@ -157,14 +141,19 @@ def _append(
     """Queue each partition's batch, and note what to say about it if all goes well."""
     acks, answers = context.acks, context.answers
     hosted = node.topics
-    find = hosted.partition_by_id if context.version >= FIRST_TOPIC_ID else hosted.partition_by_key
+    by_id = context.version >= FIRST_TOPIC_ID
+    find_topic = hosted.by_id.get if by_id else hosted.by_key.get
+    find_partition = hosted.partition_by_id if by_id else hosted.partition_by_key
     for key, partitions in topics:
+        topic = find_topic(key)
         results: list[PartitionResult] = []
         answers.append((key, results))
         for index, first, last in partitions:
             leader = None
             try:
-                partition = find(key, index)
+                partition = None if topic is None else topic.partitions.get(index)
+                if partition is None:
+                    partition = find_partition(key, index)  # which says what is wrong
                 leader = partition.leader
                 if leader is None:
                     raise partition.not_leader()
@@ -184,6 +173,7 @@ def _append(
                     context.open_appends += 1
                 results.append(refused(index, refusal.code, refusal.message, refusal.bad_records))
             except OSError as problem:
+                assert partition is not None
                 results.append(refused(index, *node.storage_failed(partition, problem)))
             else:
                 unwritten = leader.unwritten
@@ -193,5 +183,4 @@ def _append(
                 unwritten.append((until, context, results, len(results)))
                 context.open_appends += 1
                 append_time, log_start = log.last_append_time, log.log_start_offset
-                said = (index, 0, base_offset, append_time, log_start, None, ())
-                results.append(_new(PartitionResult, said))
+                results.append((index, 0, base_offset, append_time, log_start, None, ()))
