@@ -164,7 +164,7 @@ class MixedMachine(RuleBasedStateMachine):
     def classic_members_are_counted(self) -> None:
         group = consumer_group(self.broker)
         classic = [m for m in group.members.values() if m.classic is not None]
-        assert group.tally.classic == len(classic)
+        assert group.member_counts.classic == len(classic)
 
     def teardown(self) -> None:
         for _ in range(60):

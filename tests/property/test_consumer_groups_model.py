@@ -29,7 +29,7 @@ from consumer_support import (
     snapshot,
 )
 
-from ottla.coordinator.consumer.group import ConsumerGroup
+from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.model.errors import ErrorCode
 
 TOPICS = ("events", "orders", "logs-a", "logs-b")
@@ -224,11 +224,11 @@ class GroupMachine(RuleBasedStateMachine):
         group = self.group()
         if group is None:
             return
-        assert +group.tally.topics == group.tally.topics
-        assert sum(group.tally.stable.values()) == sum(
+        assert +group.member_counts.topics == group.member_counts.topics
+        assert sum(group.member_counts.stable.values()) == sum(
             member.current.state == 0 for member in group.members.values()
         )
-        assert set(group.regexes) == set(group.tally.regexes)
+        assert set(group.regexes) == set(group.member_counts.regexes)
         assert group.targets.keys() <= group.members.keys()
 
     def teardown(self) -> None:

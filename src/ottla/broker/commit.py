@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.commit_codec import decode_commit, encode_commit_response
 from ottla.broker.connection import Connection
-from ottla.coordinator.committing import Commit, CommitResults, commit_offsets, refuse_commit
-from ottla.coordinator.records import NO_EXPIRATION
+from ottla.coordinator.groups.offset_commit import (
+    Commit,
+    CommitResults,
+    commit_offsets,
+    refuse_commit,
+)
+from ottla.coordinator.groups.records import NO_EXPIRATION
 from ottla.model.errors import ApiError
 from ottla.wire.message import Message
 

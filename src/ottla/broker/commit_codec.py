@@ -8,7 +8,7 @@ from __future__ import annotations
 from struct import Struct, error
 from typing import TypeAlias
 
-from ottla.coordinator.committing import PartitionCode, PartitionCommit
+from ottla.coordinator.groups.offset_commit import PartitionCode, PartitionCommit
 from ottla.wire.primitives import DecodeError, read_uvarint, skip_tags, uvarint
 
 _I32 = Struct(">i")

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.controller.topics import create_topics
-from ottla.coordinator.consumer.topic_patterns import TopicPatterns
-from ottla.coordinator.expiration import expire, forget_topic
-from ottla.coordinator.partitions import partition_of
-from ottla.coordinator.rewriting import Rewriting, is_overgrown
-from ottla.coordinator.runtime import RuntimeState, ShardRuntime
-from ottla.coordinator.serde import is_too_long
-from ottla.coordinator.surroundings import Client
-from ottla.coordinator.topic import offsets_topic
+from ottla.coordinator.groups.consumer.topic_patterns import TopicPatterns
+from ottla.coordinator.groups.internal_topic import offsets_topic
+from ottla.coordinator.groups.offset_expiration import expire, forget_topic
+from ottla.coordinator.groups.record_serde import is_too_long
+from ottla.coordinator.runtime.broker import Client
+from ottla.coordinator.runtime.log_compaction import Rewriting, is_overgrown
+from ottla.coordinator.runtime.partitioner import partition_of
+from ottla.coordinator.runtime.shard_runtime import RuntimeState, ShardRuntime
 from ottla.metadata.image import TopicImage
 from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord, TopicRecord
 from ottla.model.errors import ApiError, ErrorCode

@@ -37,7 +37,7 @@ from ottla.wire.primitives import DecodeError, skip_tags
 
 if TYPE_CHECKING:
     from ottla.broker.groups import GroupCoordinator
-    from ottla.coordinator.consumer.topic_patterns import TopicPatterns
+    from ottla.coordinator.groups.consumer.topic_patterns import TopicPatterns
 
 _HEADER = Struct(">hhih")  # api key, version, correlation id, length of the client id
 _HOT_COMMITS = (8, 9)  # versions of OffsetCommit with a codec of their own
@@ -254,7 +254,7 @@ class Node:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         topic = NewTopic(name)
         if name == OFFSETS_TOPIC:
-            from ottla.coordinator.topic import offsets_topic
+            from ottla.coordinator.groups.internal_topic import offsets_topic
 
             topic = offsets_topic(self.config, len(self.image.brokers))
         decision = create_topics(self.image, self.config, self.ports.random, [topic])

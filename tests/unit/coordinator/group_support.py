@@ -16,8 +16,8 @@ from ottla.broker.connection import Connection
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
 from ottla.controller.topics import NewTopic, create_topics
-from ottla.coordinator.classic.group import ClassicGroup
-from ottla.coordinator.shard import GroupShard
+from ottla.coordinator.groups.classic.group import ClassicGroup
+from ottla.coordinator.groups.group_shard import GroupShard
 from ottla.memory_files import MemoryFiles
 from ottla.model.errors import ErrorCode
 from ottla.ports import Ports

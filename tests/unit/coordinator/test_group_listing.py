@@ -13,7 +13,7 @@ from group_support import (
     subscription,
 )
 
-from ottla.coordinator.partitions import java_hash, partition_of
+from ottla.coordinator.runtime.partitioner import java_hash, partition_of
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse

@@ -316,6 +316,6 @@ def test_groups_of_other_protocol_types_must_be_empty(broker):
     ],
 )
 def test_topics_of_a_subscription(metadata, topics):
-    from ottla.coordinator.classic.subscription import topics_of
+    from ottla.coordinator.groups.classic.subscribed_topics import topics_of
 
     assert topics_of(metadata) == topics

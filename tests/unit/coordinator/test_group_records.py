@@ -2,9 +2,9 @@
 
 import pytest
 
-from ottla.coordinator import consumer_records as c
-from ottla.coordinator import records as r
-from ottla.coordinator.serde import KINDS, RecordError, decode, encode
+from ottla.coordinator.groups import records as r
+from ottla.coordinator.groups.consumer import records as c
+from ottla.coordinator.groups.record_serde import KINDS, RecordError, decode, encode
 from ottla.wire.codec import encoder
 
 TOPIC_ID = bytes(range(1, 17))

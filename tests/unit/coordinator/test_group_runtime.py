@@ -16,9 +16,9 @@ from group_support import (
     sync_all,
 )
 
-from ottla.coordinator.records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
-from ottla.coordinator.runtime import RuntimeState
-from ottla.coordinator.serde import encode
+from ottla.coordinator.groups.record_serde import encode
+from ottla.coordinator.groups.records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
+from ottla.coordinator.runtime.shard_runtime import RuntimeState
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import OFFSETS_TOPIC, TopicPartition
 from ottla.records.record import NewRecord, build_batch

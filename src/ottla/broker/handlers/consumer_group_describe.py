@@ -5,9 +5,9 @@ from __future__ import annotations
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers.describe_groups import GROUP_OPERATIONS
 from ottla.broker.node import Node
-from ottla.coordinator.consumer.describing import describe_consumer_group
-from ottla.coordinator.gathering import answer_together
-from ottla.coordinator.runtime import ShardRuntime
+from ottla.coordinator.groups.consumer.description import describe_consumer_group
+from ottla.coordinator.runtime.combined_reply import answer_together
+from ottla.coordinator.runtime.shard_runtime import ShardRuntime
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

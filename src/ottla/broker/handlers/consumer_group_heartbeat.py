@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.broker.context import RequestContext
 from ottla.broker.groups import client_of
 from ottla.broker.node import Node
-from ottla.coordinator.consumer.heartbeats import heartbeat
+from ottla.coordinator.groups.consumer.heartbeat import heartbeat
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

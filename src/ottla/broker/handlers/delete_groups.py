@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
-from ottla.coordinator.gathering import Gathering
-from ottla.coordinator.listing import delete_group
-from ottla.coordinator.surroundings import Reply
+from ottla.coordinator.groups.group_listing import delete_group
+from ottla.coordinator.runtime.broker import Reply
+from ottla.coordinator.runtime.combined_reply import Gathering
 from ottla.model.errors import ApiError
 from ottla.wire.message import Message
 from ottla.wire.messages.delete_groups import (

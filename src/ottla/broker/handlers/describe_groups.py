@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
-from ottla.coordinator.gathering import answer_together
-from ottla.coordinator.listing import describe_group
-from ottla.coordinator.runtime import ShardRuntime
+from ottla.coordinator.groups.group_listing import describe_group
+from ottla.coordinator.runtime.combined_reply import answer_together
+from ottla.coordinator.runtime.shard_runtime import ShardRuntime
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.describe_groups import (
     DescribedGroup,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ottla.broker.context import RequestContext
 from ottla.broker.groups import client_of
 from ottla.broker.node import Node
-from ottla.coordinator.joining import join_group
-from ottla.coordinator.serde import is_too_long
+from ottla.coordinator.groups.group_creation import join_group
+from ottla.coordinator.groups.record_serde import is_too_long
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
-from ottla.coordinator.gathering import Gathering
-from ottla.coordinator.listing import list_groups
+from ottla.coordinator.groups.group_listing import list_groups
+from ottla.coordinator.runtime.combined_reply import Gathering
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 

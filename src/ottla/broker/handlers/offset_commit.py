@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
-from ottla.coordinator.committing import (
+from ottla.coordinator.groups.offset_commit import (
     FIRST_TOPIC_ID,
     Commit,
     CommitResults,
@@ -15,7 +15,7 @@ from ottla.coordinator.committing import (
     expiration,
     refuse_commit,
 )
-from ottla.coordinator.surroundings import Reply
+from ottla.coordinator.runtime.broker import Reply
 from ottla.metadata.image import TopicImage
 from ottla.model.errors import ApiError
 from ottla.wire.message import Message

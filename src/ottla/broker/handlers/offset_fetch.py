@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
-from ottla.coordinator.fetching import fetch_offsets, refuse_fetch
-from ottla.coordinator.gathering import answer_together
-from ottla.coordinator.runtime import ShardRuntime
+from ottla.coordinator.groups.offset_fetch import fetch_offsets, refuse_fetch
+from ottla.coordinator.runtime.combined_reply import answer_together
+from ottla.coordinator.runtime.shard_runtime import ShardRuntime
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import NO_OFFSET
 from ottla.wire.messages.offset_fetch import (

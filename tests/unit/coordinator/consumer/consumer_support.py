@@ -13,7 +13,7 @@ from group_support import Broker as PlainBroker
 
 from ottla.controller.partitions import MorePartitions, create_partitions
 from ottla.controller.topics import UnwantedTopic, delete_topics
-from ottla.coordinator.consumer.group import ConsumerGroup
+from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.model.errors import ErrorCode
 from ottla.model.resources import ResourceType
 from ottla.wire.messages.consumer_group_describe import (
@@ -259,5 +259,5 @@ def snapshot(group: ConsumerGroup) -> object:
         {member_id: dict(target) for member_id, target in group.targets.items()},
         dict(group.regexes),
         {topic_id: dict(owners) for topic_id, owners in group.owners.items()},
-        {name: getattr(group.tally, name) for name in group.tally.__slots__},
+        {name: getattr(group.member_counts, name) for name in group.member_counts.__slots__},
     )

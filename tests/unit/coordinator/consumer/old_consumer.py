@@ -9,7 +9,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from group_support import TOPIC, Broker, Member
 
-from ottla.coordinator.consumer.embedded import Assignment, Subscription, TopicPartitions
+from ottla.coordinator.groups.consumer.consumer_protocol import (
+    Assignment,
+    Subscription,
+    TopicPartitions,
+)
 from ottla.model.errors import ErrorCode
 from ottla.wire.codec import decoder, encoder
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.coordinator.consumer.current import (
+from ottla.coordinator.groups.consumer.current_assignment import (
     Current,
     MemberState,
     Target,
@@ -13,7 +13,7 @@ from ottla.coordinator.consumer.current import (
     is_subset,
     reconcile,
 )
-from ottla.coordinator.consumer_records import (
+from ottla.coordinator.groups.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     CurrentTopicPartitions,
 )

@@ -18,7 +18,7 @@ from consumer_support import (
     settle,
 )
 
-from ottla.coordinator.consumer.current import MemberState
+from ottla.coordinator.groups.consumer.current_assignment import MemberState
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

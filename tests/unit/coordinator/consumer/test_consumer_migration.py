@@ -17,9 +17,13 @@ from consumer_support import (
 from group_support import DELAY_MS, Member, stable_group
 from old_consumer import OldConsumer
 
-from ottla.coordinator.classic.group import ClassicGroup
-from ottla.coordinator.consumer import embedded
-from ottla.coordinator.consumer.embedded import Assignment, Subscription, TopicPartitions
+from ottla.coordinator.groups.classic.group import ClassicGroup
+from ottla.coordinator.groups.consumer import consumer_protocol
+from ottla.coordinator.groups.consumer.consumer_protocol import (
+    Assignment,
+    Subscription,
+    TopicPartitions,
+)
 from ottla.model.errors import ErrorCode
 from ottla.wire.codec import encoder
 from ottla.wire.messages.join_group import JoinGroupResponse
@@ -88,7 +92,7 @@ def test_the_last_classic_member_goes_and_the_rest_stays(broker):
     assert second.leave() is ErrorCode.NONE
     settle(broker, new)
     assert new.has() == EVERYTHING
-    assert consumer_group(broker).tally.classic == 0
+    assert consumer_group(broker).member_counts.classic == 0
 
 
 def test_members_that_wait_are_asked_to_join_again(broker):
@@ -474,7 +478,7 @@ def test_an_empty_group_of_the_new_protocol_becomes_classic(broker):
 def test_subscriptions_of_all_versions_are_read(version):
     message = Subscription(topics=["a", "b"], user_data=b"x", rack_id="r")
     data = version.to_bytes(2, "big") + encoder(Subscription, version)(message)
-    read = embedded.read_subscription(data)
+    read = consumer_protocol.read_subscription(data)
     assert (read.topics, read.user_data) == (["a", "b"], b"x")
     assert read.rack_id == ("r" if version == 3 else None)
 
@@ -482,13 +486,13 @@ def test_subscriptions_of_all_versions_are_read(version):
 def test_a_later_version_is_read_as_the_newest_known():
     message = Subscription(topics=["a"])
     data = b"\0\x09" + encoder(Subscription, 3)(message) + b"more"
-    assert embedded.read_subscription(data).topics == ["a"]
-    assert embedded.version_of(data) == 3
+    assert consumer_protocol.read_subscription(data).topics == ["a"]
+    assert consumer_protocol.version_of(data) == 3
 
 
 @pytest.mark.parametrize(
     "data", [b"", b"\0", b"\xff\xff", b"\0\0\0\0\0\x07", b"\0\0\x7f\xff\xff\xff"]
 )
 def test_nonsense_is_refused(data):
-    with pytest.raises(embedded.DecodeError):
-        embedded.read_subscription(data)
+    with pytest.raises(consumer_protocol.DecodeError):
+        consumer_protocol.read_subscription(data)

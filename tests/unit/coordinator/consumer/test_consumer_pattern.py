@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.coordinator.consumer.pattern import MAX_REMEMBERED, Pattern
-from ottla.coordinator.consumer.pattern_syntax import MAX_LENGTH, PatternError
+from ottla.coordinator.groups.consumer.pattern import MAX_REMEMBERED, Pattern
+from ottla.coordinator.groups.consumer.pattern_syntax import MAX_LENGTH, PatternError
 
 LONG = "a" * 248 + "b"
 

@@ -15,8 +15,8 @@ from consumer_support import (
     snapshot,
 )
 
-from ottla.coordinator import rewriting
-from ottla.coordinator.rewriting import Rewriting
+from ottla.coordinator.runtime import log_compaction
+from ottla.coordinator.runtime.log_compaction import Rewriting
 from ottla.model.errors import ErrorCode
 
 
@@ -155,7 +155,7 @@ def test_an_expired_member_stays_expired(broker):
 
 @pytest.fixture
 def three_records_at_a_time(monkeypatch):
-    monkeypatch.setattr(rewriting, "_RECORDS_AT_A_TIME", 3)
+    monkeypatch.setattr(log_compaction, "_RECORDS_AT_A_TIME", 3)
 
 
 @pytest.mark.usefixtures("three_records_at_a_time")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from consumer_support import SESSION_MS, Consumer, consumer_group, settle
 
-from ottla.coordinator.consumer.current import LEAVING_STATIC
+from ottla.coordinator.groups.consumer.current_assignment import LEAVING_STATIC
 from ottla.model.errors import ErrorCode
 
 

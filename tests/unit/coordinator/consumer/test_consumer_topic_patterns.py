@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.coordinator.consumer import topic_patterns
-from ottla.coordinator.consumer.pattern_syntax import PatternError
-from ottla.coordinator.consumer.topic_patterns import TopicPatterns
+from ottla.coordinator.groups.consumer import topic_patterns
+from ottla.coordinator.groups.consumer.pattern_syntax import PatternError
+from ottla.coordinator.groups.consumer.topic_patterns import TopicPatterns
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import (
     ConfigRecord,

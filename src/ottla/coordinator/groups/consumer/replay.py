@@ -1,0 +1,92 @@
+"""How the records of groups of the new protocol change a shard.
+
+A log may be compacted: of a key only the last record is left, so records of a member may
+come without those that stood before them, and tombstones for what is not there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.coordinator.groups.consumer.group import ConsumerGroup
+from ottla.coordinator.groups.consumer.record_builders import target_of
+from ottla.coordinator.groups.consumer.records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+from ottla.coordinator.groups.records import RecordKey, RecordValue
+
+if TYPE_CHECKING:
+    from ottla.coordinator.groups.group_shard import GroupShard
+
+CONSUMER_GROUP_KEYS: Final[tuple[type[RecordKey], ...]] = (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupRegularExpressionKey,
+)
+
+
+def replay(shard: GroupShard, key: RecordKey, value: RecordValue | None) -> None:
+    """Take in a record of a group of the new protocol."""
+    group_id: str = key.group_id  # type: ignore[attr-defined]  # they all have one
+    group = shard.groups.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        if value is None and isinstance(key, ConsumerGroupMetadataKey):
+            shard.remove_group(group_id)
+            return
+    elif value is None:
+        return
+    else:
+        if group is not None:  # a classic group that was empty, or nothing but its offsets
+            shard.remove_group(group_id)
+        group = shard.groups[group_id] = ConsumerGroup(shard, group_id, is_live=shard.is_loaded)
+    apply(group, key, value)
+
+
+def apply(group: ConsumerGroup, key: RecordKey, value: RecordValue | None) -> None:
+    """Take in a record of this group; that the group is gone is not among them."""
+    match key:
+        case ConsumerGroupMetadataKey():
+            assert isinstance(value, ConsumerGroupMetadataValue)
+            group.set_epoch(value.epoch, value.metadata_hash)
+        case ConsumerGroupMemberMetadataKey():
+            if value is None:
+                group.remove_member(key.member_id)
+            else:
+                assert isinstance(value, ConsumerGroupMemberMetadataValue)
+                group.set_member(key.member_id, value)
+        case ConsumerGroupTargetAssignmentMetadataKey():
+            if value is None:
+                group.set_assignment_epoch(0, 0)
+            else:
+                assert isinstance(value, ConsumerGroupTargetAssignmentMetadataValue)
+                group.set_assignment_epoch(value.assignment_epoch, value.assignment_timestamp)
+        case ConsumerGroupTargetAssignmentMemberKey():
+            if value is None:
+                group.set_target(key.member_id, None)
+            else:
+                assert isinstance(value, ConsumerGroupTargetAssignmentMemberValue)
+                group.set_target(key.member_id, target_of(value))
+        case ConsumerGroupCurrentMemberAssignmentKey():
+            assert value is None or isinstance(value, ConsumerGroupCurrentMemberAssignmentValue)
+            group.set_current(key.member_id, value)
+        case ConsumerGroupRegularExpressionKey():
+            assert value is None or isinstance(value, ConsumerGroupRegularExpressionValue)
+            group.set_regex(key.regular_expression, value)
+        case _:
+            """Written by Kafka before 4.1: what is needed of the topics is in the metadata."""
