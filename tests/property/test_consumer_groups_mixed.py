@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "coordinator" / "consumer"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "coordinator" / "groups" / "consumer"))
 
 from consumer_support import TOPIC, Broker, Consumer, add_partitions, consumer_group, snapshot
 from old_consumer import OldConsumer

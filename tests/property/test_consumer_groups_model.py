@@ -16,7 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "coordinator" / "consumer"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "coordinator" / "groups" / "consumer"))
 
 from consumer_support import (
     ASSIGNMENT_MS,

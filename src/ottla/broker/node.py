@@ -36,8 +36,7 @@ from ottla.replication.timers import Timers
 from ottla.wire.primitives import DecodeError, skip_tags
 
 if TYPE_CHECKING:
-    from ottla.broker.groups import GroupCoordinator
-    from ottla.coordinator.groups.consumer.topic_patterns import TopicPatterns
+    from ottla.coordinator.groups.group_coordinator import GroupCoordinator
 
 _HEADER = Struct(">hhih")  # api key, version, correlation id, length of the client id
 _HOT_COMMITS = (8, 9)  # versions of OffsetCommit with a codec of their own
@@ -213,15 +212,10 @@ class Node:
     def groups(self) -> GroupCoordinator:
         """The group coordinator, made when it is first needed."""
         if self._groups is None:
-            from ottla.broker.groups import GroupCoordinator
+            from ottla.broker.groups import start_group_coordinator
 
-            self._groups = GroupCoordinator(self)
+            self._groups = start_group_coordinator(self)
         return self._groups
-
-    @property
-    def topic_patterns(self) -> TopicPatterns:
-        """The regular expressions that members of groups subscribe to."""
-        return self.groups.topic_patterns
 
     @property
     def cluster_id(self) -> str:

@@ -6,6 +6,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.handlers.describe_groups import GROUP_OPERATIONS
 from ottla.broker.node import Node
 from ottla.coordinator.groups.consumer.description import describe_consumer_group
+from ottla.coordinator.groups.group_shard import GroupShard
 from ottla.coordinator.runtime.combined_reply import answer_together
 from ottla.coordinator.runtime.shard_runtime import ShardRuntime
 from ottla.model.errors import ApiError, ErrorCode
@@ -31,7 +32,7 @@ def handle(
 
 def _describe(
     node: Node, group_id: str, request: ConsumerGroupDescribeRequest
-) -> tuple[ShardRuntime | None, DescribedGroup]:
+) -> tuple[ShardRuntime[GroupShard] | None, DescribedGroup]:
     """The answer for one group, and the shard for whose commits it has to wait."""
     try:
         if not group_id:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
 from ottla.coordinator.groups.group_listing import delete_group
-from ottla.coordinator.runtime.broker import Reply
-from ottla.coordinator.runtime.combined_reply import Gathering
+from ottla.coordinator.runtime.combined_reply import CombinedReply
+from ottla.coordinator.runtime.reply import Reply
 from ottla.model.errors import ApiError
 from ottla.wire.message import Message
 from ottla.wire.messages.delete_groups import (
@@ -31,9 +31,9 @@ def handle(
             results=[part for part in parts if isinstance(part, DeletableGroupResult)]
         )
 
-    gathering = Gathering(context.defer(), len(group_ids), respond)
+    combined = CombinedReply(context.defer(), len(group_ids), respond)
     for position, group_id in enumerate(group_ids):
-        _delete(node, group_id, gathering.part(position))
+        _delete(node, group_id, combined.part(position))
     return None
 
 

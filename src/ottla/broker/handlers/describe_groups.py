@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
 from ottla.coordinator.groups.group_listing import describe_group
+from ottla.coordinator.groups.group_shard import GroupShard
 from ottla.coordinator.runtime.combined_reply import answer_together
 from ottla.coordinator.runtime.shard_runtime import ShardRuntime
 from ottla.model.errors import ApiError, ErrorCode
@@ -31,7 +32,7 @@ def handle(
 
 def _describe(
     node: Node, group_id: str, request: DescribeGroupsRequest, context: RequestContext
-) -> tuple[ShardRuntime | None, DescribedGroup]:
+) -> tuple[ShardRuntime[GroupShard] | None, DescribedGroup]:
     """The answer for one group, and the shard for whose commits it has to wait."""
     try:
         runtime = node.groups.runtime_of(group_id)

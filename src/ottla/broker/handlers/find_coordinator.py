@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
+from ottla.broker.groups import find_group_partition
 from ottla.broker.node import Node
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import OFFSETS_TOPIC
@@ -59,7 +60,7 @@ def _leader(node: Node, key_type: int, key: str) -> int:
     if key_type != GROUP:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"There is no coordinator of type {key_type}")
     try:
-        index = node.groups.partition_for(key)
+        index = find_group_partition(node, key)
     except ApiError as error:
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
     return node.image.topics[OFFSETS_TOPIC].partitions[index].leader

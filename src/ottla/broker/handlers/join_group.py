@@ -5,8 +5,8 @@ from __future__ import annotations
 from ottla.broker.context import RequestContext
 from ottla.broker.groups import client_of
 from ottla.broker.node import Node
-from ottla.coordinator.groups.group_creation import join_group
-from ottla.coordinator.groups.record_serde import is_too_long
+from ottla.coordinator.groups.group_creation import join_or_create_group
+from ottla.coordinator.runtime.record import is_too_long
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -28,7 +28,7 @@ def handle(
         runtime = node.groups.runtime_of(request.group_id)
     except ApiError as error:
         return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
-    join_group(runtime, request, client_of(context), context.defer())
+    join_or_create_group(runtime, request, client_of(context), context.defer())
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
-from ottla.coordinator.runtime.broker import Reply
+from ottla.coordinator.runtime.reply import Reply
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.message import Message
 from ottla.wire.messages.leave_group import (

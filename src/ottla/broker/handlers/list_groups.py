@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
 from ottla.coordinator.groups.group_listing import list_groups
-from ottla.coordinator.runtime.combined_reply import Gathering
+from ottla.coordinator.runtime.combined_reply import CombinedReply
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 
@@ -15,7 +15,7 @@ def handle(
     """The groups that pass the filters."""
     states = {state.strip().lower() for state in request.states_filter}
     types = {kind.strip().lower() for kind in request.types_filter}
-    runtimes = list(node.groups.all_active())
+    runtimes = list(node.groups.host.active_runtimes())
     response = ListGroupsResponse(
         groups=[
             group for runtime in runtimes for group in list_groups(runtime.shard, states, types)
@@ -24,7 +24,7 @@ def handle(
     unsettled = [runtime for runtime in runtimes if not runtime.is_settled]
     if not unsettled:
         return response
-    gathering = Gathering(context.defer(), len(unsettled), lambda parts: parts[0])
+    combined = CombinedReply(context.defer(), len(unsettled), lambda parts: parts[0])
     for position, runtime in enumerate(unsettled):
-        runtime.answer(gathering.part(position), response)
+        runtime.answer(combined.part(position), response)
     return None

@@ -15,7 +15,7 @@ from ottla.coordinator.groups.offset_commit import (
     expiration,
     refuse_commit,
 )
-from ottla.coordinator.runtime.broker import Reply
+from ottla.coordinator.runtime.reply import Reply
 from ottla.metadata.image import TopicImage
 from ottla.model.errors import ApiError
 from ottla.wire.message import Message

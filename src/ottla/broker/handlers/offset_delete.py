@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
-from ottla.coordinator.groups.offset_fetch import delete_offsets
+from ottla.coordinator.groups.offset_delete import delete_offsets
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
+from ottla.coordinator.groups.group_shard import GroupShard
 from ottla.coordinator.groups.offset_fetch import fetch_offsets, refuse_fetch
 from ottla.coordinator.runtime.combined_reply import answer_together
 from ottla.coordinator.runtime.shard_runtime import ShardRuntime
@@ -47,7 +48,7 @@ def _fetch(
     asked: OffsetFetchRequestGroup,
     request: OffsetFetchRequest,
     context: RequestContext,
-) -> tuple[ShardRuntime | None, OffsetFetchResponseGroup]:
+) -> tuple[ShardRuntime[GroupShard] | None, OffsetFetchResponseGroup]:
     """The answer for one group, and the shard for whose commits it has to wait."""
     try:
         runtime = node.groups.runtime_of(asked.group_id)

@@ -1,7 +1,7 @@
-"""Answers that turn out not to hold: the same kind of response, saying so.
+"""Error responses in place of answers whose records could not be written.
 
-A command answers before its records are committed. If they cannot be, its answer is replaced
-by a refusal that has the error code wherever the response has room for one.
+A command answers before its records are committed. If the write fails, each of its answers is
+replaced by a response of the same class that has the error code and says who it is for.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ottla.wire.messages.offset_fetch import OffsetFetchResponseGroup
 _IDENTITY: Final = ("group_id", "member_id")
 
 
-def refuse(response: Message, code: ErrorCode) -> Message:
-    """A response like this one, but for the error."""
+def error_response(response: Message, code: ErrorCode) -> Message:
+    """Return an error response to send instead of this one."""
     if isinstance(response, CommitResults):
         return response.refuse(code)
     refusal = type(response)()
@@ -25,13 +25,13 @@ def refuse(response: Message, code: ErrorCode) -> Message:
         if name in response.__slots__:
             setattr(refusal, name, getattr(response, name))
     if isinstance(response, OffsetFetchResponseGroup):
-        code = for_offset_fetch(code)
+        code = offset_fetch_error(code)
     refusal.error_code = code  # type: ignore[attr-defined]
     return refusal
 
 
-def for_offset_fetch(code: ErrorCode) -> ErrorCode:
-    """The error as consumers before Kafka 3.9 understand it: try again, elsewhere if need be."""
+def offset_fetch_error(code: ErrorCode) -> ErrorCode:
+    """Return the error code for OffsetFetch: consumers before Kafka 3.9 do not know all."""
     if code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
         return ErrorCode.NOT_COORDINATOR
     return code

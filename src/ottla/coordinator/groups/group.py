@@ -12,9 +12,10 @@ from collections.abc import Collection, Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
+from ottla.coordinator.groups.client import Client
 from ottla.coordinator.groups.record_serde import GroupRecord
 from ottla.coordinator.groups.records import OffsetCommitValue
-from ottla.coordinator.runtime.broker import Client, Reply
+from ottla.coordinator.runtime.reply import Reply
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribedGroup
 from ottla.wire.messages.heartbeat import HeartbeatRequest

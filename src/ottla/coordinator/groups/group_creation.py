@@ -1,20 +1,22 @@
-"""JoinGroup to a group of any type, or to one that is yet to be."""
+"""JoinGroup to a group that may not exist yet."""
 
 from __future__ import annotations
 
+from ottla.coordinator.groups.client import Client
 from ottla.coordinator.groups.group import GroupType
+from ottla.coordinator.groups.group_shard import GroupShard
 from ottla.coordinator.groups.record_serde import GroupRecord
 from ottla.coordinator.groups.records import GroupMetadataKey, GroupMetadataValue
-from ottla.coordinator.runtime.broker import Client, Reply
+from ottla.coordinator.runtime.reply import Reply
 from ottla.coordinator.runtime.shard_runtime import RuntimeState, ShardRuntime
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 
-def join_group(
-    runtime: ShardRuntime, request: JoinGroupRequest, client: Client, reply: Reply
+def join_or_create_group(
+    runtime: ShardRuntime[GroupShard], request: JoinGroupRequest, client: Client, reply: Reply
 ) -> None:
-    """Join the group; a member that has no id yet makes it if need be."""
+    """Join a group of either type. A member without an id creates the group if need be."""
     shard = runtime.shard
     group = shard.groups.get(request.group_id)
     if group is None or (group.TYPE is not GroupType.CLASSIC and group.is_empty):
@@ -24,8 +26,8 @@ def join_group(
             )
             runtime.answer(reply, refusal)
             return
-        former: list[GroupRecord] = [] if group is None else group.tombstones()
-        runtime.finish([*former, _new_group(request.group_id, shard.broker.wall_ms)])
+        tombstones: list[GroupRecord] = [] if group is None else group.tombstones()
+        runtime.finish([*tombstones, _new_group(request.group_id, shard.broker.wall_ms)])
         if runtime.state is not RuntimeState.ACTIVE:
             runtime.answer(reply, JoinGroupResponse())
             return

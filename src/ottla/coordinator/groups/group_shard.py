@@ -1,148 +1,114 @@
-"""The state of one partition of __consumer_offsets: groups and committed offsets.
-
-`replay` is the only way in which what the log holds changes. Commands decide: they look at
-the state and return records, which the runtime writes, replays at once, and makes known (by
-sending the answers that the commands gave) only when they are committed.
-"""
+"""The state of one partition of __consumer_offsets: groups and committed offsets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+from ottla.coordinator.groups import record_serde
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.consumer.replay import CONSUMER_GROUP_KEYS, replay
+from ottla.coordinator.groups.consumer.topic_patterns import TopicPatterns
+from ottla.coordinator.groups.error_response import error_response
 from ottla.coordinator.groups.group import Group
 from ottla.coordinator.groups.offsets import Offsets
-from ottla.coordinator.groups.record_serde import GroupRecord, encode
+from ottla.coordinator.groups.record_serde import OFFSET_COMMIT_PREFIX, GroupRecord
 from ottla.coordinator.groups.records import (
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
-    RecordKey,
-    RecordValue,
 )
-from ottla.coordinator.runtime.broker import Reply, Surroundings
+from ottla.coordinator.runtime.broker import Broker
+from ottla.coordinator.runtime.record import RecordKey, RecordValue
+from ottla.coordinator.runtime.shard import Command, Shard
 from ottla.model.errors import ErrorCode
-from ottla.model.ids import NO_OFFSET, NO_PRODUCER_ID
-from ottla.replication.timers import Timer
-from ottla.wire.message import Message
-
-Command: TypeAlias = Callable[[], list[GroupRecord]]
-"""Looks at the shard, answers who it can, returns the records that make its decision so."""
 
 Replay: TypeAlias = Callable[["GroupShard", RecordKey, RecordValue | None], None]
 
-_BATCH_OVERHEAD = 256  # more than the header of a batch and of a record
 
+class GroupShard(Shard):
+    """The groups whose ids belong to one partition."""
 
-class GroupShard:
-    """Groups whose ids hash to one partition.
-
-    `run` is the runtime's: it calls a command and writes its records. `max_batch_bytes` is
-    the most that one command may write.
-    """
+    LATEST_ONLY = (OFFSET_COMMIT_PREFIX,)
+    encode = staticmethod(record_serde.encode)
+    decode = staticmethod(record_serde.decode)
+    refuse = staticmethod(error_response)
 
     def __init__(
-        self, broker: Surroundings, run: Callable[[Command], None], max_batch_bytes: int
+        self,
+        broker: Broker,
+        run: Callable[[Command], None],
+        max_batch_bytes: int,
+        topic_patterns: TopicPatterns,
     ) -> None:
-        self.broker = broker
+        super().__init__(broker, run, max_batch_bytes)
+        self.topic_patterns = topic_patterns
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
-        self.answers: list[tuple[Reply, Message]] = []
-        """What commands have answered and the runtime has not fetched yet."""
-        self.max_batch_bytes = max_batch_bytes
         self.is_loaded = False
-        self._run = run
-
-    # -- what commands use ---------------------------------------------------------------
-
-    def answer(self, reply: Reply, response: Message) -> None:
-        """Answer a request, once everything written so far is committed."""
-        self.answers.append((reply, response))
-
-    def after(self, delay_ms: float, command: Command) -> Timer:
-        """Run a command later."""
-        broker = self.broker
-        return broker.timers.at(broker.monotonic_ms + delay_ms, lambda: self._run(command))
 
     def new_member_id(self, prefix: str) -> str:
-        """An id that no member had before; it shows whose it is."""
+        """Return an id that no member had before. The prefix shows whose it is."""
         digits = self.broker.ports.random.uuid().hex()
         parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
         return "-".join((prefix, *parts))
 
-    def fits(self, record: GroupRecord) -> bool:
-        """Whether a record is small enough to be written."""
-        key, value = encode(record)
-        return len(key) + len(value or b"") + _BATCH_OVERHEAD <= self.max_batch_bytes
-
-    # -- life ----------------------------------------------------------------------------
+    # -- loading and unloading -----------------------------------------------------------
 
     def loaded(self) -> None:
-        """All records are replayed: from now on members must show signs of life."""
+        """Start the sessions of all members."""
         self.is_loaded = True
         for group in self.groups.values():
             group.loaded()
 
     def close(self, code: ErrorCode) -> None:
-        """The shard ends here: whoever waits is refused with `code`."""
+        """Stop all timers, and answer parked joins and syncs with `code`."""
         for group in self.groups.values():
             group.close(code)
 
     # -- replay --------------------------------------------------------------------------
 
-    def replay(
-        self,
-        key: RecordKey,
-        value: RecordValue | None,
-        record_offset: int = NO_OFFSET,
-        producer_id: int = NO_PRODUCER_ID,
-    ) -> None:
-        """Take in one record.
-
-        One of a transactional producer counts when its transaction ends, and needs its offset.
-        """
+    def replay(self, key: RecordKey, value: RecordValue | None) -> None:
+        """Apply one record."""
         if type(key) is OffsetCommitKey:
-            assert value is None or isinstance(value, OffsetCommitValue)
-            self._replay_offset(key, value, record_offset, producer_id)
+            if value is None:
+                self.offsets.remove(key)
+                self.remove_if_unused(key.group)
+                return
+            assert isinstance(value, OffsetCommitValue)
+            if key.group not in self.groups:
+                self._add_group_of_offsets(key.group)
+            self.offsets.put(key, value)
         else:
             REPLAY[type(key)](self, key, value)
 
+    def replay_transactional(
+        self, key: RecordKey, value: RecordValue | None, producer_id: int, record_offset: int
+    ) -> None:
+        """Apply one record of a transaction. An offset counts when the transaction commits."""
+        if type(key) is not OffsetCommitKey or value is None:
+            self.replay(key, value)
+            return
+        assert isinstance(value, OffsetCommitValue)
+        if key.group not in self.groups:
+            self._add_group_of_offsets(key.group)
+        self.offsets.put_pending(key, value, producer_id, record_offset)
+
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Take in the marker that ends a transaction."""
+        """Apply the marker that ends a transaction."""
         for key in self.offsets.end_transaction(producer_id, committed=committed):
             if committed and key.group not in self.groups:
-                self.groups[key.group] = ClassicGroup(self, key.group)
+                self._add_group_of_offsets(key.group)
 
     def remove_group(self, group_id: str) -> None:
-        """A group is deleted; its offsets are deleted by records of their own."""
+        """Remove a group. Its offsets are removed by records of their own."""
         group = self.groups.pop(group_id, None)
         if group is not None:
             group.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-    def _replay_offset(
-        self,
-        key: OffsetCommitKey,
-        value: OffsetCommitValue | None,
-        record_offset: int,
-        producer_id: int,
-    ) -> None:
-        if value is None:
-            self.offsets.remove(key)
-            self.forget_if_bare(key.group)
-            return
-        if key.group not in self.groups:
-            # Committed by somebody who is no member: a group that is nothing but its offsets.
-            self.groups[key.group] = ClassicGroup(self, key.group)
-        if producer_id == NO_PRODUCER_ID:
-            self.offsets.put(key, value)
-        else:
-            self.offsets.put_pending(key, value, producer_id, record_offset)
-
-    def forget_if_bare(self, group_id: str) -> None:
-        """A group that was nothing but its offsets ends with the last of them."""
+    def remove_if_unused(self, group_id: str) -> None:
+        """Remove a group that nobody ever joined if it has no offsets left."""
         group = self.groups.get(group_id)
         if (
             isinstance(group, ClassicGroup)
@@ -152,6 +118,35 @@ class GroupShard:
             and group_id not in self.offsets.by_group
         ):
             self.remove_group(group_id)
+
+    def _add_group_of_offsets(self, group_id: str) -> None:
+        """Add a group that nobody joined: a client without membership commits offsets for it."""
+        self.groups[group_id] = ClassicGroup(self, group_id)
+
+    # -- the log -------------------------------------------------------------------------
+
+    @property
+    def compression_codec(self) -> int:
+        return self.broker.config.offsets_topic_compression_codec
+
+    @property
+    def has_open_transactions(self) -> bool:
+        return self.offsets.has_pending
+
+    @property
+    def live_count(self) -> int:
+        return self.offsets.count + len(self.groups)
+
+    def live_records(self) -> Iterator[GroupRecord]:
+        """Iterate over the records of all groups and offsets."""
+        for group_id in list(self.groups):
+            group = self.groups.get(group_id)
+            if group is not None:
+                yield from group.stored_records()
+            for key in [key for key, _ in self.offsets.of(group_id)]:
+                value = self.offsets.get(key.group, key.topic, key.partition)
+                if value is not None:
+                    yield key, value
 
 
 def _replay_classic_group(shard: GroupShard, key: RecordKey, value: RecordValue | None) -> None:
@@ -172,4 +167,4 @@ REPLAY: dict[type[RecordKey], Replay] = {
     GroupMetadataKey: _replay_classic_group,
     **dict.fromkeys(CONSUMER_GROUP_KEYS, replay),
 }
-"""How each kind of record but offset commits changes a shard."""
+"""How each kind of record except offset commits changes a shard."""

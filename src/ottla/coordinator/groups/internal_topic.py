@@ -1,4 +1,4 @@
-"""__consumer_offsets as it is created, with the first group that is looked for."""
+"""The topic __consumer_offsets. It is created when a client first looks for a group."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from ottla.config.broker import BrokerConfig
 from ottla.controller.topics import NewTopic
 from ottla.model.ids import OFFSETS_TOPIC
 
-_MIN_SEGMENT_BYTES = 1024 * 1024  # what a topic may have at least
+_MIN_SEGMENT_BYTES = 1024 * 1024  # the least that `segment.bytes` of a topic allows
 
 
 def offsets_topic(config: BrokerConfig, num_brokers: int) -> NewTopic:
-    """The topic to create, with no more replicas than there are brokers."""
+    """Return the topic to create, with no more replicas than there are brokers."""
     return NewTopic(
         OFFSETS_TOPIC,
         config.offsets_topic_num_partitions,

@@ -1,27 +1,29 @@
-"""OffsetCommit: which offsets are taken, and their records (KIP-211, KIP-848, KIP-1251).
+"""OffsetCommit: which offsets are accepted, and their records (KIP-211, KIP-848, KIP-1251).
 
-The hottest request about groups, so it comes here decoded into plain tuples and leaves as
-`CommitResults`; the broker turns both from and into the bytes of each version.
+This is the most frequent request to groups, so it arrives here as plain tuples and leaves as
+`CommitResults`. The broker converts both from and to the bytes of each version.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from ottla.coordinator.groups.group_shard import GroupShard
 from ottla.coordinator.groups.record_serde import GroupRecord
 from ottla.coordinator.groups.records import NO_EXPIRATION, OffsetCommitKey, OffsetCommitValue
 from ottla.metadata.image import TopicImage
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.message import Message
 
+if TYPE_CHECKING:
+    from ottla.coordinator.groups.group_shard import GroupShard
+
 FIRST_GROUP_ID_NOT_FOUND = 9
 FIRST_TOPIC_ID = 10
 _NO_RETENTION = -1
 _LATEST = 2**63 - 1
-_TOO_LATE = (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION)
-_LONGEST_REMEMBERED = 256  # characters: what strangers send must not fill the memory
+_STALE = (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION)
+_LONGEST_CACHED = 256  # characters: long ids from clients must not fill the memory
 
 PartitionCommit: TypeAlias = tuple[int, int, int, str]
 """Partition, offset, leader epoch, metadata."""
@@ -31,7 +33,7 @@ PartitionCode: TypeAlias = tuple[int, int]
 
 
 class Commit(NamedTuple):
-    """A request of any version; a topic that nobody knows is None."""
+    """A request of any version. A topic that does not exist is None."""
 
     version: int
     group_id: str
@@ -43,7 +45,7 @@ class Commit(NamedTuple):
 
 
 class CommitResults(Message):
-    """What became of the partitions, topic by topic in the order of the request."""
+    """An error code for each partition, topic by topic in the order of the request."""
 
     __slots__ = ("topics",)
 
@@ -51,21 +53,21 @@ class CommitResults(Message):
         self.topics = topics
 
     def refuse(self, code: ErrorCode) -> CommitResults:
-        """The same, with this error where there was none."""
+        """Return the same results with this error where there was none."""
         return CommitResults(
             [[(index, had or code) for index, had in results] for results in self.topics]
         )
 
 
 def refuse_commit(commit: Commit, code: ErrorCode) -> CommitResults:
-    """The answer to a request of which nothing is taken."""
+    """Return the results of a request that is refused as a whole."""
     return CommitResults(
         [[(partition[0], code) for partition in partitions] for _, partitions in commit.topics]
     )
 
 
 def commit_offsets(shard: GroupShard, commit: Commit) -> tuple[CommitResults, list[GroupRecord]]:
-    """The answer to a request, good once the records are committed."""
+    """Return the results of a request, valid once the records are committed, and the records."""
     broker = shard.broker
     limit = broker.config.offset_metadata_max_bytes
     now_ms = broker.wall_ms
@@ -83,8 +85,8 @@ def commit_offsets(shard: GroupShard, commit: Commit) -> tuple[CommitResults, li
             if group_code is None:
                 group_code = _check_group(shard, commit)
             code = group_code
-            if code is not ErrorCode.NONE and code in _TOO_LATE:
-                code = _late(shard, commit, image.topic_id, index, code)
+            if code is not ErrorCode.NONE and code in _STALE:
+                code = _check_stale(shard, commit, image.topic_id, index, code)
             if code is ErrorCode.NONE:
                 if len(metadata) > limit:
                     code = ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -103,7 +105,7 @@ def commit_offsets(shard: GroupShard, commit: Commit) -> tuple[CommitResults, li
 
 
 def expiration(retention_ms: int, now_ms: int) -> int:
-    """When an offset expires if the client (of an old version) has said how long to keep it."""
+    """Return when an offset expires if a client of an old version gave a retention time."""
     if retention_ms == _NO_RETENTION:
         return NO_EXPIRATION
     return min(max(now_ms + retention_ms, 0), _LATEST)
@@ -116,12 +118,12 @@ def _unknown(image: TopicImage | None, version: int) -> ErrorCode:
 
 
 def _check_group(shard: GroupShard, commit: Commit) -> ErrorCode:
-    """Whether the sender may commit for the group."""
+    """Return NONE if the sender may commit for the group, or an error."""
     version, group_id, generation_id, member_id, instance_id, _, _ = commit
     group = shard.groups.get(group_id)
     if group is None:
         if generation_id < 0:
-            return ErrorCode.NONE  # replaying the commit makes a group that only has offsets
+            return ErrorCode.NONE  # the replay of the commit creates the group
         if version >= FIRST_GROUP_ID_NOT_FOUND:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return ErrorCode.ILLEGAL_GENERATION
@@ -132,10 +134,10 @@ def _check_group(shard: GroupShard, commit: Commit) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _late(
+def _check_stale(
     shard: GroupShard, commit: Commit, topic_id: bytes, partition: int, code: ErrorCode
 ) -> ErrorCode:
-    """A commit of a past generation is good for a partition the member has had ever since."""
+    """Accept a commit of an earlier epoch for a partition that the member has kept since then."""
     group = shard.groups.get(commit.group_id)
     if group is not None and group.may_commit_late(
         commit.member_id, commit.generation_id, topic_id, partition
@@ -145,12 +147,12 @@ def _late(
 
 
 def _key(group_id: str, topic: str, partition: int) -> OffsetCommitKey:
-    if len(group_id) > _LONGEST_REMEMBERED:
+    if len(group_id) > _LONGEST_CACHED:
         return OffsetCommitKey(group=group_id, topic=topic, partition=partition)
-    return _remembered_key(group_id, topic, partition)
+    return _cached_key(group_id, topic, partition)
 
 
 @lru_cache(maxsize=4096)
-def _remembered_key(group_id: str, topic: str, partition: int) -> OffsetCommitKey:
-    """Partitions are committed again and again: their keys, with their bytes, are kept."""
+def _cached_key(group_id: str, topic: str, partition: int) -> OffsetCommitKey:
+    """Return a key that is shared by all commits of a partition, with its bytes."""
     return OffsetCommitKey(group=group_id, topic=topic, partition=partition)

@@ -1,4 +1,4 @@
-"""Offsets nobody needs any more: their retention is over, or their topic is gone (KIP-211)."""
+"""Tombstones of offsets that are no longer needed: expired, or of a deleted topic (KIP-211)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ottla.coordinator.groups.records import NO_EXPIRATION, OffsetCommitKey, Off
 _MINUTE_MS = 60_000
 
 
-def expire(shard: GroupShard) -> list[GroupRecord]:
-    """Tombstones of the offsets whose time is over, and of empty groups that have none left."""
+def expiration_tombstones(shard: GroupShard) -> list[GroupRecord]:
+    """Return tombstones of expired offsets, and of empty groups that have none left."""
     records: list[GroupRecord] = []
     for group in list(shard.groups.values()):
-        shard.forget_if_bare(group.group_id)
+        shard.remove_if_unused(group.group_id)
         if (
             _expire_offsets(shard, group, records)
             and group.is_empty
@@ -24,8 +24,8 @@ def expire(shard: GroupShard) -> list[GroupRecord]:
     return records
 
 
-def forget_topic(shard: GroupShard, topic: str) -> list[GroupRecord]:
-    """Tombstones of all offsets of a topic that was deleted."""
+def deleted_topic_tombstones(shard: GroupShard, topic: str) -> list[GroupRecord]:
+    """Return tombstones of all offsets of a topic that was deleted."""
     records: list[GroupRecord] = []
     for group_id, topics in shard.offsets.by_group.items():
         for partition in topics.get(topic, ()):
@@ -39,7 +39,7 @@ def forget_topic(shard: GroupShard, topic: str) -> list[GroupRecord]:
 
 
 def _expire_offsets(shard: GroupShard, group: Group, records: list[GroupRecord]) -> bool:
-    """Add the tombstones of a group's offsets; whether none are left."""
+    """Add tombstones of a group's expired offsets, and return True if none are left."""
     offsets = shard.offsets.by_group.get(group.group_id)
     if not offsets:
         return True

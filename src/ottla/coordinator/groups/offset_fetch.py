@@ -1,20 +1,12 @@
-"""OffsetFetch and OffsetDelete: the offsets of one group."""
+"""OffsetFetch: the committed offsets of one group."""
 
 from __future__ import annotations
 
-from ottla.coordinator.groups.error_response import for_offset_fetch
+from ottla.coordinator.groups.error_response import offset_fetch_error
 from ottla.coordinator.groups.group_shard import GroupShard
-from ottla.coordinator.groups.record_serde import GroupRecord
-from ottla.coordinator.groups.records import OffsetCommitKey, OffsetCommitValue
+from ottla.coordinator.groups.records import OffsetCommitValue
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import NO_LEADER_EPOCH, NO_OFFSET, ZERO_UUID
-from ottla.wire.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestTopic,
-    OffsetDeleteResponse,
-    OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
-)
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchResponseGroup,
@@ -26,7 +18,7 @@ from ottla.wire.messages.offset_fetch import (
 def fetch_offsets(
     shard: GroupShard, request: OffsetFetchRequestGroup, *, by_id: bool, require_stable: bool
 ) -> OffsetFetchResponseGroup:
-    """The offsets of a group, those asked for or all; in newer versions topics have ids."""
+    """Return the offsets of a group, those asked for or all. `by_id`: topics go by their ids."""
     group = shard.groups.get(request.group_id)
     if group is not None:
         try:
@@ -39,12 +31,12 @@ def fetch_offsets(
 
 
 def refuse_fetch(request: OffsetFetchRequestGroup, code: ErrorCode) -> OffsetFetchResponseGroup:
-    """The answer for a group whose offsets cannot be had."""
-    return OffsetFetchResponseGroup(group_id=request.group_id, error_code=for_offset_fetch(code))
+    """Return the answer for a group whose offsets cannot be read."""
+    return OffsetFetchResponseGroup(group_id=request.group_id, error_code=offset_fetch_error(code))
 
 
 class _Fetch:
-    """The answer for one group in the making."""
+    """Builds the answer for one group."""
 
     def __init__(self, shard: GroupShard, group_id: str, by_id: bool, require_stable: bool) -> None:
         self._offsets = shard.offsets
@@ -77,7 +69,7 @@ class _Fetch:
             if self._by_id:
                 image = self._image.topics.get(name)
                 if image is None:
-                    continue  # it has no id to be told by
+                    continue  # a topic that was deleted has no id to answer with
                 topic_id = image.topic_id
             partitions = [self._find(name, topic_id, index) for index in offsets]
             answers.append(self._topic(name, topic_id, partitions))
@@ -93,7 +85,7 @@ class _Fetch:
             return _partition(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         value = self._offsets.get(self._group_id, name, index)
         if value is not None and self._by_id and value.topic_id not in (ZERO_UUID, topic_id):
-            value = None  # committed for an earlier topic of this name
+            value = None  # committed for a deleted topic of the same name
         return _partition(index, value, ErrorCode.NONE)
 
 
@@ -114,54 +106,3 @@ def _partition(
         committed_leader_epoch=value.leader_epoch,
         metadata=value.metadata,
     )
-
-
-def delete_offsets(
-    shard: GroupShard, request: OffsetDeleteRequest
-) -> tuple[OffsetDeleteResponse, list[GroupRecord]]:
-    """The answer to a request, good once the records are committed; ApiError for all of it."""
-    group = shard.groups.get(request.group_id)
-    if group is None:
-        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
-    group.check_offset_delete()
-    subscribed = group.subscribed_topics()
-    records: list[GroupRecord] = []
-    topics = []
-    for topic in request.topics:
-        used = subscribed is None or topic.name in subscribed
-        topics.append(
-            OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetDeleteResponsePartition(
-                        partition_index=asked.partition_index,
-                        error_code=_delete(
-                            shard, request.group_id, topic, asked.partition_index, used, records
-                        ),
-                    )
-                    for asked in topic.partitions
-                ],
-            )
-        )
-    return OffsetDeleteResponse(topics=topics), records
-
-
-def _delete(
-    shard: GroupShard,
-    group_id: str,
-    topic: OffsetDeleteRequestTopic,
-    index: int,
-    used: bool,
-    records: list[GroupRecord],
-) -> ErrorCode:
-    image = shard.broker.image.topics.get(topic.name)
-    if image is None or not 0 <= index < len(image.partitions):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if used:
-        return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-    offsets = shard.offsets
-    if offsets.get(group_id, topic.name, index) is not None or offsets.is_unstable(
-        group_id, topic.name, index
-    ):
-        records.append((OffsetCommitKey(group=group_id, topic=topic.name, partition=index), None))
-    return ErrorCode.NONE

@@ -1,41 +1,16 @@
-"""The records of __consumer_offsets that offsets and classic groups make, in Kafka's layout.
-
-Declared like the messages of the wire and encoded by the same codec. A key has one version,
-and its API_KEY says what kind of record it is; a value has several, of which Ottla writes
-WRITTEN_VERSION and reads all. `serde` puts the two bytes of kind or version in front.
-"""
+"""Records of __consumer_offsets for committed offsets and classic groups, in Kafka's layout."""
 
 from __future__ import annotations
 
-from typing import ClassVar
-
+from ottla.coordinator.runtime.record import RecordKey, RecordValue
 from ottla.model.ids import ZERO_UUID
 from ottla.wire.message import Field, Items, Message, as_list
 
 NO_EXPIRATION = -1
 
 
-class RecordKey(Message):
-    """The key of a record; API_KEY is the kind of record."""
-
-    __slots__ = ()
-    MAX_VERSION = 0
-
-
-class RecordValue(Message):
-    """The value of a record, without which the record deletes what the key stands for."""
-
-    __slots__ = ()
-    WRITTEN_VERSION: ClassVar[int] = 0
-
-    @property
-    def written_version(self) -> int:
-        """The version this value is to be written in."""
-        return self.WRITTEN_VERSION
-
-
 class OffsetCommitKey(RecordKey):
-    """A group's place in one partition; `encoded` keeps its bytes once they were needed."""
+    """A partition for which a group commits offsets. `encoded` caches the bytes of the key."""
 
     __slots__ = ("encoded", "group", "partition", "topic")
     API_KEY = 1
@@ -53,9 +28,9 @@ class OffsetCommitKey(RecordKey):
 
 
 class OffsetCommitValue(RecordValue):
-    """The offset a group wants to go on from.
+    """A committed offset.
 
-    Only version 1 has a time of its own at which the offset expires.
+    Only version 1 has an expiration time of its own.
     """
 
     __slots__ = (
@@ -159,7 +134,7 @@ class MemberMetadata(Message):
 
 
 class GroupMetadataValue(RecordValue):
-    """A generation of a classic group: its protocol, its members and what each was assigned."""
+    """A generation of a classic group: its protocol, its members and their assignments."""
 
     __slots__ = (
         "current_state_timestamp",

@@ -1,4 +1,4 @@
-"""Collecting the records of one wake-up into batches.
+"""Batches of the records that commands write in one wake-up.
 
 One batch for many commands is what makes small commits cheap: offset, checksum and checks of
 the log are paid once. A command's records stay together in one batch, so that a crash keeps
@@ -15,11 +15,11 @@ from ottla.wire.primitives import svarint
 
 _SHORT: Final = tuple(svarint(number) for number in range(1024))
 _NULL: Final = svarint(-1)
-_NOBODY: Final = -1  # producer id, epoch and sequence of what nobody will send again
+_NO_PRODUCER: Final = -1  # id, epoch and sequence of a batch without a producer
 
 
 class BatchBuilder:
-    """A batch in the making; all its records have the time at which it is sealed."""
+    """A batch that grows. All its records get the timestamp at which it is sealed."""
 
     __slots__ = ("_payload", "count")
 
@@ -29,11 +29,11 @@ class BatchBuilder:
 
     @property
     def size(self) -> int:
-        """Bytes of the batch so far, uncompressed."""
+        """The size of the batch so far in bytes, uncompressed."""
         return HEADER_SIZE + len(self._payload)
 
     def add(self, key: bytes, value: bytes | None) -> None:
-        """One more record."""
+        """Add a record."""
         count = self.count
         delta = _SHORT[count] if count < 1024 else svarint(count)
         key_length = _varint(len(key))
@@ -46,18 +46,18 @@ class BatchBuilder:
         self._payload += body
         self.count = count + 1
 
-    def take_back(self, count: int, size: int) -> None:
-        """Be as before, with this count and size: the last records do not fit."""
+    def restore(self, count: int, size: int) -> None:
+        """Restore an earlier count and size."""
         self.count = count
         del self._payload[size - HEADER_SIZE :]
 
     def seal(self, now_ms: int, codec: int) -> bytearray:
-        """The finished batch."""
+        """Return the finished batch."""
         batch = bytearray(HEADER_SIZE)
         batch += compress(codec, self._payload) if codec else self._payload
         HEADER.pack_into(
             batch, 0, 0, len(batch) - LOG_OVERHEAD, -1, MAGIC_V2, 0, codec, self.count - 1,
-            now_ms, now_ms, _NOBODY, _NOBODY, _NOBODY, self.count,
+            now_ms, now_ms, _NO_PRODUCER, _NO_PRODUCER, _NO_PRODUCER, self.count,
         )  # fmt: skip
         seal(batch, 0, len(batch))
         return batch

@@ -1,43 +1,41 @@
-"""What coordinators need of the broker around them, and how they answer requests."""
+"""What coordinators need of the broker they run in."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from ottla.config.broker import BrokerConfig
-from ottla.coordinator.groups.consumer.topic_patterns import TopicPatterns
 from ottla.metadata.image import MetadataImage
+from ottla.model.errors import ErrorCode
 from ottla.ports import Ports
+from ottla.replication.partition import Partition
 from ottla.replication.timers import Timers
-from ottla.wire.message import Message
+from ottla.replication.topics import HostedTopics
 
 
-class Surroundings(Protocol):
-    """The broker, as far as a coordinator knows it. Times are those of the present wake-up."""
+class Broker(Protocol):
+    """The broker as a coordinator sees it. Times are those at which this wake-up began."""
 
     before_commit: list[Callable[[], None]]
-    """Called when a wake-up ends, before logs are committed; for this once."""
+    """Called once when the wake-up ends, before the logs write what was appended."""
     config: BrokerConfig
     image: MetadataImage
     monotonic_ms: float
+    node_id: int
     ports: Ports
     timers: Timers
+    topics: HostedTopics
     wall_ms: int
 
-    @property
-    def topic_patterns(self) -> TopicPatterns: ...
+    def append_internal(
+        self, partition: Partition, batch: bytearray, done: Callable[[ErrorCode], None]
+    ) -> int:
+        """Append a batch. `done` is called with NONE once it is committed, or with an error.
 
+        The calls for one partition come in the order of the appends. Raise ApiError or
+        OSError if the batch cannot be appended at all.
+        """
 
-class Reply(Protocol):
-    """An answer that is owed to a client; sent once, and in vain if the client is gone."""
-
-    def send(self, response: Message) -> None: ...
-
-
-class Client(NamedTuple):
-    """Who sent a request, and in which version."""
-
-    client_id: str
-    client_host: str
-    version: int
+    def storage_failed(self, partition: Partition, problem: OSError) -> object:
+        """Handle an I/O error of a partition's log."""

@@ -1,11 +1,11 @@
-"""One answer made of parts that come from different shards, each when it is committed."""
+"""One response made of parts that come from different shards, each when it is committed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from ottla.coordinator.runtime.broker import Reply
+from ottla.coordinator.runtime.reply import Reply
 from ottla.coordinator.runtime.shard_runtime import ShardRuntime
 from ottla.wire.message import Message
 
@@ -16,30 +16,30 @@ R = TypeVar("R", bound=Message)
 def answer_together(
     defer: Callable[[], Reply],
     kind: type[P],
-    answers: Sequence[tuple[ShardRuntime | None, P]],
+    parts: Sequence[tuple[ShardRuntime[Any] | None, P]],
     respond: Callable[[list[P]], R],
 ) -> R | None:
-    """The response made of an answer for each group; None if it is sent later.
+    """Return the response made of all parts, or None if it is sent later.
 
-    Each answer comes with the shard it was read from, and waits until that has committed what
-    it says; without a shard it holds as it is.
+    Each part comes with the runtime of the shard it was read from, and waits until all that
+    this shard has written is committed. A part without a runtime does not wait.
     """
-    if all(runtime is None or runtime.is_settled for runtime, _ in answers):
-        return respond([answer for _, answer in answers])
-    gathering = Gathering(
+    if all(runtime is None or runtime.is_settled for runtime, _ in parts):
+        return respond([part for _, part in parts])
+    combined = CombinedReply(
         defer(),
-        len(answers),
-        lambda parts: respond([part for part in parts if isinstance(part, kind)]),
+        len(parts),
+        lambda sent: respond([part for part in sent if isinstance(part, kind)]),
     )
-    for position, (runtime, answer) in enumerate(answers):
+    for position, (runtime, part) in enumerate(parts):
         if runtime is None:
-            gathering.add(position, answer)
+            combined.add(position, part)
         else:
-            runtime.answer(gathering.part(position), answer)
+            runtime.answer(combined.part(position), part)
     return None
 
 
-class Gathering:
+class CombinedReply:
     """Waits for a number of parts, then sends the response they make, in their order."""
 
     def __init__(
@@ -51,11 +51,11 @@ class Gathering:
         self._parts: list[Message | None] = [None] * count
 
     def part(self, position: int) -> Reply:
-        """Where to send one of the parts."""
+        """Return the reply to which one of the parts is sent."""
         return _Part(self, position)
 
     def add(self, position: int, part: Message) -> None:
-        """A part has come."""
+        """Take one part; send the response if it was the last that was missing."""
         assert self._parts[position] is None, "a part is sent once"
         self._parts[position] = part
         self._missing -= 1
@@ -64,11 +64,11 @@ class Gathering:
 
 
 class _Part:
-    __slots__ = ("_gathering", "_position")
+    __slots__ = ("_combined", "_position")
 
-    def __init__(self, gathering: Gathering, position: int) -> None:
-        self._gathering = gathering
+    def __init__(self, combined: CombinedReply, position: int) -> None:
+        self._combined = combined
         self._position = position
 
     def send(self, response: Message) -> None:
-        self._gathering.add(self._position, response)
+        self._combined.add(self._position, response)

@@ -1,96 +1,116 @@
-"""Keeping __consumer_offsets small without a log cleaner.
+"""Keeping the logs of shards small while there is no log cleaner.
 
-Each commit is one more record, and only the last one of each key matters. When a shard's log
-holds much more than that, the live state is written anew at its end, a piece at a time while
-commits go on, and then the log begins where that began: every key that lives has a record
-from there on, either rewritten or newer. A crash at any point leaves a log that says the same.
+Only the last record of each key counts. When a log holds many more records than its shard
+needs, the live state is written again at the end of the log, in slices while requests go on.
+Then the log start offset moves to where that began: from there on every live key has a record,
+either the rewritten one or a newer one. A crash at any point leaves a log with the same state.
 
-Records are written as the log has them, not replayed: what a rebalance has changed in memory
-is not in them. Offsets pending in open transactions would be lost, so the log keeps its
-beginning as long as there are any.
+Records are written as the log has them and not replayed, so nothing that exists in memory only
+gets into the log. Records of open transactions would be lost, so the log start offset does not
+move while there are any.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
-from ottla.coordinator.groups.group_shard import GroupShard
-from ottla.coordinator.groups.record_serde import GroupRecord
+from ottla.coordinator.runtime.broker import Broker
+from ottla.coordinator.runtime.record import CoordinatorRecord
 from ottla.coordinator.runtime.shard_runtime import RuntimeState, ShardRuntime
 
 SMALL_BYTES: Final = 16 * 1024 * 1024
-"""A log below this size is left alone."""
+"""Logs below this size are not compacted."""
 
 RATIO: Final = 4
-"""How many records there may be for each that matters."""
+"""How many records a log may have for each one that counts."""
 
-_RECORDS_AT_A_TIME: Final = 500
+_RECORDS_PER_STEP: Final = 500
+_CHECK_INTERVAL_MS: Final = 5000
+_STEP_PAUSE_MS: Final = 5
 
 
-def is_overgrown(runtime: ShardRuntime, small_bytes: int = SMALL_BYTES) -> bool:
-    """Whether most of a shard's log is of no use any more."""
+def is_overgrown(runtime: ShardRuntime[Any], small_bytes: int = SMALL_BYTES) -> bool:
+    """Return True if most of a shard's log is no longer needed."""
     log = runtime.partition.log
     if log is None or runtime.state is not RuntimeState.ACTIVE:
         return False
-    shard = runtime.shard
-    live = max(shard.offsets.count + len(shard.groups), runtime.rewritten)
+    live = max(runtime.shard.live_count, runtime.compacted_count)
     return (
         log.log_end_offset - log.log_start_offset > RATIO * live
         and log.size > small_bytes
-        and not shard.offsets.has_pending
+        and not runtime.shard.has_open_transactions
     )
 
 
-class Rewriting:
-    """One rewriting of a shard; call `step` until it says that it is over."""
+class LogCompaction:
+    """One compaction of a shard's log. Call `step` until it returns True."""
 
-    def __init__(self, runtime: ShardRuntime) -> None:
-        self._runtime = runtime
+    def __init__(self, runtime: ShardRuntime[Any]) -> None:
+        self.runtime = runtime
         self._start_offset: int | None = None
         self._written = 0
-        self._rest: Iterator[GroupRecord] | None = None
+        self._rest: Iterator[CoordinatorRecord] | None = None
 
     def step(self) -> bool:
-        """Do some more; whether it is over, for good or because the shard is. OSError."""
-        runtime = self._runtime
+        """Write a slice. Return True if the compaction is done, or the shard closed.
+
+        Raise OSError if the log fails.
+        """
+        runtime, wall_ms = self.runtime, self.runtime.shard.broker.wall_ms
         log = runtime.partition.log
         if log is None or runtime.state is not RuntimeState.ACTIVE:
             return True
         if log.uncommitted:
-            return False  # a segment begins only between two commits
+            return False  # a segment can only begin when nothing is queued
         if self._rest is None:
-            log.roll(runtime.shard.broker.wall_ms)
+            log.roll(wall_ms)
             self._start_offset = log.log_end_offset
-            self._rest = _live_records(runtime.shard)
+            self._rest = runtime.shard.live_records()
         if self._write_some(self._rest) or not runtime.is_settled:
             return False
-        if not runtime.shard.offsets.has_pending:
+        if not runtime.shard.has_open_transactions:
             assert self._start_offset is not None
             log.advance_log_start(self._start_offset)
-            log.delete_old_segments(runtime.shard.broker.wall_ms)
-        runtime.rewritten = self._written
+            log.delete_old_segments(wall_ms)
+        runtime.compacted_count = self._written
         return True
 
-    def _write_some(self, rest: Iterator[GroupRecord]) -> bool:
-        """Whether there was anything left to write."""
-        records = list(islice(rest, _RECORDS_AT_A_TIME))
+    def _write_some(self, rest: Iterator[CoordinatorRecord]) -> bool:
+        """Write the next records, and return True if there were any."""
+        records = list(islice(rest, _RECORDS_PER_STEP))
         self._written += len(records)
-        self._runtime.rewrite(records)
+        self.runtime.rewrite(records)
         return bool(records)
 
 
-def _live_records(shard: GroupShard) -> Iterator[GroupRecord]:
-    """All that a shard holds in the log, looked up as late as possible.
+class CompactionSchedule:
+    """Looks for overgrown logs from time to time, and compacts one after the other."""
 
-    The shard may change between two records: what is added meanwhile has a record of its own.
-    """
-    for group_id in list(shard.groups):
-        group = shard.groups.get(group_id)
-        if group is not None:
-            yield from group.stored_records()
-        for key in [key for key, _ in shard.offsets.of(group_id)]:
-            value = shard.offsets.get(key.group, key.topic, key.partition)
-            if value is not None:
-                yield key, value
+    def __init__(self, broker: Broker, runtimes: Mapping[int, ShardRuntime[Any]]) -> None:
+        self._broker = broker
+        self._runtimes = runtimes
+        self._after(_CHECK_INTERVAL_MS, self._check)
+
+    def _check(self) -> None:
+        overgrown = next((r for r in self._runtimes.values() if is_overgrown(r)), None)
+        if overgrown is None:
+            self._after(_CHECK_INTERVAL_MS, self._check)
+        else:
+            self._step(LogCompaction(overgrown))
+
+    def _step(self, compaction: LogCompaction) -> None:
+        try:
+            is_done = compaction.step()
+        except OSError as error:
+            self._broker.storage_failed(compaction.runtime.partition, error)
+            is_done = True
+        if is_done:
+            self._after(_CHECK_INTERVAL_MS, self._check)
+        else:
+            self._after(_STEP_PAUSE_MS, partial(self._step, compaction))
+
+    def _after(self, delay_ms: float, action: Callable[[], None]) -> None:
+        self._broker.timers.at(self._broker.monotonic_ms + delay_ms, action)

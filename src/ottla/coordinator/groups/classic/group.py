@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING
 
 from ottla.coordinator.groups.classic.member import ClassicMember
 from ottla.coordinator.groups.classic.subscribed_topics import CONSUMER_PROTOCOL_TYPE, topics_of
+from ottla.coordinator.groups.client import Client
 from ottla.coordinator.groups.group import Group, GroupType
 from ottla.coordinator.groups.record_serde import GroupRecord
 from ottla.coordinator.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitValue
-from ottla.coordinator.runtime.broker import Client, Reply
+from ottla.coordinator.runtime.reply import Reply
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.replication.timers import Timer
 from ottla.wire.messages.describe_groups import DescribedGroup

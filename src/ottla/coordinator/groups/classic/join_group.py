@@ -24,8 +24,9 @@ from ottla.coordinator.groups.classic.rebalance import (
     prepare_rebalance,
     rebalance_or_complete,
 )
+from ottla.coordinator.groups.client import Client
 from ottla.coordinator.groups.record_serde import GroupRecord
-from ottla.coordinator.runtime.broker import Client, Reply
+from ottla.coordinator.runtime.reply import Reply
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.wire.messages.sync_group import SyncGroupResponse

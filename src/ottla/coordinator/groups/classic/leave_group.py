@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.classic.rebalance import expel, go_on_without_members
 from ottla.coordinator.groups.record_serde import GroupRecord
-from ottla.coordinator.runtime.broker import Reply
+from ottla.coordinator.runtime.reply import Reply
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.leave_group import (
     LeaveGroupRequest,

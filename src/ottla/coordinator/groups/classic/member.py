@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Container
 
+from ottla.coordinator.groups.client import Client
 from ottla.coordinator.groups.records import MemberMetadata
-from ottla.coordinator.runtime.broker import Client, Reply
+from ottla.coordinator.runtime.reply import Reply
 from ottla.replication.timers import Timer
 from ottla.wire.messages.describe_groups import DescribedGroupMember
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponseMember

@@ -10,8 +10,8 @@ from functools import partial
 
 from ottla.coordinator.groups.classic.group import ClassicGroup, State
 from ottla.coordinator.groups.classic.member import ClassicMember
-from ottla.coordinator.groups.group_shard import Command
 from ottla.coordinator.groups.record_serde import GroupRecord
+from ottla.coordinator.runtime.shard import Command
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.wire.messages.sync_group import SyncGroupResponse

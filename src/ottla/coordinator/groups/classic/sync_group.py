@@ -6,7 +6,7 @@ from ottla.coordinator.groups.classic.group import ClassicGroup, State
 from ottla.coordinator.groups.classic.member import ClassicMember
 from ottla.coordinator.groups.classic.rebalance import keep_alive, prepare_rebalance, refuse_sync
 from ottla.coordinator.groups.record_serde import GroupRecord
-from ottla.coordinator.runtime.broker import Reply
+from ottla.coordinator.runtime.reply import Reply
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ottla.coordinator.groups.classic.member import protocols_of, rebalance_timeout_of
 from ottla.coordinator.groups.classic.subscribed_topics import CONSUMER_PROTOCOL_TYPE
+from ottla.coordinator.groups.client import Client
 from ottla.coordinator.groups.consumer import consumer_protocol, member_removal, migration, sessions
 from ottla.coordinator.groups.consumer.consumer_protocol import Subscription
 from ottla.coordinator.groups.consumer.current_assignment import MemberState
@@ -23,7 +24,7 @@ from ottla.coordinator.groups.consumer.records import (
     ConsumerGroupMemberMetadataValue,
 )
 from ottla.coordinator.groups.record_serde import GroupRecord
-from ottla.coordinator.runtime.broker import Client, Reply
+from ottla.coordinator.runtime.reply import Reply
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.codec import DecodeError
 from ottla.wire.messages.heartbeat import HeartbeatRequest

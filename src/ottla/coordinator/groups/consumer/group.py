@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.coordinator.groups.client import Client
 from ottla.coordinator.groups.consumer import record_builders, sessions
 from ottla.coordinator.groups.consumer.assignment import NO_PARTITIONS, Partitions
 from ottla.coordinator.groups.consumer.current_assignment import (
@@ -38,7 +39,7 @@ from ottla.coordinator.groups.consumer.records import (
 from ottla.coordinator.groups.group import Group, GroupType
 from ottla.coordinator.groups.record_serde import GroupRecord
 from ottla.coordinator.groups.records import OffsetCommitValue
-from ottla.coordinator.runtime.broker import Client, Reply
+from ottla.coordinator.runtime.reply import Reply
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.describe_groups import DescribedGroup
 from ottla.wire.messages.heartbeat import HeartbeatRequest

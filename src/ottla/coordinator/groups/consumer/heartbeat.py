@@ -6,6 +6,7 @@ member and nothing else.
 
 from __future__ import annotations
 
+from ottla.coordinator.groups.client import Client
 from ottla.coordinator.groups.consumer import member_removal, migration, sessions
 from ottla.coordinator.groups.consumer.assignment import Partitions, from_pairs
 from ottla.coordinator.groups.consumer.current_assignment import (
@@ -21,7 +22,6 @@ from ottla.coordinator.groups.consumer.member_update import MemberUpdate
 from ottla.coordinator.groups.consumer.records import ConsumerGroupMemberMetadataValue
 from ottla.coordinator.groups.group_shard import GroupShard
 from ottla.coordinator.groups.record_serde import GroupRecord
-from ottla.coordinator.runtime.broker import Client
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import uuid_to_text
 from ottla.wire.messages.consumer_group_heartbeat import (
@@ -65,7 +65,7 @@ def _is_plain(
         request.member_epoch == member.current.epoch
         and group.epoch == group.assignment_epoch
         and member.current.is_reconciled(group.epoch)
-        and group.topics_version == group.shard.broker.topic_patterns.version
+        and group.topics_version == group.shard.topic_patterns.version
         and request.subscribed_topic_names is None
         and request.subscribed_topic_regex is None
         and request.server_assignor is None

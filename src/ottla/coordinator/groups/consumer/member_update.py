@@ -72,7 +72,7 @@ class MemberUpdate:
     def describe_as(self, metadata: ConsumerGroupMemberMetadataValue) -> None:
         """First step: who the member is from now on; INVALID_REGULAR_EXPRESSION if it is not."""
         changed = self.old is None or _subscribes_otherwise(metadata, self.metadata)
-        group, topics_version = self.group, self.group.shard.broker.topic_patterns.version
+        group, topics_version = self.group, self.group.shard.topic_patterns.version
         self._take_place()
         if self.replaces is not None or self.old is None or metadata != self.metadata:
             self.records.append(
@@ -106,7 +106,7 @@ class MemberUpdate:
         group = self.group
         current = reconcile(self.member_id, self.current, self.target, owned, group.owners)
         if self._now is not None:
-            group.topics_version = group.shard.broker.topic_patterns.version
+            group.topics_version = group.shard.topic_patterns.version
         if current is not self.current or self.replaces is not None or self.old is None:
             self.current = current
             self.records.append(

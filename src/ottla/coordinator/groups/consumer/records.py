@@ -7,7 +7,7 @@ with its epoch, and what each member has at present.
 
 from __future__ import annotations
 
-from ottla.coordinator.groups.records import RecordKey, RecordValue
+from ottla.coordinator.runtime.record import RecordKey, RecordValue
 from ottla.model.ids import ZERO_UUID
 from ottla.wire.message import Field, Items, Message, as_list
 

@@ -25,7 +25,7 @@ from ottla.coordinator.groups.consumer.records import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from ottla.coordinator.groups.records import RecordKey, RecordValue
+from ottla.coordinator.runtime.record import RecordKey, RecordValue
 
 if TYPE_CHECKING:
     from ottla.coordinator.groups.group_shard import GroupShard

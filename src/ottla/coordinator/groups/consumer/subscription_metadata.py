@@ -52,7 +52,7 @@ def subscribed(
     broker = group.shard.broker
     topics, regexes = _counts(group, gone, come)
     if (
-        group.topics_version == broker.topic_patterns.version
+        group.topics_version == group.shard.topic_patterns.version
         and topics.keys() == group.member_counts.topics.keys()
         and regexes.keys() == group.member_counts.regexes.keys() == group.regexes.keys()
     ):
@@ -101,7 +101,7 @@ def _regexes_of(metadata: ConsumerGroupMemberMetadataValue) -> tuple[str, ...]:
 
 def _resolve(group: ConsumerGroup, regex: str) -> frozenset[str]:
     try:
-        return group.shard.broker.topic_patterns.matching(regex)
+        return group.shard.topic_patterns.matching(regex)
     except PatternError as error:
         known = group.regexes.get(regex)
         if known is not None:  # it was fine with the topics there were then
@@ -116,7 +116,7 @@ def _regex_records(group: ConsumerGroup, resolved: dict[str, frozenset[str]]) ->
     broker = group.shard.broker
     records = [
         record_builders.regex_record(
-            group.group_id, regex, topics, broker.topic_patterns.version, broker.wall_ms
+            group.group_id, regex, topics, group.shard.topic_patterns.version, broker.wall_ms
         )
         for regex, topics in resolved.items()
         if regex not in group.regexes or group.regexes[regex].topics != topics

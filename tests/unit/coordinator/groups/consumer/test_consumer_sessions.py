@@ -16,7 +16,7 @@ from consumer_support import (
 )
 
 from ottla.coordinator.runtime import log_compaction
-from ottla.coordinator.runtime.log_compaction import Rewriting
+from ottla.coordinator.runtime.log_compaction import LogCompaction
 from ottla.model.errors import ErrorCode
 
 
@@ -155,14 +155,14 @@ def test_an_expired_member_stays_expired(broker):
 
 @pytest.fixture
 def three_records_at_a_time(monkeypatch):
-    monkeypatch.setattr(log_compaction, "_RECORDS_AT_A_TIME", 3)
+    monkeypatch.setattr(log_compaction, "_RECORDS_PER_STEP", 3)
 
 
 @pytest.mark.usefixtures("three_records_at_a_time")
 def test_a_group_is_written_anew_while_it_changes(broker):
     consumers = [Consumer(broker, f"m{number}", [], regex=".*") for number in range(6)]
     settle(broker, *consumers)
-    work = Rewriting(broker.node.groups.runtimes[0])
+    work = LogCompaction(broker.node.groups.runtimes[0])
     steps = 0
     while not work.step():
         steps += 1

@@ -4,7 +4,8 @@ import pytest
 
 from ottla.coordinator.groups import records as r
 from ottla.coordinator.groups.consumer import records as c
-from ottla.coordinator.groups.record_serde import KINDS, RecordError, decode, encode
+from ottla.coordinator.groups.record_serde import KINDS, decode, encode
+from ottla.coordinator.runtime.record import RecordError
 from ottla.wire.codec import encoder
 
 TOPIC_ID = bytes(range(1, 17))

@@ -8,7 +8,7 @@ from pathlib import Path
 from struct import pack, unpack_from
 from typing import TypeVar
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "log"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "log"))
 
 from log_support import CountingRandom, FakeClock, FaultyFiles, InlineBackground
 

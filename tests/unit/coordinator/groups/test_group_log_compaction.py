@@ -13,7 +13,7 @@ from group_support import (
 )
 
 from ottla.coordinator.runtime import log_compaction
-from ottla.coordinator.runtime.log_compaction import Rewriting, is_overgrown
+from ottla.coordinator.runtime.log_compaction import LogCompaction, is_overgrown
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import OFFSETS_TOPIC, TopicPartition
 
@@ -23,7 +23,7 @@ def log_of(broker: Broker):
 
 
 def rewrite(broker: Broker) -> None:
-    work = Rewriting(broker.node.groups.runtimes[0])
+    work = LogCompaction(broker.node.groups.runtimes[0])
     for _ in range(100):
         if work.step():
             return
@@ -66,9 +66,9 @@ def test_deleted_offsets_and_groups_stay_deleted(broker):
 def test_commits_go_on_meanwhile_and_win(broker):
     client = broker.connect()
     commit(client, {(TOPIC, i): 1 for i in range(PARTITIONS)})
-    work = Rewriting(broker.node.groups.runtimes[0])
-    rewriting_records = log_compaction._RECORDS_AT_A_TIME
-    log_compaction._RECORDS_AT_A_TIME = 2
+    work = LogCompaction(broker.node.groups.runtimes[0])
+    records_per_step = log_compaction._RECORDS_PER_STEP
+    log_compaction._RECORDS_PER_STEP = 2
     try:
         offset = 1
         while not work.step():
@@ -76,7 +76,7 @@ def test_commits_go_on_meanwhile_and_win(broker):
             commit(client, {(TOPIC, 0): offset, (TOPIC, PARTITIONS - 1): offset})
             commit(client, {(TOPIC, offset % 3 + 2): offset}, group_id=f"new-{offset}")
     finally:
-        log_compaction._RECORDS_AT_A_TIME = rewriting_records
+        log_compaction._RECORDS_PER_STEP = records_per_step
     assert offset > 4
     before = fetch(client)
     assert before[TOPIC, 0] == before[TOPIC, PARTITIONS - 1] == offset
@@ -90,7 +90,7 @@ def test_commits_go_on_meanwhile_and_win(broker):
 def test_a_crash_in_the_middle_changes_nothing(broker):
     client = broker.connect()
     commit(client, {(TOPIC, i): i for i in range(PARTITIONS)})
-    work = Rewriting(broker.node.groups.runtimes[0])
+    work = LogCompaction(broker.node.groups.runtimes[0])
     assert not work.step()
     broker.settle()
     broker.crash_and_restart()
@@ -143,7 +143,7 @@ def test_a_log_whose_state_is_that_large_is_left_alone(broker):
 def test_a_full_disk_puts_it_off(broker):
     client = broker.connect()
     commit(client, {(TOPIC, 0): 1})
-    work = Rewriting(broker.node.groups.runtimes[0])
+    work = LogCompaction(broker.node.groups.runtimes[0])
     assert not work.step()
     broker.files.room = 0
     broker.settle()
