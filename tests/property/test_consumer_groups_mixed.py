@@ -1,6 +1,6 @@
 """A group in migration under any sequence of events: members of both protocols at once.
 
-One member of the new protocol is always there, so that the group stays what it is. The others
+One member of the consumer protocol is always there, so that the group stays what it is. The others
 come and go in both ways; those of the classic protocol rejoin when they are told to, lose
 answers, do not sync, or die. What must hold is what must hold of every group.
 """

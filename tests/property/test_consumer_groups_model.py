@@ -1,4 +1,4 @@
-"""A group of the new protocol under any sequence of events, against what must always hold.
+"""A group of the consumer protocol under any sequence of events, against what must always hold.
 
 Members join, leave, die, come back, lose answers, take their time to give partitions up and
 change what they subscribe to, while topics come, grow and go and the coordinator restarts.

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe, versions 0 and 1: groups of the new protocol (KIP-848)."""
+"""ConsumerGroupDescribe, versions 0 and 1: groups of the consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ottla.wire.messages.consumer_group_describe import (
 def handle(
     node: Node, request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse | None:
-    """Each group, or why not."""
+    """Return each group, or an error in its place."""
     answers = [_describe(node, group_id, request) for group_id in request.group_ids]
     return answer_together(
         context.defer,
@@ -33,7 +33,7 @@ def handle(
 def _describe(
     node: Node, group_id: str, request: ConsumerGroupDescribeRequest
 ) -> tuple[ShardRuntime[GroupShard] | None, DescribedGroup]:
-    """The answer for one group, and the shard for whose commits it has to wait."""
+    """Return the answer for one group, and the runtime whose commits it has to wait for."""
     try:
         if not group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)

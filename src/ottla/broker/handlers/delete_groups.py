@@ -1,4 +1,4 @@
-"""DeleteGroups, versions 0 to 2: forget empty groups and their offsets (KIP-229)."""
+"""DeleteGroups, versions 0 to 2: delete empty groups and their offsets (KIP-229)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ottla.wire.messages.delete_groups import (
 def handle(
     node: Node, request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | None:
-    """Each group's result, once it is gone."""
+    """Return each group's result, once it is deleted."""
     group_ids = list(dict.fromkeys(request.groups_names))
     if not group_ids:
         return DeleteGroupsResponse()

@@ -16,14 +16,14 @@ from ottla.wire.messages.describe_groups import (
 )
 
 FIRST_NOT_FOUND = 6
-# Everybody may do everything while there is no authorizer: one bit per AclOperation.
+# There is no authorizer yet, so all operations are allowed: one bit per AclOperation.
 GROUP_OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
 
 
 def handle(
     node: Node, request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribeGroupsResponse | None:
-    """Each group; one that is not there is dead."""
+    """Return each group. A group that does not exist is dead."""
     answers = [_describe(node, group_id, request, context) for group_id in request.groups]
     return answer_together(
         context.defer, DescribedGroup, answers, lambda groups: DescribeGroupsResponse(groups=groups)
@@ -33,7 +33,7 @@ def handle(
 def _describe(
     node: Node, group_id: str, request: DescribeGroupsRequest, context: RequestContext
 ) -> tuple[ShardRuntime[GroupShard] | None, DescribedGroup]:
-    """The answer for one group, and the shard for whose commits it has to wait."""
+    """Return the answer for one group, and the runtime whose commits it has to wait for."""
     try:
         runtime = node.groups.runtime_of(group_id)
     except ApiError as error:

@@ -1,4 +1,4 @@
-"""FindCoordinator, versions 0 to 6: the broker of a group; batched from version 4 (KIP-699)."""
+"""FindCoordinator, versions 0 to 6: the broker of a group. Batched from version 4 (KIP-699)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_NODE = (-1, "", -1)
 def handle(
     node: Node, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
-    """The coordinator of each key."""
+    """Return the coordinator of each key."""
     listener = context.connection.listener
     if context.version >= FIRST_BATCHED:
         return FindCoordinatorResponse(

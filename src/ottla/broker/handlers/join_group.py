@@ -1,4 +1,4 @@
-"""JoinGroup, versions 0 to 9: become a member of the next generation of a group."""
+"""JoinGroup, versions 0 to 9: join the next generation of a group."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ottla.coordinator.runtime.record import is_too_long
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
-_LONGEST_INSTANCE_ID = 8000  # characters: a member id is made of it
+_LONGEST_INSTANCE_ID = 8000  # characters: it becomes part of the member id
 
 
 def handle(
     node: Node, request: JoinGroupRequest, context: RequestContext
 ) -> JoinGroupResponse | None:
-    """The generation, once everybody has joined."""
+    """Return the generation, once all members have joined."""
     config = node.config
     shortest, longest = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
     try:
@@ -33,7 +33,7 @@ def handle(
 
 
 def _check_texts(request: JoinGroupRequest) -> None:
-    """Refuse what could not be stored: a group must not depend on a member it cannot keep."""
+    """Refuse strings that do not fit into records: the member could not be stored."""
     if len(request.group_instance_id or "") > _LONGEST_INSTANCE_ID:
         raise ApiError(ErrorCode.INVALID_REQUEST)
     names = [request.protocol_type, *(protocol.name for protocol in request.protocols)]

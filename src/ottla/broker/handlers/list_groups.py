@@ -1,4 +1,4 @@
-"""ListGroups, versions 0 to 5: all groups here, by state (KIP-518) and type (KIP-848)."""
+"""ListGroups, versions 0 to 5: all groups of this broker, by state and type (KIP-518, KIP-848)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsRespons
 def handle(
     node: Node, request: ListGroupsRequest, context: RequestContext
 ) -> ListGroupsResponse | None:
-    """The groups that pass the filters."""
+    """Return the groups that match the filters."""
     states = {state.strip().lower() for state in request.states_filter}
     types = {kind.strip().lower() for kind in request.types_filter}
     runtimes = list(node.groups.host.active_runtimes())

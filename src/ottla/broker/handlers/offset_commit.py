@@ -1,4 +1,4 @@
-"""OffsetCommit, versions 2 to 10: store how far a group has come.
+"""OffsetCommit, versions 2 to 10: store the offsets of a group.
 
 Versions 8 and 9, which most clients send, are served by `ottla.broker.commit`.
 """
@@ -31,7 +31,7 @@ from ottla.wire.messages.offset_commit import (
 def handle(
     node: Node, request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | None:
-    """Each partition's result, once what is taken is committed."""
+    """Return each partition's result, once the accepted offsets are committed."""
     commit = Commit(
         context.version,
         request.group_id,

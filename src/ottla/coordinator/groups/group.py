@@ -1,8 +1,8 @@
-"""What every group is, whichever protocol its members speak.
+"""What all groups have in common, whichever protocol their members speak.
 
 Requests about offsets, listings and the classic protocol find a group by its id and ask the
-group itself: the two types answer differently. The state that a group has in the log changes
-by `replay` of its records only (see `shard`); a method that wants it changed returns records.
+group: the two types answer differently. The state of a group that is in the log changes by
+`replay` of its records only (see `group_shard`). A method that changes it returns records.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class GroupType(StrEnum):
 
 
 class Group(ABC):
-    """A group of a shard."""
+    """A group in a shard."""
 
     __slots__ = ("group_id", "shard")
     TYPE: ClassVar[GroupType]
@@ -48,53 +48,53 @@ class Group(ABC):
 
     @abstractmethod
     def loaded(self) -> None:
-        """The shard is loaded: members must show signs of life from now on."""
+        """Start the sessions of the members: the shard is loaded."""
 
     @abstractmethod
     def close(self, code: ErrorCode) -> None:
-        """The group ends here: stop its timers, refuse whoever waits with `code`."""
+        """Stop the group's timers, and answer parked requests with `code`."""
 
     @abstractmethod
     def stored_records(self) -> Iterable[GroupRecord]:
-        """Records that make the group anew as the log has it; none for a group without any.
+        """Return the records that describe the group as the log has it.
 
-        The group may change while they are gone through: each is as it is when its turn comes.
+        The group may change between two records. Each is made when its turn comes.
         """
 
     @abstractmethod
     def tombstones(self) -> list[GroupRecord]:
-        """Records that delete the group, but for its offsets."""
+        """Return the records that delete the group. Its offsets are not among them."""
 
     # -- what is asked about it ----------------------------------------------------------
 
     @property
     @abstractmethod
     def is_empty(self) -> bool:
-        """Whether the group has no members."""
+        """True if the group has no members."""
 
     @property
     @abstractmethod
     def state_name(self) -> str:
-        """The state as Kafka names it."""
+        """The state, as Kafka names it."""
 
     @property
     @abstractmethod
     def protocol_type_name(self) -> str:
-        """The protocol type as ListGroups shows it; empty for a group that only has offsets."""
+        """The protocol type that ListGroups shows. Empty if nobody ever joined the group."""
 
     @abstractmethod
     def describe(self) -> DescribedGroup:
-        """What DescribeGroups answers; GROUP_ID_NOT_FOUND for groups it does not serve."""
+        """Return what DescribeGroups answers. Raise GROUP_ID_NOT_FOUND if it has no answer."""
 
     @abstractmethod
     def subscribed_topics(self) -> Collection[str] | None:
-        """The topics whose offsets must not be removed; None if they cannot be told."""
+        """Return the topics whose offsets must be kept. None if they are unknown: then keep all."""
 
     @abstractmethod
     def retention_start(self, offset: OffsetCommitValue) -> int | None:
-        """Since when an offset is no longer needed, in wall time; None if it is."""
+        """Return since when an offset is no longer needed, in wall time. None if it is needed."""
 
-    # -- whether something is allowed; ApiError if not -----------------------------------
+    # -- what is allowed: raise ApiError if not --------------------------------------------
 
     @abstractmethod
     def check_commit(
@@ -106,40 +106,40 @@ class Group(ABC):
         *,
         is_transactional: bool = False,
     ) -> None:
-        """Whether these may commit offsets; a member that does shows a sign of life."""
+        """Check that a client may commit offsets. For a member it counts as a heartbeat."""
 
     def may_commit_late(
         self, member_id: str, generation_id: int, topic_id: bytes, partition: int
     ) -> bool:
-        """Whether a commit of an earlier generation counts for this one partition (KIP-1251)."""
+        """Return True if a commit of an earlier generation counts for a partition (KIP-1251)."""
         return False
 
     @abstractmethod
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Whether these may fetch offsets."""
+        """Check that a client may fetch offsets."""
 
     @abstractmethod
     def check_offset_delete(self) -> None:
-        """Whether offsets of topics nobody subscribes to may be deleted."""
+        """Check that offsets of topics without a subscription may be deleted."""
 
     @abstractmethod
     def check_delete(self) -> None:
-        """Whether the group may be deleted."""
+        """Check that the group may be deleted."""
 
     # -- the classic protocol ------------------------------------------------------------
 
     @abstractmethod
     def join(self, request: JoinGroupRequest, client: Client, reply: Reply) -> list[GroupRecord]:
-        """A member wants to be part of the next generation."""
+        """Let a member join the next generation."""
 
     @abstractmethod
     def sync(self, request: SyncGroupRequest, reply: Reply) -> list[GroupRecord]:
-        """A member asks for its assignment; the leader brings everybody's."""
+        """Send a member its assignment. The leader brings those of all members."""
 
     @abstractmethod
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
-        """A sign of life; says whether the member has to do something."""
+        """Extend a member's session. Return an error if the member has to do something."""
 
     @abstractmethod
     def leave(self, request: LeaveGroupRequest, reply: Reply) -> list[GroupRecord]:
-        """Members leave, of their own will or by an administrator's."""
+        """Remove members that leave, or that an administrator removes."""

@@ -1,4 +1,4 @@
-"""ListGroups, DescribeGroups and DeleteGroups: groups from outside (KIP-518, KIP-848)."""
+"""ListGroups, DescribeGroups and DeleteGroups (KIP-518, KIP-848)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEAD = "Dead"
 def list_groups(
     shard: GroupShard, states: Collection[str], types: Collection[str]
 ) -> list[ListedGroup]:
-    """The groups in one of the states and of one of the types, in lower case; all without any."""
+    """Return the groups with one of the states and types, given in lower case. Empty means all."""
     return [
         ListedGroup(
             group_id=group.group_id,
@@ -31,7 +31,7 @@ def list_groups(
 
 
 def describe_group(shard: GroupShard, group_id: str) -> DescribedGroup:
-    """A group with its members; one that does not exist is dead."""
+    """Return a group with its members. A group that does not exist is dead."""
     group = shard.groups.get(group_id)
     try:
         if group is None:
@@ -47,7 +47,7 @@ def describe_group(shard: GroupShard, group_id: str) -> DescribedGroup:
 
 
 def delete_group(shard: GroupShard, group_id: str) -> list[GroupRecord]:
-    """Tombstones of an empty group and all its offsets; ApiError if it may not be deleted."""
+    """Return tombstones of an empty group and its offsets. Raise ApiError if it is in use."""
     group = shard.groups.get(group_id)
     if group is None:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)

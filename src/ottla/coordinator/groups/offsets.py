@@ -1,8 +1,8 @@
-"""The committed offsets of a shard: what its records say, transactions included.
+"""The committed offsets of a shard, transactions included.
 
-`put` and `remove` are for replay only. A commit inside a transaction counts when the
-transaction's marker says so, unless a later commit of the same partition came first; until
-then the partition's offset is unstable (KIP-98, KIP-447).
+`put` and `remove` are for replay only. A commit in a transaction counts when the transaction
+commits, unless a later commit for the same partition came first. Until then the partition's
+offset is unstable (KIP-98, KIP-447).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ottla.coordinator.groups.records import OffsetCommitKey, OffsetCommitValue
 
 
 class PendingCommit(NamedTuple):
-    """A commit whose transaction is still open, and its place among the records."""
+    """A commit of an open transaction, and the offset of its record."""
 
     record_offset: int
     value: OffsetCommitValue
@@ -33,34 +33,34 @@ class Offsets:
     # -- questions -----------------------------------------------------------------------
 
     def get(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
-        """The committed offset, or None."""
+        """Return the committed offset, or None."""
         try:
             return self.by_group[group_id][topic][partition]
         except KeyError:
             return None
 
     def of(self, group_id: str) -> Iterator[tuple[OffsetCommitKey, OffsetCommitValue]]:
-        """All offsets of a group."""
+        """Iterate over all offsets of a group."""
         for topic, partitions in self.by_group.get(group_id, {}).items():
             for partition, value in partitions.items():
                 yield OffsetCommitKey(group=group_id, topic=topic, partition=partition), value
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an open transaction has committed an offset here."""
+        """Return True if an open transaction has committed an offset for this partition."""
         place = (group_id, topic, partition)
         return any(place in pending for pending in self._pending.values())
 
     @property
     def has_pending(self) -> bool:
-        """Whether any open transaction has committed an offset here."""
+        """True if any open transaction has committed an offset."""
         return bool(self._pending)
 
     def has_open_transactions(self, group_id: str) -> bool:
-        """Whether an open transaction has committed an offset of this group."""
+        """Return True if an open transaction has committed an offset of this group."""
         return any(place[0] == group_id for pending in self._pending.values() for place in pending)
 
     def pending(self) -> Iterator[OffsetCommitKey]:
-        """The places where open transactions have committed offsets."""
+        """Iterate over the partitions for which open transactions have committed offsets."""
         for commits in self._pending.values():
             for group, topic, partition in commits:
                 yield OffsetCommitKey(group=group, topic=topic, partition=partition)
@@ -68,7 +68,7 @@ class Offsets:
     # -- replay --------------------------------------------------------------------------
 
     def put(self, key: OffsetCommitKey, value: OffsetCommitValue) -> None:
-        """An offset was committed outside of transactions."""
+        """Store an offset that was committed outside of transactions."""
         try:
             partitions = self.by_group[key.group][key.topic]
         except KeyError:
@@ -82,12 +82,12 @@ class Offsets:
     def put_pending(
         self, key: OffsetCommitKey, value: OffsetCommitValue, producer_id: int, record_offset: int
     ) -> None:
-        """An offset was committed in a transaction that is still open."""
+        """Store an offset that was committed in an open transaction."""
         pending = self._pending.setdefault(producer_id, {})
         pending[key.group, key.topic, key.partition] = PendingCommit(record_offset, value)
 
     def remove(self, key: OffsetCommitKey) -> None:
-        """An offset was deleted, or has expired."""
+        """Remove an offset that was deleted or has expired."""
         topics = self.by_group.get(key.group, {})
         partitions = topics.get(key.topic, {})
         if partitions.pop(key.partition, None) is not None:
@@ -100,7 +100,7 @@ class Offsets:
             self._supersede((key.group, key.topic, key.partition), None)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> list[OffsetCommitKey]:
-        """The marker of a transaction: its commits count now, or never; returns those places."""
+        """Apply or drop the commits of a transaction, and return their keys."""
         pending = self._pending.pop(producer_id, {})
         keys = []
         for (group, topic, partition), commit in pending.items():
@@ -114,7 +114,7 @@ class Offsets:
         return keys
 
     def _supersede(self, place: tuple[str, str, int], before: int | None) -> None:
-        """Drop pending commits that a later one has overtaken: all, or those before an offset."""
+        """Drop pending commits of a partition: all, or those with records before an offset."""
         for producer_id, pending in list(self._pending.items()):
             commit = pending.get(place)
             if commit is not None and (before is None or commit.record_offset < before):

@@ -1,18 +1,18 @@
-"""A classic group: who is in it, what the log knows of it, what it allows.
+"""A classic group: its members, what is stored of it, and what it allows.
 
     EMPTY -> PREPARING_REBALANCE                   a member joins
-    PREPARING_REBALANCE -> COMPLETING_REBALANCE    everybody joined, or their time is over
-    PREPARING_REBALANCE -> EMPTY                   everybody left
+    PREPARING_REBALANCE -> COMPLETING_REBALANCE    all members joined, or their time is up
+    PREPARING_REBALANCE -> EMPTY                   all members left
     COMPLETING_REBALANCE -> STABLE                 the leader brought the assignment
-    COMPLETING_REBALANCE, STABLE -> PREPARING_REBALANCE    a member comes, goes or changes
+    COMPLETING_REBALANCE, STABLE -> PREPARING_REBALANCE    a member joins, leaves or changes
 
-What a restart must not lose is in `stored`, the value of the group's last record: `install`
-takes it in, when it is replayed, and nothing else sets it. It changes with the leader's
-assignment, when the last member is gone, and when a static member comes back under a new id.
-All else is about the rebalance that is going on and dies with the coordinator: members then
-find their old generation, or none, and join again.
+What survives a restart is in `stored`, the value of the group's last record. Only `install`
+sets it, when the record is replayed. A record is written with the leader's assignment, when the
+last member is gone, and when a static member returns under a new id. Everything else belongs to
+the current rebalance and is lost with the coordinator: members then find their old generation,
+or none, and join again.
 
-`joining`, `rebalancing`, `syncing` and `leaving` hold what requests do to a group.
+`join_group`, `rebalance`, `sync_group` and `leave_group` hold what requests do to a group.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NO_GENERATION = -1
 
 
 class State(StrEnum):
-    """The states as Kafka names them."""
+    """The states, as Kafka names them."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -52,7 +52,7 @@ class State(StrEnum):
 
 
 class ClassicGroup(Group):
-    """One group; made by the replay of its first record, or of an offset committed for it."""
+    """One group. The replay of its first record creates it, or that of an offset for it."""
 
     __slots__ = (
         "generation_id",
@@ -84,14 +84,14 @@ class ClassicGroup(Group):
         self.leader_id: str | None = None
         self.members: dict[str, ClassicMember] = {}
         self.static_members: dict[str, str] = {}
-        """The member ids of static members by their group.instance.id."""
+        """Member ids of static members by group.instance.id."""
         self.pending_members: dict[str, Timer] = {}
-        """Member ids that were given out and must be joined with before the timer fires."""
+        """Member ids that were given out, each until a client joins with it or the timer fires."""
         self.pending_sync: set[str] = set()
         self.joined = 0
         """How many members are parked in a join."""
         self.support: dict[str, int] = {}
-        """How many members know each protocol."""
+        """How many members support each protocol."""
         self.is_initial_rebalance = False
         self.member_was_added = False
         self.join_timer: Timer | None = None
@@ -100,7 +100,7 @@ class ClassicGroup(Group):
     # -- what the log has ----------------------------------------------------------------
 
     def install(self, value: GroupMetadataValue) -> None:
-        """Take in a record of the group: a generation with its assignment, or an empty one."""
+        """Replay a record of the group: a generation with its assignments, or an empty one."""
         self.stored = value
         self.generation_id = value.generation
         self.protocol_type = value.protocol_type or None
@@ -123,7 +123,7 @@ class ClassicGroup(Group):
     def record(
         self, assignments: Mapping[str, bytes], members: Iterable[ClassicMember] | None = None
     ) -> GroupRecord:
-        """The record of the generation as it is, with everybody's assignment."""
+        """Return the record of the current generation with these assignments."""
         if members is None:
             members = self.members.values()
         return GroupMetadataKey(group=self.group_id), GroupMetadataValue(
@@ -169,7 +169,7 @@ class ClassicGroup(Group):
     # -- members -------------------------------------------------------------------------
 
     def add(self, member: ClassicMember, reply: Reply | None = None) -> None:
-        """One more member; the first one decides the protocol type and leads."""
+        """Add a member. The first one leads."""
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
         if self.leader_id is None:
@@ -180,7 +180,7 @@ class ClassicGroup(Group):
         self.forget_pending(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """One member less; if it led, the next oldest member does."""
+        """Remove a member. If it led, the oldest of the others leads."""
         member = self.members.pop(member_id, None)
         if member is None:
             return
@@ -204,7 +204,7 @@ class ClassicGroup(Group):
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
     ) -> None:
-        """A member that is there already joins with what it says now."""
+        """Update a member that joins again."""
         self._count_support(member, -1)
         member.protocols = protocols
         self._count_support(member, 1)
@@ -213,7 +213,7 @@ class ClassicGroup(Group):
         member.former_generation_id = None
 
     def set_join(self, member: ClassicMember, reply: Reply | None) -> None:
-        """The member is parked in a join, or no longer."""
+        """Park a member in a join, or with None, note that it is in none."""
         if member.join is not None and reply is not None:
             self.answer_join(
                 member,
@@ -225,7 +225,7 @@ class ClassicGroup(Group):
         member.join = reply
 
     def answer_join(self, member: ClassicMember, response: JoinGroupResponse) -> None:
-        """Let a member out of its join, if it is parked in one."""
+        """Answer the parked join of a member, if it has one."""
         reply = member.join
         if reply is not None:
             member.join = None
@@ -233,7 +233,7 @@ class ClassicGroup(Group):
             self.shard.answer(reply, response)
 
     def answer_sync(self, member: ClassicMember, response: SyncGroupResponse) -> bool:
-        """Let a member out of its sync; whether it was parked in one."""
+        """Answer the parked sync of a member. Return False if it has none."""
         reply, member.sync = member.sync, None
         if reply is None:
             return False
@@ -241,7 +241,7 @@ class ClassicGroup(Group):
         return True
 
     def forget_pending(self, member_id: str) -> bool:
-        """A member id that was given out is used or void; whether there was one."""
+        """Forget a member id that was given out. Return False if it was not."""
         timer = self.pending_members.pop(member_id, None)
         if timer is None:
             return False
@@ -273,7 +273,7 @@ class ClassicGroup(Group):
 
     @property
     def everybody_joined(self) -> bool:
-        """Whether nobody is missing for the next generation."""
+        """True if all members have joined the next generation."""
         return self.joined == len(self.members) and not self.pending_members
 
     @property
@@ -286,7 +286,7 @@ class ClassicGroup(Group):
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def supports(self, protocol_type: str, protocols: Collection[str]) -> bool:
-        """Whether a member with these protocols could be in the group with all others."""
+        """Return True if a member with these protocols could join all others."""
         if self.state is State.EMPTY:
             return bool(protocol_type and protocols)
         everybody = len(self.members)
@@ -295,7 +295,7 @@ class ClassicGroup(Group):
         )
 
     def select_protocol(self) -> str:
-        """The protocol with most votes among those that all know; of equals, the oldest vote."""
+        """Return the protocol with most votes among those that all members support."""
         everybody = len(self.members)
         candidates = {name for name, count in self.support.items() if count == everybody}
         votes: dict[str, int] = {}
@@ -305,7 +305,7 @@ class ClassicGroup(Group):
         return max(votes, key=votes.__getitem__)
 
     def find_member(self, member_id: str, group_instance_id: str | None) -> ClassicMember:
-        """The member a request speaks for; UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+        """Return the member of a request. Raise UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
         if group_instance_id is not None:
             known_id = self.static_members.get(group_instance_id)
             if known_id is None:
@@ -343,7 +343,7 @@ class ClassicGroup(Group):
             emptied = self.stored.current_state_timestamp if self.stored is not None else -1
             return max(emptied, offset.commit_timestamp)
         if self.state is State.STABLE and self.uses_consumer_protocol:
-            return offset.commit_timestamp  # of a topic nobody subscribes to any more
+            return offset.commit_timestamp  # of a topic that no member subscribes to
         return None
 
     # -- what is allowed -----------------------------------------------------------------
@@ -359,7 +359,7 @@ class ClassicGroup(Group):
     ) -> None:
         if generation_id < 0:
             if self.state is State.EMPTY:
-                return  # an administrator, or a consumer that picks its partitions itself
+                return  # an administrator, or a consumer that assigns itself
             if not member_id and group_instance_id is None:
                 if is_transactional:
                     return
@@ -369,11 +369,11 @@ class ClassicGroup(Group):
             raise ApiError(ErrorCode.ILLEGAL_GENERATION)
         if self.state is State.COMPLETING_REBALANCE and not is_transactional:
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
-        # As a heartbeat: the timer will find the deadline moved.
+        # As after a heartbeat, the timer finds that the deadline has moved.
         member.deadline_ms = self.shard.broker.monotonic_ms + member.session_timeout_ms
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Anybody may, whatever the state."""
+        """Allow everybody to fetch, in every state."""
 
     def check_offset_delete(self) -> None:
         if self.state is not State.EMPTY and not self.uses_consumer_protocol:

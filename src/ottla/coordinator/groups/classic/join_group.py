@@ -1,9 +1,9 @@
-"""JoinGroup: who is let in, and when that means a rebalance (KIP-62, KIP-345, KIP-394).
+"""JoinGroup: who may join, and when that causes a rebalance (KIP-62, KIP-345, KIP-394).
 
-A dynamic member without an id gets one first and has to come back with it, so that a client
-that gives up leaves nothing behind but the id. A static member is known by its instance id:
-if it comes back without its member id, it takes the place of its former self, and if that
-does not change what the group agreed on, nobody else hears of it.
+A dynamic member without an id gets one first and must join again with it, so that a client
+that gives up leaves only the id behind. A static member is known by its instance id. If it
+returns without its member id, it replaces its earlier self. If that does not change the chosen
+protocol, the others do not notice.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FIRST_SKIP_ASSIGNMENT = 9
 def join(
     group: ClassicGroup, request: JoinGroupRequest, client: Client, reply: Reply
 ) -> list[GroupRecord]:
-    """See Group.join; refusals go to the reply as well."""
+    """Join as Group.join says. Errors are sent to the reply."""
     try:
         if not _has_room(group, request.member_id):
             group.forget_pending(request.member_id)
@@ -58,9 +58,9 @@ def join(
 
 
 def _has_room(group: ClassicGroup, member_id: str) -> bool:
-    """Whether group.max.size allows one more.
+    """Return True if group.max.size allows this member.
 
-    In a rebalance those who have joined count, so that a group which is too large already
+    In a rebalance only members that have joined count, so that a group which is too large
     loses the last ones to join.
     """
     limit = group.shard.broker.config.group_max_size
@@ -75,7 +75,7 @@ def _has_room(group: ClassicGroup, member_id: str) -> bool:
 def _join_anew(
     group: ClassicGroup, request: JoinGroupRequest, client: Client, reply: Reply
 ) -> list[GroupRecord]:
-    """A member that has no id yet, or has lost it."""
+    """Join with no member id, because the member is new or has lost its id."""
     instance_id = request.group_instance_id
     new_id = group.shard.new_member_id(instance_id or client.client_id)
     if instance_id is not None:
@@ -95,7 +95,7 @@ def _join_anew(
 
 
 def _pending_over(group: ClassicGroup, member_id: str) -> list[GroupRecord]:
-    """A member id was given out and nobody joined with it in time."""
+    """Drop a member id that was given out: nobody joined with it in time."""
     group.pending_members.pop(member_id, None)
     return maybe_complete_join(group)
 
@@ -115,7 +115,7 @@ def _add(
 def _join_again(
     group: ClassicGroup, request: JoinGroupRequest, client: Client, reply: Reply
 ) -> list[GroupRecord]:
-    """A member that knows its id: new and told to come back with it, or rejoining."""
+    """Join with a member id: a new member that was given one, or a member that rejoins."""
     member_id = request.member_id
     if member_id in group.pending_members and request.group_instance_id is None:
         return _add(group, member_id, request, client, reply)
@@ -126,13 +126,13 @@ def _join_again(
     leads = group.leader_id == member_id
     if (
         group.state is State.PREPARING_REBALANCE
-        or (group.state is State.STABLE and leads)  # for what only a leader sees: new partitions
+        or (group.state is State.STABLE and leads)  # only a leader notices new partitions
         or not member.matches(protocols)
     ):
         _update(group, member, request, client)
         group.set_join(member, reply)
         return rebalance_or_complete(group)
-    # It missed the answer to its join: here it is again.
+    # It missed the response to its join: send it again.
     response = joined_response(group, member)
     if group.state is State.STABLE:
         response.members = []
@@ -159,7 +159,7 @@ def _replace_static(
     client: Client,
     reply: Reply,
 ) -> list[GroupRecord]:
-    """A static member came back under a new id; whoever still uses the old one is fenced."""
+    """Replace a static member that returns under a new id. Its old id is fenced."""
     old_leader = group.leader_id
     member = _take_place(group, old_id, new_id)
     _update(group, member, request, client)
@@ -177,7 +177,7 @@ def _replace_static(
 
 
 def _take_place(group: ClassicGroup, old_id: str, new_id: str) -> ClassicMember:
-    """Give a static member another id; those parked under the old one learn of it."""
+    """Give a static member another id, and answer requests that are parked under the old one."""
     old = group.members[old_id]
     code = ErrorCode.FENCED_INSTANCE_ID
     group.answer_join(old, JoinGroupResponse(error_code=code, member_id=old_id))
@@ -203,9 +203,10 @@ def _take_place(group: ClassicGroup, old_id: str, new_id: str) -> ClassicMember:
 def _unchanged_response(
     group: ClassicGroup, member: ClassicMember, old_leader: str | None, client: Client
 ) -> JoinGroupResponse:
-    """The generation goes on as it was; a leader must not assign anything (KIP-814).
+    """Return the response for a generation that continues (KIP-814).
 
-    Versions that cannot say so are told that the old id leads, so that this one does not.
+    The leader must not assign anything. Versions that cannot say so are told that the old
+    member id leads, so that this member does not.
     """
     response = joined_response(group, member)
     if client.version >= FIRST_SKIP_ASSIGNMENT:

@@ -16,7 +16,7 @@ from ottla.wire.messages.leave_group import (
 
 
 def leave(group: ClassicGroup, request: LeaveGroupRequest, reply: Reply) -> list[GroupRecord]:
-    """See Group.leave."""
+    """Leave as Group.leave says."""
     results = [_leave(group, identity) for identity in request.members]
     group.shard.answer(reply, LeaveGroupResponse(members=results))
     if any(result.error_code == ErrorCode.NONE for result in results):
@@ -30,7 +30,7 @@ def _leave(group: ClassicGroup, identity: MemberIdentity) -> MemberResponse:
     try:
         if not group.forget_pending(member_id):
             if not member_id and instance_id is not None:
-                # An administrator removes a static member without knowing its id.
+                # An administrator can remove a static member without knowing its member id.
                 member_id = group.static_members.get(instance_id, "")
             expel(group, group.find_member(member_id, instance_id))
     except ApiError as error:

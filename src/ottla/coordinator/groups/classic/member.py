@@ -1,8 +1,8 @@
-"""A member of a classic group, and when it is taken for dead.
+"""A member of a classic group, and its session.
 
-A heartbeat moves `deadline_ms` and touches no timer: the member's one timer looks at the
-deadline when it fires and sleeps on if that has moved. A member that is parked in a join or
-a sync is alive without heartbeats, unless it is new: nobody may know its id.
+A heartbeat moves `deadline_ms` and touches no timer. The member's one timer looks at the
+deadline when it fires, and is set again if that has moved. A member that is parked in a join
+or a sync needs no heartbeats, unless it is new: then its client may be gone for good.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponseMe
 
 
 class ClassicMember:
-    """One consumer (or worker, or whatever the protocol type is) in the group."""
+    """One consumer, or a worker of whatever the protocol type is."""
 
     __slots__ = (
         "assignment",
@@ -58,17 +58,17 @@ class ClassicMember:
         """Metadata by protocol name, in the order of the member's preference."""
         self.assignment = assignment
         self.join: Reply | None = None
-        """The answer to its JoinGroup, while that is parked."""
+        """The reply to its JoinGroup, while that is parked."""
         self.sync: Reply | None = None
         self.is_new = False
         self.former_generation_id: int | None = None
-        """The generation it is in until it joins, if the group came from the new protocol."""
+        """The generation it is in until it joins, if the group was of the other type."""
         self.deadline_ms = 0.0
         self.timer: Timer | None = None
 
     @classmethod
     def joining(cls, member_id: str, request: JoinGroupRequest, client: Client) -> ClassicMember:
-        """A member that was not there before."""
+        """Return a new member."""
         member = cls(
             member_id,
             request.group_instance_id,
@@ -83,7 +83,7 @@ class ClassicMember:
 
     @classmethod
     def stored(cls, record: MemberMetadata, protocol: str | None) -> ClassicMember:
-        """A member as the log has it: only the metadata of the chosen protocol is known."""
+        """Return a member from its record, which has the metadata of the chosen protocol only."""
         timeout_ms = record.rebalance_timeout
         return cls(
             record.member_id,
@@ -97,7 +97,7 @@ class ClassicMember:
         )
 
     def record(self, protocol: str | None, assignment: bytes) -> MemberMetadata:
-        """What is stored of the member."""
+        """Return the record of the member."""
         return MemberMetadata(
             member_id=self.member_id,
             group_instance_id=self.group_instance_id,
@@ -115,23 +115,23 @@ class ClassicMember:
 
     @property
     def is_alive_without_heartbeat(self) -> bool:
-        """Whether it is parked here, so that its connection stands for a heartbeat."""
+        """True if a parked request shows that the member is alive."""
         return not self.is_new and (self.join is not None or self.sync is not None)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What the member said about itself for a protocol."""
+        """Return the member's metadata for a protocol."""
         return self.protocols.get(protocol or "", b"")
 
     def vote(self, candidates: Container[str]) -> str:
-        """The member's favourite among protocols that everybody knows."""
+        """Return the protocol that the member prefers among those that all support."""
         return next(name for name in self.protocols if name in candidates)
 
     def matches(self, protocols: dict[str, bytes]) -> bool:
-        """Whether the member would join with the same protocols in the same order."""
+        """Return True if the member joined with the same protocols in the same order."""
         return list(self.protocols.items()) == list(protocols.items())
 
     def as_joined(self, protocol: str | None) -> JoinGroupResponseMember:
-        """The member as its leader sees it."""
+        """Return the member as the group's leader gets it."""
         return JoinGroupResponseMember(
             member_id=self.member_id,
             group_instance_id=self.group_instance_id,
@@ -139,7 +139,7 @@ class ClassicMember:
         )
 
     def describe(self, protocol: str | None) -> DescribedGroupMember:
-        """The member as DescribeGroups shows it; without a protocol, without its metadata."""
+        """Return the member for DescribeGroups, without metadata if there is no protocol."""
         return DescribedGroupMember(
             member_id=self.member_id,
             group_instance_id=self.group_instance_id,
@@ -151,7 +151,7 @@ class ClassicMember:
 
 
 def protocols_of(request: JoinGroupRequest) -> dict[str, bytes]:
-    """The protocols of a request by name; of two with one name the first counts."""
+    """Return the protocols of a request by name. Of two with the same name the first counts."""
     protocols: dict[str, bytes] = {}
     for protocol in request.protocols:
         protocols.setdefault(protocol.name, protocol.metadata)
@@ -159,5 +159,5 @@ def protocols_of(request: JoinGroupRequest) -> dict[str, bytes]:
 
 
 def rebalance_timeout_of(request: JoinGroupRequest, version: int) -> int:
-    """How long the member may take to rejoin; version 0 has one timeout for everything."""
+    """Return how long the member may take to rejoin. Version 0 has only the session timeout."""
     return request.session_timeout if version == 0 else request.rebalance_timeout

@@ -1,7 +1,7 @@
-"""From one generation to the next: preparing, completing the join, and those who miss it.
+"""Rebalances of classic groups: from one generation to the next.
 
-A function here returns the records that its changes need, like a command. Timers call it by
-`shard.after`, which writes what it returns.
+Functions here return the records that their changes need, as commands do. Timers call them by
+`shard.after`, which writes what they return.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ottla.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseM
 from ottla.wire.messages.sync_group import SyncGroupResponse
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""How long a new member may be parked in a join: if its connection is gone, nobody tells."""
+"""How long a new member may be parked in a join. Nobody reports that its connection is gone."""
 
 _SHORTEST_WAIT_MS = 1000
 
 
 def keep_alive(group: ClassicGroup, member: ClassicMember, timeout_ms: int | None = None) -> None:
-    """The member is alive, and will be taken for dead unless it shows so again in time."""
+    """Extend the member's session."""
     if timeout_ms is None:
         timeout_ms = member.session_timeout_ms
     member.deadline_ms = group.shard.broker.monotonic_ms + timeout_ms
@@ -36,7 +36,7 @@ def keep_alive(group: ClassicGroup, member: ClassicMember, timeout_ms: int | Non
 
 
 def _session_over(group: ClassicGroup, member: ClassicMember) -> list[GroupRecord]:
-    """The member's timer fired: has it really been silent?"""
+    """Remove the member, or set its timer again if its deadline has moved."""
     member.timer = None
     if group.members.get(member.member_id) is not member or member.is_alive_without_heartbeat:
         return []
@@ -49,7 +49,7 @@ def _session_over(group: ClassicGroup, member: ClassicMember) -> list[GroupRecor
 
 
 def expel(group: ClassicGroup, member: ClassicMember) -> None:
-    """The member is no longer in the group; if it waits for something, it may try again."""
+    """Remove the member. The requests that it has parked get UNKNOWN_MEMBER_ID."""
     code = ErrorCode.UNKNOWN_MEMBER_ID
     group.answer_join(member, JoinGroupResponse(error_code=code))
     group.answer_sync(member, SyncGroupResponse(error_code=code))
@@ -57,23 +57,23 @@ def expel(group: ClassicGroup, member: ClassicMember) -> None:
 
 
 def go_on_without_members(group: ClassicGroup) -> list[GroupRecord]:
-    """Members have gone: rebalance, or stop waiting for them in the rebalance there is."""
+    """Rebalance without members that are gone, or stop waiting for them in a rebalance."""
     if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
         return prepare_rebalance(group)
     return maybe_complete_join(group)
 
 
 def rebalance_or_complete(group: ClassicGroup) -> list[GroupRecord]:
-    """A member has joined: begin a rebalance, or see whether the one there is can go on."""
+    """Start a rebalance for a member that joined, or complete the one that waits for it."""
     if group.state is State.PREPARING_REBALANCE:
         return maybe_complete_join(group)
     return prepare_rebalance(group)
 
 
 def prepare_rebalance(group: ClassicGroup) -> list[GroupRecord]:
-    """Everybody has to join again, within the longest rebalance timeout among the members.
+    """Ask all members to join again, within their longest rebalance timeout.
 
-    A group that was empty is given more time, in which its other members may turn up.
+    A group that was empty gets more time, in which its other members may join.
     """
     if group.state is State.COMPLETING_REBALANCE:
         refuse_sync(group, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -95,7 +95,7 @@ def prepare_rebalance(group: ClassicGroup) -> list[GroupRecord]:
 
 
 def maybe_complete_join(group: ClassicGroup) -> list[GroupRecord]:
-    """Complete the join if nobody is missing; an initial rebalance waits for its delay."""
+    """Complete the join if all members have joined. An initial rebalance waits for its delay."""
     if (
         group.state is State.PREPARING_REBALANCE
         and not group.is_initial_rebalance
@@ -106,13 +106,13 @@ def maybe_complete_join(group: ClassicGroup) -> list[GroupRecord]:
 
 
 def complete_join(group: ClassicGroup) -> list[GroupRecord]:
-    """Begin the next generation with those who joined, and the static ones who may yet."""
+    """Start the next generation with the members that joined, and with all static members."""
     _stop_join_timer(group)
     for member in list(group.members.values()):
         if member.join is None and not member.is_static:
             group.remove(member.member_id)
     if group.members and not _elect_leader(group):
-        # Only static members, and none joined: wait until they do or their sessions end.
+        # Only static members, and none joined: wait for them, or for the end of their sessions.
         delay_ms = max(group.rebalance_timeout_ms, _SHORTEST_WAIT_MS)
         _wait_for_joins(group, delay_ms, partial(complete_join, group))
         return []
@@ -131,7 +131,7 @@ def complete_join(group: ClassicGroup) -> list[GroupRecord]:
 
 
 def joined_response(group: ClassicGroup, member: ClassicMember) -> JoinGroupResponse:
-    """What a member learns about the generation; its leader learns about everybody."""
+    """Return the response to a member's join. The leader gets the list of all members."""
     return JoinGroupResponse(
         generation_id=group.generation_id,
         protocol_type=group.protocol_type,
@@ -143,14 +143,14 @@ def joined_response(group: ClassicGroup, member: ClassicMember) -> JoinGroupResp
 
 
 def _members_for(group: ClassicGroup, member: ClassicMember) -> list[JoinGroupResponseMember]:
-    """All members for the leader, to assign something to; nothing for the others."""
+    """Return all members for the leader, who assigns to them, and nothing for others."""
     if member.member_id != group.leader_id:
         return []
     return [other.as_joined(group.protocol_name) for other in group.members.values()]
 
 
 def refuse_sync(group: ClassicGroup, code: ErrorCode) -> None:
-    """Nobody gets an assignment in this generation."""
+    """Answer all parked syncs with an error: this generation gets no assignment."""
     for member in group.members.values():
         member.assignment = b""
         if group.answer_sync(member, SyncGroupResponse(error_code=code)):
@@ -167,7 +167,7 @@ def _send_generation(group: ClassicGroup) -> None:
 
 
 def _elect_leader(group: ClassicGroup) -> bool:
-    """See that the leader is one who joined; False if nobody did."""
+    """Choose a leader among the members that joined. Return False if none did."""
     assert group.leader_id is not None
     if group.members[group.leader_id].join is not None:
         return True
@@ -178,7 +178,7 @@ def _elect_leader(group: ClassicGroup) -> bool:
 
 
 def _initial_delay_over(group: ClassicGroup, delay_ms: int, remaining_ms: int) -> list[GroupRecord]:
-    """Wait on as long as members keep coming, up to their rebalance timeout."""
+    """Extend the delay as long as members keep joining, up to their rebalance timeout."""
     if not group.member_was_added or not remaining_ms:
         return complete_join(group)
     group.member_was_added = False
@@ -189,7 +189,7 @@ def _initial_delay_over(group: ClassicGroup, delay_ms: int, remaining_ms: int) -
 
 
 def _sync_over(group: ClassicGroup, generation_id: int) -> list[GroupRecord]:
-    """Whoever joined but did not ask for an assignment in time is out."""
+    """Remove members that joined but did not ask for an assignment in time."""
     group.sync_timer = None
     in_generation = group.state in (State.COMPLETING_REBALANCE, State.STABLE)
     if not in_generation or group.generation_id != generation_id or not group.pending_sync:

@@ -1,7 +1,7 @@
-"""The topics in the metadata of a consumer: all the broker ever reads of a client's protocol.
+"""The topics in the metadata of a consumer: all that a classic group reads of its protocol.
 
-Later versions of the subscription only add fields behind those of version 0, so version 0 is
-what is parsed, whatever the version says.
+Later versions of the subscription only add fields at the end, so it is parsed as version 0
+whatever its version says.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MIN_STRING_BYTES = 2
 
 
 def topics_of(metadata: bytes) -> list[str] | None:
-    """The topics a consumer subscribes to; None if that is not what the bytes are."""
+    """Return the topics a consumer subscribes to, or None if the metadata is not a subscription."""
     try:
         return _topics(metadata)
     except (error, UnicodeDecodeError, ValueError):

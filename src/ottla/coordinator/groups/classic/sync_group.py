@@ -1,4 +1,4 @@
-"""SyncGroup: the leader brings the assignment, everybody gets its part once it is stored."""
+"""SyncGroup: the leader brings the assignment, and members get theirs once it is committed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 def sync(group: ClassicGroup, request: SyncGroupRequest, reply: Reply) -> list[GroupRecord]:
-    """See Group.sync; refusals go to the reply as well."""
+    """Sync as Group.sync says. Errors are sent to the reply."""
     try:
         member = _check(group, request)
     except ApiError as error:
@@ -46,7 +46,7 @@ def _check(group: ClassicGroup, request: SyncGroupRequest) -> ClassicMember:
 
 
 def _assign(group: ClassicGroup, request: SyncGroupRequest) -> list[GroupRecord]:
-    """The generation is complete; with its record the group becomes stable."""
+    """Return the record of the generation, with which the group becomes stable."""
     assignments = {item.member_id: item.assignment for item in request.assignments}
     record = group.record(assignments)
     if not group.shard.fits(record):

@@ -1,7 +1,7 @@
-"""Which partitions of which topics: the shape all assignments have in this package.
+"""Sets of partitions by topic: the form of all assignments in this package.
 
-Topics are keyed by id, so a topic that was deleted and made again is another topic.
-An assignment is never changed once it is made: whoever wants another makes another.
+Topics are keyed by id, so a topic that was deleted and created again is another topic.
+An assignment never changes. A different one is a new object.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 Partitions: TypeAlias = Mapping[bytes, frozenset[int]]
-"""Topic id to the partitions of it; no topic is there without a partition."""
+"""Topic id to partitions. Every topic has at least one partition."""
 
 NO_PARTITIONS: Partitions = {}
 
 
 def partition_count(partitions: Partitions) -> int:
-    """How many partitions there are in all."""
+    """Return the number of partitions in all topics."""
     return sum(map(len, partitions.values()))
 
 
 def from_pairs(pairs: Iterable[tuple[bytes, Iterable[int]]]) -> Partitions:
-    """The partitions of a list of topics; a topic named twice is one, an empty one is none."""
+    """Return the partitions of a list of topics. A topic may be listed twice, or without any."""
     found: dict[bytes, frozenset[int]] = {}
     for topic_id, numbers in pairs:
         chosen = frozenset(numbers)

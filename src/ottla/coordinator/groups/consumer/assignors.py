@@ -1,9 +1,8 @@
-"""The assignors that run in the broker (KIP-848), by the name a member asks for them.
+"""The assignors that run in the broker (KIP-848), by the names that members use.
 
-An assignor takes the members with what each is subscribed to and had as its last target,
-and says what each is to have now. Whatever it is given, every partition of a subscribed
-topic goes to exactly one member that is subscribed to it. It is a pure function: the same
-members in another order get the same partitions.
+An assignor gets the members, each with its subscription and its last target, and returns the
+new target of each. In any case every partition of a subscribed topic goes to exactly one of the
+topic's subscribers. It is a pure function: the order of the members makes no difference.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from ottla.coordinator.groups.consumer.assignment import NO_PARTITIONS, Partitio
 
 
 class MemberSpec(NamedTuple):
-    """A member as an assignor sees it. `topics` are the ids of those it subscribes to."""
+    """A member as an assignor sees it. `topics` are the ids of its subscribed topics."""
 
     member_id: str
     instance_id: str | None
@@ -28,7 +27,7 @@ Assignor: TypeAlias = Callable[[Sequence[MemberSpec], PartitionCounts], dict[str
 
 
 def assign_uniform(members: Sequence[MemberSpec], counts: PartitionCounts) -> dict[str, Partitions]:
-    """As many partitions for each as can be, then as few moves as can be."""
+    """Balance the numbers of partitions, then move as few partitions as possible."""
     from ottla.coordinator.groups.consumer import uniform_assignor
 
     members = sorted(members)
@@ -38,12 +37,12 @@ def assign_uniform(members: Sequence[MemberSpec], counts: PartitionCounts) -> di
 
 
 def assign_range(members: Sequence[MemberSpec], counts: PartitionCounts) -> dict[str, Partitions]:
-    """A contiguous range of each topic for each of its subscribers.
+    """Assign a contiguous range of each topic to each of its subscribers.
 
     Static members come first, in the order of their instance ids, so that a restart does not
-    shuffle them; then members in the order of the ranges they have; then new ones. Members
-    that are subscribed alike stand in the same order for all topics, so that topics with the
-    same number of partitions are co-partitioned.
+    shuffle them. Then come members in the order of the ranges they have, then new ones. Members
+    with equal subscriptions have the same order in all topics, so that topics with the same
+    number of partitions are co-partitioned.
     """
     members = sorted(members)
     alike = all(member.topics == members[0].topics for member in members)
@@ -61,14 +60,14 @@ def assign_range(members: Sequence[MemberSpec], counts: PartitionCounts) -> dict
 
 
 def _place(member: MemberSpec) -> tuple[int, str, int]:
-    """Where a member stands by what it has of all topics; members come sorted by their ids."""
+    """Return a sort key by what a member has of all topics. Members come sorted by their ids."""
     if member.instance_id is not None:
         return (0, member.instance_id, 0)
     return (1, "", min(map(min, member.target.values()))) if member.target else (2, "", 0)
 
 
 def _place_in_topic(member: MemberSpec, topic_id: bytes) -> tuple[int, str, int]:
-    """Where a member stands by what it has of one topic."""
+    """Return a sort key by what a member has of one topic."""
     if member.instance_id is not None:
         return (0, member.instance_id, 0)
     partitions = member.target.get(topic_id)
@@ -81,7 +80,7 @@ def _cut(
     members: list[MemberSpec],
     assigned: dict[str, dict[bytes, frozenset[int]]],
 ) -> None:
-    """Give each of the members its range; where that is uneven the first get one more."""
+    """Give each member its range. If the numbers are uneven, the first ones get one more."""
     share, extra = divmod(count, len(members))
     start = 0
     for position, member in enumerate(members):

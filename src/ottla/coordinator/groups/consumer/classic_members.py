@@ -1,9 +1,9 @@
-"""Members of a group of the new protocol that speak the classic one (KIP-848, migration).
+"""Members of a consumer group that speak the classic protocol (KIP-848, migration).
 
-The member epoch is what such a member knows as its generation, and the broker assigns: a
-JoinGroup takes the steps of a heartbeat, and the SyncGroup after it fetches the assignment.
-A Heartbeat can only say that it is time to join again. Joining and syncing in time takes the
-place of the rebalance timeout.
+The member epoch is what such a member knows as its generation, and the broker assigns. A
+JoinGroup takes the steps of a heartbeat, and the SyncGroup after it fetches the assignment. A
+Heartbeat can only tell the member to join again. Joining and syncing in time replaces the
+rebalance timeout.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FIRST_MEMBER_ID_REQUIRED = 4
 def join(
     group: ConsumerGroup, request: JoinGroupRequest, client: Client, reply: Reply
 ) -> list[GroupRecord]:
-    """See Group.join; refusals go to the reply as well."""
+    """Join as Group.join says. Errors are sent to the reply."""
     member_id = request.member_id
     try:
         if not member_id:
@@ -71,11 +71,11 @@ def _join(
     owned = consumer_protocol.by_id(subscription.owned_partitions, group.shard.broker.image)
     update = _member_update(group, member_id, request)
     if update.old is None and owned:
-        # It was taken for dead, and others may have what it thinks it has.
+        # Its session had expired, and others may own what it believes to own.
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
-    update.describe_as(_described(update, subscription, request, client))
-    update.aim()
-    update.step(owned)
+    update.set_metadata(_described(update, subscription, request, client))
+    update.assign_target()
+    update.reconcile(owned)
     response = JoinGroupResponse(
         member_id=member_id,
         generation_id=update.current.epoch,
@@ -92,7 +92,7 @@ def _join(
 
 
 def _member_update(group: ConsumerGroup, member_id: str, request: JoinGroupRequest) -> MemberUpdate:
-    """The member that joins; one that claims to be known must be."""
+    """Return the update of the member that joins. A member with an id must be known."""
     instance_id = request.group_instance_id
     if instance_id is None:
         return MemberUpdate(group, member_id)
@@ -104,7 +104,7 @@ def _member_update(group: ConsumerGroup, member_id: str, request: JoinGroupReque
 
 
 def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest) -> None:
-    """Whether the member could be in a classic group with the others who speak that protocol."""
+    """Check that the member could be in a classic group with the others of that protocol."""
     member_counts = group.member_counts
     supported = request.protocol_type == CONSUMER_PROTOCOL_TYPE and any(
         member_counts.classic_protocols[protocol.name] == member_counts.classic
@@ -115,7 +115,7 @@ def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest) -> None:
 
 
 def _subscription_of(request: JoinGroupRequest) -> Subscription:
-    """What the member subscribes to; all its protocols say the same."""
+    """Return the member's subscription, which is the same in all its protocols."""
     try:
         return consumer_protocol.read_subscription(request.protocols[0].metadata)
     except DecodeError as error:
@@ -144,7 +144,7 @@ def _described(
 
 
 def _expect_sync(group: ConsumerGroup, member: ConsumerMember) -> None:
-    """The member has its rebalance timeout to sync; a new one gets it with its record."""
+    """Give the member its rebalance timeout to sync. A new member gets it with its record."""
     sessions.keep_alive(group, member)
     sessions.stop_waiting(member)
     sessions.expect(group, member)
@@ -154,7 +154,7 @@ def _expect_sync(group: ConsumerGroup, member: ConsumerMember) -> None:
 
 
 def sync(group: ConsumerGroup, request: SyncGroupRequest, reply: Reply) -> list[GroupRecord]:
-    """See Group.sync; refusals go to the reply as well."""
+    """Sync as Group.sync says. Errors are sent to the reply."""
     try:
         response = _sync(group, request)
     except ApiError as error:
@@ -210,7 +210,7 @@ def _must_revoke(member: ConsumerMember) -> bool:
 
 
 def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> ErrorCode:
-    """See Group.heartbeat."""
+    """Handle a heartbeat as Group.heartbeat says."""
     member = _find(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
     sessions.keep_alive(group, member)
@@ -221,7 +221,7 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> ErrorCode:
 
 
 def _must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether there is something for the member that it can only get by joining again."""
+    """Return True if there is something new that the member only gets by joining again."""
     current = member.current
     if current.epoch < group.epoch or _must_revoke(member):
         return True
@@ -229,7 +229,7 @@ def _must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _waits(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether something it is to have still belongs to another member."""
+    """Return True if a partition of the member's target still belongs to another member."""
     for topic_id, wanted in group.target_of(member.member_id).partitions.items():
         owners = group.owners.get(topic_id, {})
         if any(owners.get(number, member.member_id) != member.member_id for number in wanted):
@@ -241,7 +241,7 @@ def _waits(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def leave(group: ConsumerGroup, request: LeaveGroupRequest, reply: Reply) -> list[GroupRecord]:
-    """See Group.leave."""
+    """Leave as Group.leave says."""
     gone: dict[str, ConsumerMember] = {}
     results = [_leave(group, identity, gone) for identity in request.members]
     group.shard.answer(reply, LeaveGroupResponse(members=results))
@@ -254,7 +254,7 @@ def _leave(
     code = ErrorCode.NONE
     member_id, instance_id = identity.member_id, identity.group_instance_id
     if not member_id and instance_id is not None:
-        # An administrator removes a static member without knowing its id.
+        # An administrator can remove a static member without knowing its member id.
         member_id = group.static_members.get(instance_id, "")
     try:
         member = _find(group, member_id, instance_id)

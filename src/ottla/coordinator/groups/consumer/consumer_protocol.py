@@ -1,8 +1,8 @@
-"""What consumers of the classic protocol tell each other: subscriptions and assignments.
+"""Kafka's consumer protocol: subscriptions and assignments inside of the classic protocol.
 
-The broker reads and writes it for members that speak the classic protocol in a group of the
-new one. Topics go by name there. Later versions only add fields, so a version newer than
-those known here is read as the newest of them.
+Consumers exchange these bytes with each other. The broker reads and writes them for classic
+members of a consumer group. Topics go by name here. Later versions only add fields, so a newer
+version is read as the newest known one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TopicPartitions(Message):
 
 
 class Subscription(Message):
-    """What a consumer wants, and what it has at present."""
+    """The topics that a consumer wants, and the partitions it owns."""
 
     __slots__ = ("generation_id", "owned_partitions", "rack_id", "topics", "user_data")
     MAX_VERSION = _NEWEST
@@ -59,7 +59,7 @@ class Subscription(Message):
 
 
 class Assignment(Message):
-    """What a consumer gets."""
+    """The partitions that a consumer gets."""
 
     __slots__ = ("assigned_partitions", "user_data")
     MAX_VERSION = _NEWEST
@@ -79,7 +79,7 @@ class Assignment(Message):
 
 
 def version_of(metadata: bytes) -> int:
-    """The version a consumer wrote in, as far as it is known here; DecodeError without one."""
+    """Return the version of some metadata, at most the newest known. Raise DecodeError."""
     if len(metadata) < _VERSION.size:
         raise DecodeError("there is no version")
     version: int = _VERSION.unpack_from(metadata)[0]
@@ -89,7 +89,7 @@ def version_of(metadata: bytes) -> int:
 
 
 def version_for(metadata: bytes) -> int:
-    """The version to answer a consumer in: its own, or the oldest if it said nonsense."""
+    """Return the version for a response to a consumer: its own, or 0 if that is unreadable."""
     try:
         return version_of(metadata)
     except DecodeError:
@@ -97,17 +97,17 @@ def version_for(metadata: bytes) -> int:
 
 
 def read_subscription(metadata: bytes) -> Subscription:
-    """What a consumer said in its JoinGroup; DecodeError when that is nonsense."""
+    """Return the subscription in a JoinGroup. Raise DecodeError if it is damaged."""
     return _read(Subscription, metadata)
 
 
 def read_assignment(data: bytes) -> Assignment:
-    """What a consumer was assigned; nothing if that is empty, DecodeError if it is nonsense."""
+    """Return an assignment, which may be empty. Raise DecodeError if it is damaged."""
     return _read(Assignment, data) if data else Assignment()
 
 
 def write_assignment(partitions: Partitions, version: int, image: MetadataImage) -> bytes:
-    """An assignment for a consumer that wrote in this version."""
+    """Return the bytes of an assignment in this version."""
     topics = [
         TopicPartitions(topic=topic.name, partitions=sorted(partitions[topic.topic_id]))
         for topic in map(image.topics_by_id.get, partitions)
@@ -118,7 +118,7 @@ def write_assignment(partitions: Partitions, version: int, image: MetadataImage)
 
 
 def by_id(topics: list[TopicPartitions], image: MetadataImage) -> Partitions:
-    """The same by topic ids, without topics that are not there any more."""
+    """Return the partitions by topic id, without topics that no longer exist."""
     return from_pairs(
         (found.topic_id, topic.partitions)
         for topic in topics

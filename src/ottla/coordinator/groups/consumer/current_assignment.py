@@ -1,13 +1,14 @@
-"""What a member has now, and its next step towards what it is to have (KIP-848).
+"""The current assignment of a member, and its next step towards its target (KIP-848).
 
-States and what leads from one to another:
+States and transitions:
 
-- STABLE: it has what the target assignment of its epoch says. A new target assignment:
-  UNREVOKED if it owns something it must give up, else as after UNREVOKED.
-- UNREVOKED: it stays in its epoch until it has told that it gave up what it must. Then it
-  takes the epoch of the target assignment: UNRELEASED if something it is to have still
-  belongs to another member, else STABLE.
-- UNRELEASED: it gets what has become free, step by step, until nothing is missing.
+- STABLE: the member has what the target assignment of its epoch says. With a new target
+  assignment it becomes UNREVOKED if it owns something it must give up. Otherwise it goes on as
+  after UNREVOKED.
+- UNREVOKED: it stays in its epoch until it has confirmed that it gave up what it must. Then it
+  takes the epoch of the target assignment. It becomes UNRELEASED if something in its target
+  still belongs to another member, else STABLE.
+- UNRELEASED: it gets partitions as they become free, until nothing is missing.
 
 A partition belongs to a member from the record that assigns it to the record that shows the
 member gave it up. In between it is in `assigned` or in `revoking`, and nobody else gets it.
@@ -29,10 +30,10 @@ from ottla.model.errors import ApiError, ErrorCode
 JOINING: Final = 0
 LEAVING: Final = -1
 LEAVING_STATIC: Final = -2
-"""Member epochs that mean something else: to join, to leave, to leave for a restart."""
+"""Special member epochs: to join, to leave, and to leave for a restart."""
 
 Owners: TypeAlias = Mapping[bytes, Mapping[int, str]]
-"""Topic id to partition to the member it belongs to."""
+"""Topic id to partition to the member that owns it."""
 
 EpochPartitions: TypeAlias = Mapping[bytes, Mapping[int, int]]
 """Topic id to partition to the member epoch in which it was assigned (KIP-1251)."""
@@ -43,7 +44,7 @@ _NO_OWNERS: Final[Mapping[int, str]] = {}
 
 
 class MemberState(IntEnum):
-    """How far a member is, as Kafka numbers it."""
+    """The states of a member, with Kafka's numbers."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -52,7 +53,7 @@ class MemberState(IntEnum):
 
 
 class Current(NamedTuple):
-    """What a member has, in which epoch, and what it is asked to give up."""
+    """A member's epoch, its partitions, and those it must give up."""
 
     epoch: int = 0
     previous_epoch: int = 0
@@ -61,11 +62,11 @@ class Current(NamedTuple):
     revoking: EpochPartitions = {}
 
     def is_reconciled(self, epoch: int) -> bool:
-        """Whether it has all that the target assignment of this epoch says."""
+        """Return True if the member has all of the target assignment of this epoch."""
         return self.epoch == epoch and self.state is MemberState.STABLE
 
     def may_commit(self, topic_id: bytes, partition: int, epoch: int) -> bool:
-        """Whether the member had the partition without interruption since this epoch."""
+        """Return True if the member has always owned the partition since this epoch."""
         for partitions in (self.assigned, self.revoking):
             since = partitions.get(topic_id, _NO_EPOCHS).get(partition)
             if since is not None:
@@ -74,7 +75,7 @@ class Current(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What a member is to have, and of which group epoch that is."""
+    """What a member is to have in a group epoch."""
 
     epoch: int
     partitions: Partitions
@@ -83,10 +84,10 @@ class Target(NamedTuple):
 def reconcile(
     member_id: str, current: Current, target: Target, owned: Partitions | None, owners: Owners
 ) -> Current:
-    """The next step of a member towards its target; the same object if there is none.
+    """Return the next step of a member towards its target, or `current` if there is none.
 
-    `owned` is what the member says it has, None if it says nothing. FENCED_MEMBER_EPOCH when
-    a state nobody here knows can only be left by starting over.
+    `owned` is what the member says it owns, None if it says nothing. Raise FENCED_MEMBER_EPOCH
+    if the state is unknown here and the member must start again.
     """
     if current.is_reconciled(target.epoch):
         return current
@@ -124,7 +125,7 @@ def _advance(
 def _take_free(
     member_id: str, target: Target, owners: Owners, kept: dict[bytes, Mapping[int, int]]
 ) -> bool:
-    """Add what is free of the target; whether that is all of it."""
+    """Add the free partitions of the target. Return True if none is missing after that."""
     complete = True
     for topic_id, wanted in target.partitions.items():
         have = kept.get(topic_id, _NO_EPOCHS)
@@ -146,9 +147,9 @@ def _changed(
     assigned: EpochPartitions,
     revoking: EpochPartitions,
 ) -> Current:
-    """The new step, or the same object if nothing is new about it.
+    """Return the new step, or `current` if it is equal.
 
-    The previous epoch is the one a member may come back with if it never heard of this one.
+    A member may still send the previous epoch if it did not receive this one.
     """
     if epoch == current.epoch:
         changed = Current(epoch, current.previous_epoch, state, assigned, revoking)
@@ -157,7 +158,7 @@ def _changed(
 
 
 def _owns(owned: Partitions | None, revoking: EpochPartitions) -> bool:
-    """Whether the member still has any of these, as far as we know."""
+    """Return True if the member may still own any of these."""
     if owned is None:
         return True
     return any(
@@ -167,7 +168,7 @@ def _owns(owned: Partitions | None, revoking: EpochPartitions) -> bool:
 
 
 def is_subset(owned: Partitions | None, assigned: EpochPartitions) -> bool:
-    """Whether the member says what it has, and has nothing else than it was given."""
+    """Return True if the member says what it owns, and that was all assigned to it."""
     return owned is not None and all(
         partitions <= assigned.get(topic_id, _NO_EPOCHS).keys()
         for topic_id, partitions in owned.items()
@@ -175,7 +176,7 @@ def is_subset(owned: Partitions | None, assigned: EpochPartitions) -> bool:
 
 
 def current_value(current: Current) -> ConsumerGroupCurrentMemberAssignmentValue:
-    """What is stored of it."""
+    """Return the value of its record."""
     return ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=current.epoch,
         previous_member_epoch=current.previous_epoch,
@@ -197,10 +198,10 @@ def _stored(partitions: EpochPartitions) -> list[CurrentTopicPartitions]:
 
 
 def current_of(value: ConsumerGroupCurrentMemberAssignmentValue) -> Current:
-    """What a stored record says."""
+    """Return the current assignment that a record holds."""
     try:
         state = MemberState(value.state)
-    except ValueError:  # of a later version of Kafka
+    except ValueError:  # of a newer Kafka
         state = MemberState.UNKNOWN
     return Current(
         value.member_epoch,
@@ -212,7 +213,7 @@ def current_of(value: ConsumerGroupCurrentMemberAssignmentValue) -> Current:
 
 
 def _loaded(topics: list[CurrentTopicPartitions], member_epoch: int) -> EpochPartitions:
-    """The partitions; those without an epoch were stored before there were any (KIP-1251)."""
+    """Return partitions with epochs. Records before KIP-1251 have none."""
     return {
         topic.topic_id: dict(zip(topic.partitions, topic.assignment_epochs, strict=True))
         if len(topic.assignment_epochs) == len(topic.partitions)

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: a group with its members, what they have and are to have."""
+"""ConsumerGroupDescribe: a group with its members and their assignments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONSUMER_MEMBER = 1
 
 
 def describe_consumer_group(shard: GroupShard, group_id: str) -> DescribedGroup:
-    """The group, or GROUP_ID_NOT_FOUND in its place."""
+    """Return the group, or GROUP_ID_NOT_FOUND in its place."""
     group = shard.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
         reason = "not found." if group is None else "is not a consumer group."

@@ -1,16 +1,16 @@
-"""A group of the new protocol: who is in it, what each has and is to have (KIP-848).
+"""A group of the consumer protocol: its members and their assignments (KIP-848).
 
-The group epoch goes up whenever members, subscriptions or topics change. Then a target
-assignment is made for that epoch, and each member goes towards its part of it step by step
-(`current`). What is here changes by `replay` only; `heartbeats`, `leaving`, `classic_members`
-and `migration` decide what to write.
+The group epoch goes up when members, subscriptions or topics change. Then a target assignment
+is made for that epoch, and each member moves towards its target step by step
+(`current_assignment`). The state changes by `replay` only. `heartbeat`, `member_removal`,
+`classic_members` and `migration` decide what to write.
 
     EMPTY          no members
     ASSIGNING      the group epoch is ahead of the target assignment
-    RECONCILING    some member does not have what it is to have
-    STABLE         everybody has
+    RECONCILING    some member has not reached its target
+    STABLE         all members have
 
-Invariant: a partition belongs to one member at a time (`owners`), from the record that gives
+Invariant: a partition belongs to one member at a time (`owners`), from the record that assigns
 it to the record that takes it back.
 """
 
@@ -55,7 +55,7 @@ FIRST_MEMBER_EPOCH_COMMIT = 9
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics a regular expression came to, and what is stored about that."""
+    """The topics that matched a regular expression, at which metadata version and time."""
 
     topics: frozenset[str]
     version: int
@@ -63,7 +63,7 @@ class ResolvedRegex(NamedTuple):
 
 
 class ConsumerGroup(Group):
-    """One group; made by the replay of its first record."""
+    """One group. The replay of its first record creates it."""
 
     __slots__ = (
         "assignment_epoch",
@@ -86,7 +86,7 @@ class ConsumerGroup(Group):
     def __init__(self, shard: GroupShard, group_id: str, *, is_live: bool = False) -> None:
         super().__init__(shard, group_id)
         self.is_live = is_live
-        """Whether members must show signs of life: not while the shard is being loaded."""
+        """True if sessions run: not while the shard is loading."""
         self.epoch = 0
         self.metadata_hash = 0
         self.assignment_epoch = 0
@@ -94,41 +94,41 @@ class ConsumerGroup(Group):
         """When the target assignment was made, in wall time."""
         self.members: dict[str, ConsumerMember] = {}
         self.static_members: dict[str, str] = {}
-        """The member ids of static members by their group.instance.id."""
+        """Member ids of static members by group.instance.id."""
         self.targets: dict[str, Partitions] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
         self.owners: dict[bytes, dict[int, str]] = {}
         self.member_counts = MemberCounts()
         self.topics_version = -1
-        """The version of the topics that the group has last looked at."""
+        """The version of the topics when the group last looked at them."""
         self.changed_ms = float("-inf")
         """When the group epoch last went up, in monotonic time."""
         self.emptied_ms = -1
-        """When the last member went, in wall time, as far as this coordinator saw it."""
+        """When the last member left, in wall time. -1 if that was before this coordinator."""
 
     # -- replay --------------------------------------------------------------------------
 
     def set_epoch(self, epoch: int, metadata_hash: int) -> None:
-        """Replay: a new group epoch."""
+        """Replay a new group epoch."""
         self.epoch = epoch
         self.metadata_hash = metadata_hash
         if self.is_live:
             self.changed_ms = self.shard.broker.monotonic_ms
 
     def set_assignment_epoch(self, epoch: int, timestamp_ms: int) -> None:
-        """Replay: the targets are those of this epoch."""
+        """Replay the epoch of the target assignment."""
         self.assignment_epoch = epoch
         self.assignment_ms = timestamp_ms
 
     def set_target(self, member_id: str, partitions: Partitions | None) -> None:
-        """Replay: what a member is to have."""
+        """Replay the target of a member."""
         if partitions is None:
             self.targets.pop(member_id, None)
         else:
             self.targets[member_id] = partitions
 
     def set_regex(self, regex: str, value: ConsumerGroupRegularExpressionValue | None) -> None:
-        """Replay: the topics that a regular expression comes to."""
+        """Replay the topics of a regular expression."""
         if value is None:
             self.regexes.pop(regex, None)
         else:
@@ -136,24 +136,24 @@ class ConsumerGroup(Group):
             self.regexes[regex] = ResolvedRegex(topics, value.version, value.timestamp)
 
     def set_member(self, member_id: str, metadata: ConsumerGroupMemberMetadataValue) -> None:
-        """Replay: a new member, or what has changed about one."""
+        """Replay the metadata of a new or known member."""
         member = self._member(member_id)
         self.member_counts.add(member, -1)
         self._forget_instance(member)
         was_classic = member.classic is not None
-        member.describe_as(metadata)
+        member.set_metadata(metadata)
         self.member_counts.add(member)
         if metadata.instance_id is not None:
             self.static_members[metadata.instance_id] = member_id
         if self.is_live and member.session_timer is None:
             sessions.keep_alive(self, member)
-            if member.classic is not None:  # it has joined, or is to join again: then it syncs
+            if member.classic is not None:  # it has joined, or is asked to: a sync must follow
                 sessions.expect(self, member)
         elif self.is_live and was_classic:
             sessions.expect_revocation(self, member)
 
     def remove_member(self, member_id: str) -> None:
-        """Replay: a member is gone."""
+        """Replay the removal of a member."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._disown(member)
@@ -166,7 +166,7 @@ class ConsumerGroup(Group):
     def set_current(
         self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None
     ) -> None:
-        """Replay: what a member has."""
+        """Replay the current assignment of a member."""
         if value is None and member_id not in self.members:
             return
         member = self._member(member_id)
@@ -191,7 +191,7 @@ class ConsumerGroup(Group):
             self.owners.setdefault(topic_id, {}).update(dict.fromkeys(numbers, member_id))
 
     def _disown(self, member: ConsumerMember) -> None:
-        """Take back what is the member's; in a compacted log another's may have come first."""
+        """Remove the member's ownership. In a compacted log a new owner may have come first."""
         for partitions in (member.current.assigned, member.current.revoking):
             for topic_id, numbers in partitions.items():
                 owners = self.owners.get(topic_id, {})
@@ -270,16 +270,16 @@ class ConsumerGroup(Group):
 
     @property
     def assignor_name(self) -> str | None:
-        """The assignor most members ask for, if any does."""
+        """The assignor that most members ask for, None if no member does."""
         votes = self.member_counts.assignors
         return max(sorted(votes), key=votes.__getitem__) if votes else None
 
     def target_of(self, member_id: str) -> Target:
-        """What a member is to have."""
+        """Return what a member is to have."""
         return Target(self.assignment_epoch, self.targets.get(member_id, NO_PARTITIONS))
 
     def find_member(self, member_id: str, instance_id: str | None = None) -> ConsumerMember:
-        """The member a request speaks for; UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+        """Return the member of a request. Raise UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
         if instance_id is not None:
             known_id = self.static_members.get(instance_id)
             if known_id is None:
@@ -326,22 +326,22 @@ class ConsumerGroup(Group):
         is_transactional: bool = False,
     ) -> None:
         if generation_id < 0 and not self.members:
-            return  # an administrator, or a consumer that picks its partitions itself
+            return  # an administrator, or a consumer that assigns itself
         if is_transactional and generation_id < 0 and not member_id and group_instance_id is None:
             return
         member = self.find_member(member_id)
         if not is_transactional and member.classic is None and version < FIRST_MEMBER_EPOCH_COMMIT:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"Members of the new protocol commit with version {FIRST_MEMBER_EPOCH_COMMIT} or"
-                " above of OffsetCommit",
+                "Members of the consumer protocol need OffsetCommit version"
+                f" {FIRST_MEMBER_EPOCH_COMMIT} or above",
             )
         self._check_epoch(member, generation_id)
 
     def may_commit_late(
         self, member_id: str, generation_id: int, topic_id: bytes, partition: int
     ) -> bool:
-        """A member that has had the partition ever since may have missed a new epoch only."""
+        """Return True if the member has owned the partition ever since that epoch."""
         member = self.members.get(member_id)
         return (
             member is not None
@@ -365,7 +365,7 @@ class ConsumerGroup(Group):
         )
 
     def check_offset_delete(self) -> None:
-        """Offsets of topics that nobody subscribes to may always be deleted."""
+        """Allow it always."""
 
     def check_delete(self) -> None:
         if self.members:

@@ -1,4 +1,4 @@
-"""The settings of a group: its own where it has any, else the broker's (KIP-848, KIP-1240)."""
+"""Settings of a group: its own, or else the broker's (KIP-848, KIP-1240)."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from ottla.model.resources import ResourceType
 
 
 def session_timeout_ms(broker: Broker, group_id: str) -> int:
-    """How long a member may be silent."""
+    """Return how long a member may send no heartbeat."""
     own = _own(broker, group_id, "consumer.session.timeout.ms")
     return broker.config.group_consumer_session_timeout_ms if own is None else own
 
 
 def heartbeat_interval_ms(broker: Broker, group_id: str) -> int:
-    """How often members are asked to show signs of life."""
+    """Return the interval at which members send heartbeats."""
     own = _own(broker, group_id, "consumer.heartbeat.interval.ms")
     return broker.config.group_consumer_heartbeat_interval_ms if own is None else own
 
 
 def assignment_interval_ms(broker: Broker, group_id: str) -> int:
-    """How far apart two target assignments are at least."""
+    """Return the least time between two target assignments."""
     own = _own(broker, group_id, "consumer.assignment.interval.ms")
     return broker.config.group_consumer_assignment_interval_ms if own is None else own
 

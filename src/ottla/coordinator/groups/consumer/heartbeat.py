@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat: to join, to stay, to change, to leave (KIP-848).
+"""ConsumerGroupHeartbeat: members join, stay, change and leave (KIP-848).
 
-A heartbeat that brings nothing new to a member that has all it is to have looks at that
-member and nothing else.
+A heartbeat with nothing new, of a member that has reached its target, looks at that member
+only.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NOT_GIVEN = -1
 def heartbeat(
     shard: GroupShard, request: ConsumerGroupHeartbeatRequest, client: Client
 ) -> tuple[ConsumerGroupHeartbeatResponse, list[GroupRecord]]:
-    """The answer to a heartbeat, good once the records are committed; ApiError if refused."""
+    """Return the response, valid once the records are committed, and the records."""
     group = shard.groups.get(request.group_id)
     if isinstance(group, ConsumerGroup):
         member = group.members.get(request.member_id)
@@ -59,7 +59,7 @@ def _is_plain(
     request: ConsumerGroupHeartbeatRequest,
     client: Client,
 ) -> bool:
-    """Whether the heartbeat says nothing but that the member is alive, and there is no news."""
+    """Return True if neither the member nor the group has anything new to say."""
     metadata = member.metadata
     return (
         request.member_epoch == member.current.epoch
@@ -132,7 +132,7 @@ def _leave(
         raise _not_found(request.group_id)
     member = group.find_member(request.member_id, request.instance_id)
     if request.member_epoch == LEAVING_STATIC:
-        records = member_removal.leave_for_a_while(group, member)
+        records = member_removal.leave_for_restart(group, member)
     else:
         records = member_removal.remove(group, [member])
     response = ConsumerGroupHeartbeatResponse(
@@ -154,9 +154,9 @@ def _stay(
     group, records = _group_of(shard, request)
     owned = _owned(request)
     update = _member_update(group, request, owned)
-    update.describe_as(_described(update.metadata, request, client))
-    update.aim()
-    update.step(owned)
+    update.set_metadata(_described(update.metadata, request, client))
+    update.assign_target()
+    update.reconcile(owned)
     if records:
         migration.ask_to_rejoin(shard.groups.get(request.group_id))
     member = group.members.get(update.member_id)
@@ -171,7 +171,7 @@ def _stay(
 def _group_of(
     shard: GroupShard, request: ConsumerGroupHeartbeatRequest
 ) -> tuple[ConsumerGroup, list[GroupRecord]]:
-    """The group, and the records that make it one of the new protocol if it is not yet."""
+    """Return the group, and the records that convert it if it was a classic group."""
     group = shard.groups.get(request.group_id)
     if isinstance(group, ConsumerGroup):
         return group, []
@@ -185,7 +185,7 @@ def _group_of(
 def _member_update(
     group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, owned: Partitions | None
 ) -> MemberUpdate:
-    """The member that sends the heartbeat, after a look at what it says about itself."""
+    """Return the update of the member that sends the heartbeat. Raise ApiError if it is fenced."""
     instance_id, member_id = request.instance_id, request.member_id
     if request.member_epoch != JOINING:
         member = group.find_member(member_id, instance_id)
@@ -208,7 +208,7 @@ def _member_update(
 
 
 def check_room(group: ConsumerGroup, member_id: str) -> None:
-    """Whether there may be one more member; GROUP_MAX_SIZE_REACHED if not."""
+    """Raise GROUP_MAX_SIZE_REACHED if there may not be one more member."""
     limit = group.shard.broker.config.group_consumer_max_size
     if len(group.members) >= limit and member_id not in group.members:
         raise ApiError(
@@ -218,10 +218,10 @@ def check_room(group: ConsumerGroup, member_id: str) -> None:
 
 
 def check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> None:
-    """Whether the member is where we think it is; FENCED_MEMBER_EPOCH if not.
+    """Raise FENCED_MEMBER_EPOCH if the member is in another epoch than its record says.
 
-    It may be one epoch behind if the answer that would have told it was lost: then it must
-    say what it has, and have nothing but what it was given.
+    It may be one epoch behind if it did not get the last response. Then it must say what it
+    owns, and own nothing that was not assigned to it.
     """
     current = member.current
     if epoch == current.epoch:
@@ -238,7 +238,7 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) ->
 def _described(
     old: ConsumerGroupMemberMetadataValue, request: ConsumerGroupHeartbeatRequest, client: Client
 ) -> ConsumerGroupMemberMetadataValue:
-    """What is known of the member now: what the request does not say is as it was."""
+    """Return the member's metadata. What the request leaves out stays as it was."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout
     return ConsumerGroupMemberMetadataValue(
@@ -262,7 +262,7 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the member tells all about itself, as it does when it has lost track."""
+    """Return True if the member sends all its fields, as after an error."""
     return request.member_epoch == JOINING or (
         request.rebalance_timeout != _NOT_GIVEN
         and (
@@ -278,7 +278,7 @@ def _response(
     return ConsumerGroupHeartbeatResponse(
         member_id=member_id,
         member_epoch=member_epoch,
-        heartbeat_interval=sessions.come_back_ms(group, group_epoch),
+        heartbeat_interval=sessions.next_heartbeat_ms(group, group_epoch),
     )
 
 

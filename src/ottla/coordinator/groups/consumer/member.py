@@ -1,11 +1,11 @@
-"""A member of a group of the new protocol.
+"""A member of a consumer group.
 
-`metadata` and `current` are what the log says of it and change by replay. The rest is about
-its signs of life, and dies with the coordinator. A heartbeat moves `deadline_ms` and touches
-no timer: the timer looks at the deadline when it fires and sleeps on if that has moved.
+`metadata` and `current` come from records and change by replay. The rest is about its session,
+and is lost with the coordinator. A heartbeat moves `deadline_ms` and touches no timer: the
+timer looks at the deadline when it fires, and is set again if that has moved.
 
-A member may speak the classic protocol (KIP-848, migration): then it joins and syncs, and
-its member epoch is what it knows as the generation.
+A member may speak the classic protocol (KIP-848, migration). Then it joins and syncs, and its
+member epoch is what it knows as the generation.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ class ConsumerMember:
         self.deadline_ms = 0.0
         self.session_timer: Timer | None = None
         self.rebalance_timer: Timer | None = None
-        """Fires when it was too slow: to give up partitions, or to join or sync again."""
+        """Fires when the member takes too long to give up partitions, or to join or sync again."""
 
-    def describe_as(self, metadata: ConsumerGroupMemberMetadataValue) -> None:
-        """Replay: who the member is from now on."""
+    def set_metadata(self, metadata: ConsumerGroupMemberMetadataValue) -> None:
+        """Replay the member's metadata."""
         self.metadata = metadata
         self.topic_names = frozenset(metadata.subscribed_topic_names)
 
     @property
     def classic(self) -> ClassicMemberMetadata | None:
-        """What it said when it joined by the classic protocol, if it did."""
+        """The fields of its JoinGroup, None if it speaks the consumer protocol."""
         return self.metadata.classic_member_metadata
 
     def stop_timers(self) -> None:
-        """It is no longer a member."""
+        """Stop all timers: the member is removed."""
         for timer in (self.session_timer, self.rebalance_timer):
             if timer is not None:
                 timer.cancel()

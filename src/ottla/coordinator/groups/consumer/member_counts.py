@@ -1,6 +1,6 @@
-"""Numbers about the members of a group, kept as members change.
+"""Counts over the members of a group, updated as members change.
 
-With them a heartbeat, a join and a listing need not look at all members.
+With them a heartbeat, a join and a listing do not need to look at all members.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class MemberCounts:
-    """How many members there are of each sort."""
+    """How many members have each topic, assignor, protocol and so on."""
 
     __slots__ = ("assignors", "classic", "classic_protocols", "regexes", "stable", "topics")
 
@@ -28,10 +28,10 @@ class MemberCounts:
         self.classic = 0
         """Members that speak the classic protocol."""
         self.stable: Counter[int] = Counter()
-        """Members that have all they are to have, by their epoch."""
+        """Members that have reached their target, by member epoch."""
 
     def add(self, member: ConsumerMember, change: int = 1) -> None:
-        """Count a member as it is; with -1, no longer."""
+        """Count a member, or with -1, remove it from the counts."""
         metadata = member.metadata
         _count(self.topics, member.topic_names, change)
         if metadata.subscribed_topic_regex:
@@ -45,7 +45,7 @@ class MemberCounts:
         self.add_step(member, change)
 
     def add_step(self, member: ConsumerMember, change: int = 1) -> None:
-        """Count only how far the member is."""
+        """Count only the state of the member."""
         if member.current.state is MemberState.STABLE:
             _count(self.stable, (member.current.epoch,), change)
 

@@ -1,4 +1,4 @@
-"""Members that go: by their own will, by silence, or for a restart."""
+"""Removing members: they leave, their session expires, or they restart."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ottla.coordinator.groups.record_serde import GroupRecord
 
 
 def remove(group: ConsumerGroup, members: Sequence[ConsumerMember]) -> list[GroupRecord]:
-    """Members are gone, and their partitions free.
+    """Return the records that remove members and free their partitions.
 
-    If all who stay speak the classic protocol, the group becomes a classic one again.
+    If all that stay speak the classic protocol, the group becomes a classic one.
     """
     if migration.can_downgrade(group, members):
         return migration.downgrade(group, members)
@@ -30,8 +30,8 @@ def remove(group: ConsumerGroup, members: Sequence[ConsumerMember]) -> list[Grou
     return records
 
 
-def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember) -> list[GroupRecord]:
-    """A static member goes and is expected back within its session: it keeps what it has."""
+def leave_for_restart(group: ConsumerGroup, member: ConsumerMember) -> list[GroupRecord]:
+    """Return the record of a static member that restarts. It keeps its partitions meanwhile."""
     sessions.keep_alive(group, member)
     gone = member.current._replace(epoch=LEAVING_STATIC, revoking={})
     return [record_builders.current_record(group.group_id, member.member_id, gone)]

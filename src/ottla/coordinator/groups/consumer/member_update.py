@@ -1,14 +1,12 @@
-"""A member as it will be, and the records that make it so.
+"""What a heartbeat of the consumer protocol or a JoinGroup does to a group, as records.
 
-A heartbeat of the new protocol and a JoinGroup of the classic one do the same to a group:
-
-1. The member is made or changed. If that changes what the group subscribes to, or topics
+1. The member is added or changed. If that changes what the group subscribes to, or topics
    have changed meanwhile, the group epoch goes up.
-2. If the group epoch is ahead of the target assignment, that is made anew, unless the last
-   one is too recent.
+2. If the group epoch is ahead of the target assignment, a new target assignment is made,
+   unless the last one is too recent.
 3. The member takes its next step towards its target.
 
-Nothing here changes the group: all that happens is in `records`.
+Nothing here changes the group: all changes are in `records`.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from ottla.coordinator.groups.record_serde import GroupRecord
 
 
 class MemberUpdate:
-    """One member of a group, new or known, or one that takes the place of a static member."""
+    """The update of one member: new, known, or one that replaces a static member."""
 
     __slots__ = (
         "_now",
@@ -65,12 +63,12 @@ class MemberUpdate:
         self.target = group.target_of(member_id if replaces is None else replaces.member_id)
         self.records: list[GroupRecord] = []
         self._now: Subscribed | None = None
-        """What the group subscribes to, if that had to be looked at."""
+        """What the group subscribes to now, if that had to be computed."""
 
     # -- the three steps -----------------------------------------------------------------
 
-    def describe_as(self, metadata: ConsumerGroupMemberMetadataValue) -> None:
-        """First step: who the member is from now on; INVALID_REGULAR_EXPRESSION if it is not."""
+    def set_metadata(self, metadata: ConsumerGroupMemberMetadataValue) -> None:
+        """Step 1: set the member's metadata. Raise INVALID_REGULAR_EXPRESSION."""
         changed = self.old is None or _subscribes_otherwise(metadata, self.metadata)
         group, topics_version = self.group, self.group.shard.topic_patterns.version
         self._take_place()
@@ -82,8 +80,8 @@ class MemberUpdate:
         if changed or group.topics_version != topics_version:
             self._look_at_topics(changed)
 
-    def aim(self) -> None:
-        """Second step: a target assignment for the group epoch, if there is none and it is due."""
+    def assign_target(self) -> None:
+        """Step 2: make a target assignment for the group epoch, if it is due."""
         group = self.group
         if self.epoch > group.assignment_epoch and is_due(group):
             targets, records = make_targets(
@@ -101,8 +99,8 @@ class MemberUpdate:
                 record_builders.target_record(group.group_id, self.member_id, partitions)
             )
 
-    def step(self, owned: Partitions | None) -> None:
-        """Third step: towards the target; FENCED_MEMBER_EPOCH if the member must start over."""
+    def reconcile(self, owned: Partitions | None) -> None:
+        """Step 3: move towards the target. Raise FENCED_MEMBER_EPOCH if the member must restart."""
         group = self.group
         current = reconcile(self.member_id, self.current, self.target, owned, group.owners)
         if self._now is not None:
@@ -117,7 +115,7 @@ class MemberUpdate:
 
     @property
     def has_other_partitions(self) -> bool:
-        """Whether the member has been given or asked to give up something."""
+        """True if the member's partitions have changed."""
         before = Current() if self.old is None else self.old.current
         if before.assigned is self.current.assigned:
             return False
@@ -126,7 +124,7 @@ class MemberUpdate:
         }
 
     def assignor(self) -> str:
-        """The assignor most members ask for, else the first one that is configured."""
+        """Return the assignor that most members ask for, else the first one configured."""
         votes = self.group.member_counts.assignors.copy()
         if self.old is not None and self.old.metadata.server_assignor is not None:
             votes[self.old.metadata.server_assignor] -= 1

@@ -1,8 +1,8 @@
-"""Between the classic protocol and the new one, while the group goes on (KIP-848).
+"""Migration between classic groups and consumer groups, while the group runs (KIP-848).
 
-A classic group becomes one of the new protocol when the first member comes that speaks it.
-Everybody keeps what it has; the others speak the classic protocol on (`classic_members`).
-It becomes a classic group again when the last member goes that speaks the new one.
+A classic group becomes a consumer group when the first member joins that speaks the consumer
+protocol. All members keep their partitions, and the others go on with the classic protocol
+(`classic_members`). It becomes a classic group again when the last such member leaves.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from ottla.wire.messages.join_group import JoinGroupResponse
 from ottla.wire.messages.sync_group import SyncGroupResponse
 
 KNOWN_ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
-"""What the assignors of clients are called; what these send along, the broker can do without."""
+"""Names of clients' assignors whose user data the broker can do without."""
 
 _UPGRADES = ("upgrade", "bidirectional")
 _DOWNGRADES = ("downgrade", "bidirectional")
 
 
-# -- from the classic protocol to the new one --------------------------------------------
+# -- from classic to consumer ------------------------------------------------------------
 
 
 def upgrade(shard: GroupShard, group: Group) -> tuple[ConsumerGroup, list[GroupRecord]]:
-    """The group as one of the new protocol, and the records that make it so.
+    """Return the group as a consumer group, and the records that convert it.
 
-    GROUP_ID_NOT_FOUND when that cannot be.
+    Raise GROUP_ID_NOT_FOUND if that is impossible.
     """
     if not isinstance(group, ClassicGroup):
         raise _refused(group, "it is of another type")
@@ -82,7 +82,7 @@ def _refused(group: Group, reason: str) -> ApiError:
 
 
 def _converted(group: ClassicGroup) -> list[GroupRecord]:
-    """The records of the group and its members, all with what they were last assigned."""
+    """Return the records of the group and its members, with their last assignments."""
     group_id, epoch = group.group_id, group.generation_id
     claimed: dict[bytes, set[int]] = {}
     described: list[GroupRecord] = []
@@ -131,7 +131,7 @@ def _convert(
 
 
 def _claim(partitions: Partitions, epoch: int, claimed: dict[bytes, set[int]]) -> EpochPartitions:
-    """What nobody before has: a client made the assignment, and may have made it wrong."""
+    """Return partitions that no earlier member has: the assignment of a client may be wrong."""
     own: dict[bytes, dict[int, int]] = {}
     for topic_id, numbers in partitions.items():
         taken = claimed.setdefault(topic_id, set())
@@ -143,7 +143,7 @@ def _claim(partitions: Partitions, epoch: int, claimed: dict[bytes, set[int]]) -
 
 
 def ask_to_rejoin(group: Group | None) -> None:
-    """Whoever is parked in a join or a sync of a classic group does it again, with the new one."""
+    """Answer parked joins and syncs of a classic group: these members must join again."""
     if not isinstance(group, ClassicGroup):
         return
     code = ErrorCode.REBALANCE_IN_PROGRESS
@@ -152,11 +152,11 @@ def ask_to_rejoin(group: Group | None) -> None:
         group.answer_sync(member, SyncGroupResponse(error_code=code))
 
 
-# -- and back ----------------------------------------------------------------------------
+# -- from consumer to classic ------------------------------------------------------------
 
 
 def can_downgrade(group: ConsumerGroup, gone: Sequence[ConsumerMember]) -> bool:
-    """Whether, without these, everybody speaks the classic protocol and may be a classic group."""
+    """Return True if all members but these could form a classic group."""
     config = group.shard.broker.config
     left = len(group.members) - len(gone)
     return (
@@ -169,7 +169,7 @@ def can_downgrade(group: ConsumerGroup, gone: Sequence[ConsumerMember]) -> bool:
 
 
 def downgrade(group: ConsumerGroup, gone: Sequence[ConsumerMember]) -> list[GroupRecord]:
-    """The records of the classic group without these members; it rebalances at once."""
+    """Return the records of the classic group without these members. It rebalances at once."""
     left_out = {member.member_id for member in gone}
     stay = [
         _classic_member(member_id, member.metadata, member.current.epoch)
@@ -180,7 +180,7 @@ def downgrade(group: ConsumerGroup, gone: Sequence[ConsumerMember]) -> list[Grou
 
 
 def can_downgrade_with(update: MemberUpdate) -> bool:
-    """Whether the last member of the new protocol is replaced by one of the classic one."""
+    """Return True if a classic member replaces the last one of the consumer protocol."""
     group, config = update.group, update.group.shard.broker.config
     return (
         update.replaces is not None
@@ -192,7 +192,7 @@ def can_downgrade_with(update: MemberUpdate) -> bool:
 
 
 def downgrade_with(update: MemberUpdate) -> list[GroupRecord]:
-    """The records of the classic group in which a static member has come back."""
+    """Return the records of the classic group to which a static member returns."""
     group, replaced = update.group, update.replaces
     assert replaced is not None
     members = [
@@ -212,10 +212,11 @@ def _as_classic(
     *,
     rebalances: bool,
 ) -> list[GroupRecord]:
-    """Tombstones of the group, and it as a classic one whose generation is the group epoch.
+    """Return tombstones of the group, and its record as a classic group.
 
-    The classic group takes its place at once: the log knows less of its members than it does,
-    and in the same wake-up requests may come from members that are epochs behind.
+    The group epoch becomes the generation. The classic group replaces this one at once: its
+    record has less than the group knows of its members, and members that are epochs behind
+    may send requests in the same wake-up.
     """
     made = ClassicGroup(group.shard, group.group_id)
     for member in members:
@@ -257,7 +258,7 @@ def _classic_member(
 
 
 def _begin_classic(group: ClassicGroup, rebalances: bool) -> list[GroupRecord]:
-    """The records are replayed: members must show signs of life, and perhaps join again."""
+    """Start the sessions of the members, and perhaps a rebalance: the records are replayed."""
     if group.shard.groups.get(group.group_id) is not group:
         return []
     for member in group.members.values():

@@ -1,9 +1,9 @@
 """Regular expressions matched against topic names in linear time.
 
-Members choose the expressions and the broker has one thread: a backtracking matcher would
-let one subscription stop everybody. So a pattern becomes a nondeterministic automaton, and
-that a deterministic one as far as names are matched with it. Each step costs at most the
-size of the automaton, and what a match may cost in all is limited.
+Clients choose the expressions, and the broker has one thread: a backtracking matcher would let
+one subscription stop it. So a pattern becomes a nondeterministic automaton, and the names that
+are matched turn parts of it into a deterministic one. Each step costs at most the size of the
+automaton, and the cost of a match is limited.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ottla.coordinator.groups.consumer.pattern_syntax import (
 
 MAX_STATES: Final = 10_000
 MAX_REMEMBERED: Final = 50_000
-"""States of the first automaton, in all states of the second that are kept."""
+"""How many states of the first automaton all cached states of the second may hold."""
 
 
 class _Place(Enum):
-    """What stands beside a position in a name."""
+    """What is next to a position in a name."""
 
     EDGE = 0
     WORD = 1
@@ -38,7 +38,7 @@ class _Place(Enum):
 
 
 class _Step(NamedTuple):
-    """A state: go on with a character, or without one, perhaps only at a boundary."""
+    """A state: continue with a character, or without one, perhaps only at a boundary."""
 
     mask: int
     boundary: str
@@ -54,12 +54,12 @@ _TOO_LARGE: Final = "it is too large once its repetitions are written out"
 class Pattern:
     """A compiled regular expression.
 
-    `cost` counts the work done beyond the looking up of known steps; its owner may set it
-    back and compare it with a limit of its own.
+    `cost` counts the work done, without steps that are cached. Its user may reset it and
+    compare it with a limit.
     """
 
     def __init__(self, pattern: str) -> None:
-        """PatternError when it is not a regular expression, or a monstrous one."""
+        """Raise PatternError if it is not a regular expression, or too large."""
         self.cost = 0
         self._written_out = 0
         self._steps: list[_Step] = [_Step(0, "", ())]
@@ -67,7 +67,7 @@ class Pattern:
         self._forget()
 
     def matches(self, name: str) -> bool:
-        """Whether the expression matches the whole of a topic name."""
+        """Return True if the expression matches a whole topic name."""
         state = 0
         for char in name:
             following = self._moves[state].get(char)
@@ -87,7 +87,7 @@ class Pattern:
         return len(self._steps) - 1
 
     def _compile(self, node: Node, following: int) -> int:
-        """The state from which the node is matched, then what is matched from `following`."""
+        """Return the state that matches the node and then continues at `following`."""
         self._written_out += 1
         if self._written_out > MAX_STATES:  # a repetition of nothing makes no states
             raise PatternError(_TOO_LARGE)
@@ -117,10 +117,10 @@ class Pattern:
             following = self._compile(repeat.node, following)
         return following
 
-    # -- from the automaton to one without choices ---------------------------------------
+    # -- from the automaton to a deterministic one ------------------------------------------
 
     def _forget(self) -> None:
-        """Begin anew with the states that follow each other."""
+        """Drop the deterministic automaton and start a new one."""
         self._numbers: dict[tuple[frozenset[int], _Place], int] = {}
         self._states: list[tuple[frozenset[int], _Place]] = []
         self._moves: list[_Moves] = []
@@ -139,7 +139,7 @@ class Pattern:
         return number
 
     def _move(self, state: int, char: str) -> int:
-        """The state a character leads to, or -1 when it leads to none; remembered."""
+        """Return the state that a character leads to, -1 if none. The result is cached."""
         bit = BIT.get(char, 0)
         place = _PLACE_OF.get(char, _Place.OTHER)
         reached = self._reachable(state, place)
@@ -164,7 +164,7 @@ class Pattern:
         return known
 
     def _reachable(self, state: int, after: _Place) -> set[int]:
-        """All states that can be reached without a character, with `after` coming next."""
+        """Return all states that can be reached without a character if `after` comes next."""
         states, before = self._states[state]
         reached = set(states)
         stack = list(states)
@@ -181,7 +181,7 @@ class Pattern:
 
 
 def _holds(boundary: str, before: _Place, after: _Place) -> bool:
-    """Whether a boundary is there between what stands before it and after it."""
+    """Return True if there is a boundary between `before` and `after`."""
     if boundary == "start":
         return before is _Place.EDGE
     if boundary == "end":

@@ -1,7 +1,7 @@
-"""Regular expressions for topic names, as a tree: the syntax of RE2, which Kafka uses.
+"""Regular expressions for topic names as trees, in the syntax of RE2, which Kafka uses.
 
-Only letters, digits, '.', '_' and '-' stand in a topic name, so a set of characters is a
-number with one bit for each of them, and what could match others matches nothing.
+A topic name has only letters, digits, '.', '_' and '-', so a set of characters is a number with
+one bit for each of them. What could match other characters matches nothing.
 """
 
 from __future__ import annotations
@@ -57,35 +57,35 @@ _BOUNDARIES: Final = {"A": "start", "z": "end", "b": "word", "B": "no word"}
 
 
 class PatternError(ValueError):
-    """Not a regular expression, or one that would cost too much."""
+    """The text is not a regular expression, or it would cost too much."""
 
 
 class Chars(NamedTuple):
-    """One character out of a set."""
+    """One character of a set."""
 
     mask: int
 
 
 class Boundary(NamedTuple):
-    """Nothing, at a certain place: start, end, word or no word."""
+    """An empty match at the start, the end, or a word boundary."""
 
     kind: str
 
 
 class Series(NamedTuple):
-    """One after the other."""
+    """Nodes one after the other."""
 
     parts: tuple[Node, ...]
 
 
 class Choice(NamedTuple):
-    """One or the other."""
+    """One of several nodes."""
 
     ways: tuple[Node, ...]
 
 
 class Repeat(NamedTuple):
-    """From `low` to `high` times, or any number from `low` up."""
+    """A node from `low` to `high` times, or at least `low` times."""
 
     node: Node
     low: int
@@ -96,7 +96,7 @@ Node: TypeAlias = Chars | Boundary | Series | Choice | Repeat
 
 
 def parse(pattern: str) -> Node:
-    """The tree of a regular expression; PatternError says what is wrong with it."""
+    """Return the tree of a regular expression. Raise PatternError."""
     if len(pattern) > MAX_LENGTH:
         raise PatternError(f"it has {len(pattern)} characters, and {MAX_LENGTH} are the most")
     parser = _Parser(pattern)
@@ -116,7 +116,7 @@ class _Parser:
         raise PatternError(f"{reason} at position {self.position}")
 
     def take(self, text: str) -> bool:
-        """Go past `text` if it stands here."""
+        """Skip `text` if it comes next."""
         if self.pattern.startswith(text, self.position):
             self.position += len(text)
             return True
@@ -153,7 +153,7 @@ class _Parser:
         return parts[0] if len(parts) == 1 else Series(tuple(parts))
 
     def atom(self, depth: int) -> Node | None:
-        """One thing that can be repeated; None for flags, which are nothing by themselves."""
+        """Return one node that can be repeated, None for flags."""
         char = self.next()
         if char == "(":
             return self.group(depth)
@@ -188,7 +188,7 @@ class _Parser:
             self.fail("lookbehinds are not supported, and this is no name of a group")
 
     def flags(self) -> bool:
-        """Take flags; whether the group ends with them, so that they hold for what follows."""
+        """Read flags. Return True if they end the group and apply to what follows."""
         switch = True
         while (char := self.next()) not in ":)":
             if char == "-" and switch:
@@ -203,7 +203,7 @@ class _Parser:
         bounds = self.bounds()
         if bounds is None:
             return node
-        self.take("?")  # what is matched whole is the same, greedy or not
+        self.take("?")  # greedy or not, the same names match
         position = self.position
         if self.bounds() is not None:
             self.position = position
@@ -219,7 +219,7 @@ class _Parser:
             return None
         least, comma, most = self.pattern[self.position + 1 : end].partition(",")
         if not (_is_number(least) and (not most or _is_number(most))):
-            return None  # a brace of its own
+            return None  # a literal brace
         low = int(least)
         high = int(most) if most else MAX_REPEAT if comma else low
         if not low <= high <= MAX_REPEAT:
@@ -246,7 +246,7 @@ class _Parser:
         return Chars(mask) if mask is not None else self.literal(self.char_escape())
 
     def class_escape(self) -> int | None:
-        """The set behind \\d, \\W, \\pL and their like, or None when something else follows."""
+        """Return the set of \\d, \\W, \\pL and the like, or None if something else comes next."""
         char = self.pattern[self.position : self.position + 1]
         if not char or char not in "dDwWsSpP":
             return None

@@ -1,4 +1,4 @@
-"""The records of a group of the new protocol, and those that delete them (KIP-848)."""
+"""Makes the records of a consumer group, and their tombstones (KIP-848)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ottla.coordinator.groups.record_serde import GroupRecord
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
-    """A new group epoch: the members or their topics have changed."""
+    """Return the record of a new group epoch."""
     return ConsumerGroupMetadataKey(group_id=group_id), ConsumerGroupMetadataValue(
         epoch=epoch, metadata_hash=metadata_hash
     )
@@ -31,18 +31,18 @@ def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
 def member_record(
     group_id: str, member_id: str, metadata: ConsumerGroupMemberMetadataValue
 ) -> GroupRecord:
-    """Who a member is and what it subscribes to."""
+    """Return the record of a member's metadata."""
     return ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), metadata
 
 
 def current_record(group_id: str, member_id: str, current: Current) -> GroupRecord:
-    """What a member has."""
+    """Return the record of a member's current assignment."""
     key = ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
     return key, current_value(current)
 
 
 def target_record(group_id: str, member_id: str, partitions: Partitions) -> GroupRecord:
-    """What a member is to have."""
+    """Return the record of a member's target."""
     key = ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
     return key, ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
@@ -53,12 +53,12 @@ def target_record(group_id: str, member_id: str, partitions: Partitions) -> Grou
 
 
 def target_of(value: ConsumerGroupTargetAssignmentMemberValue) -> Partitions:
-    """What a stored target says."""
+    """Return the target that a record holds."""
     return from_pairs((topic.topic_id, topic.partitions) for topic in value.topic_partitions)
 
 
 def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> GroupRecord:
-    """The targets are those of this group epoch."""
+    """Return the record of the target assignment's epoch."""
     key = ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)
     return key, ConsumerGroupTargetAssignmentMetadataValue(
         assignment_epoch=epoch, assignment_timestamp=timestamp_ms
@@ -68,7 +68,7 @@ def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> GroupRe
 def regex_record(
     group_id: str, regex: str, topics: frozenset[str], version: int, timestamp_ms: int
 ) -> GroupRecord:
-    """The topics that a regular expression comes to."""
+    """Return the record of the topics that match a regular expression."""
     key = ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
     return key, ConsumerGroupRegularExpressionValue(
         topics=sorted(topics), version=version, timestamp=timestamp_ms
@@ -76,13 +76,13 @@ def regex_record(
 
 
 def regex_tombstone(group_id: str, regex: str) -> GroupRecord:
-    """Nobody uses the regular expression any more."""
+    """Return the tombstone of a regular expression that no member uses."""
     key = ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
     return key, None
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[GroupRecord]:
-    """A member is gone, in the order Kafka wants: what it has, is to have, and is."""
+    """Return the tombstones of a member, in the order that Kafka requires."""
     return [
         (ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         (ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
@@ -91,7 +91,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[GroupRecord]:
 
 
 def group_tombstones(group_id: str) -> list[GroupRecord]:
-    """A group without members is gone."""
+    """Return the tombstones of a group without members."""
     return [
         (ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None),
         (ConsumerGroupMetadataKey(group_id=group_id), None),

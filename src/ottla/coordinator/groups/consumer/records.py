@@ -1,8 +1,7 @@
-"""The records of __consumer_offsets that groups of the new protocol make (KIP-848).
+"""Records of __consumer_offsets for consumer groups (KIP-848), in Kafka's layout.
 
-Declared like those in `records`. A group is its epoch, its members with what they subscribe
-to, the regular expressions among that with the topics they came to, the target assignment
-with its epoch, and what each member has at present.
+A group is its epoch, its members with their subscriptions, the topics of their regular
+expressions, the target assignment with its epoch, and the current assignment of each member.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from ottla.wire.message import Field, Items, Message, as_list
 
 
 class _GroupKey(RecordKey):
-    """The key of a record there is one of in each group."""
+    """The key of a record that each group has once."""
 
     __slots__ = ("group_id",)
     FIELDS = (Field("group_id", "string", (0, 0)),)
@@ -23,7 +22,7 @@ class _GroupKey(RecordKey):
 
 
 class _MemberKey(RecordKey):
-    """The key of a record there is one of for each member."""
+    """The key of a record that each member has once."""
 
     __slots__ = ("group_id", "member_id")
     FIELDS = (Field("group_id", "string", (0, 0)), Field("member_id", "string", (0, 0)))
@@ -45,7 +44,7 @@ class ConsumerGroupMetadataKey(_GroupKey):
 
 
 class ConsumerGroupMetadataValue(_Value):
-    """The epoch of a group, and the hash of what it knows about its topics."""
+    """The epoch of a group, and a hash of its topics."""
 
     __slots__ = ("epoch", "metadata_hash")
     API_KEY = 3
@@ -100,7 +99,7 @@ class TopicMetadata(Message):
 
 
 class ConsumerGroupPartitionMetadataValue(_Value):
-    """The topics a group subscribes to: written by Kafka before 4.1, a hash took its place."""
+    """The topics a group subscribes to. Kafka writes it before 4.1, a hash replaced it."""
 
     __slots__ = ("topics",)
     API_KEY = 4
@@ -125,7 +124,7 @@ class ClassicProtocol(Message):
 
 
 class ClassicMemberMetadata(Message):
-    """What a member that speaks the classic protocol said when it joined."""
+    """The fields of the JoinGroup of a classic member."""
 
     __slots__ = ("session_timeout_ms", "supported_protocols")
     FIELDS = (
@@ -141,7 +140,7 @@ class ClassicMemberMetadata(Message):
 
 
 class ConsumerGroupMemberMetadataValue(_Value):
-    """Who a member is, and what it subscribes to."""
+    """A member's client and subscription."""
 
     __slots__ = (
         "classic_member_metadata",
@@ -204,7 +203,7 @@ class ConsumerGroupTargetAssignmentMetadataKey(_GroupKey):
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(_Value):
-    """The group epoch for which the target assignment was made, and when."""
+    """The group epoch and the time of the target assignment."""
 
     __slots__ = ("assignment_epoch", "assignment_timestamp")
     API_KEY = 6
@@ -236,7 +235,7 @@ class TargetTopicPartitions(Message):
 
 
 class ConsumerGroupTargetAssignmentMemberValue(_Value):
-    """What a member is to have in the end."""
+    """The target of a member."""
 
     __slots__ = ("topic_partitions",)
     API_KEY = 7
@@ -274,7 +273,7 @@ class CurrentTopicPartitions(Message):
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(_Value):
-    """What a member has now, what it is to give up, and how far it is on its way."""
+    """The current assignment of a member: what it has, what it must give up, its state."""
 
     __slots__ = (
         "assigned_partitions",
@@ -322,7 +321,7 @@ class ConsumerGroupRegularExpressionKey(RecordKey):
 
 
 class ConsumerGroupRegularExpressionValue(_Value):
-    """The topics a regular expression came to, with the metadata version and time of that."""
+    """The topics that match a regular expression, at which metadata version and time."""
 
     __slots__ = ("timestamp", "topics", "version")
     API_KEY = 16

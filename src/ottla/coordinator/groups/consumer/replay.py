@@ -1,7 +1,7 @@
-"""How the records of groups of the new protocol change a shard.
+"""How the records of consumer groups change a shard.
 
-A log may be compacted: of a key only the last record is left, so records of a member may
-come without those that stood before them, and tombstones for what is not there.
+A log may be compacted: it has only the last record of a key. So records of a member may come
+without those that were written before them, and tombstones for what does not exist.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CONSUMER_GROUP_KEYS: Final[tuple[type[RecordKey], ...]] = (
 
 
 def replay(shard: GroupShard, key: RecordKey, value: RecordValue | None) -> None:
-    """Take in a record of a group of the new protocol."""
+    """Apply a record of a consumer group."""
     group_id: str = key.group_id  # type: ignore[attr-defined]  # they all have one
     group = shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
@@ -52,14 +52,14 @@ def replay(shard: GroupShard, key: RecordKey, value: RecordValue | None) -> None
     elif value is None:
         return
     else:
-        if group is not None:  # a classic group that was empty, or nothing but its offsets
+        if group is not None:  # a classic group that is empty, or that nobody ever joined
             shard.remove_group(group_id)
         group = shard.groups[group_id] = ConsumerGroup(shard, group_id, is_live=shard.is_loaded)
     apply(group, key, value)
 
 
 def apply(group: ConsumerGroup, key: RecordKey, value: RecordValue | None) -> None:
-    """Take in a record of this group; that the group is gone is not among them."""
+    """Apply a record to this group. The tombstone of the group itself is not for it."""
     match key:
         case ConsumerGroupMetadataKey():
             assert isinstance(value, ConsumerGroupMetadataValue)
@@ -89,4 +89,4 @@ def apply(group: ConsumerGroup, key: RecordKey, value: RecordValue | None) -> No
             assert value is None or isinstance(value, ConsumerGroupRegularExpressionValue)
             group.set_regex(key.regular_expression, value)
         case _:
-            """Written by Kafka before 4.1: what is needed of the topics is in the metadata."""
+            """Kafka before 4.1 wrote it. What is needed of the topics is in the metadata."""

@@ -1,7 +1,7 @@
-"""Signs of life: sessions, the time to give up partitions, and when to come back.
+"""Sessions of members: session timeout, rebalance timeout, and the next heartbeat.
 
-A heartbeat costs no timer: `keep_alive` moves a deadline, and the member's one timer looks
-at it when it fires.
+A heartbeat costs no timer: `keep_alive` moves a deadline, and the member's one timer looks at
+it when it fires.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from ottla.coordinator.groups.consumer.group import ConsumerGroup
 
 SOONEST_MS: Final = 500
-"""The shortest time after which a member is asked to come back."""
+"""The shortest heartbeat interval that a member is told."""
 
 
 def keep_alive(group: ConsumerGroup, member: ConsumerMember) -> None:
-    """The member is alive, and will be taken for dead unless it shows so again in time."""
+    """Extend the member's session."""
     timeout_ms = session_timeout_ms(group, member)
     member.deadline_ms = group.shard.broker.monotonic_ms + timeout_ms
     timer = member.session_timer
@@ -34,14 +34,14 @@ def keep_alive(group: ConsumerGroup, member: ConsumerMember) -> None:
 
 
 def session_timeout_ms(group: ConsumerGroup, member: ConsumerMember) -> int:
-    """How long a member may be silent; one that speaks the classic protocol chose it itself."""
+    """Return how long a member may send no heartbeat. Classic members choose it themselves."""
     if member.classic is not None:
         return member.classic.session_timeout_ms
     return group_config.session_timeout_ms(group.shard.broker, group.group_id)
 
 
 def _session_over(group: ConsumerGroup, member: ConsumerMember) -> list[GroupRecord]:
-    """The member's timer fired: has it really been silent?"""
+    """Remove the member, or set its timer again if its deadline has moved."""
     member.session_timer = None
     if group.members.get(member.member_id) is not member:
         return []
@@ -53,9 +53,9 @@ def _session_over(group: ConsumerGroup, member: ConsumerMember) -> list[GroupRec
 
 
 def expect_revocation(group: ConsumerGroup, member: ConsumerMember) -> None:
-    """Replay: a member that must give up partitions has its rebalance timeout for it.
+    """Start the rebalance timeout of a member that must give up partitions. Called by replay.
 
-    One that speaks the classic protocol has it for joining and syncing: see `classic_members`.
+    A classic member has it for joining and syncing: see `classic_members`.
     """
     if member.classic is not None:
         return
@@ -65,14 +65,14 @@ def expect_revocation(group: ConsumerGroup, member: ConsumerMember) -> None:
 
 
 def expect(group: ConsumerGroup, member: ConsumerMember) -> None:
-    """Fence the member unless `stop_waiting` is called within its rebalance timeout."""
+    """Remove the member unless `stop_waiting` is called within its rebalance timeout."""
     if member.rebalance_timer is None:
         timeout_ms = max(0, member.metadata.rebalance_timeout_ms)
         member.rebalance_timer = group.shard.after(timeout_ms, partial(_too_slow, group, member))
 
 
 def stop_waiting(member: ConsumerMember) -> None:
-    """The member has done what it was asked to do."""
+    """Stop the rebalance timeout: the member has done what it was asked to do."""
     if member.rebalance_timer is not None:
         member.rebalance_timer.cancel()
         member.rebalance_timer = None
@@ -91,16 +91,16 @@ def _fence(group: ConsumerGroup, member: ConsumerMember) -> list[GroupRecord]:
     return remove(group, [member])
 
 
-def come_back_ms(group: ConsumerGroup, epoch: int) -> int:
-    """When the member should send its next heartbeat.
+def next_heartbeat_ms(group: ConsumerGroup, epoch: int) -> int:
+    """Return after how long the member should send its next heartbeat.
 
-    The configured interval, but sooner while the group is changing: more members may come,
-    and what one gives up another waits for. So a group that has just changed asks for the
-    next heartbeat at once, and less and less often the longer it has been left alone.
+    This is the configured interval, but less while the group changes: more members may join,
+    and some wait for what others give up. Right after a change it is the shortest interval,
+    and it grows while nothing changes.
     """
     broker = group.shard.broker
     interval_ms = group_config.heartbeat_interval_ms(broker, group.group_id)
-    if epoch != group.epoch:  # it goes up with the records of this very heartbeat
+    if epoch != group.epoch:  # it goes up with the records of this heartbeat
         return min(interval_ms, SOONEST_MS)
     quiet_ms = broker.monotonic_ms - group.changed_ms
     return (

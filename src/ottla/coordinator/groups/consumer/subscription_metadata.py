@@ -1,8 +1,8 @@
-"""What a group as a whole subscribes to once something about its members has changed.
+"""The topics that a group subscribes to, after its members or the topics have changed.
 
-The group epoch goes up when a subscription changes, and when the topics behind one do: they
-are deleted, get partitions, or begin to match a regular expression. A hash of the topics is
-stored with the epoch, so that a coordinator that loads the group can tell (KIP-1101).
+The group epoch goes up when a subscription changes, and when its topics do: they are deleted,
+get partitions, or begin to match a regular expression. A hash of the topics is stored with the
+epoch, so that a coordinator that loads the group can tell (KIP-1101).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _HASH_BYTES = 8
 
 
 class Subscribed(NamedTuple):
-    """The topics behind each regular expression, a hash of all topics, and what is new."""
+    """The topics of each regular expression, a hash of all topics, and records of changes."""
 
     regexes: dict[str, frozenset[str]]
     metadata_hash: int
     records: list[GroupRecord]
 
     def differs_from(self, group: ConsumerGroup) -> bool:
-        """Whether the group has other topics than it knows of."""
+        """Return True if these are not the topics that the group knows."""
         return self.metadata_hash != group.metadata_hash or any(
             regex not in group.regexes or group.regexes[regex].topics != topics
             for regex, topics in self.regexes.items()
@@ -44,10 +44,10 @@ def subscribed(
     gone: Iterable[ConsumerMember] = (),
     come: ConsumerGroupMemberMetadataValue | None = None,
 ) -> Subscribed:
-    """What the group subscribes to without some members, and with another one.
+    """Return what the group subscribes to without some members, and with another one.
 
-    INVALID_REGULAR_EXPRESSION when the new one brings nonsense. Who subscribes to what others
-    do as well, or did, makes no difference: then nothing is looked up again.
+    Raise INVALID_REGULAR_EXPRESSION if the new one has an invalid expression. Nothing is
+    computed if the set of topics and expressions stays the same.
     """
     broker = group.shard.broker
     topics, regexes = _counts(group, gone, come)
@@ -63,7 +63,7 @@ def subscribed(
 
 
 def known_regexes(group: ConsumerGroup) -> dict[str, frozenset[str]]:
-    """The topics behind the regular expressions of a group, as they are stored."""
+    """Return the topics of a group's regular expressions, as they are stored."""
     return {regex: resolved.topics for regex, resolved in group.regexes.items()}
 
 
@@ -83,7 +83,7 @@ def _counts(
 
 
 def metadata_hash(image: MetadataImage, names: Iterable[str]) -> int:
-    """A number that changes with the topics behind the names and their partitions."""
+    """Return a number that changes with the named topics and their partitions."""
     digest = blake2b(digest_size=_HASH_BYTES)
     found = False
     for name in sorted(names):
@@ -104,7 +104,7 @@ def _resolve(group: ConsumerGroup, regex: str) -> frozenset[str]:
         return group.shard.topic_patterns.matching(regex)
     except PatternError as error:
         known = group.regexes.get(regex)
-        if known is not None:  # it was fine with the topics there were then
+        if known is not None:  # it was valid with the topics of that time
             return known.topics
         raise ApiError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,

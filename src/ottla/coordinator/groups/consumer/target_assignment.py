@@ -1,4 +1,4 @@
-"""Making the target assignment of a group epoch."""
+"""The target assignment of a group epoch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.metadata.image import MetadataImage
 
 
 class Subscriber(NamedTuple):
-    """A member as far as the assignment depends on it."""
+    """What the assignment needs to know of a member."""
 
     member_id: str
     instance_id: str | None
@@ -24,9 +24,9 @@ class Subscriber(NamedTuple):
 
 
 def is_due(group: ConsumerGroup) -> bool:
-    """Whether the last target assignment is old enough for another one (KIP-1263).
+    """Return True if the last target assignment is old enough for another one (KIP-1263).
 
-    Members that come one after the other would otherwise each move all others' partitions.
+    Otherwise each of many members that join would move the partitions of all others.
     """
     if group.assignment_epoch == 0:
         return True
@@ -42,7 +42,7 @@ def make_targets(
     regexes: Mapping[str, frozenset[str]],
     assignor: str,
 ) -> tuple[dict[str, Partitions], list[GroupRecord]]:
-    """The targets of all members for an epoch, and the records of those that change."""
+    """Return the targets of all members for an epoch, and the records of those that change."""
     broker = group.shard.broker
     topic_ids = _TopicIds(broker.image, regexes)
     specs = [
@@ -66,7 +66,7 @@ def make_targets(
 
 
 def subscribers_of(group: ConsumerGroup, without: Iterable[str]) -> list[Subscriber]:
-    """The members of a group but for some."""
+    """Return the members of a group except some."""
     left_out = set(without)
     targets = group.targets
     return [
@@ -83,7 +83,7 @@ def subscribers_of(group: ConsumerGroup, without: Iterable[str]) -> list[Subscri
 
 
 class _TopicIds:
-    """From subscriptions to ids of topics that are there; equal ones are looked up once."""
+    """Finds the ids of existing topics for subscriptions. Equal ones are looked up once."""
 
     def __init__(self, image: MetadataImage, regexes: Mapping[str, frozenset[str]]) -> None:
         self._topics = image.topics

@@ -1,8 +1,8 @@
-"""Which topics the regular expressions of subscriptions match, kept up with the metadata.
+"""The topics that match the regular expressions of subscriptions, kept up to date.
 
-A pattern is matched with all topics when it is first asked for, and from then on only with
-the topics that are created, however many groups use it. `version` counts what subscriptions
-have to look at: topics that come and go, and partitions that are added.
+A pattern is matched with all topics when it is first used, and later only with new topics,
+however many groups use it. `version` goes up with every change that subscriptions must look at:
+topics that are created or deleted, and partitions that are added.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ottla.wire.message import Message
 
 MAX_PATTERNS: Final = 1000
 MAX_COST: Final = 500_000
-"""What matching may cost at a time, beyond steps that are known: some ten milliseconds."""
+"""The most that one round of matching may cost, without cached steps: about 10 ms."""
 
 
 class TopicPatterns:
-    """Patterns in use, each with the topics it matches; the one used longest ago goes first."""
+    """Patterns in use, each with its topics. The least recently used one is dropped first."""
 
     def __init__(self, image: MetadataImage) -> None:
         self.version = 0
@@ -31,7 +31,7 @@ class TopicPatterns:
         self._matching: dict[str, tuple[Pattern, frozenset[str]]] = {}
 
     def matching(self, regex: str) -> frozenset[str]:
-        """The topics an expression matches; PatternError when it is none, or costs too much."""
+        """Return the topics that match. Raise PatternError if it is invalid or costs too much."""
         known = self._matching.pop(regex, None)
         if known is None:
             pattern = Pattern(regex)
@@ -42,7 +42,7 @@ class TopicPatterns:
         return known[1]
 
     def metadata_changed(self, records: Sequence[Message]) -> None:
-        """Listener of the controller, called after the image has changed."""
+        """Follow new metadata records. The image has followed them already."""
         created = [record.name for record in records if isinstance(record, TopicRecord)]
         if not created and not any(
             isinstance(record, RemoveTopicRecord | PartitionRecord) for record in records
@@ -54,14 +54,14 @@ class TopicPatterns:
             try:
                 added = _matched(pattern, created)
             except PatternError:
-                del self._matching[regex]  # asked for again, it is tried again
+                del self._matching[regex]  # the next use tries it again
                 continue
             if gone or added:
                 self._matching[regex] = pattern, topics.difference(gone).union(added)
 
 
 def _matched(pattern: Pattern, names: Iterable[str]) -> list[str]:
-    """The names that match; internal topics are matched by no pattern, as in Kafka."""
+    """Return the names that match. Unlike in Kafka, internal topics never do."""
     pattern.cost = 0
     matched = []
     for name in names:

@@ -1,11 +1,11 @@
 """The uniform assignor: balance first, then stickiness (KIP-848).
 
-With members that are all subscribed alike the numbers of partitions differ by one at most,
-and no more partitions move than that takes. With members that are subscribed unlike, no
-partition could go to another of its topic's subscribers and leave the two more alike.
+If all members have the same subscription, their numbers of partitions differ by at most one,
+and no more partitions move than that requires. If subscriptions differ, no partition could move
+to another subscriber of its topic and make the two more equal.
 
-What a member keeps is taken over whole, as sets, wherever that is possible: a group of
-1,000 members on 10,000 partitions is assigned in a few milliseconds.
+What a member keeps is copied as whole sets where possible: a group of 1,000 members on 10,000
+partitions is assigned in a few milliseconds.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from ottla.coordinator.groups.consumer.assignors import MemberSpec, PartitionCounts
 
 MAX_ROUNDS = 64
-"""How often the classes of topics are evened out; each round about halves what is uneven."""
+"""How often the classes of topics are balanced. Each round about halves the imbalance."""
 
 _Topics = dict[bytes, frozenset[int]]
 
 
-# -- all members subscribed alike --------------------------------------------------------
+# -- equal subscriptions -----------------------------------------------------------------
 
 
 def assign_alike(members: Sequence[MemberSpec], counts: PartitionCounts) -> dict[str, Partitions]:
-    """The assignment of members that all have the same subscription."""
+    """Return the assignment of members that all have the same subscription."""
     topics = sorted(members[0].topics) if members else []
     kept, left = _keep(members, counts, topics)
     share, extra = divmod(sum(counts[topic_id] for topic_id in topics), max(1, len(members)))
@@ -47,10 +47,10 @@ def assign_alike(members: Sequence[MemberSpec], counts: PartitionCounts) -> dict
 def _keep(
     members: Sequence[MemberSpec], counts: PartitionCounts, topics: Iterable[bytes]
 ) -> tuple[list[_Topics], dict[bytes, set[int]]]:
-    """What each member still may have of what it had, and what is left of each topic.
+    """Return what each member can keep of its partitions, and what is left of each topic.
 
-    Two members may claim one partition: a group that used the classic protocol has the
-    assignment a client made. The first one keeps it.
+    Two members may claim one partition: in a group that used the classic protocol a client
+    made the assignment. The first one keeps it.
     """
     left = {topic_id: set(range(counts[topic_id])) for topic_id in topics}
     kept = []
@@ -68,7 +68,7 @@ def _keep(
 
 
 def _quotas(sizes: Sequence[int], share: int, extra: int) -> list[int]:
-    """How many partitions each member is to have; who has most now gets the extra ones."""
+    """Return the number of partitions of each member. Those with most get the extra ones."""
     quotas = [share] * len(sizes)
     by_size = sorted(range(len(sizes)), key=lambda position: (-sizes[position], position))
     for position in by_size[:extra]:
@@ -77,7 +77,7 @@ def _quotas(sizes: Sequence[int], share: int, extra: int) -> list[int]:
 
 
 def _give_up(topics: _Topics, surplus: int, left: dict[bytes, set[int]]) -> _Topics:
-    """The topics less `surplus` partitions, taken in turns from the topic with most of them."""
+    """Return the topics without `surplus` partitions, taken from the largest topic each time."""
     sizes = [(-len(partitions), topic_id) for topic_id, partitions in topics.items()]
     heapify(sizes)
     taken: dict[bytes, int] = defaultdict(int)
@@ -116,13 +116,13 @@ def _deal(free: list[tuple[bytes, int]], kept: list[_Topics], room: list[int]) -
             own[topic_id] = own.get(topic_id, frozenset()).union(partitions)
 
 
-# -- members subscribed unlike -----------------------------------------------------------
+# -- different subscriptions -------------------------------------------------------------
 
 
 class _Class:
-    """Topics with the same subscribers: their partitions can go to each of these alike.
+    """Topics with the same subscribers: any of these can get any of their partitions.
 
-    `held` has the partitions each member holds, those it had before first.
+    `held` has the partitions of each member, those it had before first.
     """
 
     __slots__ = ("free", "held", "subscribers")
@@ -133,13 +133,13 @@ class _Class:
         self.held: dict[int, list[tuple[bytes, int]]] = {}
 
     def pressure(self) -> tuple[float, int]:
-        """Who has few subscribers for much is served first."""
+        """Return a sort key: few subscribers for many partitions come first."""
         size = len(self.free) + sum(map(len, self.held.values()))
         return (-size / len(self.subscribers), len(self.subscribers))
 
 
 def assign_unlike(members: Sequence[MemberSpec], counts: PartitionCounts) -> dict[str, Partitions]:
-    """The assignment of members that have different subscriptions."""
+    """Return the assignment of members with different subscriptions."""
     class_of = _classes(members)
     kept, left = _keep(members, counts, sorted(class_of))
     for position, topics in enumerate(kept):
@@ -175,7 +175,7 @@ def _classes(members: Sequence[MemberSpec]) -> dict[bytes, _Class]:
 
 
 def _hand_out(topics: _Class, loads: list[int]) -> None:
-    """Give what nobody has to the subscriber with least, again and again."""
+    """Give each free partition to the subscriber with the fewest partitions."""
     heap = [(loads[position], position) for position in topics.subscribers]
     heapify(heap)
     for item in topics.free:
@@ -187,7 +187,7 @@ def _hand_out(topics: _Class, loads: list[int]) -> None:
 
 
 def _even_out(topics: _Class, loads: list[int], least: int) -> bool:
-    """Move partitions from who has most to who has least, until that changes nothing."""
+    """Move partitions from the member with most to the one with least while that helps."""
     givers = [(-loads[position], position) for position, held in topics.held.items() if held]
     if not givers or -min(givers)[0] <= least + 1:
         return False
@@ -198,9 +198,9 @@ def _even_out(topics: _Class, loads: list[int], least: int) -> bool:
     while givers:
         most, giver = givers[0]
         load, taker = takers[0]
-        if load != loads[taker]:  # it gave since it was put there
+        if load != loads[taker]:  # it has given since then
             heapreplace(takers, (loads[taker], taker))
-        elif -most != loads[giver]:  # it took since
+        elif -most != loads[giver]:  # it has taken since then
             heapreplace(givers, (-loads[giver], giver))
         elif -most <= load + 1:
             break

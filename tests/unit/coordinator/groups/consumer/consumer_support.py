@@ -1,4 +1,4 @@
-"""Consumers of the new protocol that talk to a node in memory, step by step."""
+"""Consumers of the consumer protocol that talk to a node in memory, step by step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets of groups of the new protocol: who may commit and fetch them."""
+"""Offsets of groups of the consumer protocol: who may commit and fetch them."""
 
 from __future__ import annotations
 

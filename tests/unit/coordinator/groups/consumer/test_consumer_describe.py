@@ -1,4 +1,4 @@
-"""How groups of the new protocol look from outside, and what clients are told beforehand."""
+"""How groups of the consumer protocol look from outside, and what clients are told beforehand."""
 
 from __future__ import annotations
 

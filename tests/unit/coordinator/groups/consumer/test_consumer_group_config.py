@@ -1,4 +1,4 @@
-"""Settings of the broker for groups of the new protocol, and what is refused about them."""
+"""Settings of the broker for groups of the consumer protocol, and what is refused about them."""
 
 from __future__ import annotations
 

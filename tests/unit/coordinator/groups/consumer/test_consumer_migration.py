@@ -193,7 +193,7 @@ def test_a_group_of_both_survives_a_restart_of_the_coordinator(broker):
     assert set(consumer_group(broker).members) == {"new"}  # its session is that of its join
 
 
-# -- classic members in a group of the new protocol --------------------------------------
+# -- classic members in a group of the consumer protocol --------------------------------------
 
 
 def test_a_classic_member_joins_a_group_of_the_new_protocol(broker):
