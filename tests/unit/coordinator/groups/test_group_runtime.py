@@ -19,6 +19,7 @@ from group_support import (
 from ottla.coordinator.groups.record_serde import encode
 from ottla.coordinator.groups.records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from ottla.coordinator.runtime.shard_runtime import RuntimeState
+from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import OFFSETS_TOPIC, TopicPartition
 from ottla.records.record import NewRecord, build_batch
@@ -316,9 +317,30 @@ def test_another_leader_epoch_fences_the_shard(broker):
     assert commit(client, {(TOPIC, 0): 3}) == [0]
 
 
-def test_a_deleted_offsets_topic_ends_all_groups(broker):
-    from ottla.metadata.records import RemoveTopicRecord
+def test_groups_go_with_the_leadership_of_their_partition_and_come_back(broker):
+    member, parked = Member(broker, "a"), Member(broker, "b")
+    stable_group(broker, member)
+    assert member.commit(5) == ErrorCode.NONE
+    parked.join()
+    elect(broker, broker.node.node_id + 1)
+    assert parked.joined.error_code == ErrorCode.NOT_COORDINATOR
+    assert member.heartbeat() == ErrorCode.NOT_COORDINATOR
+    assert commit(broker.connect(), {(TOPIC, 0): 6}) == [ErrorCode.NOT_COORDINATOR]
+    elect(broker, broker.node.node_id)
+    broker.pass_ms(10)
+    assert member.heartbeat() == ErrorCode.NONE
+    assert fetch(broker.connect()) == {(TOPIC, 0): 5}
 
+
+def elect(broker: Broker, leader: int) -> None:
+    """Let another broker, or this one again, lead the partition of all groups."""
+    topic_id = broker.node.image.topics[OFFSETS_TOPIC].topic_id
+    change = PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=leader)
+    broker.node.controller.write([change])
+    broker.settle()
+
+
+def test_a_deleted_offsets_topic_ends_all_groups(broker):
     parked = Member(broker).join()
     topic_id = broker.node.image.topics[OFFSETS_TOPIC].topic_id
     broker.node.controller.write([RemoveTopicRecord(topic_id=topic_id)])
