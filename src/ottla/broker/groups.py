@@ -43,16 +43,21 @@ class _MetadataListener:
     def metadata_changed(self, records: Sequence[Message]) -> None:
         """Follow new metadata records. The image and the logs have followed them already."""
         groups, names = self._groups, self._names
-        groups.topic_patterns.metadata_changed(records)
-        changed: set[str] = set()
+        created: list[str] = []
         deleted: list[str] = []
+        changed: set[str] = set()
+        has_new_partitions = False
         for record in records:
             if isinstance(record, TopicRecord):
                 names[record.topic_id] = record.name
-            elif isinstance(record, PartitionRecord | PartitionChangeRecord):
-                changed.add(names[record.topic_id])
+                created.append(record.name)
             elif isinstance(record, RemoveTopicRecord):
                 deleted.append(names.pop(record.topic_id))
+            elif isinstance(record, PartitionRecord | PartitionChangeRecord):
+                changed.add(names[record.topic_id])
+                has_new_partitions |= isinstance(record, PartitionRecord)
+        if created or deleted or has_new_partitions:
+            groups.topic_patterns.topics_changed(created)
         if OFFSETS_TOPIC in changed or OFFSETS_TOPIC in deleted:
             groups.host.refresh()
         for name in deleted:

@@ -28,7 +28,7 @@ class GroupCoordinator:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self.topic_patterns = TopicPatterns(broker.image)
+        self.topic_patterns = TopicPatterns(broker)
         self.host = CoordinatorHost(OFFSETS_TOPIC, broker, self._new_shard)
         self.runtimes = self.host.runtimes
         self._schedule_expiration()

@@ -8,26 +8,30 @@ topics that are created or deleted, and partitions that are added.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from ottla.coordinator.groups.consumer.pattern import Pattern
 from ottla.coordinator.groups.consumer.pattern_syntax import PatternError
 from ottla.metadata.image import MetadataImage
-from ottla.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from ottla.model.ids import INTERNAL_TOPICS
-from ottla.wire.message import Message
 
 MAX_PATTERNS: Final = 1000
 MAX_COST: Final = 500_000
 """The most that one round of matching may cost, without cached steps: about 10 ms."""
 
 
+class HasImage(Protocol):
+    """The broker, or whatever else has the current metadata."""
+
+    image: MetadataImage
+
+
 class TopicPatterns:
     """Patterns in use, each with its topics. The least recently used one is dropped first."""
 
-    def __init__(self, image: MetadataImage) -> None:
+    def __init__(self, broker: HasImage) -> None:
         self.version = 0
-        self._image = image
+        self._broker = broker
         self._matching: dict[str, tuple[Pattern, frozenset[str]]] = {}
 
     def matching(self, regex: str) -> frozenset[str]:
@@ -35,22 +39,17 @@ class TopicPatterns:
         known = self._matching.pop(regex, None)
         if known is None:
             pattern = Pattern(regex)
-            known = pattern, frozenset(_matched(pattern, self._image.topics))
+            known = pattern, frozenset(_matched(pattern, self._broker.image.topics))
             if len(self._matching) >= MAX_PATTERNS:
                 del self._matching[next(iter(self._matching))]
         self._matching[regex] = known
         return known[1]
 
-    def metadata_changed(self, records: Sequence[Message]) -> None:
-        """Follow new metadata records. The image has followed them already."""
-        created = [record.name for record in records if isinstance(record, TopicRecord)]
-        if not created and not any(
-            isinstance(record, RemoveTopicRecord | PartitionRecord) for record in records
-        ):
-            return
+    def topics_changed(self, created: Sequence[str]) -> None:
+        """Follow a change of the image: topics are created or deleted, or get partitions."""
         self.version += 1
         for regex, (pattern, topics) in list(self._matching.items()):
-            gone = topics - self._image.topics.keys()
+            gone = topics - self._broker.image.topics.keys()
             try:
                 added = _matched(pattern, created)
             except PatternError:

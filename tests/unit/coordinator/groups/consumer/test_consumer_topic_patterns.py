@@ -22,13 +22,13 @@ class Topics:
 
     def __init__(self, *names: str) -> None:
         self.image = MetadataImage()
-        self.patterns = TopicPatterns(self.image)
+        self.patterns = TopicPatterns(self)
         self.create(*names)
 
     def write(self, *records) -> None:
         for record in records:
             self.image.apply(record)
-        self.patterns.metadata_changed(records)
+        self.patterns.topics_changed([r.name for r in records if isinstance(r, TopicRecord)])
 
     def create(self, *names: str) -> None:
         self.write(*(TopicRecord(name=name, topic_id=name.encode().ljust(16)) for name in names))
@@ -52,16 +52,18 @@ def test_internal_topics_are_not_matched():
     assert topics.patterns.matching("__.*") == {"__mine"}
 
 
-def test_the_version_changes_with_topics_and_partitions_only():
-    topics = Topics("a")
-    version = topics.patterns.version
-    topics.write(PartitionRecord(partition_id=0, topic_id=b"a".ljust(16), replicas=[1], isr=[1]))
-    assert topics.patterns.version == version + 1
-    topics.write(PartitionChangeRecord(partition_id=0, topic_id=b"a".ljust(16), leader=1))
-    topics.write(ConfigRecord(resource_type=2, resource_name="a", name="x", value="y"))
-    assert topics.patterns.version == version + 1
-    topics.delete("a")
-    assert topics.patterns.version == version + 2
+def test_the_version_changes_with_topics_and_partitions_only(broker):
+    patterns, write = broker.node.groups.topic_patterns, broker.node.controller.write
+    broker.create_topic("a")
+    version = patterns.version
+    topic_id = broker.node.image.topics["a"].topic_id
+    write([PartitionRecord(partition_id=1, topic_id=topic_id, replicas=[1], isr=[1])])
+    assert patterns.version == version + 1
+    write([PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=1)])
+    write([ConfigRecord(resource_type=2, resource_name="a", name="retention.ms", value="1")])
+    assert patterns.version == version + 1
+    write([RemoveTopicRecord(topic_id=topic_id)])
+    assert patterns.version == version + 2
 
 
 def test_a_new_topic_is_all_that_is_looked_at(monkeypatch):
