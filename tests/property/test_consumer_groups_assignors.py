@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.coordinator.consumer.assignment import Partitions
-from ottla.coordinator.consumer.assignors import (
+from ottla.coordinator.groups.consumer.assignment import Partitions
+from ottla.coordinator.groups.consumer.assignors import (
     ASSIGNORS,
     MemberSpec,
     assign_range,

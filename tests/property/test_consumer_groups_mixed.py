@@ -1,6 +1,6 @@
 """A group in migration under any sequence of events: members of both protocols at once.
 
-One member of the new protocol is always there, so that the group stays what it is. The others
+One member of the consumer protocol is always there, so that the group stays what it is. The others
 come and go in both ways; those of the classic protocol rejoin when they are told to, lose
 answers, do not sync, or die. What must hold is what must hold of every group.
 """
@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "coordinator" / "consumer"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "coordinator" / "groups" / "consumer"))
 
 from consumer_support import TOPIC, Broker, Consumer, add_partitions, consumer_group, snapshot
 from old_consumer import OldConsumer
@@ -164,7 +164,7 @@ class MixedMachine(RuleBasedStateMachine):
     def classic_members_are_counted(self) -> None:
         group = consumer_group(self.broker)
         classic = [m for m in group.members.values() if m.classic is not None]
-        assert group.tally.classic == len(classic)
+        assert group.member_counts.classic == len(classic)
 
     def teardown(self) -> None:
         for _ in range(60):

@@ -1,4 +1,4 @@
-"""A group of the new protocol under any sequence of events, against what must always hold.
+"""A group of the consumer protocol under any sequence of events, against what must always hold.
 
 Members join, leave, die, come back, lose answers, take their time to give partitions up and
 change what they subscribe to, while topics come, grow and go and the coordinator restarts.
@@ -16,7 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "coordinator" / "consumer"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "coordinator" / "groups" / "consumer"))
 
 from consumer_support import (
     ASSIGNMENT_MS,
@@ -29,7 +29,7 @@ from consumer_support import (
     snapshot,
 )
 
-from ottla.coordinator.consumer.group import ConsumerGroup
+from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.model.errors import ErrorCode
 
 TOPICS = ("events", "orders", "logs-a", "logs-b")
@@ -224,11 +224,11 @@ class GroupMachine(RuleBasedStateMachine):
         group = self.group()
         if group is None:
             return
-        assert +group.tally.topics == group.tally.topics
-        assert sum(group.tally.stable.values()) == sum(
+        assert +group.member_counts.topics == group.member_counts.topics
+        assert sum(group.member_counts.stable.values()) == sum(
             member.current.state == 0 for member in group.members.values()
         )
-        assert set(group.regexes) == set(group.tally.regexes)
+        assert set(group.regexes) == set(group.member_counts.regexes)
         assert group.targets.keys() <= group.members.keys()
 
     def teardown(self) -> None:

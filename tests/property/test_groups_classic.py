@@ -25,8 +25,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from ottla.coordinator.rewriting import Rewriting
-from ottla.coordinator.runtime import RuntimeState
+from ottla.coordinator.runtime.log_compaction import LogCompaction
+from ottla.coordinator.runtime.shard_runtime import RuntimeState
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupResponse
 
@@ -262,7 +262,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         runtime = self.broker.node.groups.runtimes[0]
         if runtime.state is not RuntimeState.ACTIVE:
             return
-        work = Rewriting(runtime)
+        work = LogCompaction(runtime)
         for _ in range(steps):
             if work.step():
                 break

@@ -35,8 +35,7 @@ from ottla.replication.partition_leader import PartitionLeader
 from ottla.replication.timers import Timers
 
 if TYPE_CHECKING:
-    from ottla.broker.groups import GroupCoordinator
-    from ottla.coordinator.consumer.topic_patterns import TopicPatterns
+    from ottla.coordinator.groups.group_coordinator import GroupCoordinator
 
 
 class ParkedRequest(Protocol):
@@ -162,15 +161,10 @@ class Node:
     def groups(self) -> GroupCoordinator:
         """The group coordinator, made when it is first needed."""
         if self._groups is None:
-            from ottla.broker.groups import GroupCoordinator
+            from ottla.broker.groups import start_group_coordinator
 
-            self._groups = GroupCoordinator(self)
+            self._groups = start_group_coordinator(self)
         return self._groups
-
-    @property
-    def topic_patterns(self) -> TopicPatterns:
-        """The regular expressions that members of groups subscribe to."""
-        return self.groups.topic_patterns
 
     @property
     def cluster_id(self) -> str:
@@ -203,7 +197,7 @@ class Node:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         topic = NewTopic(name)
         if name == OFFSETS_TOPIC:
-            from ottla.coordinator.topic import offsets_topic
+            from ottla.coordinator.groups.internal_topic import offsets_topic
 
             topic = offsets_topic(self.config, len(self.image.brokers))
         decision = create_topics(self.image, self.config, self.ports.random, [topic])

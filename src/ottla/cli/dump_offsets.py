@@ -10,8 +10,9 @@ from ottla.admin.group_members import assigned, subscribed
 from ottla.cli.dump_findings import Fields, bytes_as_json
 from ottla.cli.dump_records import message_as_json
 from ottla.cli.render import JsonValue
-from ottla.coordinator.records import GroupMetadataValue, RecordValue
-from ottla.coordinator.serde import RecordError, decode
+from ottla.coordinator.groups.record_serde import decode
+from ottla.coordinator.groups.records import GroupMetadataValue
+from ottla.coordinator.runtime.record import RecordError, RecordValue
 from ottla.records.batch import CorruptBatch
 from ottla.records.record import Record
 

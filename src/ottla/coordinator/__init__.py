@@ -1,1 +1,1 @@
-"""Group coordinators: state machines whose every change is a record in __consumer_offsets."""
+"""Coordinators: state machines whose every change is a record in an internal topic."""

@@ -7,18 +7,18 @@ import pytest
 
 from ottla.cli.app import run
 from ottla.cli.dump_log import dump
-from ottla.coordinator.consumer_records import (
+from ottla.coordinator.groups.consumer.records import (
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
 )
-from ottla.coordinator.records import (
+from ottla.coordinator.groups.record_serde import encode
+from ottla.coordinator.groups.records import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ottla.coordinator.serde import encode
 from ottla.records.record import build_batch
 
 LOG = "00000000000000000000.log"

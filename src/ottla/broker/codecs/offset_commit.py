@@ -1,6 +1,6 @@
-"""OffsetCommit on the wire, versions 8 and 9, written by hand because it is a hot path.
+"""The wire format of OffsetCommit, versions 8 and 9, decoded by hand because it is a hot path.
 
-A frame that does not add up raises DecodeError before anything is committed.
+A malformed frame raises DecodeError before anything is committed.
 """
 
 from __future__ import annotations
@@ -9,34 +9,36 @@ from collections.abc import Sequence
 from struct import Struct, error
 from typing import TypeAlias
 
-from ottla.coordinator.committing import PartitionCode, PartitionCommit
+from ottla.coordinator.groups.offset_commit import PartitionCode, PartitionCommit
 from ottla.wire.primitives import DecodeError, read_uvarint, skip_tags, uvarint
 
 _I32 = Struct(">i")
-_PARTITION = Struct(">iqiB")  # index, offset, leader epoch, length of the metadata or its start
+_PARTITION = Struct(">iqiB")  # index, offset, leader epoch, first byte of the metadata's length
 _HEAD = Struct(">iiBi")  # size, correlation id, no tagged fields, throttle time
 _RESULT = Struct(">ihB")  # index, error code, no tagged fields
-_ONE_HEAD = Struct(">iiBiBB")  # the same as _HEAD, one topic, length of its name
-_ONE_RESULT = Struct(">BihBBB")  # one partition: index, error code, and the ends of it all
+_ONE_HEAD = Struct(">iiBiBB")  # _HEAD, then one topic and the length of its name
+_ONE_RESULT = Struct(
+    ">BihBBB"
+)  # one partition: index, error code, and the tagged fields of all levels
 _END = b"\0"
 
 TopicCommits: TypeAlias = tuple[str, list[PartitionCommit]]
-"""A topic's name, and what is committed for its partitions."""
+"""A topic's name, and the commits for its partitions."""
 
 CommitRequest: TypeAlias = tuple[str, int, str, str | None, list[TopicCommits]]
 """Group id, generation id, member id, group instance id, topics."""
 
 
 def decode_commit(buffer: bytearray, view: memoryview, start: int, end: int) -> CommitRequest:
-    """The request whose body is [start, end)."""
+    """Return the request whose body is [start, end). Raise DecodeError if it is malformed."""
     try:
         return _decode(buffer, view, start, end)
     except (IndexError, error, UnicodeDecodeError) as cause:
-        raise DecodeError("the OffsetCommit request does not add up") from cause
+        raise DecodeError("the OffsetCommit request is malformed") from cause
 
 
 def _decode(buffer: bytearray, view: memoryview, p: int, end: int) -> CommitRequest:
-    # Lengths below 128, which nearly all are, are taken here: a call would cost more than they do.
+    # Nearly all lengths are below 128. They are read inline, because a call would cost more.
     stop = p + buffer[p]
     if 0 < stop - p < 0x80 and stop < end:
         group_id, p = str(view[p + 1 : stop], "utf-8"), stop
@@ -108,9 +110,9 @@ def _count(buffer: bytearray, p: int, end: int) -> tuple[int, int]:
 def encode_commit_response(
     correlation_id: int, names: Sequence[str], topics: list[list[PartitionCode]]
 ) -> bytes:
-    """The response as a whole frame."""
+    """Return the response as a whole frame."""
     if len(names) == 1 and len(topics[0]) == 1 and len(names[0]) < 0x20:
-        # Nearly every request is for one partition, and nearly every name is short.
+        # Nearly every request is for one partition of a topic with a short name.
         only = names[0].encode()
         index, code = topics[0][0]
         head = _ONE_HEAD.pack(len(only) + 21, correlation_id, 0, 0, 2, len(only) + 1)

@@ -1,13 +1,14 @@
-"""ConsumerGroupDescribe, versions 0 and 1: groups of the new protocol (KIP-848)."""
+"""ConsumerGroupDescribe, versions 0 and 1: groups of the consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers.describe_groups import GROUP_OPERATIONS
 from ottla.broker.node import Node
-from ottla.coordinator.consumer.describing import describe_consumer_group
-from ottla.coordinator.gathering import answer_together
-from ottla.coordinator.runtime import ShardRuntime
+from ottla.coordinator.groups.consumer.description import describe_consumer_group
+from ottla.coordinator.groups.group_shard import GroupShard
+from ottla.coordinator.runtime.combined_reply import answer_together
+from ottla.coordinator.runtime.shard_runtime import ShardRuntime
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -19,7 +20,7 @@ from ottla.wire.messages.consumer_group_describe import (
 def handle(
     node: Node, request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse | None:
-    """Each group, or why not."""
+    """Return each group, or an error in its place."""
     answers = [_describe(node, group_id, request) for group_id in request.group_ids]
     return answer_together(
         context.defer,
@@ -31,8 +32,8 @@ def handle(
 
 def _describe(
     node: Node, group_id: str, request: ConsumerGroupDescribeRequest
-) -> tuple[ShardRuntime | None, DescribedGroup]:
-    """The answer for one group, and the shard for whose commits it has to wait."""
+) -> tuple[ShardRuntime[GroupShard] | None, DescribedGroup]:
+    """Return the answer for one group, and the runtime whose commits it has to wait for."""
     try:
         if not group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)

@@ -1,11 +1,11 @@
-"""ConsumerGroupHeartbeat, versions 0 and 1: members of the new protocol (KIP-848)."""
+"""ConsumerGroupHeartbeat, versions 0 and 1: members of the consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.groups import client_of
 from ottla.broker.node import Node
-from ottla.coordinator.consumer.heartbeats import heartbeat
+from ottla.coordinator.groups.consumer.heartbeat import heartbeat
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -18,7 +18,7 @@ PROTOCOL = "consumer"
 def handle(
     node: Node, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse | None:
-    """The member's epoch and, if that has changed, what it has."""
+    """Return the member's epoch and, if it has changed, its assignment."""
     if PROTOCOL not in node.config.group_coordinator_rebalance_protocols:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     if not request.group_id:

@@ -1,4 +1,4 @@
-"""DeleteGroups, versions 0 to 2: forget empty groups and their offsets (KIP-229)."""
+"""DeleteGroups, versions 0 to 2: delete empty groups and their offsets (KIP-229)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
-from ottla.coordinator.gathering import Gathering
-from ottla.coordinator.listing import delete_group
-from ottla.coordinator.surroundings import Reply
+from ottla.coordinator.groups.group_listing import delete_group
+from ottla.coordinator.runtime.combined_reply import CombinedReply
+from ottla.coordinator.runtime.reply import Reply
 from ottla.model.errors import ApiError
 from ottla.wire.message import Message
 from ottla.wire.messages.delete_groups import (
@@ -21,7 +21,7 @@ from ottla.wire.messages.delete_groups import (
 def handle(
     node: Node, request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | None:
-    """Each group's result, once it is gone."""
+    """Return each group's result, once it is deleted."""
     group_ids = list(dict.fromkeys(request.groups_names))
     if not group_ids:
         return DeleteGroupsResponse()
@@ -31,9 +31,9 @@ def handle(
             results=[part for part in parts if isinstance(part, DeletableGroupResult)]
         )
 
-    gathering = Gathering(context.defer(), len(group_ids), respond)
+    combined = CombinedReply(context.defer(), len(group_ids), respond)
     for position, group_id in enumerate(group_ids):
-        _delete(node, group_id, gathering.part(position))
+        _delete(node, group_id, combined.part(position))
     return None
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
-from ottla.coordinator.gathering import answer_together
-from ottla.coordinator.listing import describe_group
-from ottla.coordinator.runtime import ShardRuntime
+from ottla.coordinator.groups.group_listing import describe_group
+from ottla.coordinator.groups.group_shard import GroupShard
+from ottla.coordinator.runtime.combined_reply import answer_together
+from ottla.coordinator.runtime.shard_runtime import ShardRuntime
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.describe_groups import (
     DescribedGroup,
@@ -15,14 +16,14 @@ from ottla.wire.messages.describe_groups import (
 )
 
 FIRST_NOT_FOUND = 6
-# Everybody may do everything while there is no authorizer: one bit per AclOperation.
+# There is no authorizer yet, so all operations are allowed: one bit per AclOperation.
 GROUP_OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
 
 
 def handle(
     node: Node, request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribeGroupsResponse | None:
-    """Each group; one that is not there is dead."""
+    """Return each group. A group that does not exist is dead."""
     answers = [_describe(node, group_id, request, context) for group_id in request.groups]
     return answer_together(
         context.defer, DescribedGroup, answers, lambda groups: DescribeGroupsResponse(groups=groups)
@@ -31,8 +32,8 @@ def handle(
 
 def _describe(
     node: Node, group_id: str, request: DescribeGroupsRequest, context: RequestContext
-) -> tuple[ShardRuntime | None, DescribedGroup]:
-    """The answer for one group, and the shard for whose commits it has to wait."""
+) -> tuple[ShardRuntime[GroupShard] | None, DescribedGroup]:
+    """Return the answer for one group, and the runtime whose commits it has to wait for."""
     try:
         runtime = node.groups.runtime_of(group_id)
     except ApiError as error:

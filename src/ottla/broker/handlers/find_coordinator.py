@@ -1,8 +1,9 @@
-"""FindCoordinator, versions 0 to 6: the broker of a group; batched from version 4 (KIP-699)."""
+"""FindCoordinator, versions 0 to 6: the broker of a group. Batched from version 4 (KIP-699)."""
 
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
+from ottla.broker.groups import find_group_partition
 from ottla.broker.node import Node
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import OFFSETS_TOPIC
@@ -21,7 +22,7 @@ NO_NODE = (-1, "", -1)
 def handle(
     node: Node, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
-    """The coordinator of each key."""
+    """Return the coordinator of each key."""
     listener = context.connection.listener
     if context.version >= FIRST_BATCHED:
         return FindCoordinatorResponse(
@@ -59,7 +60,7 @@ def _leader(node: Node, key_type: int, key: str) -> int:
     if key_type != GROUP:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"There is no coordinator of type {key_type}")
     try:
-        index = node.groups.partition_for(key)
+        index = find_group_partition(node, key)
     except ApiError as error:
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
     return node.image.topics[OFFSETS_TOPIC].partitions[index].leader

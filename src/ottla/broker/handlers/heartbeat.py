@@ -1,4 +1,4 @@
-"""Heartbeat, versions 0 to 4: a member of a classic group is alive."""
+"""Heartbeat, versions 0 to 4: extend the session of a member of a classic group."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(node: Node, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
-    """Whether the member has to join again.
+    """Return whether the member has to join again.
 
-    Told at once, even if what it is based on is not committed yet: at worst a member joins
-    once too often, or hears of a rebalance with its next heartbeat.
+    The answer is sent at once, even if the state behind it is not committed yet. At worst a
+    member joins once too often, or hears of a rebalance with its next heartbeat.
     """
     if not request.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID)
@@ -20,7 +20,7 @@ def handle(node: Node, request: HeartbeatRequest, context: RequestContext) -> He
         runtime = node.groups.runtime_of(request.group_id)
     except ApiError as error:
         if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return HeartbeatResponse()  # sessions begin anew when the shard is loaded
+            return HeartbeatResponse()  # sessions start again when the shard is loaded
         raise
     group = runtime.shard.groups.get(request.group_id)
     if group is None:

@@ -1,22 +1,22 @@
-"""JoinGroup, versions 0 to 9: become a member of the next generation of a group."""
+"""JoinGroup, versions 0 to 9: join the next generation of a group."""
 
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.groups import client_of
 from ottla.broker.node import Node
-from ottla.coordinator.joining import join_group
-from ottla.coordinator.serde import is_too_long
+from ottla.coordinator.groups.group_creation import join_or_create_group
+from ottla.coordinator.runtime.record import is_too_long
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
-_LONGEST_INSTANCE_ID = 8000  # characters: a member id is made of it
+_LONGEST_INSTANCE_ID = 8000  # characters: it becomes part of the member id
 
 
 def handle(
     node: Node, request: JoinGroupRequest, context: RequestContext
 ) -> JoinGroupResponse | None:
-    """The generation, once everybody has joined."""
+    """Return the generation, once all members have joined."""
     config = node.config
     shortest, longest = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
     try:
@@ -28,12 +28,12 @@ def handle(
         runtime = node.groups.runtime_of(request.group_id)
     except ApiError as error:
         return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
-    join_group(runtime, request, client_of(context), context.defer())
+    join_or_create_group(runtime, request, client_of(context), context.defer())
     return None
 
 
 def _check_texts(request: JoinGroupRequest) -> None:
-    """Refuse what could not be stored: a group must not depend on a member it cannot keep."""
+    """Refuse strings that do not fit into records: the member could not be stored."""
     if len(request.group_instance_id or "") > _LONGEST_INSTANCE_ID:
         raise ApiError(ErrorCode.INVALID_REQUEST)
     names = [request.protocol_type, *(protocol.name for protocol in request.protocols)]

@@ -1,10 +1,10 @@
-"""LeaveGroup, versions 0 to 5: leave a group; several members from version 3 (KIP-345)."""
+"""LeaveGroup, versions 0 to 5: leave a group. Several members from version 3 (KIP-345)."""
 
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
-from ottla.coordinator.surroundings import Reply
+from ottla.coordinator.runtime.reply import Reply
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.message import Message
 from ottla.wire.messages.leave_group import (
@@ -20,7 +20,7 @@ FIRST_BATCHED = 3
 def handle(
     node: Node, request: LeaveGroupRequest, context: RequestContext
 ) -> LeaveGroupResponse | None:
-    """Each member's result, once the group goes on without them."""
+    """Return each member's result, once the members are removed."""
     if not request.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID)
     runtime = node.groups.runtime_of(request.group_id)
@@ -39,7 +39,7 @@ def handle(
 
 
 class _OldReply:
-    """A reply in which the one member's result is the whole request's."""
+    """A reply whose error is that of its only member."""
 
     __slots__ = ("_reply",)
 

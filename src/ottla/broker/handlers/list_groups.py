@@ -1,21 +1,21 @@
-"""ListGroups, versions 0 to 5: all groups here, by state (KIP-518) and type (KIP-848)."""
+"""ListGroups, versions 0 to 5: all groups of this broker, by state and type (KIP-518, KIP-848)."""
 
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
-from ottla.coordinator.gathering import Gathering
-from ottla.coordinator.listing import list_groups
+from ottla.coordinator.groups.group_listing import list_groups
+from ottla.coordinator.runtime.combined_reply import CombinedReply
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 
 def handle(
     node: Node, request: ListGroupsRequest, context: RequestContext
 ) -> ListGroupsResponse | None:
-    """The groups that pass the filters."""
+    """Return the groups that match the filters."""
     states = {state.strip().lower() for state in request.states_filter}
     types = {kind.strip().lower() for kind in request.types_filter}
-    runtimes = list(node.groups.all_active())
+    runtimes = list(node.groups.host.active_runtimes())
     response = ListGroupsResponse(
         groups=[
             group for runtime in runtimes for group in list_groups(runtime.shard, states, types)
@@ -24,7 +24,7 @@ def handle(
     unsettled = [runtime for runtime in runtimes if not runtime.is_settled]
     if not unsettled:
         return response
-    gathering = Gathering(context.defer(), len(unsettled), lambda parts: parts[0])
+    combined = CombinedReply(context.defer(), len(unsettled), lambda parts: parts[0])
     for position, runtime in enumerate(unsettled):
-        runtime.answer(gathering.part(position), response)
+        runtime.answer(combined.part(position), response)
     return None

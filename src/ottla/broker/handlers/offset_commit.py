@@ -1,4 +1,4 @@
-"""OffsetCommit, versions 2 to 10: store how far a group has come.
+"""OffsetCommit, versions 2 to 10: store the offsets of a group.
 
 Versions 8 and 9, which most clients send, have a codec of their own. A request waits until its
 records are committed; those behind it are handled meanwhile, so that commits which a client
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ottla.broker.codecs.offset_commit import decode_commit, encode_commit_response
 from ottla.broker.context import RequestContext
-from ottla.coordinator.committing import (
+from ottla.coordinator.groups.offset_commit import (
     FIRST_TOPIC_ID,
     Commit,
     CommitResults,

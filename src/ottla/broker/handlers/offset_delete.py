@@ -1,10 +1,10 @@
-"""OffsetDelete, version 0: forget how far a group has come in some partitions (KIP-496)."""
+"""OffsetDelete, version 0: delete offsets of a group (KIP-496)."""
 
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
-from ottla.coordinator.fetching import delete_offsets
+from ottla.coordinator.groups.offset_delete import delete_offsets
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
@@ -12,7 +12,7 @@ from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteR
 def handle(
     node: Node, request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | None:
-    """Each partition's result, once the offsets are gone."""
+    """Return each partition's result, once the offsets are deleted."""
     if not request.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID)
     runtime = node.groups.runtime_of(request.group_id)

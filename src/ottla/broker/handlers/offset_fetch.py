@@ -1,16 +1,17 @@
-"""OffsetFetch, versions 1 to 10: how far groups have come; several from version 8 (KIP-709).
+"""OffsetFetch, versions 1 to 10: the offsets of a group. Several from version 8 (KIP-709).
 
-Offsets that are written but not yet committed are never told: the answer waits for them.
-That is also what `require_stable` asks for, besides a refusal where a transaction is open.
+Offsets that are written but not committed yet are never returned: the answer waits for them.
+`require_stable` asks for that, and for an error where a transaction is open.
 """
 
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
-from ottla.coordinator.fetching import fetch_offsets, refuse_fetch
-from ottla.coordinator.gathering import answer_together
-from ottla.coordinator.runtime import ShardRuntime
+from ottla.coordinator.groups.group_shard import GroupShard
+from ottla.coordinator.groups.offset_fetch import fetch_offsets, refuse_fetch
+from ottla.coordinator.runtime.combined_reply import answer_together
+from ottla.coordinator.runtime.shard_runtime import ShardRuntime
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import NO_OFFSET
 from ottla.wire.messages.offset_fetch import (
@@ -31,7 +32,7 @@ FIRST_TOP_LEVEL_ERROR = 2
 def handle(
     node: Node, request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | None:
-    """The offsets of each group."""
+    """Return the offsets of each group."""
     answers = [_fetch(node, asked, request, context) for asked in _groups(request, context)]
 
     def respond(groups: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
@@ -47,8 +48,8 @@ def _fetch(
     asked: OffsetFetchRequestGroup,
     request: OffsetFetchRequest,
     context: RequestContext,
-) -> tuple[ShardRuntime | None, OffsetFetchResponseGroup]:
-    """The answer for one group, and the shard for whose commits it has to wait."""
+) -> tuple[ShardRuntime[GroupShard] | None, OffsetFetchResponseGroup]:
+    """Return the answer for one group, and the runtime whose commits it has to wait for."""
     try:
         runtime = node.groups.runtime_of(asked.group_id)
     except ApiError as error:
@@ -81,7 +82,7 @@ def _groups(request: OffsetFetchRequest, context: RequestContext) -> list[Offset
 def _old_response(
     group: OffsetFetchResponseGroup, request: OffsetFetchRequest, version: int
 ) -> OffsetFetchResponse:
-    """The answer for the one group of an old request; version 1 has errors per partition only."""
+    """Return the response of an old version. Version 1 has errors for partitions only."""
     if group.error_code != ErrorCode.NONE and version < FIRST_TOP_LEVEL_ERROR:
         return OffsetFetchResponse(
             topics=[

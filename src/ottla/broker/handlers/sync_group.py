@@ -1,4 +1,4 @@
-"""SyncGroup, versions 0 to 5: bring the assignment of a generation, or get one's part of it."""
+"""SyncGroup, versions 0 to 5: bring or get the assignment of a generation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FIRST_PROTOCOL_REQUIRED = 5
 def handle(
     node: Node, request: SyncGroupRequest, context: RequestContext
 ) -> SyncGroupResponse | None:
-    """The assignment, once it is known and committed."""
+    """Return the assignment, once it is known and committed."""
     if context.version >= FIRST_PROTOCOL_REQUIRED and (
         request.protocol_type is None or request.protocol_name is None
     ):

@@ -1,0 +1,1 @@
+"""Groups whose assignment is made by the broker (KIP-848)."""

@@ -1,0 +1,23 @@
+"""The topic __consumer_offsets. It is created when a client first looks for a group."""
+
+from __future__ import annotations
+
+from ottla.config.broker import BrokerConfig
+from ottla.controller.topics import NewTopic
+from ottla.model.ids import OFFSETS_TOPIC
+
+_MIN_SEGMENT_BYTES = 1024 * 1024  # the least that `segment.bytes` of a topic allows
+
+
+def offsets_topic(config: BrokerConfig, num_brokers: int) -> NewTopic:
+    """Return the topic to create, with no more replicas than there are brokers."""
+    return NewTopic(
+        OFFSETS_TOPIC,
+        config.offsets_topic_num_partitions,
+        min(config.offsets_topic_replication_factor, num_brokers),
+        configs=[
+            ("cleanup.policy", "compact"),
+            ("compression.type", "producer"),
+            ("segment.bytes", str(max(config.offsets_topic_segment_bytes, _MIN_SEGMENT_BYTES))),
+        ],
+    )

@@ -1,0 +1,158 @@
+"""OffsetCommit: which offsets are accepted, and their records (KIP-211, KIP-848, KIP-1251).
+
+This is the most frequent request to groups, so it arrives here as plain tuples and leaves as
+`CommitResults`. The broker converts both from and to the bytes of each version.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from ottla.coordinator.groups.record_serde import GroupRecord
+from ottla.coordinator.groups.records import NO_EXPIRATION, OffsetCommitKey, OffsetCommitValue
+from ottla.metadata.image import TopicImage
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.wire.message import Message
+
+if TYPE_CHECKING:
+    from ottla.coordinator.groups.group_shard import GroupShard
+
+FIRST_GROUP_ID_NOT_FOUND = 9
+FIRST_TOPIC_ID = 10
+_NO_RETENTION = -1
+_LATEST = 2**63 - 1
+_STALE = (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION)
+_LONGEST_CACHED = 256  # characters: long ids from clients must not fill the memory
+
+PartitionCommit: TypeAlias = tuple[int, int, int, str]
+"""Partition, offset, leader epoch, metadata."""
+
+PartitionCode: TypeAlias = tuple[int, int]
+"""Partition and error code."""
+
+
+class Commit(NamedTuple):
+    """A request of any version. A topic that does not exist is None."""
+
+    version: int
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    expire_timestamp: int
+    topics: list[tuple[TopicImage | None, list[PartitionCommit]]]
+
+
+class CommitResults(Message):
+    """An error code for each partition, topic by topic in the order of the request."""
+
+    __slots__ = ("topics",)
+
+    def __init__(self, topics: list[list[PartitionCode]]) -> None:
+        self.topics = topics
+
+    def refuse(self, code: ErrorCode) -> CommitResults:
+        """Return the same results with this error where there was none."""
+        return CommitResults(
+            [[(index, had or code) for index, had in results] for results in self.topics]
+        )
+
+
+def refuse_commit(commit: Commit, code: ErrorCode) -> CommitResults:
+    """Return the results of a request that is refused as a whole."""
+    return CommitResults(
+        [[(partition[0], code) for partition in partitions] for _, partitions in commit.topics]
+    )
+
+
+def commit_offsets(shard: GroupShard, commit: Commit) -> tuple[CommitResults, list[GroupRecord]]:
+    """Return the results of a request, valid once the records are committed, and the records."""
+    broker = shard.broker
+    limit = broker.config.offset_metadata_max_bytes
+    now_ms = broker.wall_ms
+    version, group_id, _, _, _, expire_timestamp, topics = commit
+    group_code: ErrorCode | None = None
+    records: list[GroupRecord] = []
+    answers = []
+    for image, partitions in topics:
+        results: list[PartitionCode] = []
+        answers.append(results)
+        for index, offset, leader_epoch, metadata in partitions:
+            if image is None or not 0 <= index < len(image.partitions):
+                results.append((index, _unknown(image, version)))
+                continue
+            if group_code is None:
+                group_code = _check_group(shard, commit)
+            code = group_code
+            if code is not ErrorCode.NONE and code in _STALE:
+                code = _check_stale(shard, commit, image.topic_id, index, code)
+            if code is ErrorCode.NONE:
+                if len(metadata) > limit:
+                    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                else:
+                    value = OffsetCommitValue(
+                        offset=offset,
+                        leader_epoch=leader_epoch,
+                        metadata=metadata,
+                        commit_timestamp=now_ms,
+                        expire_timestamp=expire_timestamp,
+                        topic_id=image.topic_id,
+                    )
+                    records.append((_key(group_id, image.name, index), value))
+            results.append((index, code))
+    return CommitResults(answers), records
+
+
+def expiration(retention_ms: int, now_ms: int) -> int:
+    """Return when an offset expires if a client of an old version gave a retention time."""
+    if retention_ms == _NO_RETENTION:
+        return NO_EXPIRATION
+    return min(max(now_ms + retention_ms, 0), _LATEST)
+
+
+def _unknown(image: TopicImage | None, version: int) -> ErrorCode:
+    if image is None and version >= FIRST_TOPIC_ID:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _check_group(shard: GroupShard, commit: Commit) -> ErrorCode:
+    """Return NONE if the sender may commit for the group, or an error."""
+    version, group_id, generation_id, member_id, instance_id, _, _ = commit
+    group = shard.groups.get(group_id)
+    if group is None:
+        if generation_id < 0:
+            return ErrorCode.NONE  # the replay of the commit creates the group
+        if version >= FIRST_GROUP_ID_NOT_FOUND:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        return ErrorCode.ILLEGAL_GENERATION
+    try:
+        group.check_commit(member_id, instance_id, generation_id, version)
+    except ApiError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+def _check_stale(
+    shard: GroupShard, commit: Commit, topic_id: bytes, partition: int, code: ErrorCode
+) -> ErrorCode:
+    """Accept a commit of an earlier epoch for a partition that the member has kept since then."""
+    group = shard.groups.get(commit.group_id)
+    if group is not None and group.may_commit_late(
+        commit.member_id, commit.generation_id, topic_id, partition
+    ):
+        return ErrorCode.NONE
+    return code
+
+
+def _key(group_id: str, topic: str, partition: int) -> OffsetCommitKey:
+    if len(group_id) > _LONGEST_CACHED:
+        return OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+    return _cached_key(group_id, topic, partition)
+
+
+@lru_cache(maxsize=4096)
+def _cached_key(group_id: str, topic: str, partition: int) -> OffsetCommitKey:
+    """Return a key that is shared by all commits of a partition, with its bytes."""
+    return OffsetCommitKey(group=group_id, topic=topic, partition=partition)

@@ -1,0 +1,1 @@
+"""What coordinators of any kind have in common: shards, their logs, loading and failover."""

@@ -1,0 +1,67 @@
+"""Batches of the records that commands write in one wake-up.
+
+One batch for many commands is what makes small commits cheap: offset, checksum and checks of
+the log are paid once. A command's records stay together in one batch, so that a crash keeps
+all of them or none.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2, seal
+from ottla.records.compression import compress
+from ottla.wire.primitives import svarint
+
+_SHORT: Final = tuple(svarint(number) for number in range(1024))
+_NULL: Final = svarint(-1)
+_NO_PRODUCER: Final = -1  # id, epoch and sequence of a batch without a producer
+
+
+class BatchBuilder:
+    """A batch that grows. All its records get the timestamp at which it is sealed."""
+
+    __slots__ = ("_payload", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._payload = bytearray()
+
+    @property
+    def size(self) -> int:
+        """The size of the batch so far in bytes, uncompressed."""
+        return HEADER_SIZE + len(self._payload)
+
+    def add(self, key: bytes, value: bytes | None) -> None:
+        """Add a record."""
+        count = self.count
+        delta = _SHORT[count] if count < 1024 else svarint(count)
+        key_length = _varint(len(key))
+        if value is None:
+            body = b"".join((b"\0\0", delta, key_length, key, _NULL, b"\0"))
+        else:
+            body = b"".join((b"\0\0", delta, key_length, key, _varint(len(value)), value, b"\0"))
+        length = len(body)
+        self._payload += _SHORT[length] if length < 1024 else svarint(length)
+        self._payload += body
+        self.count = count + 1
+
+    def restore(self, count: int, size: int) -> None:
+        """Restore an earlier count and size."""
+        self.count = count
+        del self._payload[size - HEADER_SIZE :]
+
+    def seal(self, now_ms: int, codec: int) -> bytearray:
+        """Return the finished batch."""
+        batch = bytearray(HEADER_SIZE)
+        batch += compress(codec, self._payload) if codec else self._payload
+        HEADER.pack_into(
+            batch, 0, 0, len(batch) - LOG_OVERHEAD, -1, MAGIC_V2, 0, codec, self.count - 1,
+            now_ms, now_ms, _NO_PRODUCER, _NO_PRODUCER, _NO_PRODUCER, self.count,
+        )  # fmt: skip
+        seal(batch, 0, len(batch))
+        return batch
+
+
+def _varint(number: int) -> bytes:
+    return _SHORT[number] if number < 1024 else svarint(number)

@@ -1,0 +1,275 @@
+"""A shard and its log: commands become records, and answers wait until these are committed.
+
+    LOADING -> ACTIVE     all records are replayed and committed
+    LOADING -> CLOSED     this broker no longer leads the partition, or cannot read its log
+    ACTIVE -> CLOSED      this broker no longer leads the partition, or a write failed
+
+A closed runtime does nothing any more. Its successor loads what the log holds, and that is
+also how a failed write is undone: a shard is ahead of its log only until the commit, and
+answers that depend on the difference have not been sent yet.
+
+Several commands may write before the log commits. The answers of each wait for its own batch,
+and an answer without records waits for everything that was written before it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+from typing import Generic, TypeAlias, TypeVar
+
+from ottla.coordinator.runtime.batch_builder import BatchBuilder
+from ottla.coordinator.runtime.broker import Broker
+from ottla.coordinator.runtime.loader import Loader
+from ottla.coordinator.runtime.record import CoordinatorRecord
+from ottla.coordinator.runtime.reply import Reply
+from ottla.coordinator.runtime.shard import Command, Shard
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.records.batch import CorruptBatch
+from ottla.replication.partition import Partition
+from ottla.wire.codec import EncodeError
+from ottla.wire.message import Message
+
+S = TypeVar("S", bound=Shard)
+NewShard: TypeAlias = Callable[[Broker, Callable[[Command], None], int], S]
+"""Makes an empty shard: see Shard for the arguments."""
+
+Answers: TypeAlias = list[tuple[Reply, Message]]
+
+_RECORDS_PER_WRITE = 500
+_FULL_BATCH_BYTES = 32 * 1024  # of several commands: larger batches would load slowly
+_NOT_LEADER = (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+class RuntimeState(Enum):
+    LOADING = auto()
+    ACTIVE = auto()
+    CLOSED = auto()
+
+
+class ShardRuntime(Generic[S]):
+    """One partition that this broker leads, with its shard.
+
+    `leader_epoch` is the epoch in which the runtime may write. The host moves it on while this
+    broker stays the leader; a partition in any other epoch fences the runtime. `on_failure` is
+    called when a write or a read failed and the runtime has closed itself.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        partition: Partition,
+        new_shard: NewShard[S],
+        on_failure: Callable[[ShardRuntime[S]], None],
+    ) -> None:
+        log = partition.online_log()
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.state = RuntimeState.LOADING
+        limit = min(log.config.max_message_bytes, log.config.segment_bytes)
+        self.shard = new_shard(broker, self.run, limit)
+        self.when_active: list[Command] = []
+        """Commands to run as soon as the shard is loaded."""
+        self.compacted_count = 0
+        """How many records the last compaction of the log wrote."""
+        self._broker = broker
+        self._encode = self.shard.encode
+        self._on_failure = on_failure
+        self._loader: Loader | None = Loader(log, self.shard)
+        self._batch = BatchBuilder()
+        """What this wake-up has written so far. `_batch_answers` wait for it."""
+        self._batch_answers: Answers = []
+        self._uncommitted: deque[Answers] = deque()
+        """The answers of each batch that is appended and not committed yet."""
+
+    # -- loading and unloading -----------------------------------------------------------
+
+    def load(self) -> bool:
+        """Replay a slice of the log, and return True if there is nothing left to replay."""
+        if self._loader is None:
+            return True
+        try:
+            return self._loader.step()
+        except (OSError, CorruptBatch, ApiError) as error:
+            self._report(f"cannot load: {error}")
+            self._fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return True
+
+    def activate(self) -> bool:
+        """Begin to serve after `load`. Return False if what was replayed is not committed yet."""
+        loader = self._loader
+        if loader is None:
+            return True
+        if not loader.is_committed:
+            return False
+        for note in loader.notes:
+            self._report(note)
+        self._loader = None
+        self.state = RuntimeState.ACTIVE
+        self.shard.loaded()
+        self._send()
+        for command in self.when_active:
+            self.write_in_parts(command())
+        return True
+
+    def close(self, code: ErrorCode) -> None:
+        """Stop, and answer all requests that wait with the error `code`."""
+        if self.state is RuntimeState.CLOSED:
+            return
+        self.state = RuntimeState.CLOSED
+        self._loader = None
+        self.shard.close(code)
+        uncommitted, self._uncommitted = self._uncommitted, deque()
+        for answers in (*uncommitted, self._batch_answers, self.shard.answers):
+            self._refuse(answers, code)
+        self._batch_answers, self.shard.answers = [], []
+
+    def _fail(self, code: ErrorCode) -> None:
+        self.close(code)
+        self._on_failure(self)
+
+    # -- commands ------------------------------------------------------------------------
+
+    def run(self, command: Command) -> None:
+        """Run a command, write its records, and answer when they are committed."""
+        if self.state is not RuntimeState.CLOSED:
+            self.finish(command())
+
+    def finish(self, records: Sequence[CoordinatorRecord]) -> None:
+        """Write the records of a command, and send its answers when they are committed."""
+        if records:
+            self._write(records)
+        elif self.shard.answers:
+            self._send()
+
+    def write_in_parts(self, records: Sequence[CoordinatorRecord]) -> None:
+        """Write any number of records that do not have to be in one batch."""
+        for start in range(0, len(records), _RECORDS_PER_WRITE):
+            if self.state is RuntimeState.ACTIVE:
+                self.finish(records[start : start + _RECORDS_PER_WRITE])
+
+    def rewrite(self, records: Sequence[CoordinatorRecord]) -> None:
+        """Write records that the shard has replayed already."""
+        try:
+            for record in records:
+                self._add_to_batch([self._encode(record)])
+        except (ApiError, OSError) as error:
+            self._write_failed(error)
+
+    def answer(self, reply: Reply, response: Message) -> None:
+        """Answer a request once everything written before is committed."""
+        if self.state is RuntimeState.CLOSED:
+            reply.send(self.shard.refuse(response, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        self.shard.answer(reply, response)
+        self._send()
+
+    @property
+    def is_settled(self) -> bool:
+        """True if everything written is committed, so that the state may be told to clients."""
+        return not self._uncommitted and not self._batch.count
+
+    def _write(self, records: Sequence[CoordinatorRecord]) -> None:
+        shard = self.shard
+        answers, shard.answers = shard.answers, []
+        try:
+            if self.leader_epoch != self.partition.leader_epoch or self.partition.removed:
+                raise ApiError(ErrorCode.NOT_COORDINATOR)
+            if not self._add_to_batch([self._encode(record) for record in records]):
+                self._refuse(answers, ErrorCode.UNKNOWN_SERVER_ERROR)
+                return
+        except EncodeError:  # a string is longer than a record's string can be
+            self._refuse(answers, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        except (ApiError, OSError) as error:
+            self._batch_answers += answers
+            self._write_failed(error)
+            return
+        for key, value in records:
+            shard.replay(key, value)
+        self._batch_answers += answers
+        if shard.answers:  # of the replay itself, to requests that waited for something removed
+            self._batch_answers += shard.answers
+            shard.answers = []
+
+    def _add_to_batch(self, records: list[tuple[bytes, bytes | None]]) -> bool:
+        """Add records to the batch that is appended when the wake-up ends.
+
+        Return False, and change nothing, if they are too large for one batch.
+        """
+        batch = self._batch
+        count, size = batch.count, batch.size
+        if not count:
+            self._broker.before_write.append(self._end_of_wake_up)
+        for key, value in records:
+            batch.add(key, value)
+        if count and batch.size > _FULL_BATCH_BYTES:
+            batch.restore(count, size)
+            self._append_batch()
+            return self._add_to_batch(records)
+        if batch.size > self.shard.max_batch_bytes:
+            batch.restore(count, size)
+            return False
+        return True
+
+    def _end_of_wake_up(self) -> None:
+        if self._batch.count and self.state is not RuntimeState.CLOSED:
+            try:
+                self._append_batch()
+            except (ApiError, OSError) as error:
+                self._write_failed(error)
+
+    def _append_batch(self) -> None:
+        batch, answers = self._batch, self._batch_answers
+        self._batch, self._batch_answers = BatchBuilder(), []
+        self._uncommitted.append(answers)
+        broker = self._broker
+        sealed = batch.seal(broker.wall_ms, self.shard.compression_codec)
+        broker.append_internal(self.partition, sealed, self._committed)
+
+    def _committed(self, code: ErrorCode) -> None:
+        """Send the answers of the oldest uncommitted batch, or fail with the error `code`."""
+        if self.state is RuntimeState.CLOSED:
+            return
+        if code is not ErrorCode.NONE:
+            self._fail(_coordinator_error(code))
+            return
+        for reply, response in self._uncommitted.popleft():
+            reply.send(response)
+
+    def _send(self) -> None:
+        """Send answers that have no records of their own, after those of earlier records."""
+        answers, self.shard.answers = self.shard.answers, []
+        if self._batch.count:
+            self._batch_answers += answers
+            return
+        if self._uncommitted:
+            self._uncommitted[-1] += answers
+            return
+        for reply, response in answers:
+            reply.send(response)
+
+    # -- errors --------------------------------------------------------------------------
+
+    def _write_failed(self, error: ApiError | OSError) -> None:
+        """Close: the shard is ahead of its log, and must be loaded again."""
+        code = error.code if isinstance(error, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
+        if code not in _NOT_LEADER:
+            self._report(f"cannot write: {error}")
+        self._fail(_coordinator_error(code))
+
+    def _refuse(self, answers: Answers, code: ErrorCode) -> None:
+        for reply, response in answers:
+            reply.send(self.shard.refuse(response, code))
+
+    def _report(self, message: str) -> None:
+        name = f"{self.partition.topic.name}-{self.partition.index}"
+        self._broker.ports.report(f"coordinator of {name}: {message}")
+
+
+def _coordinator_error(code: ErrorCode) -> ErrorCode:
+    """Return what clients are told if a write fails: to look for the new leader, or to retry."""
+    if code in _NOT_LEADER:
+        return ErrorCode.NOT_COORDINATOR
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -1,0 +1,182 @@
+"""Members that fall silent, take too long, or come back after a restart of the coordinator."""
+
+from __future__ import annotations
+
+import pytest
+from consumer_support import (
+    ASSIGNMENT_MS,
+    REBALANCE_MS,
+    SESSION_MS,
+    Broker,
+    Consumer,
+    consumer_group,
+    describe,
+    settle,
+    snapshot,
+)
+
+from ottla.coordinator.runtime import log_compaction
+from ottla.coordinator.runtime.log_compaction import LogCompaction
+from ottla.model.errors import ErrorCode
+
+
+def keep_beating(broker: Broker, duration_ms: int, *consumers: Consumer) -> None:
+    """Let time pass while some members send heartbeats."""
+    for _ in range(duration_ms // 5_000):
+        for consumer in consumers:
+            consumer.poll()
+        broker.pass_ms(5_000)
+
+
+def test_who_is_silent_too_long_is_out(broker):
+    silent, lively = Consumer(broker, "a"), Consumer(broker, "b")
+    settle(broker, silent, lively)
+    keep_beating(broker, SESSION_MS - 5_000, lively)
+    assert set(consumer_group(broker).members) == {"a", "b"}
+    keep_beating(broker, 10_000, lively)
+    assert set(consumer_group(broker).members) == {"b"}
+    settle(broker, lively)
+    assert len(lively.has()) == 8
+    assert silent.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_of_the_silent_becomes_empty(broker):
+    settle(broker, Consumer(broker, "a"), Consumer(broker, "b"))
+    broker.pass_ms(SESSION_MS)
+    assert describe(broker).group_state == "Empty"
+    assert consumer_group(broker).owners == {}
+
+
+def test_the_session_timeout_of_a_group_counts_from_the_next_heartbeat(broker):
+    consumer = Consumer(broker, "a")
+    settle(broker, consumer)
+    assert broker.alter_group(**{"consumer.session.timeout.ms": "60000"}) is ErrorCode.NONE
+    consumer.heartbeat()
+    broker.pass_ms(SESSION_MS + 10_000)
+    assert "a" in consumer_group(broker).members
+    consumer.heartbeat()
+    broker.alter_group(**{"consumer.session.timeout.ms": None})
+    consumer.heartbeat()
+    broker.pass_ms(SESSION_MS)
+    assert consumer_group(broker).is_empty
+
+
+def test_who_does_not_give_up_in_time_is_out(broker):
+    slow, other = Consumer(broker, "a", rebalance_ms=20_000), Consumer(broker, "b")
+    settle(broker, slow)
+    other.heartbeat()
+    slow.heartbeat()
+    for _ in range(4):
+        broker.pass_ms(4_999)
+        slow.send()
+        other.heartbeat()
+    assert "a" in consumer_group(broker).members
+    broker.pass_ms(5)
+    assert set(consumer_group(broker).members) == {"b"}
+    settle(broker, other)
+    assert len(other.has()) == 8
+
+
+def test_who_gives_up_in_time_stays(broker):
+    slow, other = Consumer(broker, "a", rebalance_ms=20_000), Consumer(broker, "b")
+    settle(broker, slow)
+    other.heartbeat()
+    slow.heartbeat()
+    broker.pass_ms(15_000)
+    settle(broker, slow, other)
+    keep_beating(broker, 30_000, slow, other)
+    assert set(consumer_group(broker).members) == {"a", "b"}
+
+
+# -- restarts of the coordinator ---------------------------------------------------------
+
+
+def reconnect(broker: Broker, *consumers: Consumer) -> None:
+    broker.crash_and_restart()
+    for consumer in consumers:
+        consumer.client = broker.connect(consumer.member_id)
+
+
+def test_a_restart_goes_unnoticed(broker):
+    consumers = [Consumer(broker, name) for name in "abc"]
+    settle(broker, *consumers)
+    had = [consumer.has() for consumer in consumers]
+    before = snapshot(consumer_group(broker))
+    reconnect(broker, *consumers)
+    assert snapshot(consumer_group(broker)) == before
+    assert [consumer.heartbeat() for consumer in consumers] == [ErrorCode.NONE] * 3
+    assert [consumer.has() for consumer in consumers] == had
+    assert snapshot(consumer_group(broker)) == before
+
+
+def test_after_a_restart_sessions_begin_anew(broker):
+    consumer = Consumer(broker, "a")
+    settle(broker, consumer)
+    broker.pass_ms(SESSION_MS - 5_000)
+    reconnect(broker, consumer)
+    broker.pass_ms(SESSION_MS - 5_000)
+    assert consumer.heartbeat() is ErrorCode.NONE
+    broker.pass_ms(SESSION_MS)
+    assert consumer_group(broker).is_empty
+
+
+def test_after_a_restart_there_is_time_to_give_up_again(broker):
+    slow = Consumer(broker, "a")
+    settle(broker, slow)
+    Consumer(broker, "b").heartbeat()
+    slow.heartbeat()
+    reconnect(broker, slow)
+    for _ in range(REBALANCE_MS // 5_000 - 1):
+        broker.pass_ms(5_000)
+        slow.send()
+    assert "a" in consumer_group(broker).members
+    broker.pass_ms(5_000)
+    assert consumer_group(broker).is_empty
+
+
+def test_topics_may_change_while_nobody_coordinates(broker):
+    consumer = Consumer(broker, "a", None, regex=".*")
+    settle(broker, consumer)
+    broker.create_topic("later", 2)
+    reconnect(broker, consumer)
+    settle(broker, consumer)
+    assert consumer.has("later") == [0, 1]
+
+
+def test_an_expired_member_stays_expired(broker):
+    settle(broker, Consumer(broker, "a"), lively := Consumer(broker, "b"))
+    keep_beating(broker, SESSION_MS + 5_000, lively)
+    reconnect(broker, lively)
+    assert set(consumer_group(broker).members) == {"b"}
+
+
+# -- rewriting the log -------------------------------------------------------------------
+
+
+@pytest.fixture
+def three_records_at_a_time(monkeypatch):
+    monkeypatch.setattr(log_compaction, "_RECORDS_PER_STEP", 3)
+
+
+@pytest.mark.usefixtures("three_records_at_a_time")
+def test_a_group_is_written_anew_while_it_changes(broker):
+    consumers = [Consumer(broker, f"m{number}", [], regex=".*") for number in range(6)]
+    settle(broker, *consumers)
+    work = LogCompaction(broker.node.groups.runtimes[0])
+    steps = 0
+    while not work.step():
+        steps += 1
+        broker.settle()
+        if steps == 2:
+            consumers[5].leave()
+        if steps == 4:
+            consumers.append(Consumer(broker, "late"))
+        for consumer in (*consumers[:5], *consumers[6:]):
+            consumer.poll()
+        broker.pass_ms(ASSIGNMENT_MS)
+    assert steps > 6
+    before = snapshot(consumer_group(broker))
+    broker.crash_and_restart()
+    log = broker.node.groups.runtimes[0].partition.log
+    assert log.log_start_offset > 0
+    assert snapshot(consumer_group(broker)) == before

@@ -1,0 +1,159 @@
+"""The shards of a topic, with counters: loading, leadership, unloading."""
+
+import pytest
+from counter_support import TOPIC, Counters
+
+from ottla.coordinator.runtime.host import CoordinatorHost
+from ottla.coordinator.runtime.shard_runtime import RuntimeState
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.records.record import build_batch
+
+
+def error_of(host: CoordinatorHost, index: int = 0) -> ErrorCode:
+    with pytest.raises(ApiError) as refused:
+        host.runtime_of(index)
+    return refused.value.code
+
+
+def test_a_new_topic_is_served_at_once():
+    counters = Counters(partitions=3)
+    assert counters.host.num_partitions == 3
+    assert sorted(counters.host.runtimes) == [0, 1, 2]
+    assert all(runtime.shard.is_loaded for runtime in counters.host.active_runtimes())
+    assert error_of(counters.host, 3) == ErrorCode.NOT_COORDINATOR
+
+
+def test_a_restart_loads_what_was_written(counters):
+    for _ in range(3):
+        counters.add("a")
+    counters.add("b", 7)
+    counters.settle()
+    counters.start()
+    assert error_of(counters.host) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    with pytest.raises(ApiError):
+        list(counters.host.active_runtimes())
+    counters.pass_ms(10)
+    assert counters.runtime.shard.numbers == {"a": 3, "b": 7}
+    assert counters.runtime.shard.is_loaded
+
+
+def test_a_long_log_is_loaded_in_slices(counters):
+    for number in range(4000):
+        counters.add(f"counter-{number}")
+        counters.settle()
+    counters.start()
+    steps = 0
+    while counters.state is RuntimeState.LOADING:
+        counters.pass_ms(1)
+        steps += 1
+    assert steps > 3
+    assert len(counters.runtime.shard.numbers) == 4000
+
+
+def test_records_that_cannot_be_decoded_are_skipped(counters):
+    counters.add()
+    counters.settle()
+    log = counters.runtime.partition.online_log()
+    newer = [(b"\0\x09what", b"\0\0", 0, ()), (b"\0\0\0\1a", b"\0\x63", 0, ())]
+    batch = build_batch(newer, leader_epoch=0)
+    log.append_as_leader(batch, memoryview(batch), 0, len(batch), 0, counters.node.wall_ms)
+    counters.runtime.partition.as_leader().write()
+    counters.start()
+    counters.pass_ms(10)
+    assert counters.runtime.shard.numbers == {"a": 1}
+    (report,) = counters.reports
+    assert report.startswith(f"coordinator of {TOPIC}-0: the record at offset 2 was skipped")
+
+
+def test_nothing_is_served_before_all_that_was_loaded_is_committed(counters):
+    counters.add("a", 5)
+    counters.settle()
+    log = counters.runtime.partition.online_log()
+    log.high_watermark = 0  # as a new leader has it until its followers fetch
+    counters.elect(counters.node.node_id + 1)
+    counters.elect(counters.node.node_id)
+    log.high_watermark = 0
+    counters.pass_ms(50)
+    assert error_of(counters.host) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    log.high_watermark = log.log_end_offset
+    counters.pass_ms(10)
+    assert counters.read().number == 5
+
+
+def test_a_broker_that_no_longer_leads_unloads(counters):
+    counters.add("a", 5)
+    counters.settle()
+    pending, parked = counters.add("a", 1), counters.park()
+    counters.elect(counters.node.node_id + 1)
+    assert pending.error == parked.error == ErrorCode.NOT_COORDINATOR
+    assert error_of(counters.host) == ErrorCode.NOT_COORDINATOR
+    assert counters.host.runtimes == {}
+    counters.settle()
+    counters.elect(counters.node.node_id)
+    counters.pass_ms(10)
+    assert counters.read().number == 5
+
+
+def test_a_leader_that_stays_goes_on_in_the_new_epoch(counters):
+    counters.add("a", 5)
+    counters.settle()
+    runtime, parked = counters.runtime, counters.park()
+    counters.elect(counters.node.node_id)
+    assert runtime.leader_epoch == runtime.partition.leader_epoch == 1
+    added = counters.add("a", 1)
+    counters.settle()
+    assert (added.number, parked.number) == (6, 6)
+    assert counters.runtime is runtime
+
+
+def test_a_deleted_topic_ends_all_shards(counters):
+    counters.add("a", 5)
+    counters.settle()
+    parked = counters.park()
+    counters.delete_topic()
+    assert parked.error == ErrorCode.NOT_COORDINATOR
+    assert error_of(counters.host) == ErrorCode.NOT_COORDINATOR
+    assert counters.host.num_partitions == 0
+    counters.create_topic(2)
+    assert counters.host.num_partitions == 2
+    assert counters.runtime.shard.numbers == {}
+
+
+def test_leadership_that_goes_during_a_load_ends_it(counters):
+    counters.add("a", 5)
+    counters.settle()
+    counters.start()
+    counters.elect(counters.node.node_id + 1)
+    counters.pass_ms(10)
+    assert error_of(counters.host) == ErrorCode.NOT_COORDINATOR
+    counters.elect(counters.node.node_id)
+    counters.pass_ms(10)
+    assert counters.read().number == 5
+
+
+def test_a_log_that_is_made_late_gets_its_shard(counters):
+    partition = counters.runtime.partition
+    log, partition.log = partition.log, None
+    counters.elect(counters.node.node_id + 1)
+    counters.elect(counters.node.node_id)
+    assert error_of(counters.host) == ErrorCode.NOT_COORDINATOR
+    partition.log = log
+    counters.host.log_available(partition)
+    assert counters.read().number == 0
+
+
+def test_a_log_that_cannot_be_read_is_tried_again(counters):
+    counters.add("a", 5)
+    counters.settle()
+    counters.start()
+    partition = counters.host.runtimes[0].partition
+    log = partition.online_log()
+    end, log.log_end_offset = log.log_end_offset, 99
+    counters.host.runtimes[0].close(ErrorCode.NOT_COORDINATOR)
+    counters.host.log_available(partition)
+    counters.pass_ms(10)
+    assert error_of(counters.host) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "cannot load" in counters.reports[0]
+    log.log_end_offset = end
+    counters.pass_ms(1100)
+    assert counters.read().number == 5
