@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ottla.admin.settings import ClientSettings
-from pyspark_ottla.reading import ReadSettings
+from pyspark_ottla.options.read_settings import ReadSettings
 
 ALL = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 
