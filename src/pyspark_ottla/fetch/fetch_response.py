@@ -96,7 +96,7 @@ class FetchResponseReader:
                 yield Piece(window.data[start:whole].data, next_offset)
                 size = 0
                 continue
-            length = window.data[start + 8 : start + 12]  # of the batch, if it is here
+            length = window.data[start + 8 : start + 12]  # length field of the batch
             needed = (
                 LOG_OVERHEAD + int.from_bytes(length, "big") if here >= loops.LEAST_BATCH else 0
             )

@@ -58,7 +58,9 @@ class Sender:
         self._settings = settings
         self._routes: dict[str, TopicRoute] = {}
         self._nodes: defaultdict[int, _Node] = defaultdict(_Node)
-        self._since_sent = 0  # bytes added since the last send
+        self._since_sent = (
+            0  # bytes queued since the last send, which costs time for each partition
+        )
 
     def close(self) -> None:
         """Close every connection. Batches that are not stored may be lost."""

@@ -56,16 +56,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: StreamOptions) -> None:
         self._options = options
-        self._driver: _Driver | None = None
+        self._driver: _DriverState | None = None
 
     @property
     def _offsets(self) -> StreamOffsets:
         return self._driver_state.offsets
 
     @property
-    def _driver_state(self) -> _Driver:
+    def _driver_state(self) -> _DriverState:
         if self._driver is None:
-            self._driver = _Driver(self._options)
+            self._driver = _DriverState(self._options)
         return self._driver
 
     def initialOffset(self) -> OffsetsDict:
@@ -123,7 +123,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._driver = None
 
 
-class _Driver:
+class _DriverState:
     """The state of the driver's process between batches."""
 
     def __init__(self, options: StreamOptions) -> None:
