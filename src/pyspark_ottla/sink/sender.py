@@ -58,9 +58,7 @@ class Sender:
         self._settings = settings
         self._routes: dict[str, TopicRoute] = {}
         self._nodes: defaultdict[int, _Node] = defaultdict(_Node)
-        self._since_sent = (
-            0  # bytes queued since the last send, which costs time for each partition
-        )
+        self._unsent_bytes = 0
 
     def close(self) -> None:
         """Close every connection. Batches that are not stored may be lost."""
@@ -92,11 +90,14 @@ class Sender:
             time.sleep(UNREACHABLE_PAUSE_S)
 
     def send(self, batch: Batch) -> None:
-        """Queue a batch and send what fills requests. Wait while the buffer is full."""
+        """Queue a batch. Wait while the buffer is full.
+
+        A send looks at every partition, so it is not done after every batch.
+        """
         self.queues.add(batch)
-        self._since_sent += batch.size
-        if not self.queues.in_flight or 2 * self._since_sent > self._settings.max_request_bytes:
-            self._since_sent = 0
+        self._unsent_bytes += batch.size
+        if not self.queues.in_flight or 2 * self._unsent_bytes > self._settings.max_request_bytes:
+            self._unsent_bytes = 0
             self._send_ready(full_only=True)
         self._receive(0)
         while self.queues.queued_bytes > self._settings.buffer_bytes // 2:
