@@ -1,4 +1,4 @@
-"""Batches of bytes to Arrow: against the reader of `ottla.records`, cut, damaged, hostile."""
+"""The decoder: compared with `ottla.records`, and with truncated, damaged and hostile bytes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def rows(batches: Iterable[pa.RecordBatch]) -> list[dict[str, object]]:
 
 
 def expected(data: bytes, low: int = 0, high: int = FAR) -> list[dict[str, object]]:
-    """What the reader of ottla.records makes of it."""
+    """Return the same records, decoded by ottla.records."""
     return [
         {
             "key": record.key,
@@ -89,7 +89,7 @@ def numbered(count: int, base: int = 0, **options: int) -> bytearray:
 
 
 def header(data: bytearray, position: int, size: int, number: int) -> bytearray:
-    """The batch with another number in its header, sealed again."""
+    """Return the batch with another number in its header and a correct CRC."""
     changed = bytearray(data)
     changed[position : position + size] = number.to_bytes(size, "big", signed=True)
     seal(changed, 0, len(changed))
@@ -314,7 +314,7 @@ def test_headers_that_lie(position: int, size: int, number: int, reason: str) ->
 @settings(deadline=None, max_examples=400)
 @given(st.data())
 def test_hostile_bytes_are_an_error_or_records_and_nothing_else(draw: st.DataObject) -> None:
-    """Whatever stands in the records, the loops end, and what they made is sound."""
+    """Check that the loops end on any bytes, and that what they decode is valid."""
     content = draw.draw(st.lists(records, min_size=1, max_size=6))
     data = build_batch(content)
     for _ in range(draw.draw(st.integers(1, 4))):

@@ -1,4 +1,4 @@
-"""Batches and messages as other clients and Kafka itself wrote them."""
+"""Batches and messages that other clients and Kafka itself wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Responses to a Fetch through windows of all sizes: the same as at once, whatever arrives when."""
+"""Fetch responses read through windows of all sizes: the result is the same as without a window."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Found = list[tuple[FetchableTopicResponse, PartitionData, bytes, list[int], int]
 
 
 class Arriving:
-    """A response whose bytes come in pieces of random sizes."""
+    """A response whose bytes arrive in pieces of random sizes."""
 
     def __init__(self, data: bytes, version: int, seed: int = 0) -> None:
         self.version = version
@@ -187,7 +187,7 @@ def test_a_response_that_ends_too_early(end: int) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_bytes_that_are_something_else(data: st.DataObject) -> None:
-    """An error in words, or other contents; never more memory than the response could fill."""
+    """Check that other bytes give an error or other contents, within the memory of the response."""
     whole = bytearray(LARGE)
     for _ in range(data.draw(st.integers(1, 4))):
         whole[data.draw(st.integers(0, 120))] = data.draw(st.integers(0, 255))

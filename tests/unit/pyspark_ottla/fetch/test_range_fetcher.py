@@ -1,4 +1,4 @@
-"""What brokers may answer to a fetch, said by scripted ones: moves, followers, lies."""
+"""Fetches from scripted brokers: leaders that move, preferred replicas, invalid responses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Answer = Callable[[int, FetchRequest], PartitionData]
 
 
 def batch_at(offset: int, **options: Any) -> bytes:
-    """Ten records from the multiple of ten at or below the offset."""
+    """Return a batch of ten records that contains the offset."""
     base = offset // 10 * 10
     records = [(None, b"v%d" % (base + n), 0, ()) for n in range(10)]
     return bytes(build_batch(records, base_offset=base, **options))
@@ -57,7 +57,7 @@ def refusal(code: ErrorCode) -> Answer:
 
 
 class Brokers:
-    """Scripted brokers 0, 1, ... with one topic; `leader` leads it, `answers` say how."""
+    """Scripted brokers 0, 1, ... with one topic, led by `leader`. `answers` has their responses."""
 
     def __init__(self, brokers: list[Any]) -> None:
         self.brokers = brokers
@@ -98,7 +98,7 @@ class Brokers:
 
 @pytest.fixture(autouse=True, params=["usual", "tiny"])
 def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same whether a response comes as a whole or a few bytes at a time."""
+    """Run a test twice: with the usual window, and with a few bytes at a time."""
     if request.param == "tiny":
         monkeypatch.setattr("pyspark_ottla.fetch.range_fetcher.Window", lambda: Window(40))
 
@@ -205,7 +205,7 @@ def test_a_follower_that_lags_or_refuses_sends_back_to_the_leader(
 def test_nothing_below_the_log_end_covers_the_range(
     brokers: Brokers, settings_for: MakeSettings
 ) -> None:
-    """Compaction may leave nothing at the end of a range."""
+    """Check a range whose last records were removed by compaction."""
     brokers.answers[0] = [
         records_at,
         lambda offset, request: PartitionData(high_watermark=END, records=b""),
@@ -252,7 +252,7 @@ def test_aborted_transactions_are_named_by_the_fetch(
 def test_a_batch_cut_short_is_asked_for_in_full(
     brokers: Brokers, settings_for: MakeSettings
 ) -> None:
-    """Only the first partition of a response gets a whole batch whatever the limit."""
+    """Check a partition whose first batch was cut off by the limit of the response."""
     limits = []
 
     def cut(offset: int, request: FetchRequest) -> PartitionData:

@@ -1,4 +1,4 @@
-"""Options and columns of the sink: what is taken, what is refused and with which words."""
+"""Options and columns of the sink: which are accepted, which are rejected, and the messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of the source: defaults, refusals, what wins over what. No Spark session needed."""
+"""Options of the source: defaults, precedence, errors. No Spark session is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that a worker writes: every row, sizes near the wanted one, nothing left of failures."""
+"""Files that a worker writes: all rows, sizes near the target, no files after a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the compiled loops write, against the pure decoder and the pure hash."""
+"""The compiled loops of the sink, compared with a decoder and a hash in plain Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The producer against a real broker: rows arrive once, in order, where they should."""
+"""The producer with a real broker: rows arrive once, in order, in the right partition."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def create(servers: str, topic: str, partitions: int, **config: str) -> None:
 
 
 def values(servers: str, topic: str, partitions: int, count: int) -> list[list[bytes]]:
-    """The values of each partition in order, `count` in all."""
+    """Return the values of each partition in order, `count` in all."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "none"})
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
     found: list[list[bytes]] = [[] for _ in range(partitions)]

@@ -1,4 +1,4 @@
-"""The order and the numbers of batches, whatever the broker answers and when."""
+"""The order and the sequences of batches, for all results of the broker."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def queues(count: int = 0, **settings: object) -> tuple[SendQueues, list[Batch]]
 
 
 def send_all(made: SendQueues, now: float = 0.0) -> list[list[Batch]]:
-    """Every request that may be sent now."""
+    """Return every request that may be sent now."""
     sent = []
     while picked := made.pick(made.sendable(now)):
         made.mark_sent(picked)

@@ -1,4 +1,4 @@
-"""Ranges read from a real broker: what comes, in which order, and what happens on the way."""
+"""Ranges read from a real broker: the records, their order, and failures during the read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream's reader as Spark's driver uses it, against a real broker, without a session."""
+"""The reader of a stream as Spark's driver calls it, with a real broker and no session."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Offsets = dict[str, dict[str, int]]
 
 
 class Kafka:
-    """A broker, and what the tests do to it."""
+    """A broker, with methods that tests need."""
 
     def __init__(self, servers: str) -> None:
         self.servers = servers
@@ -81,7 +81,7 @@ MakeReader = Callable[..., StreamReader]
 
 @pytest.fixture
 def reader() -> Iterator[MakeReader]:
-    """`reader(servers, **options)`: a reader in a driver's process of its own, so to speak."""
+    """Return `reader(servers, **options)`, which makes a new reader as a new process would."""
     made: list[StreamReader] = []
 
     def make(servers: str, **options: str) -> StreamReader:
@@ -96,7 +96,7 @@ def reader() -> Iterator[MakeReader]:
 
 
 def ranges(found: StreamReader, start: Offsets, end: Offsets) -> list[tuple[str, int, int, int]]:
-    """topic, partition, first and last offset of what a batch reads."""
+    """Return topic, partition, start and end of the ranges of a batch."""
     return sorted(
         (piece.topic, piece.partition, piece.start, piece.end)
         for task in found.partitions(start, end)

@@ -1,4 +1,4 @@
-"""Offsets cut into ranges, ranges packed into tasks, limits shared: each offset exactly once."""
+"""Ranges split and packed into tasks, and limits of triggers: each offset exactly once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def ranges_of(sizes: Sizes) -> list[OffsetRange]:
 
 
 def assert_covered(wanted: list[OffsetRange], pieces: list[OffsetRange]) -> None:
-    """The pieces of each partition follow each other from its start to its end."""
+    """Check that the pieces of each partition cover it from start to end, without overlap."""
     for whole in wanted:
         own = sorted(
             (piece for piece in pieces if piece.partition == whole.partition),
