@@ -18,7 +18,7 @@ pyarrow = pytest.importorskip("pyarrow", reason="needs ottla[spark]")
 
 if TYPE_CHECKING:
     from harness.broker import Broker
-    from pyspark_ottla.sink_settings import SinkSettings
+    from pyspark_ottla.options.sink_options import SinkSettings
 
 TIMEOUT_S = 60
 PARTITIONS = 3
@@ -42,7 +42,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def settings(broker: Broker, topic: str, **more: int) -> SinkSettings:
-    from pyspark_ottla.sink_settings import SinkSettings
+    from pyspark_ottla.options.sink_options import SinkSettings
 
     servers = f"127.0.0.1:{broker.port}"
     admin = AdminClient({"bootstrap.servers": servers})
@@ -84,7 +84,7 @@ def stored(broker: Broker, topic: str, count: int) -> Counter[int]:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_codec(kafka: Broker, codec: str) -> None:
-    from pyspark_ottla.producers import producer_for
+    from pyspark_ottla.sink.producer_pool import producer_for
 
     with producer_for(settings(kafka, codec, codec=CODECS[codec], batch_bytes=20_000)) as producer:
         for first in range(0, 20_000, 5_000):
@@ -95,7 +95,7 @@ def test_every_codec(kafka: Broker, codec: str) -> None:
 
 
 def test_a_broker_that_goes_away_and_comes_back(kafka: Broker, tmp_path: Path) -> None:
-    from pyspark_ottla.producing import Producer
+    from pyspark_ottla.sink.producer import Producer
 
     producer = Producer(settings(kafka, "again", batch_bytes=4_000))
     producer.add(rows(0, 1_000))

@@ -16,11 +16,11 @@ from pyspark.sql.types import StructType
 
 from ottla.records.batch import HEADER_SIZE
 from ottla.records.compression import CODECS
-from pyspark_ottla.columns import BATCH_BYTES, BATCH_ROWS, arrow_schema
-from pyspark_ottla.decompress import Scratch
-from pyspark_ottla.modules import set_modules_aside
+from pyspark_ottla.decode.column_arrays import BATCH_BYTES, BATCH_ROWS, arrow_schema
+from pyspark_ottla.decode.decompression import Scratch
 from pyspark_ottla.schema import columns
 from pyspark_ottla.schema import schema as spark_schema
+from pyspark_ottla.worker_gc import freeze_modules
 from spark.fill import TIMESTAMP_MS, Topic, made_batches
 
 NAME = "ready"
@@ -57,7 +57,7 @@ class ReadyReader(DataSourceReader):
         for _ in range(self._rows // batch.num_rows):
             yield batch
         yield batch.slice(0, self._rows % batch.num_rows)
-        set_modules_aside(NAME)
+        freeze_modules(NAME)
 
 
 class ReadySource(DataSource):

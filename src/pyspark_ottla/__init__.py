@@ -1,5 +1,8 @@
-"""The Spark data source and sink `ottla`: topics of Ottla, or of any Kafka, as DataFrames."""
+"""The Spark data source and sink `ottla`: topics of Ottla, or of any Kafka, as DataFrames.
 
-from pyspark_ottla.source import DefaultSource
+Spark imports every installed package named `pyspark_*` and registers its `DefaultSource`.
+"""
+
+from pyspark_ottla.data_source import DefaultSource
 
 __all__ = ["DefaultSource"]

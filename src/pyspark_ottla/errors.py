@@ -1,4 +1,4 @@
-"""What can go wrong while records are read, besides what `ottla.admin.errors` names."""
+"""The errors of a read, in addition to those of `ottla.admin.errors`."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from ottla.admin.errors import AdminError
 
 
 class DataLoss(AdminError):
-    """Offsets that were to be read are no longer there, and `failOnDataLoss` is true."""
+    """Records were removed before the query read them, and `failOnDataLoss` is true."""
 
 
 class DamagedRecords(AdminError):
-    """A batch whose bytes are not what its checksum or the format say."""
+    """The bytes of a batch do not match its checksum, or are not valid."""
 
     def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
         super().__init__(
             f"{topic}-{partition} has a damaged batch at offset {offset}: {reason}."
-            " Read around it by giving starting and ending offsets, or restore the partition"
-            " from another replica"
+            " To skip it, set starting and ending offsets around it. To repair it, restore the"
+            " partition from another replica"
         )
 
 
 class MissingTopics(AdminError):
-    """Topics (or partitions) that a query names do not exist."""
+    """A query names topics or partitions that do not exist."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(

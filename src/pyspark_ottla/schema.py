@@ -1,8 +1,8 @@
-"""The columns of the source: those of Spark's own Kafka source.
+"""The columns of the source: the same as those of Spark's own Kafka source.
 
-Spark's own says of every column that it may be null. Here only those that can be null say so:
-where a column cannot, Spark does not ask every row of it, and a read of small values takes some
-7 % less time.
+Spark's own source declares every column as nullable. Here only the columns that can hold a
+null are nullable. Spark then checks no row of the others, which makes a read of small values
+about 7 % faster.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_ottla.option_values import OptionError, boolean
+from pyspark_ottla.options.option_values import OptionError, boolean
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _TYPES: dict[str, DataType] = {
@@ -39,7 +39,11 @@ MAY_BE_NULL = frozenset({"key", "value", HEADERS})
 
 
 def columns(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns to read: those of option `columns`, or all (headers when `includeHeaders`)."""
+    """Return the columns to read.
+
+    These are the ones in option `columns`, by default all. The column `headers` needs
+    `includeHeaders`, unless `columns` names it.
+    """
     include_headers = boolean(options, "includeHeaders", False)
     text = options.get("columns")
     if text is None:
@@ -53,12 +57,12 @@ def columns(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def schema(names: tuple[str, ...]) -> StructType:
-    """Spark's schema of these columns."""
+    """Return the Spark schema of these columns."""
     return StructType([StructField(name, _TYPES[name], name in MAY_BE_NULL) for name in names])
 
 
 def _column(name: str) -> str:
     known = {column.lower(): column for column in _TYPES}
     if name.lower() not in known:
-        raise OptionError(f"columns names {name!r}: there are {', '.join(_TYPES)}")
+        raise OptionError(f"columns names {name!r}: expected some of {', '.join(_TYPES)}")
     return known[name.lower()]

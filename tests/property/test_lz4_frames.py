@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark", reason="needs ottla[spark]")
 lz4 = pytest.importorskip("lz4.frame")
 
-from pyspark_ottla.lz4_frames import decompress_lz4_into  # noqa: E402
+from pyspark_ottla.decode.lz4_frame import decompress_lz4_into  # noqa: E402
 
 ROOM = 1 << 20
 words = st.lists(st.sampled_from([b"ottla ", b"log ", bytes(40), b"\x07"]), max_size=40_000)

@@ -186,8 +186,8 @@ def test_names_of_options_ignore_case(read, topic, produce):
     [
         ({}, "exactly one of subscribe, subscribePattern, assign"),
         ({"subscribe": "t", "assign": "{}"}, "exactly one of"),
-        ({"subscribe": " , "}, "expected topics"),
-        ({"subscribePattern": "("}, "no regular expression"),
+        ({"subscribe": " , "}, "expected topic names"),
+        ({"subscribePattern": "("}, "not a valid regular expression"),
         ({"assign": '{"t": 0}'}, "expected e.g."),
         ({"subscribe": "t", "startingOffsets": "latest"}, "cannot start at latest"),
         ({"subscribe": "t", "startingOffsets": '{"t": {"0": -1}}'}, "t-0 is -1"),
@@ -224,7 +224,7 @@ def test_a_partition_that_is_not_there_is_named(read, topic):
 
 def test_offsets_must_name_every_partition(read, topic):
     name = topic(2)
-    with pytest.raises(Exception, match=f"{name}-1 is left out"):
+    with pytest.raises(Exception, match=f"for every partition that the query reads: add {name}-1"):
         read(subscribe=name, startingOffsets=json.dumps({name: {"0": 0}})).count()
     with pytest.raises(Exception, match=f"{name}-5, which the query does not read"):
         read(subscribe=name, startingOffsets=json.dumps({name: {"0": 0, "1": 0, "5": 0}})).count()

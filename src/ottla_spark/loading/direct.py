@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
-    from pyspark_ottla.file_writing import FileWriting
+    from pyspark_ottla.parquet.file_options import FileWriting
 
 CODEC_SETTING = "spark.sql.parquet.compression.codec"
 OLD_LISTS_SETTING = "spark.sql.parquet.writeLegacyFormat"
@@ -32,8 +32,8 @@ WRITER_SETTINGS = "parquet."
 
 def direct_writing(spark: SparkSession, options: LoadOptions, table: Table) -> DirectWriting | None:
     """How workers write the files of this load; None where Spark's writer does."""
-    from pyspark_ottla.file_writing import FileWriting
-    from pyspark_ottla.files_source import FilesSource
+    from pyspark_ottla.parquet.file_options import FileWriting
+    from pyspark_ottla.parquet.files_source import FilesSource
 
     if not isinstance(table, ParquetTable):
         return None
@@ -57,7 +57,7 @@ def may_write_directly(options: LoadOptions, place: str, settings: Mapping[str, 
     They do where records go as they are to one directory of files that all machines see by the
     same path, unless `settings` want of Parquet what only Spark's writer does.
     """
-    from pyspark_ottla.file_writing import CODECS
+    from pyspark_ottla.parquet.file_options import CODECS
 
     return (
         options.format is ValueFormat.RAW
@@ -78,7 +78,7 @@ class DirectWriting:
 
     def reader(self, spark: SparkSession) -> DataStreamReader:
         """A reader of streams whose rows are files."""
-        from pyspark_ottla.files_source import NAME
+        from pyspark_ottla.parquet.files_source import NAME
 
         return spark.readStream.format(NAME).options(**self._writing.option())
 

@@ -32,6 +32,6 @@ class Sizing:
         """How many tasks should write a batch of about so many rows."""
         if rows is None or not self._rows or tasks <= 1:
             return tasks
-        from pyspark_ottla.planning import tasks_for_files
+        from pyspark_ottla.source.task_plan import tasks_for_files
 
         return tasks_for_files(rows, tasks, self.most_rows_a_file())

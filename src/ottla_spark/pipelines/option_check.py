@@ -9,10 +9,10 @@ from ottla_spark.pipelines.document import Scalar
 from ottla_spark.pipelines.model import PipelineSpec, TopicSink, TopicSource
 from ottla_spark.pipelines.problems import Problems, closest
 from ottla_spark.pipelines.topic_options import sink_options, source_options
-from pyspark_ottla.kafka_options import PREFIX
-from pyspark_ottla.option_values import OptionError
-from pyspark_ottla.options import KNOWN, stream_options
-from pyspark_ottla.sink_options import sink_settings
+from pyspark_ottla.options.kafka_options import PREFIX
+from pyspark_ottla.options.option_values import OptionError
+from pyspark_ottla.options.sink_options import sink_settings
+from pyspark_ottla.options.source_options import KNOWN, stream_options
 
 
 def check_options(spec: PipelineSpec, problems: Problems) -> None:

@@ -10,8 +10,8 @@ from ottla_spark.pipelines.model import OUTPUT_MODES, Sink, TableSink, TopicSink
 from ottla_spark.pipelines.problems import Problems, closest, listed
 from ottla_spark.pipelines.spark_words import index_in, plain_text, sentence
 from ottla_spark.pipelines.state_check import check_output_mode
-from pyspark_ottla.option_values import OptionError
-from pyspark_ottla.sink_schema import check_schema
+from pyspark_ottla.options.option_values import OptionError
+from pyspark_ottla.sink.row_schema import check_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,4 +1,4 @@
-"""A broker of the test's own to read from, and scripted ones (those of the tests of `admin`)."""
+"""Fixtures: scripted brokers (those of the tests of `admin`) and settings to read from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ottla.admin.settings import ClientSettings
-from pyspark_ottla.reading import ReadSettings
+from pyspark_ottla.options.read_settings import ReadSettings
 
 ALL = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 
@@ -31,7 +31,7 @@ scripted = _load("scripted_brokers", Path(__file__).parents[1] / "admin" / "conf
 
 @pytest.fixture
 def start_broker() -> Iterator[Callable[[], Any]]:
-    """Start a scripted broker; it is closed after the test."""
+    """Return a function that starts a scripted broker. It is closed after the test."""
     brokers: list[Any] = []
 
     def start() -> Any:
@@ -45,7 +45,7 @@ def start_broker() -> Iterator[Callable[[], Any]]:
 
 @pytest.fixture
 def settings_for() -> Callable[..., ReadSettings]:
-    """Settings to read from these bootstrap servers, all columns unless told otherwise."""
+    """Return a function that makes settings for bootstrap servers, by default with all columns."""
 
     def make(
         bootstrap_servers: str, *, request_timeout_ms: int = 10_000, rack: str = "", **options: Any

@@ -1,0 +1,1 @@
+"""Decodes fetched record batches into Arrow batches, on executors."""

@@ -1,0 +1,1 @@
+"""Fetches record batches from brokers, on executors."""

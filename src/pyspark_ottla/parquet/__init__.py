@@ -1,0 +1,1 @@
+"""A source for `ottla load`: its tasks write records to Parquet files."""

@@ -1,0 +1,1 @@
+"""The writer that Spark calls, and the producer behind it."""

@@ -1,0 +1,119 @@
+"""Divides ranges of offsets into Spark tasks: splits large ranges, packs small ones together.
+
+Splitting works as in Spark's own source. `maxRecordsPerPartition` splits every range into
+pieces of at most that size. Then `minPartitions` splits the large ones in proportion, until
+there are about that many. Without these options no range is split, so the records of one
+partition stay in order in one task.
+
+Packing is specific to Ottla. A Spark task costs tens of milliseconds, whatever it reads, so
+small ranges share a task. Up to FEW_TASKS tasks, there is one for every SMALL_TASK offsets,
+beyond that one for every LARGE_TASK offsets. FEW_TASKS follows the cores of this machine,
+because the number of executors is not known here. There are never fewer than `minPartitions`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from pyspark.sql.datasource import InputPartition
+
+from pyspark_ottla.fetch.offset_range import OffsetRange
+
+SMALL_TASK = 20_000
+LARGE_TASK = 250_000
+FEW_TASKS = 4 * (os.cpu_count() or 1)
+SMALL_SHARE = 4
+
+
+@dataclass(frozen=True)
+class ReadTask(InputPartition):
+    """The ranges that one Spark task reads."""
+
+    ranges: tuple[OffsetRange, ...]
+
+
+def plan_tasks(
+    ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None
+) -> list[ReadTask]:
+    """Return the tasks that read these ranges, each offset once. Empty ranges are left out."""
+    pieces = split_ranges(ranges, min_partitions, max_records)
+    if max_records is not None:
+        return [ReadTask((piece,)) for piece in pieces]
+    return pack_ranges(pieces, task_count(pieces, min_partitions or 1))
+
+
+def split_ranges(
+    ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None
+) -> list[OffsetRange]:
+    """Split ranges as the options ask. The pieces cover the same offsets, without overlap."""
+    pieces = [piece for piece in ranges if size_of(piece) > 0]
+    if max_records is not None:
+        pieces = [
+            part for piece in pieces for part in _split(piece, -(-size_of(piece) // max_records))
+        ]
+    if min_partitions is not None and len(pieces) < min_partitions:
+        pieces = _split_in_proportion(pieces, min_partitions)
+    return pieces
+
+
+def task_count(ranges: Sequence[OffsetRange], least: int) -> int:
+    """Return how many tasks should read these ranges."""
+    total = sum(size_of(piece) for piece in ranges)
+    few = min(-(-total // SMALL_TASK), FEW_TASKS)
+    return min(len(ranges), max(least, few, -(-total // LARGE_TASK)))
+
+
+def tasks_for_files(rows: int, tasks: int, rows_a_file: int) -> int:
+    """Return how many of the tasks should write these rows: fewer if files would be too small."""
+    if rows * SMALL_SHARE >= rows_a_file * tasks:
+        return tasks
+    return max(1, -(-rows // rows_a_file))
+
+
+def pack_ranges(ranges: Sequence[OffsetRange], tasks: int) -> list[ReadTask]:
+    """Pack ranges into at most `tasks` tasks of about the same size, the largest task first."""
+    if not ranges:
+        return []
+    packs: list[list[OffsetRange]] = [[] for _ in range(tasks)]
+    heap = [(0, index) for index in range(tasks)]
+    for piece in sorted(ranges, key=size_of, reverse=True):
+        size, index = heapq.heappop(heap)
+        packs[index].append(piece)
+        heapq.heappush(heap, (size + size_of(piece), index))
+    packs.sort(key=lambda pack: sum(map(size_of, pack)), reverse=True)
+    return [ReadTask(tuple(sorted(pack, key=_sort_key))) for pack in packs if pack]
+
+
+def size_of(piece: OffsetRange) -> int:
+    """Return how many offsets a range has. It is negative if the range ends before its start."""
+    return piece.end - piece.start
+
+
+def _sort_key(piece: OffsetRange) -> tuple[str, int, int]:
+    return piece.topic, piece.partition, piece.start
+
+
+def _split_in_proportion(pieces: Sequence[OffsetRange], wanted: int) -> list[OffsetRange]:
+    total = sum(size_of(piece) for piece in pieces)
+    whole = {piece for piece in pieces if _parts(size_of(piece), total, wanted) == 1}
+    rest = total - sum(size_of(piece) for piece in whole)
+    wanted_of_rest = max(wanted - len(whole), 1)
+    found: list[OffsetRange] = []
+    for piece in pieces:
+        parts = 1 if piece in whole else _parts(size_of(piece), rest, wanted_of_rest)
+        found += _split(piece, parts)
+    return found
+
+
+def _parts(size: int, total: int, wanted: int) -> int:
+    return max((2 * size * wanted + total) // (2 * total), 1)
+
+
+def _split(piece: OffsetRange, parts: int) -> list[OffsetRange]:
+    size = size_of(piece)
+    bounds = [piece.start + size * part // parts for part in range(parts + 1)]
+    return [replace(piece, start=start, end=end) for start, end in pairwise(bounds) if end > start]
