@@ -22,15 +22,15 @@ Start with `ottla up`. Every command explains itself with --help.
 _HELP_FLAGS = frozenset({"--help", "-h"})
 _UNWRAPPED = 500
 _COMMANDS = {
-    "up": "ottla.cli.serve_commands:up",
-    "broker": "ottla.cli.serve_commands:broker",
-    "topics": "ottla.cli.topics:topics",
-    "groups": "ottla.cli.groups:groups",
-    "produce": "ottla.cli.produce:produce",
-    "consume": "ottla.cli.consume:consume",
-    "load": "ottla.cli.load:load",
+    "up": "ottla.cli.broker:up",
+    "broker": "ottla.cli.broker:broker",
+    "topics": "ottla.cli.topics.command:topics",
+    "groups": "ottla.cli.groups.command:groups",
+    "produce": "ottla.cli.produce.command:produce",
+    "consume": "ottla.cli.consume.command:consume",
+    "load": "ottla.cli.load.command:load",
     "pipeline": "ottla.cli.pipeline:pipeline",
-    "dump-log": "ottla.cli.dump_log:dump_log",
+    "dump-log": "ottla.cli.dump_log.command:dump_log",
 }
 
 

@@ -1,7 +1,7 @@
 """`ottla up` and `ottla broker`: from the command line to a running broker.
 
 Imports little, for the reason given in `main`. `parse_plainly` takes the same options as
-the full parser in `serve_commands` and answers None for whatever is not plain and right,
+the full parser in `broker` and answers None for whatever is not plain and right,
 so that there is one place that explains mistakes.
 """
 

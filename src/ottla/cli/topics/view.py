@@ -1,0 +1,73 @@
+"""How a topic looks: on a terminal, in a pipe, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.admin.client import NO_NODE
+from ottla.admin.topics import PartitionDescription, TopicDescription, TopicListing
+from ottla.cli.output import Column, JsonValue, print_table
+
+_COLUMNS = [
+    Column("partition", True),
+    Column("leader", True),
+    Column("epoch", True),
+    Column("replicas"),
+    Column("isr"),
+    Column("earliest", True),
+    Column("latest", True),
+]
+
+
+def print_description(topic: TopicDescription) -> None:
+    """Print a topic: a line about it, its settings, its partitions."""
+    copies = max((len(partition.replicas) for partition in topic.partitions), default=0)
+    internal = "  internal" if topic.is_internal else ""
+    count = len(topic.partitions)
+    sizes = f"partitions {count}  replication {copies}"
+    print(f"{topic.name}  id {topic.topic_id or '-'}  {sizes}{internal}")
+    for name, value in sorted(topic.configs.items()):
+        print(f"  {name}={value}")
+    print_table(_COLUMNS, [_row(partition) for partition in topic.partitions])
+
+
+def description_as_json(topic: TopicDescription) -> JsonValue:
+    """A topic with everything known about it."""
+    return {
+        "name": topic.name,
+        "id": topic.topic_id,
+        "internal": topic.is_internal,
+        "configs": dict(topic.configs),
+        "partitions": [dict(partition._asdict()) for partition in topic.partitions],
+    }
+
+
+def listing_as_json(topic: TopicListing) -> JsonValue:
+    """A topic in a list."""
+    return {
+        "name": topic.name,
+        "id": topic.topic_id,
+        "internal": topic.is_internal,
+        "partitions": topic.partition_count,
+        "replication_factor": topic.replication_factor,
+    }
+
+
+def _row(partition: PartitionDescription) -> list[str]:
+    return [
+        str(partition.partition),
+        "none" if partition.leader == NO_NODE else str(partition.leader),
+        str(partition.leader_epoch),
+        _joined(partition.replicas),
+        _joined(partition.isr),
+        _known(partition.earliest_offset),
+        _known(partition.latest_offset),
+    ]
+
+
+def _joined(nodes: Iterable[int]) -> str:
+    return ",".join(str(node) for node in nodes)
+
+
+def _known(offset: int | None) -> str:
+    return "?" if offset is None else str(offset)
