@@ -193,7 +193,7 @@ def test_an_offset_past_the_end_is_told(server: BrokerProcess, five_messages: st
         *("--offset", "50", "--timeout-ms", "300"),
     )
     assert done.returncode == 0
-    assert "partition 2: offset 50 is not there, going on at 5" in done.stderr
+    assert "partition 2: offset 50 does not exist, continuing at 5" in done.stderr
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
@@ -248,7 +248,7 @@ def test_lines_before_a_bad_one_are_sent(server: BrokerProcess, topic: str) -> N
     )
     assert done.returncode == 1
     assert done.stderr.splitlines()[0].startswith(f"2 messages to {topic}")
-    assert done.stderr.splitlines()[1] == "ottla: line 3 has no key: there is no ':' in it"
+    assert done.stderr.splitlines()[1] == "ottla: line 3 has no key: it does not contain ':'"
     values = consume(server, topic, "--from-beginning", "--max-messages", "2")
     assert sorted(values) == ["1", "2"]
 

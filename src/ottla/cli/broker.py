@@ -1,4 +1,4 @@
-"""`up` and `broker` as the full parser sees them: their help, and what is wrong with a mistake."""
+"""`ottla up` and `ottla broker` for the full parser, which prints help and explains mistakes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Settings = Annotated[
     list[str],
     Parameter(
         name="--set",
-        help="A broker setting as key=value, with Kafka's names; may be repeated.",
+        help="A broker setting as name=value, such as log.retention.ms=600000. Repeatable.",
         show_default=False,
     ),
 ]
@@ -30,32 +30,38 @@ Settings = Annotated[
 def up(
     *,
     port: Annotated[
-        UInt16, Parameter(help="The port to listen on; 0 picks a free one.")
+        UInt16, Parameter(help="The port to listen on. 0 chooses a free port.")
     ] = DEFAULT_PORT,
-    host: Annotated[str, Parameter(help="The address or name to listen on.")] = DEFAULT_HOST,
+    host: Annotated[str, Parameter(help="The address or host name to listen on.")] = DEFAULT_HOST,
     data_dir: Annotated[
-        str, Parameter(help="Where the data is kept; made if it is not there.")
+        str, Parameter(help="The directory for data. It is created if it does not exist.")
     ] = DEFAULT_DATA_DIR,
     memory: Annotated[
         bool,
-        Parameter(help="Keep everything in memory, and nothing after the end.", show_default=False),
+        Parameter(
+            help="Store data in memory only. It is lost when the broker stops.", show_default=False
+        ),
     ] = False,
     settings: Settings = [],  # noqa: B006  # never changed; the parser shows it as the default
 ) -> int:
-    """Run a broker with no configuration at all.
+    """Start a broker without a configuration file.
 
-    It prints its bootstrap address once it answers. Ctrl-C or SIGTERM stops it cleanly.
+    The command prints the bootstrap address as soon as the broker is ready. Ctrl-C or SIGTERM
+    stops the broker cleanly.
     """
     return serve(up_request(port, host, data_dir, memory, pairs(settings, "--set")))
 
 
 def broker(
     *,
-    config: Annotated[str, Parameter(help="A file like Kafka's server.properties.")],
+    config: Annotated[
+        str,
+        Parameter(help="A properties file with Kafka's broker settings, like server.properties."),
+    ],
     settings: Settings = [],  # noqa: B006
 ) -> int:
-    """Run a broker from a properties file with Kafka's own names.
+    """Start a broker with a properties file that uses Kafka's names.
 
-    A setting that is unknown or invalid is named, and nothing is started.
+    If a setting is unknown or invalid, the command names it and does not start the broker.
     """
     return serve(Serve(config, pairs(settings, "--set"), memory=False))

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, plain columns for pipes, JSON for programs."""
+"""Output of commands: tables on a terminal, plain columns in a pipe, JSON on request."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ JsonValue: TypeAlias = (
 
 
 class Column(NamedTuple):
-    """The heading of a column; numbers stand on the right."""
+    """The heading of a column. Numbers are right-aligned."""
 
     title: str
     is_number: bool = False
 
 
 def counted(count: int, thing: str) -> str:
-    """A number of things in words."""
+    """Return a count with its noun: `1 message`, `2 messages`."""
     return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
@@ -30,7 +30,7 @@ def print_json(value: JsonValue) -> None:
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows as a table on a terminal, as aligned columns anywhere else."""
+    """Print rows as a table on a terminal, or as aligned columns elsewhere."""
     if sys.stdout.isatty():
         _print_rich(columns, rows)
     else:

@@ -44,10 +44,10 @@ from ottla.cli.main import main
         ("consume t --offset first", "should be a number, earliest or latest"),
         ("consume t --timestamp yesterday", "2026-01-31T12:00:00"),
         ("consume t --json --format {key}", "only one of"),
-        ("consume t --format {size}", "{size}: there are topic, partition"),
+        ("consume t --format {size}", "{size}; the fields are topic, partition"),
         ("consume t --max-messages 0", "--max-messages"),
-        ("groups list --state Happy", "there are Empty, PreparingRebalance"),
-        ("groups list --type new", "there are classic, consumer"),
+        ("groups list --state Happy", "one of Empty, PreparingRebalance"),
+        ("groups list --type new", "one of classic, consumer"),
     ],
 )
 def test_wrong_usage_ends_with_2(capsys: pytest.CaptureFixture[str], line: str, words: str) -> None:

@@ -1,4 +1,4 @@
-"""`ottla consume`: messages of a topic, from a chosen place on."""
+"""`ottla consume`: print the messages of a topic."""
 
 from __future__ import annotations
 
@@ -29,59 +29,59 @@ def consume(
     topic: Annotated[str, Parameter(help="The topic to read.")],
     *,
     from_beginning: Annotated[
-        bool, Parameter(help="Start with the oldest message.", show_default=False)
+        bool, Parameter(help="Start at the oldest message.", show_default=False)
     ] = False,
     offset: Annotated[
         str | None,
         Parameter(
-            help="Start here: an offset, earliest, latest, or -N for the last N of each partition.",
+            help="Start at an offset, earliest, latest, or -N for the last N of each partition.",
             allow_leading_hyphen=True,
         ),
     ] = None,
     timestamp: Annotated[
         str | None,
-        Parameter(help="Start here: 2026-01-31T12:00:00, or milliseconds since 1970."),
+        Parameter(help="Start at a time: 2026-01-31T12:00:00, or milliseconds since 1970."),
     ] = None,
     partition: Annotated[
         list[NonNegativeInt],
-        Parameter(help="Read this partition only; may be repeated.", show_default=False),
+        Parameter(help="Read only this partition. Repeatable.", show_default=False),
     ] = _ALL,
     max_messages: Annotated[
-        PositiveInt | None, Parameter(help="End after this many messages.")
+        PositiveInt | None, Parameter(help="Stop after this many messages.")
     ] = None,
     timeout_ms: Annotated[
-        PositiveInt | None, Parameter(help="End when no message came for this long.")
+        PositiveInt | None, Parameter(help="Stop if no message arrives for this long.")
     ] = None,
     format: Annotated[
         str | None,
         Parameter(
-            help="Write messages like this: {topic} {partition} {offset} {timestamp} {key}"
-            " {value} {headers}, with \\t and \\n."
+            help="The format of a message, with {topic} {partition} {offset} {timestamp} {key}"
+            " {value} {headers} and \\t and \\n."
         ),
     ] = None,
     json: Annotated[
-        bool, Parameter(help="Write one JSON object a line.", show_default=False)
+        bool, Parameter(help="Print one JSON object per message.", show_default=False)
     ] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> int:
-    """Write the messages of a topic to stdout, and those that come, until Ctrl-C.
+    """Print a topic's messages, and wait for new ones until Ctrl-C.
 
-    Starts with new messages unless told otherwise. Messages of open and aborted
-    transactions are shown too. A count follows on stderr.
+    Without a start option, only new messages are printed. Messages of open and aborted
+    transactions are printed too. The count is printed on stderr at the end.
     """
     start = _start(from_beginning, offset, timestamp)
     writer = _writer(topic, format, json)
     with connect(bootstrap_server, command_config) as client:
         positions = _positions(client, topic, partition, start)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as clean an end as Ctrl-C
-        consumer = Consumer(client, topic, positions, _tell_of_jump)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as cleanly as with Ctrl-C
+        consumer = Consumer(client, topic, positions, _report_jump)
         _follow(consumer, MessageOutput(writer, max_messages), timeout_ms)
     return OK
 
 
 class _Start(NamedTuple):
-    """Where to begin: a point in time (or a special timestamp), then so many messages before."""
+    """Where to start: an offset, or a timestamp (maybe a special one) minus `back` messages."""
 
     timestamp: int
     offset: int | None = None
@@ -130,7 +130,7 @@ def _positions(client: Client, topic: str, partitions: list[int], start: _Start)
 
 
 def _follow(consumer: Consumer, output: MessageOutput, timeout_ms: int | None) -> None:
-    """Write messages until one of the limits, Ctrl-C, or the end of the reader."""
+    """Write messages until a limit is reached, Ctrl-C, or the reader closes the pipe."""
     patience_ms = POLL_MS if timeout_ms is None else min(timeout_ms, POLL_MS)
     last = time.monotonic()
     try:
@@ -150,8 +150,8 @@ def _follow(consumer: Consumer, output: MessageOutput, timeout_ms: int | None) -
     print(counted(output.count, "message"), file=sys.stderr)
 
 
-def _tell_of_jump(partition: int, position: int, nearest: int) -> None:
+def _report_jump(partition: int, position: int, nearest: int) -> None:
     print(
-        f"partition {partition}: offset {position} is not there, going on at {nearest}",
+        f"partition {partition}: offset {position} does not exist, continuing at {nearest}",
         file=sys.stderr,
     )

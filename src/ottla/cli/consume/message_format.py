@@ -1,7 +1,7 @@
-"""How a consumed message is written: its value, a format of one's own, or JSON.
+"""Formats of consumed messages: the value only, a format string, or JSON.
 
-Each writer turns a record into the bytes of one line. Values are written as they are; in
-JSON, bytes that are not UTF-8 become {"base64": ...}.
+Each writer turns a record into the bytes of one line. Values are written unchanged. In JSON,
+bytes that are not UTF-8 become {"base64": ...}.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _ESCAPES = {"\\t": "\t", "\\n": "\n", "\\\\": "\\"}
 
 
 def value_writer(_partition: int, record: Record) -> bytes:
-    """The value and a line end; `null` for a message without one."""
+    """Return the value and a newline; `null` if the message has no value."""
     return (NULL if record.value is None else record.value) + b"\n"
 
 
 def json_writer(topic: str) -> Writer:
-    """Writes a JSON object a line."""
+    """Return a writer of one JSON object per line."""
 
     def write(partition: int, record: Record) -> bytes:
         headers: JsonValue = [
@@ -49,7 +49,7 @@ def json_writer(topic: str) -> Writer:
 
 
 def format_writer(text: str, topic: str) -> Writer:
-    """Writes `text` with its {fields} filled in; UsageError names a field there is not."""
+    """Return a writer that fills in the {fields} of `text`. Raise UsageError for an unknown one."""
     fields: dict[str, Writer] = {
         "topic": lambda _partition, _record: topic.encode(),
         "partition": lambda partition, _record: b"%d" % partition,
@@ -62,7 +62,9 @@ def format_writer(text: str, topic: str) -> Writer:
     pieces = _FIELD.split(text)
     for name in pieces[1::2]:
         if name not in fields:
-            raise UsageError(f"--format has no field {{{name}}}: there are {', '.join(fields)}")
+            raise UsageError(
+                f"--format has an unknown field {{{name}}}; the fields are {', '.join(fields)}"
+            )
     parts = [_constant(piece) for piece in pieces]
     parts[1::2] = [fields[name] for name in pieces[1::2]]
     return lambda partition, record: b"".join(part(partition, record) for part in parts) + b"\n"
@@ -92,5 +94,5 @@ def _json_bytes(data: bytes | None) -> JsonValue:
 
 
 def _printable(name: str) -> str:
-    # Header names are text; a client that broke this is shown as well as can be.
+    # A header name should be UTF-8. A client may have sent other bytes, which are replaced here.
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

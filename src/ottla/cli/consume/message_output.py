@@ -1,4 +1,4 @@
-"""Writing consumed messages to stdout: how many are wanted, and whether anybody still reads."""
+"""Writes consumed messages to stdout, up to a maximum, while the reader is still there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.cli.consume.message_format import Writer
 class MessageOutput:
     """Writes at most `max_messages` messages and counts them.
 
-    Without a buffer: a fetch is written as a whole, and what is written is on its way.
+    There is no buffer: the messages of a fetch are written at once.
     """
 
     def __init__(self, writer: Writer, max_messages: int | None) -> None:
@@ -22,25 +22,25 @@ class MessageOutput:
         self._max_messages = max_messages
         self._descriptor = sys.stdout.fileno()
         self._watch = select.poll()
-        self._watch.register(self._descriptor, 0)  # errors only: the other end closed
+        self._watch.register(self._descriptor, 0)  # errors only: the reader closed the pipe
 
     @property
     def is_full(self) -> bool:
-        """Whether as many messages as wanted were written."""
+        """True if `max_messages` messages were written."""
         return self._max_messages is not None and self.count >= self._max_messages
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether nobody will read what is written from now on."""
+        """True if the reader has closed the pipe."""
         return bool(self._watch.poll(0))
 
     def write(self, fetched: Fetched) -> None:
-        """Write messages, as far as they are wanted."""
+        """Write messages, up to the maximum."""
         records = fetched.records
         if self._max_messages is not None:
             records = records[: self._max_messages - self.count]
         writer, partition = self._writer, fetched.partition
         data = memoryview(b"".join([writer(partition, record) for record in records]))
-        self.count += len(records)  # before: whoever has read them may interrupt us at once
+        self.count += len(records)  # before the write: the reader may interrupt us right after it
         while data:
             data = data[os.write(self._descriptor, data) :]

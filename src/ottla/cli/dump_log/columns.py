@@ -1,4 +1,4 @@
-"""How rows look to a person: which columns a kind of row has, and what stands in them."""
+"""The columns of tables: which columns each kind of row has, and the text of their cells."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ottla.cli.output import JsonValue
 
 Cell: TypeAlias = Callable[[Fields], str]
 ColumnView: TypeAlias = tuple[str, bool, Cell]
-"""title, whether it is a number, what to show; an empty text is nothing to show"""
+"""The title, True for numbers, and a function that returns the text of a cell."""
 
 _MAX_TEXT: Final = 120
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def columns_of(kind: str, example: Fields) -> list[ColumnView]:
-    """The columns for rows of a kind: those made for it, or one for each field."""
+    """Return the columns for a kind of row. Kinds without special columns show every field."""
     if kind == "batch":
         return _BATCH
     if kind == "record":
@@ -28,13 +28,13 @@ def columns_of(kind: str, example: Fields) -> list[ColumnView]:
 
 
 def headline_of(fields: Fields) -> str:
-    """A batch on one line, above its records."""
+    """Return a batch as one line, to print above its records."""
     cells = ((title, cell(fields)) for title, _, cell in _BATCH)
     return "batch: " + ", ".join(f"{title} {text}" for title, text in cells if text)
 
 
 def summary_text(fields: Fields) -> str:
-    """What a file held, on one line."""
+    """Return the totals of a file as one line."""
     return ", ".join(
         f"{_words(name)} {value:,}" if isinstance(value, int) else f"{_words(name)} {value}"
         for name, value in fields.items()
@@ -43,7 +43,7 @@ def summary_text(fields: Fields) -> str:
 
 
 def timestamp_text(value: JsonValue) -> str:
-    """A timestamp in UTC; nothing for none, the number for one outside the calendar."""
+    """Return a timestamp in UTC, "" for none, or the number if the calendar does not have it."""
     if not isinstance(value, int) or value == -1:
         return ""
     try:
@@ -54,7 +54,7 @@ def timestamp_text(value: JsonValue) -> str:
 
 
 def value_text(value: JsonValue) -> str:
-    """Text as it is if it can be printed, in hexadecimal if not, cut if it is long."""
+    """Return printable text unchanged and other bytes in hexadecimal. Long values are cut."""
     if value is None:
         return "null"
     if isinstance(value, dict) and value.keys() == {"hex"}:
@@ -136,7 +136,7 @@ def _codec(fields: Fields) -> str:
 
 
 def _what(fields: Fields) -> str:
-    """A control or metadata record; nothing for one that is key and value."""
+    """Return a control or metadata record as text, or "" for a record with key and value."""
     kind = fields.get("controlType") or fields.get("type")
     if kind is None:
         return ""

@@ -1,7 +1,7 @@
-"""`ottla dump-log`: what the files of a log hold, and where they are damaged.
+"""`ottla dump-log`: show and check the files of a log.
 
-Reads files that Ottla or Apache Kafka wrote. Nothing is changed, nothing is locked: a broker
-may be running on the directory.
+The command reads files that Ottla or Apache Kafka wrote. It changes nothing and takes no lock,
+so a broker may be running on the directory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ottla.cli.options import Json
 
 
 def dump_log(
-    files: Annotated[list[str], Parameter(help="Files of a log, or directories of them.")],
+    files: Annotated[list[str], Parameter(help="Files of a log, or directories.")],
     /,
     *,
     deep: Annotated[
@@ -31,7 +31,7 @@ def dump_log(
     cluster_metadata_decoder: Annotated[
         bool,
         Parameter(
-            help="Decode records as those of the cluster's metadata; implies --deep.",
+            help="Decode records of __cluster_metadata. Implies --deep.",
             show_default=False,
         ),
     ] = False,
@@ -39,7 +39,7 @@ def dump_log(
         bool,
         Parameter(
             name=("--offsets", "--offsets-decoder"),
-            help="Decode records as those of groups and their offsets; implies --deep.",
+            help="Decode records of __consumer_offsets: groups and their offsets. Implies --deep.",
             show_default=False,
         ),
     ] = False,
@@ -47,7 +47,7 @@ def dump_log(
         bool,
         Parameter(
             name=("--verify-only", "--index-sanity-check"),
-            help="Check everything and show only damage and totals.",
+            help="Check everything, but show only damage and totals.",
             show_default=False,
         ),
     ] = False,
@@ -55,15 +55,15 @@ def dump_log(
         bool,
         Parameter(
             name=("--recursive", "-r"),
-            help="Go into directories of directories.",
+            help="Include subdirectories.",
             show_default=False,
         ),
     ] = False,
     json: Json = False,
 ) -> int:
-    """Show what segments, indexes, snapshots and checkpoints hold, and where they are damaged.
+    """Show the contents of segments, indexes, snapshots and checkpoints, and report damage.
 
-    Ends with 1 if a file is damaged, with 2 if one cannot be opened.
+    Exit codes: 0 no damage, 1 a file is damaged, 2 a file cannot be opened.
     """
     if cluster_metadata_decoder and offsets:
         raise UsageError("give only one of --cluster-metadata-decoder and --offsets")
@@ -88,7 +88,10 @@ def dump(
     recursive: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Show the files and those in the directories; 0 if all are sound, 1 if not, 2 if unusable."""
+    """Show these files, and the files in these directories.
+
+    Return 0 if there is no damage, 1 if a file is damaged, 2 if a path cannot be used.
+    """
     problems = [problem for path in paths if (problem := find_problem(path)) is not None]
     if problems:
         for problem in problems:
@@ -105,7 +108,7 @@ def dump(
 
 
 def _decoder(deep: bool, cluster_metadata: bool, offsets: bool) -> Decoder | None:
-    """How records are shown; None if they are not."""
+    """Return the decoder for records, or None if records are not shown."""
     if cluster_metadata:
         return metadata_record
     if offsets:
@@ -116,13 +119,13 @@ def _decoder(deep: bool, cluster_metadata: bool, offsets: bool) -> Decoder | Non
 
 
 def _dump_file(path: str, decode: Decoder | None, printer: Printer) -> bool:
-    """Show one file; whether it is damaged."""
+    """Show one file. Return True if it is damaged."""
     damaged = False
     with ExitStack() as stack:
         try:
             source = stack.enter_context(Source(path))
         except FileNotFoundError:
-            return False  # it was listed a moment ago: retention took it
+            return False  # retention deleted it after it was listed
         kind = kind_of(path)
         assert kind is not None
         printer.begin(path, kind, source.size)
@@ -134,7 +137,7 @@ def _dump_file(path: str, decode: Decoder | None, printer: Printer) -> bool:
 
 
 def _readable(source: Source, findings: Iterator[Finding]) -> Iterator[Finding]:
-    """The findings, the last of them being that the disk does not give more."""
+    """Yield the findings, and Damage if the file cannot be read to its end."""
     try:
         yield from findings
     except OSError as error:

@@ -40,7 +40,7 @@ _KINDS: Final = {
 
 
 def find_problem(path: str) -> str | None:
-    """Why a path cannot be shown, or None."""
+    """Return why a path cannot be shown, or None."""
     if os.path.isdir(path):
         return None
     try:
@@ -50,11 +50,12 @@ def find_problem(path: str) -> str | None:
         return f"{path}: {error.strerror}"
     if kind_of(path) is None:
         known = ", ".join((*_KINDS, *_PROPERTIES, names.LEADER_EPOCHS, f"*{_OFFSET_CHECKPOINT}"))
-        return f"{path}: its name is not one of a log's files ({known})"
+        return f"{path}: the name is not that of a log file ({known})"
     return None
 
 
 def log_files(paths: Sequence[str], recursive: bool) -> Iterator[str]:
+    """Yield these files, and the log files in these directories."""
     for path in paths:
         if not os.path.isdir(path):
             yield path
@@ -69,7 +70,7 @@ def log_files(paths: Sequence[str], recursive: bool) -> Iterator[str]:
 
 
 def kind_of(path: str) -> str | None:
-    """What a file is, going by its name, or None if it is none of a log's."""
+    """Return the kind of a file according to its name, or None if it is not a log file."""
     name = _lasting_name(path)
     suffix = os.path.splitext(name)[1]
     if suffix in _KINDS:
@@ -84,7 +85,7 @@ def kind_of(path: str) -> str | None:
 
 
 def _lasting_name(path: str) -> str:
-    """The file's name without the ending it has for a while before it goes or comes."""
+    """Return the file's name without a temporary suffix such as `.deleted`."""
     name = os.path.basename(path)
     for ending in _TEMPORARY:
         name = name.removesuffix(ending)
@@ -94,6 +95,7 @@ def _lasting_name(path: str) -> str:
 def findings_of(
     kind: str, source: Source, decode: Decoder | None, stack: ExitStack
 ) -> Iterator[Finding]:
+    """Return the findings of the reader for this kind of file."""
     base_offset = names.offset_of(os.path.basename(source.path))
     match kind:
         case "segment":
@@ -118,7 +120,7 @@ def findings_of(
 
 
 def _segment_beside(source: Source, stack: ExitStack) -> Source | None:
-    """The segment an index is for, with the same temporary ending if it has one."""
+    """Open the segment of an index file. Its name has the same temporary suffix, if any."""
     directory, name = os.path.split(source.path)
     lasting = _lasting_name(name)
     ending = name.removeprefix(lasting)

@@ -1,7 +1,7 @@
-"""What reading a file of a log brings up: rows, remarks, damage.
+"""What a reader of a log file reports: rows, notes, damage and a summary.
 
-Readers yield these one by one, so that a file of any size is shown as it is read. Names of
-fields are those that Kafka's own DumpLogSegments prints.
+Readers yield findings one by one, so that a file of any size is shown while it is read. Field
+names are those of Kafka's DumpLogSegments.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ Fields: TypeAlias = dict[str, JsonValue]
 
 
 class Row(NamedTuple):
-    """One thing a file holds: a batch, a record, an index entry, a line."""
+    """One item of a file: a batch, a record, an index entry or a line."""
 
     kind: str
     fields: Fields
 
 
 class Note(NamedTuple):
-    """Worth knowing, and nothing wrong."""
+    """A remark that is not damage."""
 
     text: str
 
 
 class Damage(NamedTuple):
-    """What is wrong, from which byte on, and how many bytes there are from there to the end."""
+    """What is wrong, at which position, and how many bytes there are from there to the end."""
 
     position: int
     reason: str
     bytes_left: int
     resumes_at: int | None = None
-    """Where, after bytes that make no sense, an intact batch begins again."""
+    """The position of the next intact batch after the damage, if there is one."""
 
 
 class Summary(NamedTuple):
-    """What a file held altogether; the last finding of a file."""
+    """The totals of a file. This is its last finding."""
 
     fields: Fields
 
@@ -46,7 +46,7 @@ Finding: TypeAlias = Row | Note | Damage | Summary
 
 
 def bytes_as_json(content: bytes | None) -> JsonValue:
-    """Text where it is UTF-8, `{"hex": ...}` where it is not, so that nothing is lost."""
+    """Return UTF-8 bytes as text, and other bytes as `{"hex": ...}`."""
     if content is None:
         return None
     try:

@@ -1,7 +1,7 @@
-"""Records of `__consumer_offsets` as rows: commits, and the groups of both protocols.
+"""Records of `__consumer_offsets`: committed offsets, and groups of both protocols.
 
-Subscriptions and assignments of classic consumers are bytes of the clients' own inside of
-these records; they are shown as what they say where they can be read.
+The subscriptions and assignments of classic consumers are bytes that clients encode. They are
+decoded if possible.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CONSUMERS = "consumer"
 
 
 def offsets_record(record: Record) -> Fields:
-    """What a record of the offsets topic says; one of a kind not known here is shown as it is."""
+    """Return the fields of a record of the offsets topic. An unknown kind is shown as bytes."""
     try:
         decoded = decode(record.key, record.value)
     except RecordError as error:
@@ -69,5 +69,5 @@ def _partitions(assignment: bytes) -> JsonValue:
 
 
 def _number(data: bytes) -> int:
-    """The kind or the version that a key or a value begins with."""
+    """Return the kind of a key, or the version of a value: their first two bytes."""
     return int.from_bytes(data[:2], "big", signed=True)

@@ -1,12 +1,12 @@
-"""Indexes: their entries, each verified against the segment beside them.
+"""Index files: reads the entries and checks each one against the segment.
 
-An offset index entry must lead to the beginning of a batch, and to none after the offset it
-is for: then a search from there finds the offset. A time index entry must name the batch
-that has its timestamp, with no larger one before it. The last entry of a time index that is
-no longer written to is the largest timestamp of its segment, which retention relies on.
+The position of an offset index entry must be the start of a batch that does not begin after
+the entry's offset, so that a search from there finds the offset. A time index entry must name
+a batch with that timestamp, and no earlier batch may have a larger one. In a time index that
+is complete, the last entry is the largest timestamp of its segment. Retention relies on this.
 
-Entries rise strictly. Zeros at the end of a file are room for more entries: an index has
-its full length while its segment is the active one, and after a crash.
+Entries increase strictly. Zeros at the end of a file are preallocated: an index has its full
+length while its segment is active, and after a crash.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _ABORTED_TXN: Final = Struct(">hqqqq")
 _HEADER_READ_BYTES: Final = 16 * 1024
 
 _Entry: TypeAlias = tuple[int, tuple[int, ...]]
-"""position in the index, fields"""
+"""The position in the index, and the fields."""
 
 
 def offset_index_findings(
     source: Source, base_offset: int, segment: Source | None
 ) -> Iterator[Finding]:
-    """The entries of a `.index` file."""
+    """Yield the entries of a `.index` file."""
     headers = None if segment is None else _Headers(segment)
     previous = (base_offset - 1, -1)
     count = 0
@@ -62,7 +62,7 @@ def offset_index_findings(
 def time_index_findings(
     source: Source, base_offset: int, segment: Source | None
 ) -> Iterator[Finding]:
-    """The entries of a `.timeindex` file."""
+    """Yield the entries of a `.timeindex` file."""
     headers = None if segment is None else _Headers(segment)
     timestamp, offset = -1, base_offset
     count, has_room = 0, False
@@ -89,7 +89,7 @@ def time_index_findings(
 
 
 def txn_index_findings(source: Source, base_offset: int) -> Iterator[Finding]:
-    """The aborted transactions of a `.txnindex` file."""
+    """Yield the aborted transactions of a `.txnindex` file."""
     last_offset = base_offset - 1
     count = 0
     for finding in _entries(source, _ABORTED_TXN):
@@ -110,7 +110,7 @@ def txn_index_findings(source: Source, base_offset: int) -> Iterator[Finding]:
         )
         reason = _rising("last offset", last_offset, last)
         if version != 0:
-            reason = f"version {version} is not known"
+            reason = f"version {version} is unknown"
         elif first > last:
             reason = f"the first offset {first} is after the last, {last}"
         if reason is not None:
@@ -120,7 +120,7 @@ def txn_index_findings(source: Source, base_offset: int) -> Iterator[Finding]:
 
 
 class _Headers:
-    """The headers of a segment, looked at once from first to last."""
+    """The batch headers of a segment, read once in order."""
 
     def __init__(self, segment: Source) -> None:
         self._segment = segment
@@ -132,44 +132,45 @@ class _Headers:
         self.max_before = -1
 
     def check_position(self, offset: int, position: int, previous_offset: int) -> str | None:
-        """What is wrong with an offset index entry, given the offset of the one before it."""
+        """Return what is wrong with an offset index entry, or None."""
         while self._entry is None or self._entry.position < position:
             if not self._advance():
-                return self._failure or f"position {position} is past the segment's end"
+                return self._failure or f"position {position} is after the end of the segment"
         if self._entry.position != position:
             return f"no batch begins at position {position}"
-        if self._first_offset > offset:
-            return f"offset {offset} leads to a batch that begins with {self._first_offset}"
-        if self._first_offset <= previous_offset:
-            return f"the entry before is for {previous_offset}, which this batch has"
+        first = self._first_offset
+        if first > offset:
+            return f"the entry for offset {offset} points to a batch that begins at {first}"
+        if first <= previous_offset:
+            return f"this batch contains {previous_offset}, the offset of the previous entry"
         return None
 
     def check_timestamp(self, timestamp: int, offset: int) -> str | None:
-        """What is wrong with a time index entry."""
+        """Return what is wrong with a time index entry, or None."""
         entry = self.find(offset)
         if entry is None:
             return self._failure or f"the segment ends before offset {offset}"
         if self._first_offset > offset:
-            return f"no batch holds offset {offset}"
+            return f"no batch contains offset {offset}"
         if self.max_before > timestamp:
-            return f"timestamp {self.max_before} comes before offset {offset}, and is larger"
+            return f"the larger timestamp {self.max_before} comes before offset {offset}"
         if entry.max_timestamp != timestamp:
             return f"the batch of offset {offset} has timestamp {entry.max_timestamp}"
         return None
 
     def usable(self) -> _Headers | None:
-        """These headers, or None once the segment turned out unreadable."""
+        """Return self, or None if a header of the segment could not be read."""
         return self if self._failure is None else None
 
     def find(self, offset: int) -> Batch | Message | None:
-        """The first batch that ends at or after `offset`, looking forward only."""
+        """Return the first batch that ends at or after `offset`. This only moves forward."""
         while self._entry is None or self._entry.last_offset < offset:
             if not self._advance():
                 return None
         return self._entry
 
     def to_end(self) -> bool:
-        """Look at the remaining headers; whether all could be read."""
+        """Read the remaining headers. Return True if all could be read."""
         while self._advance():
             pass
         return self._failure is None
@@ -180,12 +181,13 @@ class _Headers:
         try:
             entry = header_at(self._segment, self._position, _HEADER_READ_BYTES)
         except CorruptBatch as error:
-            self._failure = f"not verified from here on: the segment is damaged {error}"
+            self._failure = f"entries from here on are not checked: the segment is damaged {error}"
             return False
         if isinstance(entry, Batch):
             self._first_offset = entry.base_offset
         else:
-            # A wrapper does not say where its messages begin: at most after the one before.
+            # The wrapper of compressed messages does not name its first offset. Assume that it
+            # follows the previous entry.
             self._first_offset = self._entry.next_offset if self._entry is not None else 0
         self.max_before = self.max_timestamp
         self.max_timestamp = max(self.max_timestamp, entry.max_timestamp)
@@ -195,7 +197,7 @@ class _Headers:
 
 
 def _entries(source: Source, layout: Struct) -> Iterator[_Entry | Note | Damage]:
-    """The entries of an index up to the zeros at its end; Damage for a broken last one."""
+    """Yield the entries of an index up to the zeros at its end, and Damage for a partial entry."""
     whole = source.size - source.size % layout.size
     step = CHUNK_BYTES - CHUNK_BYTES % layout.size
     zero = bytes(layout.size)
@@ -204,12 +206,16 @@ def _entries(source: Source, layout: Struct) -> Iterator[_Entry | Note | Damage]
         for at in range(0, len(chunk), layout.size):
             position = start + at
             if chunk[at : at + layout.size] == zero and _is_zero_from(source, position):
-                yield Note(f"room for {(whole - position) // layout.size} more entries")
+                yield Note(
+                    f"preallocated space for {(whole - position) // layout.size} more entries"
+                )
                 return
             yield position, layout.unpack_from(chunk, at)
     if whole < source.size:
         left = source.size - whole
-        yield Damage(whole, f"{left} bytes are no whole entry of {layout.size}", left)
+        yield Damage(
+            whole, f"{left} bytes at the end are less than an entry of {layout.size} bytes", left
+        )
 
 
 def _is_zero_from(source: Source, start: int) -> bool:
@@ -230,10 +236,10 @@ def _covering(source: Source, headers: _Headers, timestamp: int) -> Iterator[Fin
         if source.has_successor():
             yield Damage(source.size, reason, 0)
         else:
-            yield Note(f"{reason}: the last segment is not closed")
+            yield Note(f"{reason}: this is the active segment")
 
 
 def _end(source: Source, count: int, segment: Source | None) -> Iterator[Finding]:
     if segment is None:
-        yield Note("no segment beside it: entries are not verified")
+        yield Note("there is no segment for this index: entries are not checked")
     yield Summary({"entries": count, "bytes": source.size})

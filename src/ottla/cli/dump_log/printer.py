@@ -1,7 +1,7 @@
-"""Showing findings: one JSON object a line for programs, tables for people.
+"""Prints findings: as tables, or as JSON with one object per line.
 
-Tables come in pages, so that a segment of any size is shown while it is read. A column
-without any content on a page is left out.
+Tables are printed in pages, so that a segment of any size is shown while it is read. A page
+leaves out empty columns.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ PAGE_ROWS: Final = 500
 
 
 class Printer(Protocol):
-    """Where findings of one file after the other go."""
+    """Receives the findings of one file after another."""
 
     def begin(self, path: str, what: str, size: int) -> None:
-        """A file begins."""
+        """Start a file."""
         ...
 
     def show(self, finding: Finding) -> None:
-        """One finding of the file that began last."""
+        """Show one finding of the current file."""
         ...
 
     def end(self) -> None:
-        """The file is through."""
+        """End the current file."""
         ...
 
 
 class JsonPrinter:
-    """Each finding an object on a line of its own, with the file it is from."""
+    """Prints each finding as a JSON object on one line, with the name of its file."""
 
     def __init__(self, *, rows: bool) -> None:
         self._rows = rows
@@ -75,7 +75,7 @@ class JsonPrinter:
 
 
 class TablePrinter:
-    """Tables, each as soon as a page is full or something else comes between."""
+    """Prints tables. A table ends when the page is full or another kind of finding follows."""
 
     def __init__(self, *, rows: bool, deep: bool) -> None:
         self._rows = rows
@@ -131,18 +131,18 @@ class TablePrinter:
 
 
 def damages_text(count: int) -> str:
-    """How sound a file is, in a few words."""
+    """Return the number of damages as text."""
     if not count:
         return "no damage"
     return "damaged in one place" if count == 1 else f"damaged in {count:,} places"
 
 
 def damage_text(damage: Damage) -> str:
-    """What is wrong, where, how much follows, and where it goes on."""
-    text = f"at {damage.position}: {damage.reason}; {damage.bytes_left:,} bytes from there on"
+    """Return a description of one damage: position, reason, size, and the next intact batch."""
+    text = f"at {damage.position}: {damage.reason}; {damage.bytes_left:,} bytes to the end"
     if damage.resumes_at is not None:
         lost = damage.resumes_at - damage.position
-        text += f"; after {lost:,} of them an intact batch begins at {damage.resumes_at}"
+        text += f"; the next intact batch is at {damage.resumes_at}, {lost:,} bytes later"
     return text
 
 

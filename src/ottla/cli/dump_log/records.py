@@ -1,4 +1,4 @@
-"""The records of one batch as rows: keys and values, control records, metadata records."""
+"""The records of a batch as rows: keys and values, control records, metadata records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ottla.wire.messages.voters_record import VotersRecord
 from ottla.wire.primitives import read_uvarint
 
 Decoder: TypeAlias = Callable[[Record], Fields]
-"""What to show of a record's key and value; may raise CorruptBatch."""
+"""Returns the fields to show for a record's key and value. May raise CorruptBatch."""
 
 _CONTROL_VALUES: Final[dict[ControlType, type[WireMessage]]] = {
     ControlType.LEADER_CHANGE: LeaderChangeMessage,
@@ -35,7 +35,7 @@ _CONTROL_VALUES: Final[dict[ControlType, type[WireMessage]]] = {
 
 
 def record_rows(data: bytes, entry: Batch | Message, decode: Decoder) -> Iterator[Row]:
-    """The records of the batch or message that `data` is; raises CorruptBatch."""
+    """Yield the records of the batch or message in `data`. Raise CorruptBatch for damaged ones."""
     if isinstance(entry, Message):
         for record in records_of_message(data, entry._replace(position=0)):
             yield Row("record", _metadata(record) | decode(record))
@@ -49,12 +49,12 @@ def record_rows(data: bytes, entry: Batch | Message, decode: Decoder) -> Iterato
 
 
 def key_and_value(record: Record) -> Fields:
-    """Key and value as they are."""
+    """Return the key and the value without decoding them."""
     return {"key": bytes_as_json(record.key), "value": bytes_as_json(record.value)}
 
 
 def metadata_record(record: Record) -> Fields:
-    """The metadata record in a record of the cluster's metadata log (KIP-631)."""
+    """Return the decoded metadata record of a record of the cluster metadata log (KIP-631)."""
     from ottla.metadata.serde import MetadataError, decode_record
 
     if record.value is None:
@@ -70,7 +70,7 @@ def metadata_record(record: Record) -> Fields:
 
 
 def message_as_json(message: WireMessage) -> dict[str, JsonValue]:
-    """The fields of a message, under their names in Kafka's schemas."""
+    """Return the fields of a message, with their names in Kafka's schemas."""
     return {
         _camel_case(field.name): _value_as_json(field, getattr(message, field.name))
         for field in message.FIELDS
@@ -78,7 +78,7 @@ def message_as_json(message: WireMessage) -> dict[str, JsonValue]:
 
 
 def _newer_metadata_record(value: bytes) -> Fields | None:
-    """A record of a type or version that is not known here, as it is; None if it should be."""
+    """Return a record of an unknown type or version as bytes, or None if the type is known."""
     from ottla.metadata.records import RECORD_TYPES
 
     try:
@@ -123,7 +123,7 @@ def _control(record: Record) -> Fields:
 def _control_value(kind: type[WireMessage], value: bytes | None) -> WireMessage:
     if value is None or len(value) < 2:
         raise CorruptBatch(0, f"a {kind.__name__} without a value")
-    # These begin with the version they are written in, which is also that of their layout.
+    # The value begins with its version, which is also the version of its schema.
     version = min(max(int.from_bytes(value[:2], "big", signed=True), 0), kind.MAX_VERSION)
     try:
         message, _ = decoder(kind, version)(value, 0, len(value))

@@ -1,7 +1,7 @@
-"""Segments: every batch with its CRC checked, the records in it when asked.
+"""Segment files: reads every batch, checks its CRC, and reads its records on request.
 
-Bytes that are no batch end what a broker would keep of a segment; here the reading goes on
-at the next intact batch, if there is one, so that one can see what could be saved.
+A broker truncates a segment at the first bytes that are not a batch. This reader continues at
+the next intact batch, if there is one, to show what could be recovered.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DEEP_LIMIT: Final = 256 * 1024 * 1024
 def segment_findings(
     source: Source, base_offset: int | None, decode: Decoder | None
 ) -> Iterator[Finding]:
-    """The batches of a segment, each followed by its records if there is a decoder for them."""
+    """Yield the batches of a segment, each followed by its records if there is a decoder."""
     walk = _Walk(source, base_offset)
     position = 0
     while position < source.size:
@@ -46,26 +46,30 @@ def segment_findings(
 
 
 def header_at(source: Source, position: int, ahead: int = CHUNK_BYTES) -> Batch | Message:
-    """The header at a position of a segment; CorruptBatch if there is no whole batch."""
+    """Return the header at a position of a segment. Raise CorruptBatch if no batch is there."""
     chunk, at = source.chunk_at(position, HEADER_SIZE, ahead)
     head = chunk[at : at + HEADER_SIZE]
     if len(head) > MAGIC_OFFSET and not any(head):
-        raise CorruptBatch(position, "zero bytes: preallocated, or never written")
+        raise CorruptBatch(position, "only zero bytes: preallocated, or lost in a crash")
     try:
         entry = parse_any(chunk, at, len(chunk))
     except CorruptBatch as error:
         raise CorruptBatch(position, error.reason) from None
     left = source.size - position
     if entry is None:
-        raise CorruptBatch(position, f"the header of a batch is cut: {left} bytes are there")
+        raise CorruptBatch(
+            position, f"the header of a batch is truncated: only {left} bytes are left"
+        )
     entry = entry._replace(position=position)
     if entry.size > left:
-        raise CorruptBatch(position, f"a batch of {entry.size} bytes is cut: {left} are there")
+        raise CorruptBatch(
+            position, f"a batch of {entry.size} bytes is truncated: only {left} bytes are left"
+        )
     return entry
 
 
 class _Walk:
-    """What is known of a segment so far."""
+    """The state of reading a segment."""
 
     def __init__(self, source: Source, base_offset: int | None) -> None:
         self._source = source
@@ -78,7 +82,7 @@ class _Walk:
         self._records = 0
 
     def entry(self, entry: Batch | Message) -> Iterator[Finding]:
-        """The row of a batch or message, and what is wrong with it."""
+        """Yield the row of a batch or message, and its damage."""
         computed = self._source.crc_of(entry)
         self._is_sound = computed == entry.crc
         self._batches += 1
@@ -88,11 +92,11 @@ class _Walk:
                 yield self._damage(entry.position, reason)
             self._follow(entry)
         else:
-            reason = f"CRC {entry.crc} is stored, {computed} computed"
+            reason = f"the stored CRC is {entry.crc}, the computed CRC is {computed}"
             yield self._damage(entry.position, reason)
 
     def records(self, entry: Batch | Message, decode: Decoder) -> Iterator[Finding]:
-        """The records of a batch; damage if they cannot be read."""
+        """Yield the records of a batch, or Damage if they cannot be read."""
         if not self._is_sound:
             return
         if entry.size > _DEEP_LIMIT:
@@ -106,13 +110,13 @@ class _Walk:
             yield self._damage(entry.position, f"records: {error.reason}")
 
     def unreadable(self, position: int, reason: str) -> Damage:
-        """The damage of bytes that are no batch, with the place where batches begin again."""
+        """Return the damage for bytes that are not a batch, with the position of the next batch."""
         return self._damage(
             position, reason, find_intact(self._source, position + 1, self._next_offset)
         )
 
     def summary(self) -> Summary:
-        """What the segment held."""
+        """Return the totals of the segment."""
         fields: Fields = {"batches": self._batches}
         if self._records:
             fields["records"] = self._records
@@ -124,11 +128,11 @@ class _Walk:
     def _contradictions(self, entry: Batch | Message) -> Iterator[str]:
         first = entry.base_offset if isinstance(entry, Batch) else entry.last_offset
         if first < self._next_offset:
-            yield f"offset {first} where {self._next_offset} or more is due"
+            yield f"offset {first} should be {self._next_offset} or more"
         if self._base_offset is not None and (
             entry.last_offset - self._base_offset > _MAX_RELATIVE_OFFSET
         ):
-            yield f"offset {entry.last_offset} is too far from the segment's {self._base_offset}"
+            yield f"offset {entry.last_offset} is too far from the base offset {self._base_offset}"
         if isinstance(entry, Batch):
             delta, count = entry.last_offset_delta, entry.record_count
             if delta < 0 or not 0 <= count <= delta + 1:
@@ -150,7 +154,7 @@ class _Walk:
 
 
 def find_intact(source: Source, start: int, least_offset: int) -> int | None:
-    """The first position from `start` on where a v2 batch with the right CRC begins."""
+    """Return the first position at or after `start` of a v2 batch with a valid CRC, or None."""
     position = start
     while position + HEADER_SIZE <= source.size:
         chunk = source.read(position, CHUNK_BYTES + HEADER_SIZE)

@@ -1,4 +1,4 @@
-"""A file that is read in bounded pieces, whatever its size and whatever its headers claim."""
+"""A file that is read in bounded pieces, regardless of its size and of lengths in its headers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LEGACY_CRC_START: Final = 16
 
 
 class Source:
-    """An open file with one chunk of it in memory; its size is the one it had when opened."""
+    """An open file with one chunk of it in memory. `size` is its size when it was opened."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -37,7 +37,7 @@ class Source:
         os.close(self._descriptor)
 
     def has_successor(self) -> bool:
-        """Whether a file of the same kind with a higher offset in its name lies beside it."""
+        """Return True if the directory has a file of this kind with a higher offset in its name."""
         directory, name = os.path.split(self.path)
         kind = os.path.splitext(name)[1]
         return any(
@@ -46,7 +46,7 @@ class Source:
         )
 
     def read(self, position: int, length: int) -> bytes:
-        """The bytes at `position`: `length` of them, or fewer at the end of the file."""
+        """Return `length` bytes at `position`, or fewer at the end of the file."""
         parts = []
         length = min(length, self.size - position)
         while length > 0:
@@ -59,9 +59,9 @@ class Source:
         return b"".join(parts)
 
     def chunk_at(self, position: int, length: int, ahead: int = CHUNK_BYTES) -> tuple[bytes, int]:
-        """A chunk that has `length` bytes of the file from `position` on, and where they begin.
+        """Return a chunk that has `length` bytes from `position`, and where they start in it.
 
-        There are fewer only at the end of the file; what is read anew is at least `ahead` long.
+        There are fewer bytes only at the end of the file. A new read has at least `ahead` bytes.
         """
         at = position - self._chunk_start
         end = min(position + length, self.size)
@@ -71,7 +71,7 @@ class Source:
         return self._chunk, at
 
     def crc_of(self, entry: Batch | Message) -> int:
-        """The CRC of an entry's bytes as its magic wants it, read piece by piece."""
+        """Return the CRC of an entry, of the kind that its magic uses, reading it in pieces."""
         checksum = crc32c if entry.magic == MAGIC_V2 else crc32
         start = ATTRIBUTES_OFFSET if entry.magic == MAGIC_V2 else _LEGACY_CRC_START
         position, crc = entry.position + start, 0

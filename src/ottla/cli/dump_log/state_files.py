@@ -1,4 +1,4 @@
-"""The small files beside segments: producer snapshots, checkpoints, properties."""
+"""Small files: producer snapshots, checkpoints, properties and JSON state."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ _UUID_KEYS: Final = ("topic_id", "directory.id")
 
 
 def snapshot_findings(source: Source) -> Iterator[Finding]:
-    """The producers of a `.snapshot` file (version 1)."""
+    """Yield the producers of a `.snapshot` file (version 1)."""
     content = _whole(source)
     if len(content) < _SNAPSHOT_HEADER.size:
         yield Damage(0, f"{len(content)} bytes are too few for a snapshot", len(content))
         return
     version, crc, count = _SNAPSHOT_HEADER.unpack_from(content)
     if version != 1:
-        yield Damage(0, f"version {version} is not known", len(content))
+        yield Damage(0, f"version {version} is unknown", len(content))
         return
     computed = crc32c(memoryview(content)[_SNAPSHOT_CRC_START:])
     if computed != crc:
-        yield Damage(2, f"CRC {crc} is stored, {computed} computed", len(content) - 2)
+        yield Damage(
+            2, f"the stored CRC is {crc}, the computed CRC is {computed}", len(content) - 2
+        )
     present = (len(content) - _SNAPSHOT_HEADER.size) // _PRODUCER.size
     for number in range(min(max(count, 0), present)):
         yield _producer_row(content, _SNAPSHOT_HEADER.size + number * _PRODUCER.size)
@@ -45,7 +47,7 @@ def snapshot_findings(source: Source) -> Iterator[Finding]:
 
 
 def leader_epoch_findings(source: Source) -> Iterator[Finding]:
-    """The epochs of a `leader-epoch-checkpoint`, which rise with their start offsets."""
+    """Return the epochs of a `leader-epoch-checkpoint`. Epochs and start offsets must increase."""
     latest = (-1, -1)
 
     def check(epoch: int, start: int) -> str | None:
@@ -59,7 +61,7 @@ def leader_epoch_findings(source: Source) -> Iterator[Finding]:
 
 
 def offset_checkpoint_findings(source: Source) -> Iterator[Finding]:
-    """The offsets of a checkpoint of a log directory."""
+    """Return the offsets in an offset checkpoint of a log directory."""
 
     def check(partition: int, offset: int) -> str | None:
         return None if partition >= 0 and offset >= 0 else "a negative partition or offset"
@@ -68,7 +70,7 @@ def offset_checkpoint_findings(source: Source) -> Iterator[Finding]:
 
 
 def properties_findings(source: Source) -> Iterator[Finding]:
-    """The lines of `meta.properties` or `partition.metadata`."""
+    """Yield the lines of `meta.properties` or `partition.metadata`."""
     try:
         properties = parse_properties(_whole(source).decode())
     except ValueError as error:
@@ -77,7 +79,7 @@ def properties_findings(source: Source) -> Iterator[Finding]:
     for key, value in properties.items():
         yield Row("property", {"key": key, "value": value})
     if "version" not in properties:
-        yield Damage(0, "there is no version", source.size)
+        yield Damage(0, "the version is missing", source.size)
     for key in _UUID_KEYS:
         try:
             if key in properties:
@@ -88,7 +90,7 @@ def properties_findings(source: Source) -> Iterator[Finding]:
 
 
 def json_findings(source: Source) -> Iterator[Finding]:
-    """The members of a JSON file such as `quorum-state`; an empty file has none."""
+    """Yield the members of a JSON file such as `quorum-state`. An empty file has none."""
     content = _whole(source)
     try:
         members: JsonValue = json.loads(content) if content else {}
@@ -130,13 +132,13 @@ def _producer_row(content: bytes, at: int) -> Row:
 def _checkpoint_findings(
     source: Source, names: tuple[str, ...], check: Callable[[int, int], str | None]
 ) -> Iterator[Finding]:
-    """A checkpoint: a version, a count, then lines that end with two numbers."""
+    """Yield the entries of a checkpoint: version, count, and lines that end with two numbers."""
     lines = _whole(source).split(b"\n")
     position, rows = 0, 0
     for number, line in enumerate(lines):
         left = source.size - position
         if number == 0 and line.strip() not in (b"0", b""):
-            yield Damage(0, f"version {_text(line)!r} is not known", left)
+            yield Damage(0, f"version {_text(line)!r} is unknown", left)
         elif number > 1 and line.strip():
             row, reason = _checkpoint_row(line, names, check)
             if row is not None:
@@ -148,7 +150,9 @@ def _checkpoint_findings(
     announced = _text(lines[1].strip()) if len(lines) > 1 else "0"
     if announced != str(rows):
         at = len(lines[0]) + 1
-        yield Damage(at, f"{announced!r} entries are announced, {rows} found", source.size - at)
+        yield Damage(
+            at, f"the count is {announced!r}, but there are {rows} entries", source.size - at
+        )
     yield Summary({"entries": rows, "bytes": source.size})
 
 

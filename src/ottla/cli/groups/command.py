@@ -30,13 +30,13 @@ from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect
 from ottla.cli.output import JsonValue, print_json, print_table
 from ottla.model.errors import ErrorCode
 
-groups = App(name="groups", help="List, describe, reset and delete groups of consumers.")
+groups = App(name="groups", help="List, describe, reset and delete consumer groups.")
 groups.command(reset_offsets, sort_key=4)
 
-Names = Annotated[list[str], Parameter(name="--group", help="Names of groups.")]
+Names = Annotated[list[str], Parameter(name="--group", help="Group names.")]
 SomeNames = Annotated[
     list[str],
-    Parameter(name="--group", help="Names of groups; all if left out.", show_default=False),
+    Parameter(name="--group", help="Group names. Default: all groups.", show_default=False),
 ]
 STATES: Final = (
     *("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"),
@@ -52,14 +52,14 @@ def list_(
     state: Annotated[
         list[str],
         Parameter(
-            help=f"Only groups in this state: {', '.join(STATES)}; may be repeated.",
+            help=f"List only groups in this state: {', '.join(STATES)}. Repeatable.",
             show_default=False,
         ),
     ] = _NONE,
     type: Annotated[
         list[str],
         Parameter(
-            help=f"Only groups of this type: {', '.join(TYPES)}; may be repeated.",
+            help=f"List only groups of this type: {', '.join(TYPES)}. Repeatable.",
             show_default=False,
         ),
     ] = _NONE,
@@ -67,7 +67,7 @@ def list_(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> int:
-    """List groups; just their names, one a line, when the output is not a terminal."""
+    """List groups. Without a terminal, print only their names, one per line."""
     _check_words("--state", state, STATES)
     _check_words("--type", type, TYPES)
     with connect(bootstrap_server, command_config) as client:
@@ -83,10 +83,12 @@ def list_(
 
 
 def _check_words(option: str, given: Sequence[str], known: Sequence[str]) -> None:
-    """A word that no group has would list nothing, which says something else."""
+    """Raise UsageError for an unknown word. It would match no group and list nothing."""
     for word in given:
         if word.lower() not in map(str.lower, known):
-            raise UsageError(f"{option} {word!r}: there are {', '.join(known)}")
+            raise UsageError(
+                f"{option} {word!r} is unknown; it should be one of {', '.join(known)}"
+            )
 
 
 @groups.command(sort_key=2)
@@ -97,7 +99,7 @@ def describe(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> int:
-    """Show groups: state, assignor, coordinator, and offsets, lag and reader of each partition."""
+    """Show the state, assignor and coordinator of groups, and the offsets and lag of partitions."""
     with connect(bootstrap_server, command_config) as client:
         found = [(group, group_lag(client, group)) for group in _described(client, names)]
     if json:
@@ -116,7 +118,7 @@ def members(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> int:
-    """Show the members of groups: who they are, what they subscribed to and what they read."""
+    """Show the members of groups, their subscriptions and their assigned partitions."""
     with connect(bootstrap_server, command_config) as client:
         found = _described(client, names)
     if json:
@@ -132,13 +134,13 @@ def delete(
     names: Names,
     *,
     if_exists: Annotated[
-        bool, Parameter(help="It is fine if a group is not there.", show_default=False)
+        bool, Parameter(help="Do not fail if a group does not exist.", show_default=False)
     ] = False,
     json: Json = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> int:
-    """Delete groups without members, with all their offsets."""
+    """Delete groups that have no members, with all their offsets."""
     with connect(bootstrap_server, command_config) as client:
         outcomes = delete_groups(client, names)
     return _report_groups(outcomes, if_exists, json)
@@ -150,13 +152,13 @@ def delete_offsets_(
     *,
     topic: ScopeNames = _NONE,
     all_topics: Annotated[
-        bool, Parameter(help="All topics that the group has offsets of.", show_default=False)
+        bool, Parameter(help="All topics for which the group has offsets.", show_default=False)
     ] = False,
     json: Json = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> int:
-    """Forget offsets of a group, of topics that none of its members is subscribed to."""
+    """Delete a group's offsets for topics that no member is subscribed to."""
     scopes = [parse_scope(text) for text in topic]
     if bool(scopes) == all_topics:
         raise UsageError("give either --topic or --all-topics")
@@ -169,7 +171,7 @@ def delete_offsets_(
 
 
 def _described(client: Client, names: Sequence[str]) -> list[GroupDescription]:
-    """The groups named, or all that have a description."""
+    """Return the named groups, or all groups that can be described."""
     if names:
         return describe_groups(client, names)
     found = [listing.group for listing in list_groups(client) if listing.group_type != "share"]
@@ -177,7 +179,7 @@ def _described(client: Client, names: Sequence[str]) -> list[GroupDescription]:
 
 
 def _report_groups(outcomes: Sequence[GroupOutcome], if_exists: bool, json: bool) -> int:
-    """Say what became of each group; fail if one failed otherwise than is fine."""
+    """Print the result for each group. Return FAILED if one has an error that is not tolerated."""
     failed = False
     for group, error in outcomes:
         is_gone = error is not None and error.code == ErrorCode.GROUP_ID_NOT_FOUND
@@ -185,7 +187,7 @@ def _report_groups(outcomes: Sequence[GroupOutcome], if_exists: bool, json: bool
             failed = True
             complain(str(error))
         elif not json:
-            print(f"{group}: {'deleted' if error is None else 'not there'}")
+            print(f"{group}: {'deleted' if error is None else 'does not exist'}")
     if json:
         report: list[JsonValue] = [
             {"group": group, "deleted": error is None, "error": _text(error)}
@@ -196,7 +198,7 @@ def _report_groups(outcomes: Sequence[GroupOutcome], if_exists: bool, json: bool
 
 
 def _report_partitions(outcomes: Sequence[PartitionOutcome], json: bool) -> int:
-    """Say what became of each partition; fail if one failed."""
+    """Print the result for each partition. Return FAILED if one has an error."""
     for partition, error in outcomes:
         if error is not None:
             complain(str(error))

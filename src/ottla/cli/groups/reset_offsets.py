@@ -1,4 +1,4 @@
-"""`ottla groups reset-offsets`: from the options to a plan, and with --execute to new offsets."""
+"""`ottla groups reset-offsets`: plan new offsets, and commit them with --execute."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from ottla.model.ids import TopicPartition
 ScopeNames = Annotated[
     list[str],
     Parameter(
-        help="A topic, or some partitions of one as topic:0,1,2; may be repeated.",
+        help="A topic, or some of its partitions as topic:0,1,2. Repeatable.",
         show_default=False,
     ),
 ]
@@ -54,46 +54,51 @@ _CSV_FIELDS: Final = 3
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class TargetOptions:
-    """Where to: exactly one of these is given."""
+    """The options for the new offsets. Exactly one must be given."""
 
-    to_earliest: Annotated[bool, Parameter(help="To the oldest record.", show_default=False)] = (
-        False
-    )
+    to_earliest: Annotated[
+        bool, Parameter(help="Set to the oldest record.", show_default=False)
+    ] = False
     to_latest: Annotated[
-        bool, Parameter(help="To the end: only new records.", show_default=False)
+        bool,
+        Parameter(help="Set to the end of the log, to read only new records.", show_default=False),
     ] = False
     to_datetime: Annotated[
         str | None,
         Parameter(
-            help="To the first record of this time or later: 2026-01-31T12:00:00, or"
+            help="Set to the first record at or after this time: 2026-01-31T12:00:00, or"
             " milliseconds since 1970."
         ),
     ] = None
     by_duration: Annotated[
         str | None,
-        Parameter(help="To the first record of so long ago or later: 1d12h30m or P1DT12H30M."),
+        Parameter(help="Set to the first record that is at most this old: 1d12h30m or P1DT12H30M."),
     ] = None
     shift_by: Annotated[
         int | None,
-        Parameter(help="So many records on, or back if negative.", allow_leading_hyphen=True),
+        Parameter(
+            help="Move forward by this many offsets, or back if negative.",
+            allow_leading_hyphen=True,
+        ),
     ] = None
-    to_offset: Annotated[NonNegativeInt | None, Parameter(help="To this offset.")] = None
+    to_offset: Annotated[NonNegativeInt | None, Parameter(help="Set to this offset.")] = None
     to_current: Annotated[
         bool,
         Parameter(
-            help="To what is committed already, or the end where nothing is.", show_default=False
+            help="Keep the committed offsets; set to the end where there is none.",
+            show_default=False,
         ),
     ] = False
     from_file: Annotated[
         str | None,
         Parameter(
-            help="To the offsets in a CSV file, lines of topic,partition,offset; - is stdin.",
+            help="Set to the offsets in a CSV file of topic,partition,offset lines; - is stdin.",
             allow_leading_hyphen=True,
         ),
     ] = None
 
     def target(self) -> Target:
-        """The one that was given; UsageError if it is none or several."""
+        """Return the given target. Raise UsageError if there is none, or more than one."""
         given = list(self._given())
         if len(given) != 1:
             raise UsageError(f"give {'only ' if given else ''}one of {_TARGETS}")
@@ -126,24 +131,27 @@ def reset_offsets(
     *,
     topic: ScopeNames = _NONE,
     all_topics: Annotated[
-        bool, Parameter(help="All topics that the group has offsets of.", show_default=False)
+        bool, Parameter(help="All topics for which the group has offsets.", show_default=False)
     ] = False,
     to: TargetOptions = _NO_TARGET,
     execute: Annotated[
         bool,
-        Parameter(help="Do it; otherwise it is only shown what would be.", show_default=False),
+        Parameter(
+            help="Apply the change. Without this option, only show what would change.",
+            show_default=False,
+        ),
     ] = False,
     export: Annotated[
         bool,
-        Parameter(help="Print the plan as CSV, as --from-file takes it.", show_default=False),
+        Parameter(help="Print the plan as CSV, in the format of --from-file.", show_default=False),
     ] = False,
     json: Json = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> int:
-    """Set the offsets of a group without members. Shows what would be done unless --execute.
+    """Set the offsets of a group without members. Without --execute, only show what would change.
 
-    An offset that a partition does not have becomes the nearest it has, marked with a star.
+    If a partition does not have an offset, the nearest one is used and marked with a star.
     """
     target = to.target()
     scopes = [parse_scope(text) for text in topic]
@@ -160,16 +168,19 @@ def reset_offsets(
 
 
 def parse_scope(text: str) -> TopicScope:
-    """A topic, or topic:0,1,2."""
+    """Parse a topic name, or topic:0,1,2."""
     name, colon, numbers = text.partition(":")
     parts = numbers.split(",") if colon else []
     if not name or not all(part.isascii() and part.isdigit() for part in parts):
-        raise UsageError(f"--topic {text!r} should be a topic, or topic:0,1,2")
+        raise UsageError(f"--topic {text!r} should be a topic name, or topic:0,1,2")
     return TopicScope(name, [int(part) for part in parts])
 
 
 def named_partitions(client: Client, scopes: Sequence[TopicScope]) -> list[TopicPartition]:
-    """The partitions named, looked up only where a whole topic is: it may be gone."""
+    """Return the named partitions, and all partitions of topics named without any.
+
+    Only the latter are looked up, because the topic of a named partition may be deleted.
+    """
     whole = [scope for scope in scopes if not scope.partitions]
     named = [TopicPartition(topic, p) for topic, partitions in scopes for p in partitions]
     return sorted({*named, *scope_of_topics(client, whole)})
@@ -183,7 +194,7 @@ def _check_scope(target: Target, scopes: Sequence[TopicScope], all_topics: bool)
     if scopes and all_topics:
         raise UsageError("give either --topic or --all-topics")
     if not scopes and not all_topics and not isinstance(target, ToOffsets):
-        raise UsageError("which topics? Give --topic or --all-topics")
+        raise UsageError("give --topic or --all-topics to choose the topics")
 
 
 def _partitions(
@@ -201,14 +212,14 @@ def _partitions(
 
 
 def _read_csv(path: str) -> dict[TopicPartition, int]:
-    """The offsets of a file; DataError says which line is not as it should be."""
+    """Return the offsets in a CSV file. Raise DataError that names the first wrong line."""
     try:
         if path == "-":
             return _parse_csv(path, sys.stdin.read())
         with open(path, encoding="utf-8", newline="") as file:
             return _parse_csv(path, file.read())
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read: {error}") from None
+        raise DataError(f"cannot read {path}: {error}") from None
 
 
 def _parse_csv(path: str, text: str) -> dict[TopicPartition, int]:
@@ -226,7 +237,7 @@ def _parse_csv(path: str, text: str) -> dict[TopicPartition, int]:
 
 
 def _execute(client: Client, group: str, steps: Sequence[Step]) -> dict[TopicPartition, str]:
-    """Commit a plan; what failed, in words."""
+    """Commit a plan. Return the error messages of the partitions that failed."""
     offsets = {step.partition: step.new_offset for step in steps}
     outcomes = commit_offsets(client, group, offsets) if offsets else []
     return {outcome.partition: str(outcome.error) for outcome in outcomes if outcome.error}
@@ -253,7 +264,7 @@ def _print_plan(
         print_steps(steps)
     done = len(steps) - len(failures)
     text = f"{counted(done, 'offset')} of group {group}"
-    words = f"{text} set" if execute else f"{text} would be set; --execute does it"
+    words = f"{text} set" if execute else f"{text} would be set; add --execute to set them"
     print(words, file=sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""How groups look: on a terminal, in a pipe, as JSON."""
+"""Groups as text and as JSON."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _STEP_COLUMNS = [
 
 
 def listing_row(listing: GroupListing) -> list[str]:
-    """A group in a list, as cells of LISTING_COLUMNS."""
+    """Return a group of a list as the cells of LISTING_COLUMNS."""
     return [
         listing.group,
         listing.group_type or _UNKNOWN,
@@ -51,7 +51,7 @@ def listing_row(listing: GroupListing) -> list[str]:
 
 
 def listing_as_json(listing: GroupListing) -> JsonValue:
-    """A group in a list."""
+    """Return a group of a list as JSON."""
     return {
         "group": listing.group,
         "type": listing.group_type,
@@ -62,7 +62,7 @@ def listing_as_json(listing: GroupListing) -> JsonValue:
 
 
 def print_lag(group: GroupDescription, partitions: Sequence[PartitionLag]) -> None:
-    """Print a group: a line about it, then its partitions with their lag and readers."""
+    """Print a group: one line about it, then its partitions with lag and assigned members."""
     known = [partition.lag for partition in partitions if partition.lag is not None]
     print(f"{_headline(group)}  lag {sum(known)}")
     if partitions:
@@ -70,7 +70,7 @@ def print_lag(group: GroupDescription, partitions: Sequence[PartitionLag]) -> No
 
 
 def lag_as_json(group: GroupDescription, partitions: Sequence[PartitionLag]) -> JsonValue:
-    """A group with its partitions; what is not known is null."""
+    """Return a group with its partitions as JSON. Unknown values are null."""
     return _group_as_json(group) | {
         "members": len(group.members),
         "lag": sum(partition.lag or 0 for partition in partitions),
@@ -79,7 +79,7 @@ def lag_as_json(group: GroupDescription, partitions: Sequence[PartitionLag]) -> 
 
 
 def print_members(group: GroupDescription) -> None:
-    """Print a group: a line about it, then its members with what they read."""
+    """Print a group: one line about it, then its members with their partitions."""
     print(_headline(group))
     if group.members:
         columns, rows = _member_table(group.members)
@@ -87,18 +87,18 @@ def print_members(group: GroupDescription) -> None:
 
 
 def members_as_json(group: GroupDescription) -> JsonValue:
-    """A group with its members."""
+    """Return a group with its members as JSON."""
     members: list[JsonValue] = [_member_json(member) for member in group.members]
     return _group_as_json(group) | {"members": members}
 
 
 def print_steps(steps: Iterable[Step]) -> None:
-    """Print the steps of a plan; those whose target was outside of the log have a star."""
+    """Print the steps of a plan. A star marks targets that were outside the log."""
     print_table(_STEP_COLUMNS, [_step_row(step) for step in steps])
 
 
 def step_as_json(step: Step) -> dict[str, JsonValue]:
-    """One step of a plan."""
+    """Return one step of a plan as JSON."""
     return {
         "topic": step.partition.topic,
         "partition": step.partition.partition,
@@ -109,7 +109,7 @@ def step_as_json(step: Step) -> dict[str, JsonValue]:
 
 
 def partitions_text(partitions: Sequence[TopicPartition]) -> str:
-    """Partitions by topic, runs of them shortened: events:0-3,7 logs:1."""
+    """Return partitions by topic as text, with ranges: events:0-3,7 logs:1."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         by_topic.setdefault(topic, []).append(partition)
@@ -145,12 +145,12 @@ def _lag_row(found: PartitionLag) -> list[str]:
 
 
 def _name(member: GroupMember) -> str:
-    """A static member is known by its own name, which stays."""
+    """Return the instance id of a static member, or the member id of any other."""
     return member.instance_id or member.member_id
 
 
 def _member_table(members: Sequence[GroupMember]) -> tuple[list[Column], list[list[str]]]:
-    """The members; columns that nothing stands in are left out."""
+    """Return the columns and rows for members, without columns that would be empty."""
     cells = {
         "member": [member.member_id for member in members],
         "instance": [member.instance_id or "" for member in members],
@@ -173,7 +173,7 @@ def _subscription(member: GroupMember) -> str:
 
 
 def _to_come(member: GroupMember) -> str:
-    """What differs between what a member has and what it is to have."""
+    """Return the partitions that the member will get (+) and give up (-), as text."""
     if member.target is None or member.target == member.assignment:
         return ""
     have, want = set(member.assignment), set(member.target)

@@ -1,4 +1,4 @@
-"""`ottla load`: a topic into a table, incrementally, each record exactly once."""
+"""`ottla load`: load a topic into a table, each record exactly once."""
 
 from __future__ import annotations
 
@@ -22,48 +22,51 @@ def load(
     to: Annotated[
         str,
         Parameter(
-            help="The table: parquet:PATH, delta:PATH or iceberg:CATALOG.NAMESPACE.TABLE; made if"
-            " it is not there."
+            help="The table: parquet:PATH, delta:PATH or iceberg:CATALOG.NAMESPACE.TABLE. It is"
+            " created if it does not exist."
         ),
     ],
     once: Annotated[
-        bool, Parameter(help="Load what is there and end: the default.", show_default=False)
+        bool,
+        Parameter(
+            help="Load all records of the topic and stop. This is the default.", show_default=False
+        ),
     ] = False,
     every: Annotated[
-        str | None, Parameter(help="Load what is there again and again, with this interval: 5m.")
+        str | None, Parameter(help="Load new records at this interval, such as 5m.")
     ] = None,
     continuous: Annotated[
-        bool, Parameter(help="Keep loading what comes, until Ctrl-C.", show_default=False)
+        bool, Parameter(help="Keep loading new records until Ctrl-C.", show_default=False)
     ] = False,
     format: Annotated[
         Literal["raw", "json", "avro", "protobuf"],
-        Parameter(help="What values are; raw keeps them as bytes, with Kafka's columns."),
+        Parameter(help="The format of values. raw keeps them as bytes, with Kafka's columns."),
     ] = "raw",
     schema: Annotated[
         str | None,
         Parameter(
-            help="For json the fields as DDL (id BIGINT, name STRING) or a file with that; for"
-            " avro an .avsc file; for protobuf a .proto file or a descriptor set. JSON's is found"
-            " in a sample if left out."
+            help="The schema of values. For json: DDL (id BIGINT, name STRING) or a file with DDL;"
+            " default: inferred from a sample. For avro: an .avsc file. For protobuf: a .proto"
+            " file or a descriptor set."
         ),
     ] = None,
     message: Annotated[
-        str | None, Parameter(help="The message of a Protobuf schema that has several.")
+        str | None, Parameter(help="The message type, if a Protobuf schema has several.")
     ] = None,
     registry: Annotated[
         str | None,
-        Parameter(help="URL of the schema registry that avro or protobuf records are framed for."),
+        Parameter(help="The URL of the schema registry of avro or protobuf records."),
     ] = None,
     registry_login: Annotated[
         str | None,
         Parameter(
             env_var="OTTLA_REGISTRY_LOGIN",
-            help="USER:PASSWORD for the registry; better in the environment.",
+            help="USER:PASSWORD for the registry. Safer in the environment variable.",
         ),
     ] = None,
     from_: Annotated[
         Literal["earliest", "latest"],
-        Parameter(name="--from", help="Where the first run begins; later ones go on."),
+        Parameter(name="--from", help="Where the first load starts. Later loads continue."),
     ] = "earliest",
     coordinates: Annotated[
         bool,
@@ -73,89 +76,93 @@ def load(
         ),
     ] = False,
     headers: Annotated[
-        bool, Parameter(help="Add the headers of records.", show_default=False)
+        bool, Parameter(help="Add a column with the headers of records.", show_default=False)
     ] = False,
     partition_by: Annotated[
         list[str],
         Parameter(
-            help="Partition the table by a column, or by year, month, day or hour of one:"
-            " day(timestamp); may be repeated.",
+            help="Partition the table by a column, or by the year, month, day or hour of one:"
+            " day(timestamp). Repeatable.",
             show_default=False,
         ),
     ] = _NONE,
     upsert: Annotated[
         bool,
         Parameter(
-            help="Keep the last value of each key; a null value deletes it. Delta and Iceberg.",
+            help="Keep only the last value of each key; a null value deletes the key. For Delta and"
+            " Iceberg.",
             show_default=False,
         ),
     ] = False,
     evolve: Annotated[
         bool,
-        Parameter(help="Add fields to the table that records begin to have.", show_default=False),
+        Parameter(help="Add new fields of records to the table.", show_default=False),
     ] = False,
     compact: Annotated[
         bool,
         Parameter(
-            help="Turn small files into large ones as it goes. Parquet and Delta.",
+            help="Merge small files into larger ones during the load. For Parquet and Delta.",
             show_default=False,
         ),
     ] = False,
     dead_letters: Annotated[
         str | None,
         Parameter(
-            help="Where records go that do not fit: topic:NAME or parquet:PATH; a Parquet table"
-            " beside the target if left out."
+            help="Where to write records that do not match the schema: topic:NAME or parquet:PATH."
+            " Default: a Parquet table next to the target."
         ),
     ] = None,
     checkpoint: Annotated[
         str | None,
-        Parameter(
-            help="Directory that remembers how far the load is; beside the table if left out."
-        ),
+        Parameter(help="The directory for the progress of the load. Default: next to the table."),
     ] = None,
-    target_file_size: Annotated[str, Parameter(help="Aim at data files of this size.")] = "128m",
+    target_file_size: Annotated[str, Parameter(help="The size of data files to aim for.")] = "128m",
     max_records_per_batch: Annotated[
         PositiveInt | None,
-        Parameter(help="Records between two commits; some millions if left out."),
+        Parameter(help="The maximum number of records per commit. Default: a few million."),
     ] = None,
     group: Annotated[
         str | None,
         Parameter(
-            help="The group that shows the load's lag; named after topic and table if left out."
+            help="The group whose offsets show the lag of the load. Default: a name made from the"
+            " topic and the table."
         ),
     ] = None,
     allow_data_loss: Annotated[
         bool,
         Parameter(
-            help="Go on where records were deleted before they were loaded.", show_default=False
+            help="Continue if records were deleted before they were loaded.", show_default=False
         ),
     ] = False,
     catalog: Annotated[
         list[str],
         Parameter(
-            help="A property of the Iceberg catalog, name=value; may be repeated.",
+            help="A property of the Iceberg catalog, as name=value. Repeatable.",
             show_default=False,
         ),
     ] = _NONE,
     master: Annotated[
-        str, Parameter(help="Spark's master: this machine, or spark://host:7077 and the like.")
+        str,
+        Parameter(
+            help="The Spark master: local[*] for this machine, or a URL such as spark://host:7077."
+        ),
     ] = "local[*]",
     conf: Annotated[
         list[str],
-        Parameter(help="A Spark setting, name=value; may be repeated.", show_default=False),
+        Parameter(help="A Spark setting, as name=value. Repeatable.", show_default=False),
     ] = _NONE,
     json: Json = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> int:
-    """Load a topic into a table, from where the last load stopped; each record exactly once.
+    """Load a topic into a table. Each record is loaded exactly once.
 
-    Records that do not fit the schema go to the dead letters and never stop a load. It can be
-    killed at any moment: the same command goes on.
+    Each load continues where the last one stopped. Records that do not match the schema go to
+    the dead letters and do not stop the load. If the command is killed, run it again: it
+    continues without loss and without duplicates.
 
-    Exit codes: 0 done, 3 done and some records are dead letters, 1 failed, 2 wrong usage, 4
-    records were deleted before they were loaded, 130 interrupted.
+    Exit codes: 0 success, 1 failure, 2 wrong usage, 3 success, but some records went to the dead
+    letters, 4 records were deleted before they were loaded, 130 interrupted.
     """
     need_spark()
     from ottla.cli.load.progress import LoadView
@@ -165,7 +172,7 @@ def load(
 
     if once + (every is not None) + continuous > 1:
         raise UsageError("give only one of --once, --every and --continuous")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as clean an end as Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as cleanly as with Ctrl-C
     try:
         with LoadView() as view:
             result = run(

@@ -1,6 +1,6 @@
-"""A running load on the terminal: lines on stderr, and a bar with rows/s, lag and files.
+"""The progress of a load on stderr: messages, and a bar with rows/s, lag and files.
 
-The bar is drawn only on a terminal. Nothing here goes to stdout, which is for the result.
+The bar is drawn only on a terminal. Nothing goes to stdout, which is for the result.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FIELDS = (
 
 
 class LoadView(Listener):
-    """Shows what a load tells."""
+    """Shows the events of a running load."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)

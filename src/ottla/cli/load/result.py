@@ -1,4 +1,4 @@
-"""The end of a load: a table for people, JSON for programs."""
+"""The result of a load as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _KIB = 1024.0
 
 
 def print_result(told: Mapping[str, str | int | float | dict[str, str]], as_json: bool) -> None:
-    """Print what a load did, from the names of its JSON."""
+    """Print the result of a load. `told` has the names of its JSON form."""
     if as_json:
         document: dict[str, JsonValue] = {}
         for name, value in told.items():

@@ -1,4 +1,4 @@
-"""`ottla produce`: lines of stdin or a file as messages of a topic."""
+"""`ottla produce`: send the lines of stdin or of a file to a topic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _NONE: list[str] = []
 
 
 def produce(
-    topic: Annotated[str, Parameter(help="The topic; made on demand if the broker allows it.")],
+    topic: Annotated[
+        str, Parameter(help="The topic. It is created if the broker allows automatic creation.")
+    ],
     *,
     file: Annotated[
         str | None, Parameter(help="Read messages from this file instead of stdin.")
@@ -31,34 +33,36 @@ def produce(
     key_separator: Annotated[
         str | None,
         Parameter(
-            help="Each line is a key, this text (\\t for a tab), and a value.",
+            help="The text between key and value in each line; \\t is a tab.",
             allow_leading_hyphen=True,
         ),
     ] = None,
     header: Annotated[
         list[str],
         Parameter(
-            help="A header for every message, as name=value; may be repeated.", show_default=False
+            help="A header for every message, as name=value. Repeatable.", show_default=False
         ),
     ] = _NONE,
-    compression: Annotated[Codec, Parameter(help="How batches are compressed.")] = "none",
+    compression: Annotated[Codec, Parameter(help="The compression of batches.")] = "none",
     acks: Annotated[
         Literal["all", "1", "0"],
-        Parameter(help="Which replicas must have a message before it counts as sent."),
+        Parameter(
+            help="The acknowledgements to wait for: all in-sync replicas, the leader (1), none (0)."
+        ),
     ] = "all",
     partition: Annotated[
         NonNegativeInt | None,
-        Parameter(help="Send everything here instead of by key, or where there is room."),
+        Parameter(help="Send all messages to this partition. Default: chosen by the key."),
     ] = None,
     json: Json = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> int:
-    """Send lines as messages: from stdin, or from a file.
+    """Send each line of stdin, or of a file, as a message.
 
-    With acks all, messages are neither lost nor stored twice when a broker restarts (the
-    producer is idempotent). A key decides the partition as it does in Kafka's Java client.
-    A count and a rate follow on stderr.
+    With --acks all the producer is idempotent: no message is lost or stored twice if a broker
+    restarts. Keys are assigned to partitions as in Kafka's Java client. The count and the rate
+    are printed on stderr.
     """
     template = _Template(_splitter(key_separator), _headers(header), partition)
     descriptor = _open(file)
@@ -74,7 +78,7 @@ def produce(
 
 
 class _Template(NamedTuple):
-    """What makes a message of a line."""
+    """How to make a message from a line."""
 
     split: Callable[[bytes, int], tuple[bytes | None, bytes]]
     headers: list[tuple[str, bytes | None]]
@@ -94,7 +98,7 @@ def _send_lines(producer: Producer, descriptor: int, template: _Template) -> Non
             if paused:
                 producer.flush()
     except DataError:
-        producer.flush()  # what came before the bad line is good
+        producer.flush()  # the lines before the bad one are valid
         raise
     producer.flush()
 
@@ -102,7 +106,7 @@ def _send_lines(producer: Producer, descriptor: int, template: _Template) -> Non
 def _open(path: str | None) -> int:
     if path is None:
         if sys.stdin.isatty():
-            print("One message a line; Ctrl-D ends.", file=sys.stderr)
+            print("Type one message per line. Press Ctrl-D to end.", file=sys.stderr)
         return sys.stdin.fileno()
     try:
         return os.open(path, os.O_RDONLY)
@@ -120,7 +124,7 @@ def _splitter(separator: str | None) -> Callable[[bytes, int], tuple[bytes | Non
     def split(line: bytes, number: int) -> tuple[bytes | None, bytes]:
         key, found, value = line.partition(wanted)
         if not found:
-            raise DataError(f"line {number} has no key: there is no {separator!r} in it")
+            raise DataError(f"line {number} has no key: it does not contain {separator!r}")
         return key, value
 
     return split

@@ -1,8 +1,7 @@
-"""Lines of a file, pipe or terminal, as they arrive.
+"""Lines of a file, pipe or terminal, read as they arrive.
 
-Whole lines are handed on in groups, and the reader hears when there is nothing more to
-read for the moment, which is the time to send what was read. A line is at most
-MAX_LINE_BYTES long, so that memory stays bounded whatever is fed in.
+Whole lines are returned in groups. A group says whether more input is waiting; if not, it is
+time to send the lines read so far. A line has at most MAX_LINE_BYTES, which bounds memory.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ PAUSE_S = 0.005
 
 
 class Lines(NamedTuple):
-    """Whole lines without their ends; `paused` when no more are waiting to be read."""
+    """Whole lines without line endings. `paused` is true if no more input is waiting."""
 
     lines: list[bytes]
     paused: bool
 
 
 def read_lines(descriptor: int) -> Iterator[Lines]:
-    """The lines of an open file until it ends; DataError for one that is too long."""
+    """Yield the lines of an open file until it ends. Raise DataError if a line is too long."""
     begun: list[bytes] = []
     begun_bytes = 0
     while chunk := os.read(descriptor, CHUNK_BYTES):

@@ -33,15 +33,15 @@ from ottla.model.errors import ErrorCode
 
 topics = App(name="topics", help="Create, list, describe, alter and delete topics.")
 
-Names = Annotated[list[str], Parameter(name="--topic", help="Names of topics.")]
+Names = Annotated[list[str], Parameter(name="--topic", help="Topic names.")]
 SomeNames = Annotated[
     list[str],
-    Parameter(name="--topic", help="Names of topics; all if left out.", show_default=False),
+    Parameter(name="--topic", help="Topic names. Default: all topics.", show_default=False),
 ]
 Configs = Annotated[
     list[str],
     Parameter(
-        help="A topic setting as name=value, such as retention.ms=3600000; may be repeated.",
+        help="A topic setting as name=value, such as retention.ms=3600000. Repeatable.",
         show_default=False,
     ),
 ]
@@ -49,14 +49,14 @@ _NONE: list[str] = []
 
 
 class Tolerated(NamedTuple):
-    """An error that is fine this time, and how it is told."""
+    """An error that does not fail the command, and the text to print for it."""
 
     code: ErrorCode
     words: str
 
 
-ALREADY_THERE = Tolerated(ErrorCode.TOPIC_ALREADY_EXISTS, "already there")
-NOT_THERE = Tolerated(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "not there")
+ALREADY_EXISTS = Tolerated(ErrorCode.TOPIC_ALREADY_EXISTS, "already exists")
+DOES_NOT_EXIST = Tolerated(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "does not exist")
 
 
 @topics.command(sort_key=1)
@@ -64,15 +64,19 @@ def create(
     names: Names,
     *,
     partitions: Annotated[
-        PositiveInt | None, Parameter(help="How many; the broker's num.partitions if left out.")
+        PositiveInt | None,
+        Parameter(help="The number of partitions. Default: the broker's num.partitions."),
     ] = None,
     replication_factor: Annotated[
         PositiveInt | None,
-        Parameter(help="How many copies; the broker's default.replication.factor if left out."),
+        Parameter(
+            help="The number of replicas of each partition. Default: the broker's"
+            " default.replication.factor."
+        ),
     ] = None,
     config: Configs = _NONE,
     if_not_exists: Annotated[
-        bool, Parameter(help="It is fine if a topic is there already.", show_default=False)
+        bool, Parameter(help="Do not fail if a topic already exists.", show_default=False)
     ] = False,
     json: Json = False,
     bootstrap_server: BootstrapServer = None,
@@ -87,7 +91,7 @@ def create(
             replication_factor=replication_factor or BROKER_DEFAULT,
             configs=pairs(config, "--config"),
         )
-    return _report(outcomes, "created", ALREADY_THERE if if_not_exists else None, json)
+    return _report(outcomes, "created", ALREADY_EXISTS if if_not_exists else None, json)
 
 
 @topics.command(name="list", sort_key=2)
@@ -97,7 +101,7 @@ def list_(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> int:
-    """List topics; just their names, one a line, when the output is not a terminal."""
+    """List topics. Without a terminal, print only their names, one per line."""
     with connect(bootstrap_server, command_config) as client:
         listings = list_topics(client)
     if json:
@@ -134,7 +138,7 @@ def describe(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> int:
-    """Show topics: id, partitions with leaders, replicas and offsets, settings of their own."""
+    """Show the id, partitions, leaders, replicas, offsets and own settings of topics."""
     with connect(bootstrap_server, command_config) as client:
         descriptions = describe_topics(client, names or None)
     if json:
@@ -150,24 +154,24 @@ def alter(
     names: Names,
     *,
     partitions: Annotated[
-        PositiveInt | None, Parameter(help="The new number of partitions; it can only grow.")
+        PositiveInt | None, Parameter(help="The new number of partitions. It can only increase.")
     ] = None,
     config: Configs = _NONE,
     delete_config: Annotated[
         list[str],
         Parameter(
-            help="A topic setting to give back to the broker's default; may be repeated.",
+            help="A topic setting to reset to the broker's default. Repeatable.",
             show_default=False,
         ),
     ] = _NONE,
     if_exists: Annotated[
-        bool, Parameter(help="It is fine if a topic is not there.", show_default=False)
+        bool, Parameter(help="Do not fail if a topic does not exist.", show_default=False)
     ] = False,
     json: Json = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> int:
-    """Add partitions to topics, or change settings of their own."""
+    """Add partitions to topics, or change their settings."""
     settings = pairs(config, "--config")
     if partitions is None and not settings and not delete_config:
         raise UsageError("nothing to alter: give --partitions, --config or --delete-config")
@@ -186,7 +190,7 @@ def alter(
             except Refused as refused:
                 error = refused
             outcomes.append(Outcome(name, None, error))
-    return _report(outcomes, "altered", NOT_THERE if if_exists else None, json)
+    return _report(outcomes, "altered", DOES_NOT_EXIST if if_exists else None, json)
 
 
 @topics.command(sort_key=5)
@@ -194,20 +198,20 @@ def delete(
     names: Names,
     *,
     if_exists: Annotated[
-        bool, Parameter(help="It is fine if a topic is not there.", show_default=False)
+        bool, Parameter(help="Do not fail if a topic does not exist.", show_default=False)
     ] = False,
     json: Json = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> int:
-    """Delete topics and everything in them."""
+    """Delete topics and all their records."""
     with connect(bootstrap_server, command_config) as client:
         outcomes = delete_topics(client, names)
-    return _report(outcomes, "deleted", NOT_THERE if if_exists else None, json)
+    return _report(outcomes, "deleted", DOES_NOT_EXIST if if_exists else None, json)
 
 
 def _report(outcomes: Sequence[Outcome], done: str, tolerated: Tolerated | None, json: bool) -> int:
-    """Say what became of each topic; fail if one failed with an error that is not tolerated."""
+    """Print the result for each topic. Return FAILED if one has an error that is not tolerated."""
     failed = False
     report: list[JsonValue] = []
     for name, topic_id, error in outcomes:

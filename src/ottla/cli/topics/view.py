@@ -1,4 +1,4 @@
-"""How a topic looks: on a terminal, in a pipe, as JSON."""
+"""Topics as text and as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COLUMNS = [
 
 
 def print_description(topic: TopicDescription) -> None:
-    """Print a topic: a line about it, its settings, its partitions."""
+    """Print a topic: one line about it, its settings and its partitions."""
     copies = max((len(partition.replicas) for partition in topic.partitions), default=0)
     internal = "  internal" if topic.is_internal else ""
     count = len(topic.partitions)
@@ -32,7 +32,7 @@ def print_description(topic: TopicDescription) -> None:
 
 
 def description_as_json(topic: TopicDescription) -> JsonValue:
-    """A topic with everything known about it."""
+    """Return a topic with all its details as JSON."""
     return {
         "name": topic.name,
         "id": topic.topic_id,
@@ -43,7 +43,7 @@ def description_as_json(topic: TopicDescription) -> JsonValue:
 
 
 def listing_as_json(topic: TopicListing) -> JsonValue:
-    """A topic in a list."""
+    """Return a topic of a list as JSON."""
     return {
         "name": topic.name,
         "id": topic.topic_id,

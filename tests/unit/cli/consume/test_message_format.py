@@ -45,7 +45,7 @@ def test_only_names_are_fields() -> None:
 
 @pytest.mark.parametrize("text", ["{size}", "{}"])
 def test_unknown_fields(text: str) -> None:
-    with pytest.raises(UsageError, match="there are topic, partition, offset"):
+    with pytest.raises(UsageError, match="the fields are topic, partition, offset"):
         format_writer(text, "t")
 
 

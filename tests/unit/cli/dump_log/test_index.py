@@ -56,9 +56,9 @@ def test_damaged_offset_indexes(tmp_path: Path, capsys: pytest.CaptureFixture[st
         f"position {positions[1]} after {positions[1]}": [(103, positions[1]), (107, positions[1])],
         "offset 99 after 99": [(99, positions[1])],
         f"no batch begins at position {positions[1] + 1}": [(103, positions[1] + 1)],
-        "offset 103 leads to a batch that begins with 106": [(103, positions[3])],
-        f"position {size} is past the segment's end": [(119, size)],
-        "the entry before is for 107, which this batch has": [
+        "the entry for offset 103 points to a batch that begins at 106": [(103, positions[3])],
+        f"position {size} is after the end of the segment": [(119, size)],
+        "this batch contains 107, the offset of the previous entry": [
             (107, positions[1]),
             (109, positions[3]),
         ],
@@ -86,7 +86,7 @@ def test_an_index_of_a_broken_size(tmp_path: Path, capsys: pytest.CaptureFixture
     _, positions = write_segment(tmp_path)
     path = write_offset_index(tmp_path, [(103, positions[1])])
     write_file(tmp_path, INDEX, Path(path).read_bytes() + b"abc")
-    assert damages_of(capsys, path) == [(8, "3 bytes are no whole entry of 8")]
+    assert damages_of(capsys, path) == [(8, "3 bytes at the end are less than an entry of 8 bytes")]
 
 
 def test_an_index_of_a_damaged_segment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,7 +104,7 @@ def test_an_index_of_a_damaged_segment(tmp_path: Path, capsys: pytest.CaptureFix
 def test_an_index_without_its_segment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_offset_index(tmp_path, [(105, 10), (111, 20)])
     assert dump([path], as_json=True) == 0
-    assert "not verified" in str(lines_of(capsys, "note")[0]["text"])
+    assert "not checked" in str(lines_of(capsys, "note")[0]["text"])
 
 
 def test_a_deleted_index_is_verified_against_the_deleted_segment(
@@ -159,7 +159,7 @@ def test_a_time_index_that_hides_a_larger_timestamp(
     late = build_batch([(b"k", b"v", 99_000, ())], base_offset=BASE)
     write_file(tmp_path, LOG, late + b"".join(make_batches(3, first=101)))
     ((_, reason),) = damages_of(capsys, write_time_index(tmp_path, [(2001, 106)], room=1))
-    assert reason == "timestamp 99000 comes before offset 106, and is larger"
+    assert reason == "the larger timestamp 99000 comes before offset 106"
 
 
 def test_aborted_transactions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,6 +171,6 @@ def test_aborted_transactions(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     path = write_file(tmp_path, "00000000000000000100.txnindex", bad)
     assert damages_of(capsys, path) == [
         (68, "last offset 119 after 120"),
-        (102, "version 3 is not known"),
-        (136, "1 bytes are no whole entry of 34"),
+        (102, "version 3 is unknown"),
+        (136, "1 bytes at the end are less than an entry of 34 bytes"),
     ]

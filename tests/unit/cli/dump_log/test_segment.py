@@ -125,7 +125,7 @@ def test_a_cut_batch_at_the_end(
     path = write_file(tmp_path, LOG, batches[0] + batches[1][:torn])
     ((position, reason),) = damages_of(capsys, path)
     assert position == len(batches[0])
-    assert f"{torn} bytes are there" in str(reason) or f"{torn} are there" in str(reason)
+    assert f"truncated: only {torn} bytes are left" in str(reason)
 
 
 def test_nonsense_between_batches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,12 +168,12 @@ def test_a_magic_no_batch_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_offsets_that_go_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = make_batches(2)
     path = write_file(tmp_path, LOG, second + first)
-    assert damages_of(capsys, path) == [(len(second), "offset 100 where 104 or more is due")]
+    assert damages_of(capsys, path) == [(len(second), "offset 100 should be 104 or more")]
 
 
 def test_offsets_below_the_segments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_file(tmp_path, LOG, make_batches(1, first=98)[0])
-    assert damages_of(capsys, path) == [(0, "offset 98 where 100 or more is due")]
+    assert damages_of(capsys, path) == [(0, "offset 98 should be 100 or more")]
 
 
 def test_offsets_too_far_for_the_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

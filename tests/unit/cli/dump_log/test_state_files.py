@@ -41,7 +41,7 @@ def test_damaged_producer_snapshots(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert position == 2
     assert "CRC" in str(reason)
     assert damages_of(capsys, write_file(tmp_path, name, b"\0\x09" + good[2:])) == [
-        (0, "version 9 is not known")
+        (0, "version 9 is unknown")
     ]
     assert len(damages_of(capsys, write_file(tmp_path, name, good[:-5]))) == 2
     assert damages_of(capsys, write_file(tmp_path, name, good[:4])) == [

@@ -36,7 +36,7 @@ def test_durations(text: str, expected: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "1", "1y", "h", "-1h", "1h-", "P1DT", "1m1h"])
 def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(UsageError, match=r"--by-duration .* should look like 1d12h30m"):
+    with pytest.raises(UsageError, match=r"--by-duration .* should be a duration like 1d12h30m"):
         duration_ms(text, "--by-duration")
 
 
