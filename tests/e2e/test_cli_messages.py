@@ -280,7 +280,7 @@ def test_a_topic_is_made_on_demand(server: BrokerProcess) -> None:
     ("words", "said"),
     [
         (["consume", "nowhere"], "there is no topic nowhere: create it with"),
-        (["consume", "five", "--partition", "3"], "has no partition 3: it has 0 to 2"),
+        (["consume", "five", "--partition", "3"], "has no partition 3: its partitions are 0 to 2"),
         (["produce", "bad name", "--file", "/dev/null"], "INVALID_TOPIC_EXCEPTION"),
     ],
     ids=["topic", "partition", "name"],

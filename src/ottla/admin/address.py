@@ -1,4 +1,4 @@
-"""Addresses of brokers as people write them: `host:port`, `[::1]:9092`, separated by commas."""
+"""Broker addresses as text: `host:port` or `[::1]:9092`, separated by commas."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ DEFAULT_PORT = 9092
 
 
 class Address(NamedTuple):
-    """Where a broker listens; prints as people write it."""
+    """The host and port of a broker. Its text is `host:port`."""
 
     host: str
     port: int
@@ -18,7 +18,7 @@ class Address(NamedTuple):
 
 
 def parse_addresses(text: str) -> list[Address]:
-    """The addresses of a bootstrap servers list; ValueError says which one is wrong."""
+    """Return the addresses of a bootstrap servers list. Raise ValueError that names a wrong one."""
     addresses = [_parse(item.strip()) for item in text.split(",") if item.strip()]
     if not addresses:
         raise ValueError("the list of bootstrap servers is empty: expected host:port, ...")
@@ -28,7 +28,7 @@ def parse_addresses(text: str) -> list[Address]:
 def _parse(item: str) -> Address:
     host, port = _split(item)
     if not host:
-        raise ValueError(f"{item!r} names no host: expected host:port")
+        raise ValueError(f"{item!r} has no host: expected host:port")
     if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError(
             f"{item!r} has no valid port: expected host:port with a port from 1 to 65535"

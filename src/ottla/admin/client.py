@@ -1,11 +1,11 @@
-"""A client of a cluster: finds its brokers, routes requests, retries within bounds.
+"""A client of a cluster: finds the brokers, routes requests and retries within limits.
 
-The first contact fails fast: when no bootstrap server answers, the person should hear so
-at once. Afterwards a broker that goes away is waited for, with a growing pause, for as
-long as the operation's deadline and MAX_ATTEMPTS allow.
+The first connection fails fast: if no bootstrap server answers, the user learns it at once.
+Later, if a broker is away, the client waits for it with increasing pauses, up to the
+operation's deadline and MAX_ATTEMPTS.
 
-A request whose connection broke may have been carried out. `retry` repeats it only when
-the caller says that doing it twice is harmless.
+If a connection breaks, the broker may have executed the request. `retry` repeats a request
+only if the caller says that it is harmless to execute it twice.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ NO_NODE = -1
 
 
 class Client:
-    """A blocking client; one thread at a time."""
+    """A blocking client. Only one thread may use it at a time."""
 
     def __init__(
         self,
@@ -89,15 +89,15 @@ class Client:
 
     @property
     def brokers(self) -> dict[int, Address]:
-        """The brokers that the last metadata named, by id."""
+        """The brokers in the last metadata response, by node id."""
         return dict(self._brokers)
 
     def deadline(self, purpose: str) -> Deadline:
-        """A deadline of the client's usual length."""
+        """Return a deadline with the client's timeout."""
         return Deadline(self.timeout_ms, purpose)
 
     def any(self, deadline: Deadline) -> Connection:
-        """A connection to whichever broker answers first."""
+        """Return a connection to any broker."""
         for connection in self._open_connections():
             return connection
         self._first = self._connect_to_one(
@@ -106,25 +106,27 @@ class Client:
         return self._first
 
     def node(self, node_id: int, deadline: Deadline) -> Connection:
-        """A connection to this broker."""
-        self._address_of(node_id, deadline)  # which may find that one is open already
+        """Return the connection to this broker, and open it if there is none."""
+        self._address_of(
+            node_id, deadline
+        )  # its metadata request may assign an open connection to the node
         if node_id not in self._by_node:
             self._by_node[node_id] = self.dedicated(node_id, deadline)
         return self._by_node[node_id]
 
     def dedicated(self, node_id: int, deadline: Deadline) -> Connection:
-        """A new connection to this broker that is the caller's to close."""
+        """Open a new connection to this broker. The caller must close it."""
         address = self._address_of(node_id, deadline)
         try:
             return self._connect(address, deadline)
         except (Unreachable, TimedOut) as error:
             raise Unreachable(
-                f"broker {node_id} advertises {address} and does not answer there ({error})."
-                " Is it down? Otherwise look at its advertised.listeners."
+                f"broker {node_id} advertises {address}, but does not answer there ({error})."
+                " Check that it is running, and check its advertised.listeners."
             ) from None
 
     def controller(self, deadline: Deadline) -> Connection:
-        """The broker that takes administrative requests (any of them forwards, under KRaft)."""
+        """Return a connection for administrative requests. With KRaft, any broker forwards them."""
         if self.controller_id == NO_NODE:
             self.metadata([], deadline)
         return (
@@ -134,7 +136,7 @@ class Client:
         )
 
     def drop(self, connection: Connection) -> None:
-        """Close a connection and forget it."""
+        """Close a connection and remove it."""
         connection.close()
         self._by_node = {
             node: known for node, known in self._by_node.items() if known is not connection
@@ -151,7 +153,7 @@ class Client:
         *,
         at_most: int | None = None,
     ) -> M:
-        """Send a request and wait; the connection is dropped if that fails."""
+        """Send a request and return its response. Drop the connection if that fails."""
         try:
             connection.send(request, deadline, at_most=at_most)
             return connection.receive(response, deadline)
@@ -162,9 +164,9 @@ class Client:
     def metadata(
         self, topics: Iterable[str] | None, deadline: Deadline, *, create: bool = False
     ) -> list[MetadataResponseTopic]:
-        """Refresh brokers and controller, and give the state of these topics (None: of all).
+        """Update the brokers and the controller, and return these topics (None: all topics).
 
-        With `create`, a broker that creates topics on demand creates the missing ones.
+        With `create`, the broker creates missing topics if its configuration allows it.
         """
         named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=named, allow_auto_topic_creation=create)
@@ -174,7 +176,7 @@ class Client:
         return list(response.topics)
 
     def retry(self, action: Callable[[], T], deadline: Deadline, *, harmless_twice: bool) -> T:
-        """Run `action` again after failures that pass by themselves, within the deadline."""
+        """Run `action`, and repeat it after temporary failures until the deadline."""
         pause = FIRST_PAUSE_S
         for _ in range(MAX_ATTEMPTS - 1):
             try:
@@ -207,7 +209,7 @@ class Client:
         self._file_first_connection()
 
     def _file_first_connection(self) -> None:
-        # The bootstrap address is usually a broker's own: one connection serves both.
+        # The bootstrap address is usually that of a broker, so one connection is enough for both.
         first = self._first
         if first is None:
             return
@@ -237,5 +239,6 @@ class Client:
             except (Unreachable, TimedOut) as error:
                 failures.append(str(error))
         raise Unreachable(
-            f"no broker answers ({'; '.join(failures)}). Is it running? Try `ottla up`."
+            f"no broker answers ({'; '.join(failures)})."
+            " Is a broker running? Start one with `ottla up`."
         )

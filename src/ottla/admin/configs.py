@@ -1,8 +1,8 @@
-"""Configuration of topics: which settings a topic overrides, and changing them.
+"""Topic configuration: read and change the settings that a topic overrides.
 
-Brokers since Kafka 2.3 change settings one by one (IncrementalAlterConfigs, KIP-339). For
-older ones the whole set is read, changed and written back, which can lose a change made
-by somebody else in between.
+Brokers since Kafka 2.3 change single settings (IncrementalAlterConfigs, KIP-339). For older
+brokers, the client reads all settings, changes them and writes them back. This can lose a
+change that another client makes at the same time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DELETE = 1
 
 
 class ConfigChange(NamedTuple):
-    """Settings to set, and settings to give back to the broker's defaults."""
+    """Settings to set, and settings to reset to the broker's defaults."""
 
     to_set: Mapping[str, str]
     to_delete: Sequence[str]
@@ -37,7 +37,7 @@ class ConfigChange(NamedTuple):
 def describe_overrides(
     client: Client, topics: Sequence[str], deadline: Deadline
 ) -> dict[str, dict[str, str]]:
-    """The settings each topic has of its own, by topic."""
+    """Return the settings that each topic overrides, by topic."""
     resources = [
         DescribeConfigsResource(
             resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
@@ -57,12 +57,12 @@ def describe_overrides(
             if config.config_source == DYNAMIC_TOPIC_CONFIG
         }
     if missing := set(topics) - overrides.keys():
-        raise ProtocolViolation(f"the broker left the configuration of {missing.pop()} out")
+        raise ProtocolViolation(f"the broker did not return the configuration of {missing.pop()}")
     return overrides
 
 
 def alter_overrides(client: Client, topic: str, change: ConfigChange, deadline: Deadline) -> None:
-    """Change settings that a topic has of its own."""
+    """Change the settings that a topic overrides."""
     connection = client.any(deadline)
     if connection.supports(incremental.IncrementalAlterConfigsRequest):
         _alter_incrementally(client, topic, change, deadline)

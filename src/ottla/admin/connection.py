@@ -1,13 +1,14 @@
-"""One blocking connection to one broker: frames, headers, version negotiation.
+"""One blocking connection to a broker: frames, headers and version negotiation.
 
-Requests may be pipelined: `send` several, then `receive` their responses in the same
-order. The version of every API is the highest that both sides have (KIP-35); the broker's
-ranges are asked once, when the connection opens (KIP-511 says who we are), and then comes
-the login, if the transport has one. A session that the broker limits in time is renewed
-before a request when most of that time is over and no answer is awaited (KIP-368).
+Requests may be pipelined: `send` several, then `receive` their responses in the same order.
+The client uses the highest version of each API that both sides support (KIP-35). It asks for
+the broker's versions once, when the connection opens, and sends its own name and version with
+that request (KIP-511). Then it logs in, if the transport has SASL. If the broker limits the
+lifetime of the session, the client logs in again before a request when most of that time has
+passed and no response is pending (KIP-368).
 
-Whatever the other side sends is bounded and checked: a frame of an impossible size, an
-answer to another question or bytes that do not decode raise ProtocolViolation.
+Everything the broker sends is checked. A frame of an invalid size, a response to another
+request, or bytes that cannot be decoded raise ProtocolViolation.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ M = TypeVar("M", bound=Message)
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 _SIZE = Struct(">i")
 _TLS_ALERT = b"\x15\x03"
-_RENEWED_AFTER = 0.8  # of a session's life
+_RENEWED_AFTER = 0.8  # fraction of a session's lifetime
 
 
 class _Pending(NamedTuple):
@@ -58,7 +59,7 @@ class _Pending(NamedTuple):
 
 
 class Connection:
-    """A negotiated connection; close it after any exception but Refused and UnsupportedByBroker."""
+    """An open connection. Close it after any exception except Refused and UnsupportedByBroker."""
 
     def __init__(
         self,
@@ -95,25 +96,26 @@ class Connection:
 
     @property
     def holds_bytes(self) -> bool:
-        """Whether TLS has bytes that the socket no longer shows as readable."""
+        """True if TLS holds bytes that `select` does not show on the socket."""
         return self._secured is not None and self._secured.pending() > 0
 
     @property
     def pending(self) -> int:
-        """How many sent requests still wait for their responses."""
+        """The number of requests whose responses have not been received."""
         return len(self._pending)
 
     def supports(self, request: type[Message]) -> bool:
-        """Whether the broker and we have a version of this API in common."""
+        """Return True if the broker and this client have a common version of this API."""
         return self._common_version(request) is not None
 
     def version_of(self, request: type[Message], at_most: int | None = None) -> int:
-        """The highest version both sides have; UnsupportedByBroker when there is none."""
+        """Return the highest common version. Raise UnsupportedByBroker if there is none."""
         version = self._common_version(request, at_most)
         if version is None:
             name = ApiKey(request.API_KEY).name
             raise UnsupportedByBroker(
-                f"the broker at {self.address} has no version of {name} that this program has"
+                f"the broker at {self.address} does not support a version of {name} that this"
+                " client supports"
             )
         return version
 
@@ -125,9 +127,9 @@ class Connection:
         at_most: int | None = None,
         answered: bool = True,
     ) -> None:
-        """Send a request, in a version of `at_most` if given.
+        """Send a request, in version `at_most` or lower if given.
 
-        `answered` is false for Produce with acks 0, which has no response.
+        `answered` is false for Produce with acks=0, which has no response.
         """
         if self._renew_at is not None and not self._pending and time.monotonic() > self._renew_at:
             self._log_in(deadline)
@@ -137,18 +139,18 @@ class Connection:
             self._pending.pop()
 
     def receive(self, response: type[M], deadline: Deadline) -> M:
-        """The response to the oldest request that has none yet."""
+        """Receive the response to the oldest pending request."""
         pending = self._pending.popleft()
         frame = self._read_frame(deadline)
         return self._decode(frame, pending, response)
 
     def receive_open(self, deadline: Deadline) -> OpenResponse:
-        """Like `receive`, but nothing of the response is read yet: that is up to the caller."""
+        """Return the response to the oldest pending request, for the caller to read in pieces."""
         pending = self._pending.popleft()
         return OpenResponse(self, pending, self._read_size(deadline))
 
     def read_some(self, view: memoryview, deadline: Deadline) -> int:
-        """The next bytes of the response that is open, at least one and as many as are here."""
+        """Read the next bytes of the open response into `view`. Return how many: at least one."""
         try:
             self._socket.settimeout(deadline.remaining_s())
             received = self._socket.recv_into(view)
@@ -157,7 +159,7 @@ class Connection:
         except OSError as error:
             raise self._lost(error) from None
         if received == 0:
-            raise self._lost("it was closed at the other end")
+            raise self._lost("the broker closed it")
         return received
 
     def _common_version(self, request: type[Message], at_most: int | None = None) -> int | None:
@@ -166,13 +168,13 @@ class Connection:
         return version if version >= max(lowest, request.MIN_VERSION) else None
 
     def _negotiate(self, deadline: Deadline) -> dict[int, tuple[int, int]]:
-        # A broker that does not know our newest ApiVersions answers in version 0, with an
-        # error and, since Kafka 2.4, the range it has.
+        # If a broker does not support our ApiVersions version, it responds in version 0 with an
+        # error and, since Kafka 2.4, with the versions it supports.
         response = self._api_versions(ApiVersionsRequest.MAX_VERSION, deadline)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             ranges = {api.api_key: api.max_version for api in response.api_keys}
             response = self._api_versions(ranges.get(ApiKey.API_VERSIONS, 0), deadline)
-        check(response.error_code, f"the broker at {self.address} refused to say what it supports")
+        check(response.error_code, f"the broker at {self.address} did not return its API versions")
         return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
     def _api_versions(self, version: int, deadline: Deadline) -> ApiVersionsResponse:
@@ -267,16 +269,16 @@ class Connection:
         return ConnectionLost(f"the connection to {self.address} broke: {reason}{hint}")
 
     def _hint(self) -> str:
-        """What a broker that hangs up on our first words most likely wants."""
+        """Return the most likely reason why a broker closes the connection on the first request."""
         if self._transport.sasl is not None:
             return ""
         if self._secured is not None:
-            return " (does this listener expect our certificate, or a login with SASL_SSL?)"
-        return " (does this listener expect TLS or SASL? Then set security.protocol)"
+            return " (does this listener need a client certificate, or security.protocol=SASL_SSL?)"
+        return " (if this listener needs TLS or SASL, set security.protocol)"
 
 
 class OpenResponse:
-    """A response that is read piece by piece, to its end before anything else is received."""
+    """A response that is read in pieces. Read it to its end before receiving another one."""
 
     def __init__(self, connection: Connection, pending: _Pending, size: int) -> None:
         self.version = pending.version
@@ -285,17 +287,17 @@ class OpenResponse:
         self._pending = pending
 
     def read_some(self, view: memoryview, deadline: Deadline) -> int:
-        """The next bytes, at least one and never more than are left."""
+        """Read the next bytes into `view`. Return how many: at least one, at most `left`."""
         size = self._connection.read_some(view[: self.left], deadline)
         self.left -= size
         return size
 
     def body(self, buffer: Buffer, end: int) -> int:
-        """Where the body begins, from the first bytes; DecodeError when there are too few."""
+        """Return where the body starts in `buffer`. Raise DecodeError if the header is cut off."""
         return _body(self._connection.address, self._pending, buffer, end)
 
     def not_understood(self, error: DecodeError) -> ProtocolViolation:
-        """The error for bytes that do not decode."""
+        """Return the error for a response that cannot be decoded."""
         return _not_understood(self._connection.address, self._pending, error)
 
 
@@ -310,23 +312,23 @@ def _body(address: Address, pending: _Pending, buffer: Buffer, end: int) -> int:
 
 def _not_understood(address: Address, pending: _Pending, error: DecodeError) -> ProtocolViolation:
     return ProtocolViolation(
-        f"{address} sent a {ApiKey(pending.api_key).name} v{pending.version} response that cannot"
-        f" be understood: {error}"
+        f"{address} sent a response to {ApiKey(pending.api_key).name} v{pending.version} that"
+        f" cannot be decoded: {error}"
     )
 
 
 def ready(connections: Sequence[Connection], timeout_s: float) -> list[Connection]:
-    """Those on which something has arrived, after `timeout_s` at the latest."""
+    """Return the connections that have bytes to read. Wait for one up to `timeout_s`."""
     held = [connection for connection in connections if connection.holds_bytes]
     return held or select.select(connections, [], [], timeout_s)[0]
 
 
 def _answers_unsupported_version(frame: memoryview) -> bool:
-    # Only version 0 can be assumed here: correlation id, then the error code.
+    # Such a response is in version 0: the correlation id, then the error code.
     return len(frame) >= 6 and frame[4:6] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 def _not_kafka(address: Address, prefix: bytes) -> str:
     if prefix.startswith(_TLS_ALERT):
-        return f"{address} speaks TLS: set security.protocol to SSL or SASL_SSL"
-    return f"{address} does not speak Kafka's protocol: is it the right port?"
+        return f"{address} uses TLS: set security.protocol to SSL or SASL_SSL"
+    return f"{address} does not use Kafka's protocol: check the port"

@@ -1,8 +1,8 @@
-"""Reading a topic's partitions from given offsets on, without a group.
+"""A consumer without a group: reads partitions of a topic from given offsets.
 
-Every leader has one fetch under way on a connection of its own, so a leader with nothing
-to say does not hold up the others. A leader that goes away or moves is looked up again,
-within the client's timeout.
+Each leader has its own connection with one fetch in flight, so a leader without new records
+does not delay the others. If a leader changes or does not answer, the consumer looks it up
+again, within the client's timeout.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _STALE_ROUTE = RETRIABLE | {
 
 
 class Consumer:
-    """Follows partitions from `positions`; `on_jump` hears of offsets that no longer exist."""
+    """Reads partitions from `positions`. Calls `on_jump` for an offset that no longer exists."""
 
     def __init__(
         self,
@@ -63,20 +63,20 @@ class Consumer:
         self._connections: dict[int, Connection] = {}
 
     def close(self) -> None:
-        """Close the connections that fetch; the client stays open."""
+        """Close the connections of this consumer. The client stays open."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
 
     def poll(self, timeout_ms: float) -> list[Fetched]:
-        """Records that have arrived, or an empty list after `timeout_ms` without any."""
+        """Return new records, or an empty list if none arrive within `timeout_ms`."""
         self._send_fetches()
         waiting = list(self._connections.values())
         arrived = ready(waiting, timeout_ms / 1000)
         return [fetched for connection in arrived for fetched in self._receive(connection)]
 
     def _send_fetches(self) -> None:
-        """Give every leader that has no fetch under way one; look leaders up as needed."""
+        """Send a fetch to every leader that has none in flight. Look leaders up as needed."""
         deadline = self._client.deadline(f"finding the leaders of {self.topic}")
 
         def ask() -> None:
@@ -149,7 +149,7 @@ class Consumer:
         check(response.error_code, f"fetching from {self.topic}")
         found = [data for topic in response.responses for data in topic.partitions]
         fetched = [self._take(data) for data in found]
-        # Turn in turn: the partitions read first now are asked for last the next time.
+        # For fairness, ask last for the partitions that were returned first.
         for data in found:
             self.positions[data.partition_index] = self.positions.pop(data.partition_index)
         return [part for part in fetched if part is not None and part.records]
@@ -157,7 +157,9 @@ class Consumer:
     def _take(self, data: PartitionData) -> Fetched | None:
         partition = data.partition_index
         if partition not in self.positions:
-            raise ProtocolViolation(f"the broker sent partition {partition}, not asked for")
+            raise ProtocolViolation(
+                f"the broker sent partition {partition}, which was not requested"
+            )
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._jump(partition)
             return None
@@ -172,7 +174,7 @@ class Consumer:
         return fetched
 
     def _jump(self, partition: int) -> None:
-        """Go on at the nearest offset there is: the log was cut, or records expired."""
+        """Continue at the nearest offset: the log was truncated, or records expired."""
         deadline = self._client.deadline(f"finding offsets of {self.topic}")
         earliest = start_offsets(
             self._client, self.topic, [partition], EARLIEST_TIMESTAMP, deadline
@@ -188,7 +190,7 @@ class Consumer:
 def start_offsets(
     client: Client, topic: str, partitions: Iterable[int], timestamp: int, deadline: Deadline
 ) -> dict[int, int]:
-    """The offset for `timestamp` in each partition; the end where no record is so late."""
+    """Return the offset for `timestamp` in each partition; the end if no record is that late."""
     wanted = list(partitions)
 
     def ask() -> dict[int, int]:

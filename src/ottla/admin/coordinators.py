@@ -1,4 +1,4 @@
-"""Which broker coordinates a group: FindCoordinator, for many groups at once (KIP-699)."""
+"""Finds the coordinators of groups: FindCoordinator, for many groups at once (KIP-699)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIRST_BATCHED_VERSION = 4
 
 
 class GroupCoordinator(NamedTuple):
-    """The broker that answers for a group, and where it listens."""
+    """The broker that coordinates a group, and its address."""
 
     node_id: int
     address: Address
@@ -33,7 +33,7 @@ def on_coordinator(
     *,
     harmless_twice: bool,
 ) -> T:
-    """Run `action` with a connection to the group's coordinator, found anew at each attempt."""
+    """Run `action` with a connection to the group's coordinator. Each retry looks it up again."""
 
     def attempt() -> T:
         coordinator = find_coordinators(client, [group], deadline)[group]
@@ -45,7 +45,7 @@ def on_coordinator(
 def by_coordinator(
     client: Client, groups: Sequence[str], deadline: Deadline
 ) -> dict[GroupCoordinator, list[str]]:
-    """The groups of each coordinator."""
+    """Return the groups by coordinator."""
     found: defaultdict[GroupCoordinator, list[str]] = defaultdict(list)
     for group, coordinator in find_coordinators(client, groups, deadline).items():
         found[coordinator].append(group)
@@ -55,7 +55,7 @@ def by_coordinator(
 def find_coordinators(
     client: Client, groups: Sequence[str], deadline: Deadline
 ) -> dict[str, GroupCoordinator]:
-    """The coordinator of each group; waits while the cluster has none to name."""
+    """Return the coordinator of each group. Wait if the cluster has none yet."""
     return client.retry(lambda: _find(client, groups, deadline), deadline, harmless_twice=True)
 
 
@@ -70,7 +70,7 @@ def _find(client: Client, groups: Sequence[str], deadline: Deadline) -> dict[str
         check(answer.error_code, f"the coordinator of group {answer.key}", answer.error_message)
         found[answer.key] = GroupCoordinator(answer.node_id, Address(answer.host, answer.port))
     if missing := set(groups) - found.keys():
-        raise ProtocolViolation(f"the broker left the coordinator of {missing.pop()} out")
+        raise ProtocolViolation(f"the broker did not return the coordinator of {missing.pop()}")
     return found
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong between a command and a broker, worded for the person at the terminal."""
+"""Errors of the client. Their messages are written for the user of a command."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ NOT_TRIED = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-"""Retriable, and with certainty nothing was done."""
+"""Retriable errors after which the broker has certainly not executed the request."""
 
 
 class AdminError(Exception):
-    """A failure whose message says what is wrong and, where that is known, what to do."""
+    """A failure. The message says what is wrong and, if possible, what to do."""
 
 
 class Unreachable(AdminError):
-    """No connection was made, so nothing was asked of a broker."""
+    """No connection could be opened, so no request was sent."""
 
 
 class AuthenticationFailed(AdminError):
-    """One side could not show who it is: a certificate, a password or a mechanism is wrong."""
+    """A certificate, password or SASL mechanism is wrong, on either side."""
 
 
 class ConnectionLost(AdminError):
-    """The connection broke while a request was under way: it may or may not have been done."""
+    """The connection broke during a request. The broker may or may not have executed it."""
 
 
 class TimedOut(AdminError):
@@ -57,11 +57,11 @@ class TimedOut(AdminError):
 
 
 class ProtocolViolation(AdminError):
-    """The other side sent what no Kafka broker sends."""
+    """The broker sent bytes that violate Kafka's protocol."""
 
 
 class UnsupportedByBroker(AdminError):
-    """The broker has no version of an API that this client also has."""
+    """The broker and this client have no common version of an API."""
 
 
 class Refused(AdminError):
@@ -75,12 +75,12 @@ class Refused(AdminError):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may succeed a moment later."""
+        """True if the same request may succeed later."""
         return self.code in RETRIABLE
 
 
 def error_name(code: int) -> str:
-    """Kafka's name of an error code, or the number when it is newer than this program."""
+    """Return Kafka's name of an error code, or the number if the code is unknown."""
     try:
         return ErrorCode(code).name
     except ValueError:
@@ -88,6 +88,6 @@ def error_name(code: int) -> str:
 
 
 def check(code: int, subject: str, message: str | None = None) -> None:
-    """Raise Refused unless `code` means success."""
+    """Raise Refused if `code` is an error."""
     if code != ErrorCode.NONE:
         raise Refused(code, subject, message)

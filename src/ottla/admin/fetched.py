@@ -1,8 +1,8 @@
-"""The records in the bytes of a fetch response, checked.
+"""Decodes and checks the records of a fetch response.
 
-A response may begin with records before the offset asked for (a batch is sent whole), hold
-control batches, which are not for readers, and end in the middle of a batch. Brokers up to
-Kafka 3 may also send messages in the formats from before 0.11.
+A response may begin with records before the requested offset, because brokers send whole
+batches. It may contain control batches, which applications do not see, and it may end in the
+middle of a batch. Brokers up to Kafka 3 may also send the message formats from before 0.11.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.records.record import Record, records_of
 
 
 class Fetched(NamedTuple):
-    """Records of one partition, and the offset to go on from."""
+    """Records of one partition, and the next offset to fetch."""
 
     partition: int
     records: list[Record]
@@ -25,7 +25,7 @@ class Fetched(NamedTuple):
 
 
 def read_fetched(data: Buffer, topic: str, partition: int, offset: int) -> Fetched:
-    """The records from `offset` on; AdminError when a batch is damaged."""
+    """Return the records at and after `offset`. Raise AdminError if a batch is damaged."""
     records: list[Record] = []
     next_offset = offset
     with memoryview(data) as view:
@@ -37,7 +37,7 @@ def read_fetched(data: Buffer, topic: str, partition: int, offset: int) -> Fetch
         except CorruptBatch as error:
             raise AdminError(
                 f"{topic}-{partition} has a damaged batch at or after offset {next_offset}"
-                f" ({error.reason}); start after it with --partition {partition} --offset"
+                f" ({error.reason}); to skip it, give --partition {partition} and a later --offset"
             ) from None
     return Fetched(partition, records, next_offset)
 

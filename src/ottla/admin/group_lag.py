@@ -1,4 +1,4 @@
-"""How far a group has come: committed offsets beside the ends of the logs and their owners."""
+"""The lag of a group: its committed offsets, the log end offsets and the assigned members."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ottla.model.ids import TopicPartition
 
 
 class PartitionLag(NamedTuple):
-    """One partition: what is committed, where its log ends, and who reads it.
+    """One partition: its committed offset, its log end offset and its assigned member.
 
-    What is not known is None: nothing committed yet, a log whose topic or leader is gone,
-    a partition that nobody was given.
+    None means: no committed offset; a topic that was deleted or a leader that does not answer;
+    a partition that is not assigned.
     """
 
     partition: TopicPartition
@@ -28,14 +28,14 @@ class PartitionLag(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """How many records there are after the committed offset."""
+        """The number of offsets from the committed offset to the log end."""
         if self.committed is None or self.log_end_offset is None:
             return None
         return self.log_end_offset - self.committed.offset
 
 
 def group_lag(client: Client, group: GroupDescription) -> list[PartitionLag]:
-    """Every partition that the group has committed or been given, in order."""
+    """Return every partition with a committed offset or an assigned member, in order."""
     committed = fetch_offsets(client, group.group)
     owners = {partition: member for member in group.members for partition in member.assignment}
     partitions = sorted(committed.keys() | owners.keys())
@@ -46,7 +46,7 @@ def group_lag(client: Client, group: GroupDescription) -> list[PartitionLag]:
 
 
 def log_ends(client: Client, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """The log end offsets of those partitions whose leaders tell them."""
+    """Return the log end offsets of the partitions whose leaders answer."""
     deadline = client.deadline("finding the ends of the logs")
     return {
         partition: answer.offset
@@ -60,7 +60,7 @@ def log_ends(client: Client, partitions: Iterable[TopicPartition]) -> dict[Topic
 def leaders_of(
     client: Client, partitions: Iterable[TopicPartition], deadline: Deadline
 ) -> dict[TopicPartition, int]:
-    """The leaders of those partitions that exist."""
+    """Return the leaders of the partitions that exist."""
     wanted = set(partitions)
     names = sorted({partition.topic for partition in wanted})
     if not names:

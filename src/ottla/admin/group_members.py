@@ -1,7 +1,7 @@
-"""What a coordinator tells of a group, in one shape for both protocols.
+"""Descriptions of groups and their members, in one form for both protocols.
 
-In a classic group subscriptions and assignments are the clients' own bytes. They are read
-where the group is one of consumers; what does not decode is shown as no partitions at all.
+In a classic group, subscriptions and assignments are bytes that clients encode. They are
+decoded if the group's protocol type is consumer. If that fails, the list is empty.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _VERSION_BYTES = 2
 
 
 class GroupMember(NamedTuple):
-    """One member: who it is, what it asked for and what it was given.
+    """One member with its subscription and assignment.
 
-    `epoch` and `target` are None in a classic group; `target` is what the member has yet to
-    reach in the new protocol.
+    `epoch` and `target` are None in a classic group. In the new protocol, `target` is the
+    assignment that the member will have at the end of the rebalance.
     """
 
     member_id: str
@@ -48,7 +48,7 @@ class GroupMember(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """One group; epochs are None in a classic group."""
+    """One group. The epochs are None in a classic group."""
 
     group: str
     group_type: str
@@ -62,19 +62,19 @@ class GroupDescription(NamedTuple):
 
     @property
     def is_dead(self) -> bool:
-        """Whether this is how an old broker says that there is no such group."""
+        """True if the group does not exist: old brokers return it as dead."""
         return self.state == DEAD and not self.members
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody consumes, so that offsets may be set from outside."""
+        """True if the group has no members, so that its offsets may be reset."""
         return self.state in (EMPTY, DEAD)
 
 
 def consumer_description(
     group: new.DescribedGroup, coordinator: GroupCoordinator
 ) -> GroupDescription:
-    """A group of the new protocol."""
+    """Return the description of a group of the new protocol."""
     return GroupDescription(
         group.group_id,
         CONSUMER,
@@ -91,7 +91,7 @@ def consumer_description(
 def classic_description(
     group: classic.DescribedGroup, coordinator: GroupCoordinator
 ) -> GroupDescription:
-    """A group of the classic protocol."""
+    """Return the description of a group of the classic protocol."""
     of_consumers = group.protocol_type in ("", CONSUMER_PROTOCOL_TYPE)
     return GroupDescription(
         group.group_id,
@@ -107,7 +107,7 @@ def classic_description(
 
 
 def assigned(data: bytes) -> list[TopicPartition]:
-    """The partitions in a consumer's assignment; none if it cannot be read."""
+    """Return the partitions of a consumer's assignment; none if it cannot be decoded."""
     message = _versioned(ConsumerProtocolAssignment, data)
     if message is None:
         return []
@@ -115,7 +115,7 @@ def assigned(data: bytes) -> list[TopicPartition]:
 
 
 def subscribed(data: bytes) -> list[str]:
-    """The topics in a consumer's subscription; none if it cannot be read."""
+    """Return the topics of a consumer's subscription; none if it cannot be decoded."""
     message = _versioned(ConsumerProtocolSubscription, data)
     return [] if message is None else sorted(message.topics)
 
@@ -165,12 +165,12 @@ def _partitions(topics: Iterable[tuple[str, list[int]]]) -> list[TopicPartition]
 
 
 def _host(text: str) -> str:
-    # Java's InetAddress prints as name/address, and the name is missing here.
+    # Java's InetAddress prints as name/address, here with an empty name.
     return text.removeprefix("/")
 
 
 def _versioned(kind: type[M], data: bytes) -> M | None:
-    """A message that says its version first; a newer one reads like the newest known here."""
+    """Decode a message that begins with its version. Decode an unknown version as the newest."""
     version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
     if len(data) < _VERSION_BYTES or version < 0:
         return None

@@ -1,7 +1,7 @@
-"""Offsets that groups have committed: fetch, set from outside, delete.
+"""Committed offsets of groups: fetch, set and delete.
 
-Topics are named by name: from version 10 on OffsetCommit and OffsetFetch want ids, which a
-topic that was deleted, and still has commits, no longer has.
+Requests use topic names. From version 10 on, OffsetCommit and OffsetFetch need topic ids, but
+a deleted topic that still has committed offsets no longer has an id.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ADVICE = {
 
 
 class Committed(NamedTuple):
-    """An offset that a group has committed, and what the consumer wrote beside it."""
+    """A committed offset, with its leader epoch and metadata."""
 
     offset: int
     leader_epoch: int
@@ -47,14 +47,14 @@ class Committed(NamedTuple):
 
 
 class PartitionOutcome(NamedTuple):
-    """What became of one partition of a request."""
+    """The result for one partition of a request."""
 
     partition: TopicPartition
     error: Refused | None
 
 
 def fetch_offsets(client: Client, group: str) -> dict[TopicPartition, Committed]:
-    """All offsets of a group, in the order of topics and partitions; none if it has none."""
+    """Return all committed offsets of a group, ordered by topic and partition."""
     deadline = client.deadline(f"reading the offsets of group {group}")
     request = fetch.OffsetFetchRequest(
         group_id=group,
@@ -81,7 +81,7 @@ def fetch_offsets(client: Client, group: str) -> dict[TopicPartition, Committed]
 def commit_offsets(
     client: Client, group: str, offsets: Mapping[TopicPartition, int]
 ) -> list[PartitionOutcome]:
-    """Set offsets of a group that has no members, as one who is not a member."""
+    """Set the offsets of a group that has no members. The client does not join the group."""
     deadline = client.deadline(f"setting the offsets of group {group}")
     topics = [
         commit.OffsetCommitRequestTopic(
@@ -126,7 +126,7 @@ def commit_offsets(
 def delete_offsets(
     client: Client, group: str, partitions: Iterable[TopicPartition]
 ) -> list[PartitionOutcome]:
-    """Forget offsets of a group, of topics that no member is subscribed to (KIP-496)."""
+    """Delete a group's offsets for topics that no member is subscribed to (KIP-496)."""
     deadline = client.deadline(f"deleting offsets of group {group}")
     topics = [
         delete.OffsetDeleteRequestTopic(
@@ -181,7 +181,7 @@ def _outcome(group: str, partition: TopicPartition, code: int) -> PartitionOutco
         return PartitionOutcome(partition, None)
     error = Refused(code, f"group {group}, {partition}", _advice(code))
     if error.retriable:
-        raise error  # for the whole request: `retry` finds the coordinator
+        raise error  # fail the whole request: `retry` looks the coordinator up again
     return PartitionOutcome(partition, error)
 
 

@@ -1,7 +1,7 @@
-"""New offsets for a group: a plan of what would be committed, made before anything is.
+"""Plans new offsets for a group. Nothing is committed here.
 
-A target outside of what the log holds is moved to its nearest end, as Kafka's tools do.
-If one partition's target cannot be found there is no plan at all.
+If a target is outside the log, the plan uses the nearest end of the log, as Kafka's tools do.
+If the target of one partition cannot be found, there is no plan.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ottla.model.ids import NO_OFFSET, TopicPartition
 
 
 class ToTime(NamedTuple):
-    """The first record at or after a timestamp, or the end; or EARLIEST or LATEST_TIMESTAMP."""
+    """The first record at or after a timestamp, else the end. Also EARLIEST or LATEST_TIMESTAMP."""
 
     timestamp: int
 
 
 class ToOffset(NamedTuple):
-    """The same offset everywhere."""
+    """The same offset in every partition."""
 
     offset: int
 
@@ -40,27 +40,27 @@ class ToOffsets(NamedTuple):
 
 
 class ShiftBy(NamedTuple):
-    """So many records on from what is committed, or back if negative."""
+    """This many offsets after the committed one, or before it if negative."""
 
     records: int
 
 
 class ToCurrent(NamedTuple):
-    """What is committed already; the end where nothing is."""
+    """The committed offset; the end of the log if there is none."""
 
 
 Target: TypeAlias = ToTime | ToOffset | ToOffsets | ShiftBy | ToCurrent
 
 
 class TopicScope(NamedTuple):
-    """Some partitions of a topic, or all when none are named."""
+    """Some partitions of a topic, or all partitions if none are named."""
 
     topic: str
     partitions: Sequence[int] = ()
 
 
 class Step(NamedTuple):
-    """One partition of a plan; `was_moved` if the target was outside of the log."""
+    """One partition of a plan. `was_moved` is true if the target was outside the log."""
 
     partition: TopicPartition
     committed_offset: int | None
@@ -69,7 +69,7 @@ class Step(NamedTuple):
 
 
 def require_empty(client: Client, group: str) -> None:
-    """Raise unless nobody consumes in this group; one that is not there yet is fine."""
+    """Raise AdminError if the group has members. It need not exist."""
     try:
         (found,) = describe_groups(client, [group])
     except Refused as error:
@@ -81,13 +81,13 @@ def require_empty(client: Client, group: str) -> None:
         members = "1 member" if count == 1 else f"{count} members"
         raise AdminError(
             f"group {group} is active ({found.state}, {members}); stop its consumers first:"
-            " offsets are set from outside only while a group is empty"
+            " offsets can be set only while a group has no members"
         )
 
 
 def scope_of_topics(client: Client, scopes: Sequence[TopicScope]) -> list[TopicPartition]:
-    """The partitions of these topics; raises if one is not there."""
-    deadline = client.deadline("looking topics up")
+    """Return the partitions of these topics. Raise an error if one does not exist."""
+    deadline = client.deadline("looking up topics")
     found: dict[TopicPartition, None] = {}
     for topic, partitions in scopes:
         route = find_route(client, topic, deadline)
@@ -98,21 +98,21 @@ def scope_of_topics(client: Client, scopes: Sequence[TopicScope]) -> list[TopicP
 
 
 def scope_of_group(client: Client, group: str) -> list[TopicPartition]:
-    """The partitions that the group has committed, of topics that are still there."""
-    deadline = client.deadline("looking topics up")
+    """Return the partitions for which the group has offsets, without deleted topics."""
+    deadline = client.deadline("looking up topics")
     return sorted(leaders_of(client, fetch_offsets(client, group), deadline))
 
 
 def plan_reset(
     client: Client, group: str, partitions: Sequence[TopicPartition], target: Target
 ) -> list[Step]:
-    """What to commit for each partition."""
+    """Return the offset to commit for each partition."""
     deadline = client.deadline(f"planning new offsets of group {group}")
     committed = fetch_offsets(client, group)
     leaders = leaders_of(client, partitions, deadline)
     for partition in partitions:
         if partition not in leaders:
-            raise AdminError(f"there is no partition {partition}")
+            raise AdminError(f"partition {partition} does not exist")
     logs = _Logs(client, leaders, deadline)
     wanted = _wanted(target, partitions, committed, logs)
     return [
@@ -122,7 +122,7 @@ def plan_reset(
 
 
 class _Logs:
-    """Where the logs begin and end, and offsets by time in them."""
+    """The earliest and latest offsets of partitions, and offsets by time."""
 
     def __init__(
         self, client: Client, leaders: Mapping[TopicPartition, int], deadline: Deadline
@@ -134,7 +134,7 @@ class _Logs:
         self.latest = self.at_time(LATEST_TIMESTAMP)
 
     def at_time(self, timestamp: int) -> dict[TopicPartition, int]:
-        """An offset for each partition; NO_OFFSET where no record is as late as that."""
+        """Return an offset for each partition; NO_OFFSET if no record is that late."""
         answers = list_offsets(self._client, self._leaders, timestamp, self._deadline)
         for partition, answer in answers.items():
             check(answer.error_code, f"the offsets of {partition}")
@@ -162,7 +162,9 @@ def _wanted(
         case ShiftBy(records):
             for partition in partitions:
                 if partition not in committed:
-                    raise AdminError(f"nothing is committed for {partition}: nothing to shift")
+                    raise AdminError(
+                        f"{partition} has no committed offset: there is nothing to shift"
+                    )
             return {p: committed[p].offset + records for p in partitions}
 
 

@@ -1,7 +1,7 @@
-"""Groups: list, describe, delete; of the classic protocol and of the new one (KIP-848).
+"""Groups of the classic and the new protocol (KIP-848): list, describe and delete.
 
-A description asks for a group of the new protocol first and for a classic one where there
-is none, as Kafka's own admin client does: only the coordinator knows which of them it is.
+Only the coordinator knows the type of a group. So `describe_groups` first asks for a group of
+the new protocol and then for a classic one, as Kafka's admin client does.
 """
 
 from __future__ import annotations
@@ -32,14 +32,13 @@ FIRST_LIST_VERSION_WITH_STATES = 4
 FIRST_LIST_VERSION_WITH_TYPES = 5
 _NOT_OF_THE_NEW_PROTOCOL = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 _ADVICE = {
-    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group; `ottla groups list` shows those"
-    " there are",
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group; `ottla groups list` shows all groups",
     ErrorCode.NON_EMPTY_GROUP: "it has members; stop its consumers first",
 }
 
 
 class GroupListing(NamedTuple):
-    """One group in a list; state and type are None where the broker is too old to tell."""
+    """One group of a list. State and type are None if the broker is too old to return them."""
 
     group: str
     group_type: str | None
@@ -49,7 +48,7 @@ class GroupListing(NamedTuple):
 
 
 class GroupOutcome(NamedTuple):
-    """What became of one group of a request."""
+    """The result for one group of a request."""
 
     group: str
     error: Refused | None
@@ -58,7 +57,7 @@ class GroupOutcome(NamedTuple):
 def list_groups(
     client: Client, *, states: Sequence[str] = (), types: Sequence[str] = ()
 ) -> list[GroupListing]:
-    """The groups of all brokers by name, those in one of the states and of one of the types."""
+    """Return the groups of all brokers, by name, filtered by states and types."""
     deadline = client.deadline("listing groups")
     request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
 
@@ -79,7 +78,7 @@ def list_groups(
 
 
 def describe_groups(client: Client, groups: Sequence[str]) -> list[GroupDescription]:
-    """These groups with their members, in the order asked; Refused if one is not there."""
+    """Return these groups with their members, in this order. Raise Refused if one is missing."""
     deadline = client.deadline("describing groups")
 
     def ask() -> list[GroupDescription]:
@@ -98,7 +97,7 @@ def describe_groups(client: Client, groups: Sequence[str]) -> list[GroupDescript
 
 
 def delete_groups(client: Client, groups: Iterable[str]) -> list[GroupOutcome]:
-    """Delete groups that have no members, with their offsets."""
+    """Delete groups that have no members, with their offsets. Return a result for each."""
     return [GroupOutcome(group, _delete(client, group)) for group in groups]
 
 
@@ -160,7 +159,7 @@ def _describe_classic(
     found = []
     for group in response.groups:
         description = classic_description(group, coordinator)
-        # Before version 6 a group that does not exist is a dead one.
+        # Before version 6, a group that does not exist is returned as dead.
         if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND or description.is_dead:
             continue
         check(group.error_code, f"group {group.group_id}", group.error_message)
@@ -176,9 +175,13 @@ def _listing(found: ListedGroup, version: int, node_id: int) -> GroupListing:
 
 def _require_filters(version: int, states: Sequence[str], types: Sequence[str]) -> None:
     if states and version < FIRST_LIST_VERSION_WITH_STATES:
-        raise UnsupportedByBroker("this broker is older than Kafka 2.6 and cannot choose by state")
+        raise UnsupportedByBroker(
+            "this broker is older than Kafka 2.6 and cannot filter groups by state"
+        )
     if types and version < FIRST_LIST_VERSION_WITH_TYPES:
-        raise UnsupportedByBroker("this broker is older than Kafka 3.8 and cannot choose by type")
+        raise UnsupportedByBroker(
+            "this broker is older than Kafka 3.8 and cannot filter groups by type"
+        )
 
 
 def _advice(code: int) -> str | None:

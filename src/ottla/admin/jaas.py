@@ -1,5 +1,4 @@
-"""The one line of Java's JAAS language that sasl.jaas.config holds: a login module, a flag, and
-options as name="value", closed by a semicolon."""
+"""Parses sasl.jaas.config: a login module, a flag and options as name="value", then a semicolon."""
 
 from __future__ import annotations
 
@@ -15,10 +14,10 @@ _FORM = 'expected `LoginModule required username="..." password="...";`'
 
 
 def parse_jaas(text: str) -> dict[str, str]:
-    """The options of a JAAS line; ValueError says what is wrong without showing its secrets."""
+    """Return the options of a JAAS line. Raise ValueError with a message that has no secrets."""
     start = _START.match(text)
     if start is None or start[1].lower() not in _FLAGS:
-        raise ValueError(f"it names no login module and flag: {_FORM}")
+        raise ValueError(f"it has no login module and flag: {_FORM}")
     options: dict[str, str] = {}
     position = start.end()
     while option := _OPTION.match(text, position):

@@ -1,4 +1,4 @@
-"""Offsets of partitions by time: earliest, latest, or the first at or after a timestamp."""
+"""ListOffsets: the earliest or latest offset, or the first at or after a timestamp."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READ_COMMITTED = 1
 
 
 class OffsetAnswer(NamedTuple):
-    """An offset (NO_OFFSET when no record is as late as asked), or why there is none."""
+    """An offset (NO_OFFSET if no record is that late), or an error code."""
 
     error_code: int
     offset: int
@@ -39,10 +39,10 @@ def list_offsets(
     *,
     read_committed: bool = False,
 ) -> dict[TopicPartition, OffsetAnswer]:
-    """Ask every partition's leader; each partition gets an answer, even if its leader is away.
+    """Ask the leaders of all partitions. Return an answer for each, also if its leader is away.
 
-    With `read_committed` the latest offset is the last stable one. All leaders are asked
-    before the first answer is waited for: it takes one round trip, however many there are.
+    With `read_committed`, the latest offset is the last stable offset. All requests are sent
+    before the first response is read, so it takes one round trip for any number of leaders.
     """
     timestamps = timestamp if isinstance(timestamp, Mapping) else dict.fromkeys(leaders, timestamp)
     by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
@@ -83,7 +83,7 @@ def _request(
 def _ask_all(
     client: Client, requests: Mapping[int, ListOffsetsRequest], deadline: Deadline
 ) -> dict[int, ListOffsetsResponse | None]:
-    """The response of each leader, None of one that is away."""
+    """Return the response of each leader, or None if it does not answer."""
     responses: dict[int, ListOffsetsResponse | None] = dict.fromkeys(requests)
     waiting = _connections(client, requests, deadline)
     try:
@@ -99,7 +99,7 @@ def _ask_all(
                 client.drop(waiting[leader])
             del waiting[leader]
     except BaseException:
-        for connection in waiting.values():  # an answer nobody waits for may still come
+        for connection in waiting.values():  # a response may still arrive, and nothing will read it
             client.drop(connection)
         raise
     return responses
@@ -108,7 +108,7 @@ def _ask_all(
 def _connections(
     client: Client, leaders: Iterable[int], deadline: Deadline
 ) -> dict[int, Connection]:
-    """Connections to those leaders that can be reached, before any has a request under way."""
+    """Open connections to the leaders that can be reached, before any request is in flight."""
     connections = {}
     for leader in leaders:
         try:

@@ -1,7 +1,7 @@
-"""Which partition a message goes to: by the hash of its key, or one for a while (KIP-480).
+"""Chooses partitions for messages: by the hash of the key, or a sticky partition (KIP-480).
 
-The hash is the murmur2 of Kafka's Java client, so that keys land where Java producers put
-them.
+The hash is murmur2 as in Kafka's Java client, so a key goes to the same partition as with a
+Java producer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MASK = 0xFFFFFFFF
 
 @lru_cache(maxsize=4096)
 def murmur2(data: bytes) -> int:
-    """The 32-bit murmur2 hash, unsigned."""
+    """Return the 32-bit murmur2 hash, unsigned."""
     length = len(data)
     whole = length & ~3
     h = _SEED ^ length
@@ -31,19 +31,19 @@ def murmur2(data: bytes) -> int:
 
 
 class Partitioner:
-    """Chooses among `count` partitions; `switch` ends the stay at the present one."""
+    """Chooses one of `count` partitions. `switch` changes the sticky partition."""
 
     def __init__(self, count: int) -> None:
         self.count = count
         self._sticky = random.randrange(count)
 
     def partition_for(self, key: bytes | None) -> int:
-        """The key's partition, or for no key the one chosen for the time being."""
+        """Return the partition of the key, or the sticky partition if there is no key."""
         if key is None:
             return self._sticky
         return (murmur2(key) & 0x7FFFFFFF) % self.count
 
     def switch(self) -> None:
-        """Choose another partition for messages without a key, if there is another."""
+        """Choose another sticky partition for messages without a key, if there is one."""
         if self.count > 1:
             self._sticky = (self._sticky + random.randrange(1, self.count)) % self.count

@@ -1,10 +1,10 @@
-"""Producing to one topic: batches per partition, idempotent where the broker can (KIP-98).
+"""A producer for one topic. It is idempotent if the broker supports it (KIP-98).
 
-One batch per partition is under way at a time, and it keeps its sequence when it is sent
-again, so order holds and an idempotent batch is stored once however often it is sent. A
-batch the broker finds too large is cut in two, down to single messages.
+Each partition has one batch in flight. A batch keeps its sequence when it is sent again, so
+messages stay in order and an idempotent batch is stored only once. If the broker says that a
+batch is too large, the producer splits it in two, down to single messages.
 
-Without idempotence a batch whose acknowledgement was lost may be stored twice.
+Without idempotence, a batch may be stored twice if its acknowledgement is lost.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LA
 
 
 def new_producer_id(client: Client, deadline: Deadline, advice: str) -> tuple[int, int]:
-    """An id and epoch of our own from the cluster; `advice` says how to do without one."""
+    """Get a producer id and epoch from the cluster. `advice` is added to the error message."""
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout=60_000)
 
     def ask() -> InitProducerIdResponse:
@@ -71,10 +71,10 @@ def new_producer_id(client: Client, deadline: Deadline, advice: str) -> tuple[in
 
 
 def check_codec(connection: Connection, codec: int) -> None:
-    """Raise unless the broker takes batches in this codec."""
+    """Raise UnsupportedByBroker if the broker does not accept this compression codec."""
     version = connection.version_of(ProduceRequest)
     if codec == ZSTD and version < FIRST_VERSION_WITH_ZSTD:
-        raise UnsupportedByBroker("this broker is older than Kafka 2.1 and does not take zstd")
+        raise UnsupportedByBroker("this broker is older than Kafka 2.1 and does not support zstd")
 
 
 class _Batch(NamedTuple):
@@ -90,7 +90,7 @@ class _Answer(NamedTuple):
 
 
 class Producer:
-    """Collects messages for one topic; what is not flushed is not sent."""
+    """Collects messages for one topic. Call `flush` to send them."""
 
     def __init__(self, client: Client, topic: str, *, acks: int = ACKS_ALL, codec: int = 0) -> None:
         self.topic = topic
@@ -112,7 +112,7 @@ class Producer:
 
     @property
     def is_idempotent(self) -> bool:
-        """Whether a batch that is sent twice is stored once."""
+        """True if a batch that is sent twice is stored once."""
         return self._producer_id != NO_PRODUCER_ID
 
     def send(
@@ -123,7 +123,7 @@ class Producer:
         headers: Headers = (),
         partition: int | None = None,
     ) -> None:
-        """Add a message to its partition's batch; sends all batches when one is full."""
+        """Add a message to its partition's batch. If the batch is full, send all batches first."""
         if partition is None:
             partition = self._partitioner.partition_for(key)
         else:
@@ -140,7 +140,7 @@ class Producer:
         self._pending_bytes += size
 
     def flush(self) -> None:
-        """Send everything collected and wait until it is acknowledged; Refused if it cannot be."""
+        """Send all batches and wait for acknowledgements. Raise Refused if one is refused."""
         queues = {
             partition: deque(
                 [self._seal(partition, self._next_sequence(partition, records), records)]
@@ -196,7 +196,7 @@ class Producer:
     def _send_heads(
         self, heads: Iterable[_Batch], queues: Mapping[int, deque[_Batch]], deadline: Deadline
     ) -> Refused | None:
-        """Send one batch of each partition; the last refusal worth another attempt, if any."""
+        """Send one batch of each partition. Return the last error that can be retried, if any."""
         by_leader: defaultdict[int, list[_Batch]] = defaultdict(list)
         for batch in heads:
             by_leader[self._route.leaders.get(batch.partition, NO_NODE)].append(batch)
@@ -248,7 +248,7 @@ class Producer:
         }
 
     def _settle(self, queue: deque[_Batch], answer: _Answer) -> Refused | None:
-        """Take a batch that was stored off its queue, cut one that is too large, or refuse."""
+        """Remove the batch if it was stored, split it if it is too large, or return the error."""
         batch = queue[0]
         if answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self.acknowledged += len(batch.records)

@@ -1,4 +1,4 @@
-"""Where the partitions of a topic are: their leaders, and the topic's id."""
+"""The route to a topic: its id, and the leaders of its partitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAST_VERSION_WITH_NAMES = 12
 
 
 class TopicRoute(NamedTuple):
-    """A topic's id and the leader of each partition (NO_NODE while it has none)."""
+    """A topic's id and the leader of each partition (NO_NODE if it has none)."""
 
     topic: str
     topic_id: bytes
@@ -26,12 +26,12 @@ class TopicRoute(NamedTuple):
 
     @property
     def highest_version(self) -> int | None:
-        """Produce and Fetch name a topic by id from version 13 on, which not all topics have."""
+        """The highest usable version of Produce and Fetch: from 13 on they need a topic id."""
         return LAST_VERSION_WITH_NAMES if self.topic_id == ZERO_UUID else None
 
 
 class _NotCreatedYet(Refused):
-    """The broker was asked to create the topic and has not shown it yet."""
+    """The broker was asked to create the topic and does not return it yet."""
 
     @property
     def retriable(self) -> bool:
@@ -41,7 +41,7 @@ class _NotCreatedYet(Refused):
 def find_route(
     client: Client, topic: str, deadline: Deadline, *, create: bool = False
 ) -> TopicRoute:
-    """Look a topic up; with `create`, let the broker create it and wait until it has."""
+    """Look up a topic. With `create`, let the broker create it and wait for it."""
 
     def ask() -> TopicRoute:
         found = _only(client.metadata([topic], deadline, create=create), topic)
@@ -57,26 +57,28 @@ def find_route(
 
 
 def _with_advice(error: Refused, topic: str) -> Refused:
-    """The same refusal and what to do: Metadata has codes only, no words."""
+    """Add advice to an error: a Metadata response has no error messages."""
     if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         advice = f"create it with `ottla topics create {topic}`"
         return Refused(error.code, f"there is no topic {topic}", advice)
     if error.code == ErrorCode.INVALID_TOPIC_EXCEPTION:
-        advice = reason_invalid(topic) or "its name differs from another's only in '.' and '_'"
-        return Refused(error.code, f"there can be no topic {topic!r}", advice)
+        advice = reason_invalid(topic) or "another topic's name differs only in '.' and '_'"
+        return Refused(error.code, f"{topic!r} is not a valid topic name", advice)
     return error
 
 
 def check_partition(route: TopicRoute, partition: int) -> None:
-    """Raise unless the topic has this partition."""
+    """Raise AdminError if the topic does not have this partition."""
     if partition not in route.leaders:
         last = len(route.leaders) - 1
-        raise AdminError(f"topic {route.topic} has no partition {partition}: it has 0 to {last}")
+        raise AdminError(
+            f"topic {route.topic} has no partition {partition}: its partitions are 0 to {last}"
+        )
 
 
 def _only(found: Sequence[MetadataResponseTopic], topic: str) -> MetadataResponseTopic:
     if len(found) != 1 or found[0].name != topic:
-        raise ProtocolViolation(f"the broker was asked about {topic} and told of something else")
+        raise ProtocolViolation(f"the broker did not return the metadata of {topic}")
     return found[0]
 
 

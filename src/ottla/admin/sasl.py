@@ -1,7 +1,7 @@
-"""Logging in to a broker with SASL (KIP-43, KIP-152): a handshake that agrees on the mechanism,
-then the mechanism's own messages inside SaslAuthenticate.
+"""SASL login (KIP-43, KIP-152): a handshake for the mechanism, then the messages of the mechanism
+in SaslAuthenticate requests.
 
-A login that is refused is final: AuthenticationFailed says why and is not retried.
+If the broker refuses the login, AuthenticationFailed says why. It is not retried.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Ask(Protocol):
 
 
 def authenticate(sasl: Sasl, address: Address, ask: Ask) -> int:
-    """Log in; how long the broker lets the session live in ms, 0 for as long as it lasts."""
+    """Log in. Return the lifetime of the session in ms, or 0 if it has no limit."""
     _agree(sasl, address, ask)
     login = _Login(sasl, address, ask)
     if sasl.mechanism == PLAIN:
@@ -54,7 +54,7 @@ class _Login:
         self.session_lifetime_ms = 0
 
     def say(self, message: bytes) -> bytes:
-        """The broker's answer to one message; AuthenticationFailed when it refuses."""
+        """Send one message and return the answer. Raise AuthenticationFailed if it is an error."""
         request = SaslAuthenticateRequest(auth_bytes=message)
         response = self._ask(request, SaslAuthenticateResponse)
         if response.error_code != ErrorCode.NONE:
@@ -63,12 +63,12 @@ class _Login:
         return response.auth_bytes
 
     def failed(self, reason: str) -> AuthenticationFailed:
-        """The error to raise, with the user and the mechanism in it."""
+        """Return the error to raise. It names the user and the mechanism."""
         sasl = self._sasl
         who, look = (
             (f"user {sasl.username}", "the user name and password")
             if sasl.username
-            else ("the token", "that it is meant for this cluster and has not expired")
+            else ("the token", "that it is for this cluster and has not expired")
         )
         return AuthenticationFailed(
             f"{self._address} refused {who} ({sasl.mechanism}): {reason}. Check {look}."
@@ -85,13 +85,13 @@ def _agree(sasl: Sasl, address: Address, ask: Ask) -> None:
     if response.error_code != ErrorCode.NONE:
         offered = ", ".join(response.mechanisms) or "none"
         raise AuthenticationFailed(
-            f"{address} does not take {sasl.mechanism}"
+            f"{address} does not support {sasl.mechanism}"
             f" ({error_name(response.error_code)}): set sasl.mechanism to one of: {offered}"
         )
 
 
 _NO_SASL = (
-    "{address} takes no login with SASL: use the port of a SASL listener, or set"
+    "{address} does not support SASL: use the port of a SASL listener, or set"
     " security.protocol to PLAINTEXT or SSL"
 )
 
@@ -110,7 +110,7 @@ def _bearer(sasl: Sasl, login: _Login) -> None:
     extensions = "".join(f"{name}={value}\x01" for name, value in sasl.extensions)
     problem = login.say(f"n,,\x01auth=Bearer {token}\x01{extensions}\x01".encode())
     if problem:
-        # The server says why as JSON, and fails the login only once that is acknowledged.
+        # The server sends the reason as JSON, and ends the login after the client's next message.
         login.say(_ABORT)
         raise login.failed(problem.decode("utf-8", "replace"))
 

@@ -1,8 +1,9 @@
-"""SASL by the names of Kafka's Java client (sasl.mechanism, sasl.jaas.config) and of librdkafka
-(sasl.mechanisms, sasl.username, sasl.password).
+"""SASL properties, with the names of Kafka's Java client (sasl.mechanism, sasl.jaas.config) or of
+librdkafka (sasl.mechanisms, sasl.username, sasl.password).
 
-An OAUTHBEARER token is given as it is (sasl.oauthbearer.token) or in a file that is read at
-each login (sasl.oauthbearer.token.endpoint.url=file:///...), so that it can be replaced.
+An OAUTHBEARER token is a property (sasl.oauthbearer.token) or a file
+(sasl.oauthbearer.token.endpoint.url=file:///...). The file is read at each login, so that the
+token can be replaced.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
 
 @dataclass(frozen=True)
 class Sasl:
-    """A mechanism and what it logs in with: a user and password, or a token or its file."""
+    """A mechanism and its credentials: a user and password, or a token or its file."""
 
     mechanism: str
     username: str = ""
@@ -47,7 +48,7 @@ class Sasl:
 
 
 def sasl_settings(properties: Mapping[str, str]) -> Sasl:
-    """The login that these properties ask for; SettingError names a wrong one."""
+    """Return the SASL settings of these properties. Raise SettingError that names a wrong one."""
     mechanism = _mechanism(properties)
     given = _jaas_options(properties)
     if mechanism == OAUTHBEARER:
@@ -70,7 +71,7 @@ def _mechanism(properties: Mapping[str, str]) -> str:
         return mechanism
     known = ", ".join(MECHANISMS)
     if not mechanism:
-        raise SettingError(name, f"it is missing: one of {known}")
+        raise SettingError(name, f"it is missing: set it to one of {known}")
     raise SettingError(name, f"{mechanism} is not supported: use one of {known}")
 
 
@@ -103,6 +104,7 @@ def _local_path(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path:
         raise SettingError(
-            _TOKEN_URL, f"{url} is not file:///PATH: tokens are not fetched from a server"
+            _TOKEN_URL,
+            f"{url} should be file:///PATH: fetching tokens from a server is not supported",
         )
     return unquote(parts.path)

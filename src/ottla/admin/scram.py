@@ -1,8 +1,8 @@
-"""SCRAM, the client's side (RFC 5802, RFC 7677): both ends prove that they know the password.
+"""SCRAM for a client (RFC 5802, RFC 7677): both sides prove that they know the password.
 
-What the server sends is not trusted: its nonce must continue ours, its iteration count is
-bounded on both sides, and its signature is checked, so that a server which does not know the
-password is found out. As in Kafka, names and passwords are plain UTF-8, without SASLprep.
+The server's messages are checked. Its nonce must begin with ours, its iteration count has a
+minimum and a maximum, and its signature proves that it knows the password. As in Kafka, names
+and passwords are UTF-8 without SASLprep.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _GS2_HEADER = "n,,"
 
 
 class ScramError(ValueError):
-    """The server's side of the exchange is wrong."""
+    """A message of the server is wrong."""
 
 
 class ScramClient:
-    """One login: `first`, then `final` on the server's answer, then `verify` on its last word."""
+    """One login: call `first`, `final` with the server's first answer, `verify` with its second."""
 
     def __init__(self, hash_name: str, username: str, password: str, nonce: str = "") -> None:
         self._hash = hash_name
@@ -34,15 +34,15 @@ class ScramClient:
         self._server_signature = b""
 
     def first(self) -> bytes:
-        """The first message to the server."""
+        """Return the first message to the server."""
         return f"{_GS2_HEADER}{self._first_bare}".encode()
 
     def final(self, server_first: bytes) -> bytes:
-        """The proof that answers the server's first message; ScramError if that is wrong."""
+        """Return the proof for the server's first message. Raise ScramError if that is wrong."""
         fields = _fields(server_first)
         nonce = fields.get("r", "")
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
-            raise ScramError("the server's nonce does not continue ours")
+            raise ScramError("the server's nonce does not begin with ours")
         salted = hashlib.pbkdf2_hmac(
             self._hash, self._password, _decoded(fields, "s"), _iterations(fields)
         )
@@ -51,7 +51,7 @@ class ScramClient:
         return f"{without_proof},p={b64encode(self._proof(salted, signed)).decode()}".encode()
 
     def verify(self, server_final: bytes) -> None:
-        """Raise ScramError unless the server proved that it knows the password too."""
+        """Raise ScramError if the server does not prove that it knows the password."""
         fields = _fields(server_final)
         if "e" in fields:
             raise ScramError(fields["e"])
@@ -89,7 +89,7 @@ def _iterations(fields: dict[str, str]) -> int:
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
     if not FEWEST_ITERATIONS <= number <= MOST_ITERATIONS:
         raise ScramError(
-            f"the server asks for {text or 'no'} iterations: expected"
+            f"the server requests {text or 'no'} iterations: expected"
             f" {FEWEST_ITERATIONS} to {MOST_ITERATIONS}"
         )
     return number

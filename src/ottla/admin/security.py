@@ -1,8 +1,8 @@
-"""How a client's connections are protected: Kafka's four security protocols.
+"""The security settings of a client: Kafka's four security protocols.
 
-Plain data that can be pickled; its text shows no password, key or token. PEM files are named
-here and read where the connection is made, as Kafka's clients do: they must be there on
-every machine that connects.
+The settings can be pickled, and their repr shows no password, key or token. They contain the
+paths of PEM files. As in Kafka's clients, a file is read on the machine that connects, so it
+must exist on each of these machines.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SECURITY_PROPERTIES = frozenset({"security.protocol"}) | TLS_PROPERTIES | SASL_P
 
 @dataclass(frozen=True)
 class Security:
-    """The protocol of a connection; `tls` and `sasl` are there when the protocol has them."""
+    """A security protocol. `tls` and `sasl` are None if the protocol does not use them."""
 
     protocol: str = "PLAINTEXT"
     tls: Tls | None = None
@@ -31,11 +31,11 @@ PLAINTEXT = Security()
 
 
 def security_settings(properties: Mapping[str, str]) -> Security:
-    """The security that these properties ask for; SettingError names a wrong one."""
+    """Return the security of these properties. Raise SettingError that names a wrong one."""
     name = "security.protocol"
     protocol = properties.get(name, PLAINTEXT.protocol).strip().upper()
     if protocol not in SECURITY_PROTOCOLS:
-        raise SettingError(name, f"{protocol!r} is none of {', '.join(SECURITY_PROTOCOLS)}")
+        raise SettingError(name, f"{protocol!r} should be one of {', '.join(SECURITY_PROTOCOLS)}")
     return Security(
         protocol,
         tls_settings(properties) if protocol.endswith("SSL") else None,

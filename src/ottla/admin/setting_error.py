@@ -1,10 +1,10 @@
-"""The error of a client property that cannot be used as it is."""
+"""The error for an invalid client property."""
 
 from __future__ import annotations
 
 
 class SettingError(ValueError):
-    """A property of this name is wrong; `why` says in what way and what would be right."""
+    """The property `name` is invalid. `why` says what is wrong and what is expected."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(name, why)  # both, so that it can be pickled

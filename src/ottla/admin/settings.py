@@ -1,10 +1,10 @@
-"""How to reach a cluster, by the names of Kafka's client properties.
+"""Client settings, with the names of Kafka's client properties.
 
-`ClientSettings` is plain data: it can be pickled and handed to another process, which then
-makes a client of its own with `connect`. Its text shows no secret.
+`ClientSettings` can be pickled and sent to another process, which makes its own client with
+`connect`. Its repr shows no secret.
 
-Only the properties in CLIENT_PROPERTIES are read here; what configures a producer or a
-consumer belongs to those.
+Only the properties in CLIENT_PROPERTIES are read here. Properties of producers and consumers
+are read elsewhere.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAX_TIMEOUT_MS = 2**31 - 1
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """Everything that decides how a client connects."""
+    """All settings of a client's connections."""
 
     bootstrap_servers: str
     client_id: str = "ottla"
@@ -40,7 +40,7 @@ class ClientSettings:
     security: Security = PLAINTEXT
 
     def connect(self) -> Client:
-        """A client with these settings; it connects when it is first used."""
+        """Return a client with these settings. It connects on first use."""
         return Client(
             parse_addresses(self.bootstrap_servers),
             client_id=self.client_id,
@@ -50,7 +50,7 @@ class ClientSettings:
 
 
 def client_settings(properties: Mapping[str, str]) -> ClientSettings:
-    """The settings that these properties ask for; SettingError names a wrong one."""
+    """Return the settings of these properties. Raise SettingError that names a wrong one."""
     defaults = ClientSettings(bootstrap_servers="")
     return ClientSettings(
         bootstrap_servers=_bootstrap_servers(properties),
@@ -77,5 +77,5 @@ def _timeout_ms(properties: Mapping[str, str], default: int) -> int:
     name = "request.timeout.ms"
     text = properties.get(name, str(default)).strip()
     if not (text.isascii() and text.isdigit() and 0 < int(text) <= _MAX_TIMEOUT_MS):
-        raise SettingError(name, f"{text!r} is not a number of milliseconds above 0")
+        raise SettingError(name, f"{text!r} should be a number of milliseconds greater than 0")
     return int(text)

@@ -1,8 +1,8 @@
-"""TLS for a client's connections: the context made of the settings, and failures in words.
+"""TLS for client connections: the SSL context, and error messages for failed handshakes.
 
-A handshake fails in a few ways that people meet: the listener does not speak TLS, its
-certificate is of a CA that is not trusted, or for another host name, or it wants a
-certificate from us. Each gets a message that says which property to look at.
+The usual reasons for a failure are: the listener does not use TLS, the CA of its certificate
+is not trusted, the certificate is for another host name, or the listener needs a client
+certificate. Each has a message that names the property to check.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OUT_OF_DATE = (9, 10)
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:
-    """A context with these settings; SettingError names the property that cannot be used."""
+    """Return an SSL context with these settings. Raise SettingError for an invalid property."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = _VERSIONS[tls.versions[0]]
     context.maximum_version = _VERSIONS[tls.versions[-1]]
@@ -54,25 +54,25 @@ class TlsClient:
     def secure(
         self, connected: socket.socket, address: Address, deadline: Deadline
     ) -> ssl.SSLSocket:
-        """The socket with TLS on it; Unreachable or AuthenticationFailed say what is wrong."""
+        """Do the TLS handshake and return the TLS socket. Errors say what is wrong."""
         connected.settimeout(deadline.remaining_s())
         try:
             return self._context.wrap_socket(connected, server_hostname=address.host)
         except TimeoutError:
             raise TimedOut(
-                f"{address} did not answer the start of TLS within"
+                f"{address} did not answer the TLS handshake within"
                 f" {deadline.timeout_ms / 1000:g} s (is it a plaintext listener?)"
             ) from None
         except ssl.SSLCertVerificationError as error:
             raise AuthenticationFailed(_why_not_trusted(error, address, self._tls)) from None
         except OSError as error:
             raise Unreachable(_why_failed(error, address)) from None
-        except (ValueError, UnicodeError):  # a host name that no certificate can be for
-            raise Unreachable(f"{address}: this is no address") from None
+        except (ValueError, UnicodeError):  # an invalid host name
+            raise Unreachable(f"{address} is not a valid address") from None
 
 
 def write_all(secured: ssl.SSLSocket, data: bytes, deadline: Deadline) -> None:
-    """Send all of it within the deadline; the socket's own sendall starts anew with each part."""
+    """Send all bytes within the deadline. `sendall` would restart its timeout for each part."""
     with memoryview(data) as view:
         position = 0
         while position < len(view):
@@ -81,15 +81,18 @@ def write_all(secured: ssl.SSLSocket, data: bytes, deadline: Deadline) -> None:
 
 
 def alert_words(error: OSError, address: Address) -> str | None:
-    """What a TLS alert means; with TLS 1.3 our certificate is judged after the handshake."""
+    """Return the meaning of a TLS alert, or None if the error is not one.
+
+    With TLS 1.3 the broker checks the client certificate after the handshake.
+    """
     reason = error.reason if isinstance(error, ssl.SSLError) else None
     if not reason or "ALERT" not in reason:
         return None
     if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason or "HANDSHAKE_FAILURE" in reason:
         return (
-            f"{address} refused our certificate or wants one ({reason}): set"
+            f"{address} refused the client certificate, or needs one ({reason}): set"
             " ssl.keystore.certificate.chain and ssl.keystore.key, or ssl.keystore.location,"
-            " to one that it trusts"
+            " to a certificate that it trusts"
         )
     return f"{address} ended TLS with {reason}"
 
@@ -100,7 +103,7 @@ def _why_failed(error: OSError, address: Address) -> str:
     if isinstance(error, ssl.SSLError) and error.reason not in _NOT_TLS:
         return f"{address}: TLS failed: {error.reason or error}"
     return (
-        f"{address} does not speak TLS: use the port of a TLS listener, or set"
+        f"{address} does not use TLS: use the port of a TLS listener, or set"
         " security.protocol to PLAINTEXT or SASL_PLAINTEXT"
     )
 
@@ -118,14 +121,15 @@ _NOT_TLS = {
 def _why_not_trusted(error: ssl.SSLCertVerificationError, address: Address, tls: Tls) -> str:
     if error.verify_code in _HOST_MISMATCHES:
         return (
-            f"the certificate of {address} is not for {address.host}: connect by a name that is"
-            " in it, or set ssl.endpoint.identification.algorithm to nothing to not compare"
+            f"the certificate of {address} is not for {address.host}: connect to a name in the"
+            " certificate, or disable this check with an empty"
+            " ssl.endpoint.identification.algorithm"
         )
     trusted = "the system's CAs" if tls.trusted is None else str(tls.trusted)
     if error.verify_code in _UNKNOWN_ISSUER:
         return (
-            f"the certificate of {address} is of no CA in {trusted}: set ssl.truststore.location"
-            " (or ssl.ca.location) to a PEM file with the CA that signed it"
+            f"the certificate of {address} was not signed by a CA in {trusted}: set"
+            " ssl.truststore.location (or ssl.ca.location) to a PEM file with the CA that signed it"
         )
     if error.verify_code in _OUT_OF_DATE:
         return f"the certificate of {address} is out of date: {error.verify_message}"
@@ -149,7 +153,7 @@ def _show(context: ssl.SSLContext, certificate: Pem, key: Pem | None, password: 
         chain_path = _on_disk(certificate, files)
         key_path = _on_disk(key, files) if key is not None else None
         try:
-            # Without a password OpenSSL would ask for one at the terminal.
+            # Without a password, OpenSSL would prompt for one on the terminal.
             context.load_cert_chain(chain_path, key_path, password=password or _no_password)
         except _PasswordNeeded:
             raise SettingError(
@@ -173,10 +177,10 @@ def _no_password() -> str:
 
 
 def _on_disk(pem: Pem, files: ExitStack) -> str:
-    """A path to the PEM: OpenSSL reads keys from files only, so text gets a private one."""
+    """Return a path to the PEM. OpenSSL reads keys only from files, so text gets a private file."""
     if pem.path is not None:
         return pem.path
-    directory = files.enter_context(tempfile.TemporaryDirectory())  # for this user only
+    directory = files.enter_context(tempfile.TemporaryDirectory())  # readable only by this user
     path = os.path.join(directory, "pem")
     with open(path, "w") as file:
         file.write(_with_lines(pem.text or ""))
@@ -184,7 +188,7 @@ def _on_disk(pem: Pem, files: ExitStack) -> str:
 
 
 def _with_lines(text: str) -> str:
-    """PEM text that was written on one line, as property files often have it, in lines again."""
+    """Split PEM text that is on one line, as in many property files, into lines."""
 
     def lines(block: re.Match[str]) -> str:
         body = "".join(block[2].split())

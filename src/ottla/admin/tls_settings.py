@@ -1,9 +1,9 @@
-"""TLS by the names of Kafka's Java client (ssl.truststore.*, ssl.keystore.*) and of librdkafka
-(ssl.ca.location, ssl.certificate.location, ssl.key.location).
+"""TLS properties, with the names of Kafka's Java client (ssl.truststore.*, ssl.keystore.*) or of
+librdkafka (ssl.ca.location, ssl.certificate.location, ssl.key.location).
 
-Keys and certificates are PEM, in files or in the property itself (KIP-651). Java's own
-stores (JKS, PKCS12) are refused with the commands that turn them into PEM: reading them
-would take a library, and PEM serves every client.
+Keys and certificates are PEM, in files or in the property itself (KIP-651). Java's key stores
+(JKS, PKCS12) are refused with a message that shows how to convert them to PEM. Reading them
+would need a library, and every client can use PEM.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _DER_SEQUENCE = b"\x30"
 
 @dataclass(frozen=True)
 class Pem:
-    """PEM text in a file or in the property called `name`; exactly one of them is set."""
+    """PEM text from the property `name`. Either `path` or `text` is set."""
 
     name: str
     path: str | None = None
@@ -55,7 +55,7 @@ class Pem:
 
 @dataclass(frozen=True)
 class Tls:
-    """What a TLS connection trusts and shows; no `trusted` means the system's CAs."""
+    """The TLS settings of a connection. Without `trusted`, the system's CAs are trusted."""
 
     trusted: Pem | None = None
     certificate: Pem | None = None
@@ -67,7 +67,7 @@ class Tls:
 
 
 def tls_settings(properties: Mapping[str, str]) -> Tls:
-    """The TLS that these properties ask for; SettingError names a wrong one."""
+    """Return the TLS settings of these properties. Raise SettingError that names a wrong one."""
     checks_certificate = _switch(properties, "enable.ssl.certificate.verification")
     certificate, key = _certificate_and_key(properties)
     return Tls(
@@ -106,11 +106,11 @@ def _certificate_and_key(properties: Mapping[str, str]) -> tuple[Pem | None, Pem
     )
     if key is not None and certificate is None:
         raise SettingError(
-            key.name, "a key without a certificate: set ssl.keystore.certificate.chain too"
+            key.name, "there is a key, but no certificate: also set ssl.keystore.certificate.chain"
         )
     if certificate is not None and certificate.text is not None and key is None:
         raise SettingError(
-            certificate.name, "a certificate without its key: set ssl.keystore.key too"
+            certificate.name, "there is a certificate, but no key: also set ssl.keystore.key"
         )
     return certificate, key
 
@@ -120,7 +120,7 @@ def _inline(properties: Mapping[str, str], name: str) -> Pem | None:
     if not text:
         return None
     if "-----BEGIN" not in text:
-        raise SettingError(name, "this is no PEM text: it should start with -----BEGIN")
+        raise SettingError(name, "this is not PEM text: it should begin with -----BEGIN")
     return Pem(name, text=text)
 
 
@@ -147,14 +147,14 @@ def _refuse_store_type(properties: Mapping[str, str], store: str, advice: str) -
     kind = properties.get(name, "PEM").strip().upper()
     if kind != "PEM":
         path = properties.get(f"{store}.location", "STORE")
-        raise SettingError(name, f"{kind} is not supported, PEM is. {advice.format(path=path)}")
+        raise SettingError(name, f"{kind} is not supported; use PEM. {advice.format(path=path)}")
 
 
 def _checks_host(properties: Mapping[str, str]) -> bool:
     name = "ssl.endpoint.identification.algorithm"
     algorithm = properties.get(name, "https").strip().lower()
     if algorithm not in ("https", "", "none"):
-        raise SettingError(name, f"{algorithm!r} is neither https nor empty")
+        raise SettingError(name, f"{algorithm!r} should be https or empty")
     return algorithm == "https"
 
 
@@ -163,14 +163,14 @@ def _versions(properties: Mapping[str, str]) -> tuple[str, ...]:
     wanted = {part.strip() for part in properties.get(name, ",".join(TLS_VERSIONS)).split(",")}
     versions = tuple(version for version in TLS_VERSIONS if version in wanted)
     if not versions:
-        raise SettingError(name, f"it has none of {', '.join(TLS_VERSIONS)}")
+        raise SettingError(name, f"it should have at least one of {', '.join(TLS_VERSIONS)}")
     return versions
 
 
 def _switch(properties: Mapping[str, str], name: str) -> bool:
     text = properties.get(name, "true").strip().lower()
     if text not in ("true", "false"):
-        raise SettingError(name, f"{text!r} is neither true nor false")
+        raise SettingError(name, f"{text!r} should be true or false")
     return text == "true"
 
 

@@ -1,7 +1,7 @@
-"""Topics: create, list, describe, alter, delete.
+"""Topics: create, list, describe, alter and delete.
 
-Functions that take several topics answer for each one: a failure of one is an `Outcome`
-with an error, not an exception, because the others were still done.
+Functions that change several topics return an `Outcome` for each. If one topic fails, its
+outcome has an error; there is no exception, because the others may have succeeded.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FIRST_CREATE_VERSION_WITH_DEFAULTS = 4
 
 
 class Outcome(NamedTuple):
-    """What became of one topic of a request."""
+    """The result for one topic of a request."""
 
     name: str
     topic_id: str | None
@@ -53,7 +53,7 @@ class Outcome(NamedTuple):
 
 
 class PartitionDescription(NamedTuple):
-    """One partition; an offset is None when its leader could not tell it."""
+    """One partition. An offset is None if the leader did not return it."""
 
     partition: int
     leader: int
@@ -66,7 +66,7 @@ class PartitionDescription(NamedTuple):
 
 
 class TopicDescription(NamedTuple):
-    """One topic with its partitions and the settings of its own."""
+    """One topic with its partitions and the settings that it overrides."""
 
     name: str
     topic_id: str | None
@@ -76,7 +76,7 @@ class TopicDescription(NamedTuple):
 
 
 class TopicListing(NamedTuple):
-    """One topic in a list."""
+    """One topic of a list."""
 
     name: str
     topic_id: str | None
@@ -94,7 +94,7 @@ def create_topics(
     configs: Mapping[str, str] | None = None,
     validate_only: bool = False,
 ) -> list[Outcome]:
-    """Create topics that share these settings."""
+    """Create topics, all with these settings. Return a result for each."""
     deadline = client.deadline("creating topics")
     settings = [CreatableTopicConfig(name=k, value=v) for k, v in (configs or {}).items()]
     topics = [
@@ -128,7 +128,7 @@ def create_topics(
 
 
 def list_topics(client: Client) -> list[TopicListing]:
-    """All topics of the cluster, by name."""
+    """Return all topics of the cluster, by name."""
     deadline = client.deadline("listing topics")
     topics = client.retry(lambda: client.metadata(None, deadline), deadline, harmless_twice=True)
     listings = [
@@ -145,7 +145,10 @@ def list_topics(client: Client) -> list[TopicListing]:
 
 
 def describe_topics(client: Client, names: Sequence[str] | None) -> list[TopicDescription]:
-    """These topics (None: all) with offsets and overridden settings; Refused if one is missing."""
+    """Return these topics (None: all topics) with offsets and overridden settings.
+
+    Raise Refused if one does not exist.
+    """
     deadline = client.deadline("describing topics")
 
     def ask() -> list[TopicDescription]:
@@ -165,7 +168,7 @@ def alter_topic(
     set_configs: Mapping[str, str] | None = None,
     delete_configs: Sequence[str] = (),
 ) -> None:
-    """Change settings of a topic, then its number of partitions (which can only grow)."""
+    """Change settings of a topic, then its number of partitions, which can only increase."""
     deadline = client.deadline(f"altering {name}")
     to_set = set_configs or {}
     if to_set or delete_configs:
@@ -179,7 +182,7 @@ def alter_topic(
 
 
 def delete_topics(client: Client, names: Sequence[str]) -> list[Outcome]:
-    """Delete topics with all their records."""
+    """Delete topics with all their records. Return a result for each."""
     deadline = client.deadline("deleting topics")
     request = DeleteTopicsRequest(
         topics=[DeleteTopicState(name=name) for name in names],
@@ -198,10 +201,10 @@ def delete_topics(client: Client, names: Sequence[str]) -> list[Outcome]:
 
 
 def await_leaders(client: Client, names: Sequence[str], deadline: Deadline) -> None:
-    """Wait until the brokers show these topics with leaders, or the deadline passes.
+    """Wait until these topics have leaders, or until the deadline.
 
-    A cluster answers a creation before all its brokers have heard of it; without this wait
-    the next command may be told that the topic does not exist.
+    A cluster confirms the creation of a topic before all brokers know it. Without this wait, the
+    next command may get the error that the topic does not exist.
     """
 
     def ask() -> None:
@@ -214,7 +217,7 @@ def await_leaders(client: Client, names: Sequence[str], deadline: Deadline) -> N
         if names:
             client.retry(ask, deadline, harmless_twice=True)
     except (Refused, TimedOut):
-        pass  # created all the same: it will be there in a while
+        pass  # the topics are created and will have leaders soon
 
 
 def _create_partitions(client: Client, name: str, count: int, deadline: Deadline) -> None:
@@ -274,7 +277,9 @@ def _known(answer: OffsetAnswer) -> int | None:
 
 def _outcome(name: str, topic_id: bytes, code: int, message: str | None) -> Outcome:
     if code == ErrorCode.NOT_CONTROLLER:
-        raise Refused(code, name, message)  # for the whole request: `retry` finds the controller
+        raise Refused(
+            code, name, message
+        )  # fail the whole request: `retry` looks the controller up again
     if code == ErrorCode.NONE:
         return Outcome(name, _text_id(topic_id), None)
     return Outcome(name, None, Refused(code, f"topic {name}", message or _advice(code)))
@@ -282,7 +287,7 @@ def _outcome(name: str, topic_id: bytes, code: int, message: str | None) -> Outc
 
 def _advice(code: int) -> str | None:
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return "there is no such topic; `ottla topics list` shows those there are"
+        return "there is no such topic; `ottla topics list` shows all topics"
     return None
 
 

@@ -1,8 +1,8 @@
-"""Opening the socket of a connection: TCP, and TLS over it where the security has that.
+"""Opens sockets: TCP, with TLS if the security settings say so.
 
-One Transport serves all connections of a client, so certificates are read once. A socket
-is blocking; a timeout set on it holds for TLS as for TCP. What only TLS needs is imported
-only then: commands start faster without it.
+All connections of a client share one Transport, so certificates are read once. Sockets are
+blocking, and their timeouts also apply to TLS. The TLS code is imported only if it is needed,
+so that commands start faster without it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Transport:
-    """Opens sockets with one security; SettingError when that cannot be used."""
+    """Opens sockets with these security settings. Raises SettingError if they are invalid."""
 
     def __init__(self, security: Security) -> None:
         self.sasl = security.sasl
@@ -31,7 +31,7 @@ class Transport:
             self.tls = TlsClient(security.tls)
 
     def open(self, address: Address, deadline: Deadline) -> socket.socket:
-        """A connected socket, its TLS handshake done; the errors say what to do."""
+        """Return a connected socket after its TLS handshake, if any. Errors say what to do."""
         connected = _connect(address, deadline)
         if self.tls is None:
             return connected
@@ -54,7 +54,7 @@ def _connect(address: Address, deadline: Deadline) -> socket.socket:
         ) from None
     except OSError as error:
         raise Unreachable(f"{address}: {error.strerror or error}") from None
-    except (OverflowError, UnicodeError):  # brokers may advertise anything
-        raise Unreachable(f"{address}: this is no address") from None
+    except (OverflowError, UnicodeError):  # a broker may advertise an invalid address
+        raise Unreachable(f"{address} is not a valid address") from None
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection

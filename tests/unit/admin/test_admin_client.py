@@ -38,9 +38,7 @@ def test_an_advertised_address_that_does_not_answer(fake_broker, connect, closed
     )
     fake_broker.handlers[ApiKey.METADATA] = lambda _: MetadataResponse(brokers=[elsewhere])
     client = connect(fake_broker.address)
-    with pytest.raises(
-        Unreachable, match=r"broker 3 advertises .* look at its advertised.listeners"
-    ):
+    with pytest.raises(Unreachable, match=r"broker 3 advertises .* check its advertised.listeners"):
         client.node(3, client.deadline("the test"))
 
 

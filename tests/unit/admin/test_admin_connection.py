@@ -31,16 +31,16 @@ def connect(address: Address, timeout_ms: float = 3_000) -> Connection:
 @pytest.mark.parametrize(
     ("answer", "error", "words"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", ProtocolViolation, "does not speak Kafka's protocol"),
-        (b"\x15\x03\x03\x00\x02\x02\x46", ProtocolViolation, "speaks TLS"),
-        (SIZE.pack(-5), ProtocolViolation, "does not speak Kafka's protocol"),
-        (SIZE.pack(2**31 - 1), ProtocolViolation, "does not speak Kafka's protocol"),
-        (SIZE.pack(2) + b"xx", ProtocolViolation, "does not speak Kafka's protocol"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", ProtocolViolation, "does not use Kafka's protocol"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", ProtocolViolation, "uses TLS"),
+        (SIZE.pack(-5), ProtocolViolation, "does not use Kafka's protocol"),
+        (SIZE.pack(2**31 - 1), ProtocolViolation, "does not use Kafka's protocol"),
+        (SIZE.pack(2) + b"xx", ProtocolViolation, "does not use Kafka's protocol"),
         (SIZE.pack(4) + SIZE.pack(99), ProtocolViolation, "answered request 99 instead of 1"),
-        (SIZE.pack(4) + SIZE.pack(1), ProtocolViolation, "cannot be understood"),
-        (SIZE.pack(9) + SIZE.pack(1) + b"\0\0\xff\xff\xff", ProtocolViolation, "be understood"),
-        (SIZE.pack(100) + SIZE.pack(1), Unreachable, "closed at the other end.*TLS or SASL"),
-        (b"", Unreachable, "closed at the other end.*TLS or SASL"),
+        (SIZE.pack(4) + SIZE.pack(1), ProtocolViolation, "cannot be decoded"),
+        (SIZE.pack(9) + SIZE.pack(1) + b"\0\0\xff\xff\xff", ProtocolViolation, "be decoded"),
+        (SIZE.pack(100) + SIZE.pack(1), Unreachable, "the broker closed it.*TLS or SASL"),
+        (b"", Unreachable, "the broker closed it.*TLS or SASL"),
     ],
 )
 def test_a_port_that_is_no_broker(
@@ -79,7 +79,7 @@ def test_negotiation_with_old_and_new_brokers(start_broker, api_versions) -> Non
         assert connection.version_of(MetadataRequest) == 9
         assert connection.version_of(MetadataRequest, at_most=5) == 5
         assert not connection.supports(FetchRequest)
-        with pytest.raises(UnsupportedByBroker, match="no version of FETCH"):
+        with pytest.raises(UnsupportedByBroker, match="does not support a version of FETCH"):
             connection.version_of(FetchRequest)
     finally:
         connection.close()
@@ -112,7 +112,7 @@ def test_a_connection_that_breaks(fake_broker) -> None:
     deadline = Deadline(3_000, "the test")
     try:
         connection.send(MetadataRequest(topics=[]), deadline)
-        with pytest.raises(ConnectionLost, match="closed at the other end"):
+        with pytest.raises(ConnectionLost, match="the broker closed it"):
             connection.receive(MetadataResponse, deadline)
     finally:
         connection.close()

@@ -88,19 +88,19 @@ def test_versions_of_tls() -> None:
         ({"ssl.truststore.type": "JKS"}, "ssl.truststore.type", "keytool -list -rfc"),
         ({"ssl.keystore.type": "pkcs12"}, "ssl.keystore.type", "openssl pkcs12"),
         ({"ssl.truststore.location": "/no/such"}, "ssl.truststore.location", "No such file"),
-        ({"ssl.truststore.certificates": "AAAA"}, "ssl.truststore.certificates", "no PEM text"),
-        ({"ssl.keystore.key": KEY}, "ssl.keystore.key", "without a certificate"),
-        ({"ssl.certificate.pem": PEM}, "ssl.certificate.pem", "without its key"),
+        ({"ssl.truststore.certificates": "AAAA"}, "ssl.truststore.certificates", "not PEM text"),
+        ({"ssl.keystore.key": KEY}, "ssl.keystore.key", "no certificate"),
+        ({"ssl.certificate.pem": PEM}, "ssl.certificate.pem", "but no key"),
         ({"ssl.enabled.protocols": "SSLv3"}, "ssl.enabled.protocols", "TLSv1.2"),
         (
             {"ssl.endpoint.identification.algorithm": "ldap"},
             "ssl.endpoint.identification.algorithm",
-            "neither https nor empty",
+            "should be https or empty",
         ),
         (
             {"enable.ssl.certificate.verification": "off"},
             "enable.ssl.certificate.verification",
-            "neither true nor false",
+            "should be true or false",
         ),
     ],
 )
@@ -153,7 +153,7 @@ def test_tokens() -> None:
 @pytest.mark.parametrize(
     ("properties", "name", "words"),
     [
-        ({}, "sasl.mechanism", "missing: one of PLAIN"),
+        ({}, "sasl.mechanism", "missing: set it to one of PLAIN"),
         ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism", "GSSAPI is not supported"),
         ({"sasl.mechanism": "PLAIN"}, "sasl.jaas.config", "needs a user"),
         ({"sasl.mechanism": "PLAIN", "sasl.jaas.config": "x"}, "sasl.jaas.config", "flag"),
@@ -164,7 +164,7 @@ def test_tokens() -> None:
                 "sasl.oauthbearer.token.endpoint.url": "https://example.org/token",
             },
             "sasl.oauthbearer.token.endpoint.url",
-            "not fetched from a server",
+            "fetching tokens from a server is not supported",
         ),
     ],
 )

@@ -46,9 +46,9 @@ def test_settings_and_their_errors_can_be_pickled() -> None:
         ({}, "bootstrap.servers", "missing"),
         ({"bootstrap.servers": " , "}, "bootstrap.servers", "empty"),
         ({"bootstrap.servers": "a:port"}, "bootstrap.servers", "no valid port"),
-        ({"request.timeout.ms": "0"}, "request.timeout.ms", "above 0"),
+        ({"request.timeout.ms": "0"}, "request.timeout.ms", "greater than 0"),
         ({"request.timeout.ms": "soon"}, "request.timeout.ms", "'soon'"),
-        ({"request.timeout.ms": str(2**31)}, "request.timeout.ms", "not a number"),
+        ({"request.timeout.ms": str(2**31)}, "request.timeout.ms", "should be a number"),
         ({"security.protocol": "TLS"}, "security.protocol", "SASL_SSL"),
     ],
 )

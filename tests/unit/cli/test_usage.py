@@ -63,7 +63,7 @@ def test_wrong_usage_ends_with_2(capsys: pytest.CaptureFixture[str], line: str, 
     ("text", "words"),
     [
         ("security.protocol=SSL\nssl.truststore.type=JKS\n", "keytool -list -rfc"),
-        ("security.protocol=SASL_SSL\n", "sasl.mechanism: it is missing: one of PLAIN"),
+        ("security.protocol=SASL_SSL\n", "sasl.mechanism: it is missing: set it to one of PLAIN"),
         ("bootstrap.servers=nowhere:port\n", "bootstrap.servers: 'nowhere:port' has no valid"),
         ("client.id=\\u12\n", "four hexadecimal digits"),
         (None, "cannot read"),
