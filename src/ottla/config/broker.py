@@ -212,7 +212,7 @@ def _node(values: Mapping[str, Value]) -> dict[str, object]:
     if voters and [voter.partition("@")[0] for voter in voters] != [str(node_id)]:
         raise ConfigError(
             f"controller.quorum.voters must name this node alone ({node_id}@host:port):"
-            " clusters of several nodes are yet to come"
+            " clusters of several nodes are not supported yet"
         )
     return {"node_id": node_id}
 
@@ -223,7 +223,7 @@ def _roles(values: Mapping[str, Value]) -> dict[str, object]:
     if roles and set(roles) != {"broker", "controller"}:
         raise ConfigError(
             f"Invalid value {','.join(roles)!r} for process.roles: this node is always"
-            " broker,controller; nodes with one role are yet to come"
+            " broker,controller; nodes with one role are not supported yet"
         )
     return {"process_roles": ("broker", "controller")}
 
