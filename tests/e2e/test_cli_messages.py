@@ -1,4 +1,4 @@
-"""`ottla produce` and `ottla consume` against a broker process, and beside another client."""
+"""`ottla produce` and `ottla consume` with a broker process, and together with another client."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def server() -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def topic(server: BrokerProcess, request: pytest.FixtureRequest) -> str:
-    """A topic of the test's own, with three partitions."""
+    """Create a topic for the test, with three partitions."""
     name = "".join(c if c.isalnum() else "-" for c in request.node.name)
     create_topic(server.bootstrap_servers, name, 3)
     return name
 
 
 def produce(server: BrokerProcess, topic: str, lines: str, *words: str) -> str:
-    """Feed lines to `ottla produce`; what it says on stderr."""
+    """Send lines with `ottla produce`. Return its stderr."""
     done = subprocess.run(
         [*COMMAND, "produce", topic, "-b", server.bootstrap_servers, *words],
         input=lines,
@@ -48,7 +48,7 @@ def produce(server: BrokerProcess, topic: str, lines: str, *words: str) -> str:
 
 
 def consume(server: BrokerProcess, topic: str, *words: str) -> list[str]:
-    """The lines `ottla consume` writes until it ends."""
+    """Return the lines that `ottla consume` prints until it ends."""
     done = run_ottla("consume", topic, "-b", server.bootstrap_servers, *words, timeout_s=TIMEOUT_S)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -70,7 +70,7 @@ def send(server: BrokerProcess, topic: str, *messages: dict[str, object]) -> Non
 
 @pytest.fixture
 def run() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start a command that goes on until the test ends it."""
+    """Start a command that runs until the test stops it."""
     with ExitStack() as stack:
 
         def start(*words: str) -> subprocess.Popen[str]:
@@ -177,7 +177,7 @@ def test_where_reading_starts(
 
 @pytest.fixture(scope="module")
 def five_messages(server: BrokerProcess) -> str:
-    """Values 0 to 4 in partition 2, a second apart from 1700000000000 on."""
+    """Produce values 0 to 4 to partition 2, one second apart, from 1700000000000 on."""
     create_topic(server.bootstrap_servers, "five", 3)
     messages = [
         {"value": str(n), "partition": 2, "timestamp": 1_700_000_000_000 + 1000 * n}

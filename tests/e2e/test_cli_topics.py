@@ -1,4 +1,4 @@
-"""`ottla topics` as a person and as a script use it, against a broker process."""
+"""`ottla topics` on a terminal and in scripts, with a broker process."""
 
 from __future__ import annotations
 

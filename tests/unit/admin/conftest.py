@@ -1,4 +1,4 @@
-"""A scripted broker on a real socket: answers each API with a function, in chosen versions."""
+"""A scripted broker on a real socket. Functions answer its requests, in chosen versions."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ class FakeBroker:
         return Address(*self._listener.getsockname()[:2])
 
     def asked(self, kind: type[Message]) -> list[Message]:
-        """The requests of one kind, in order."""
+        """Return the requests of one kind, in order."""
         return [request for _, request in self.requests if isinstance(request, kind)]
 
     def versions_asked(self) -> dict[str, int]:
-        """The last version used of each request."""
+        """Return the last version used for each request."""
         return {type(request).__name__: version for version, request in self.requests}
 
     def add_topic(
         self, name: str, partitions: int, *, topic_id: bytes = b"0123456789abcdef"
     ) -> None:
-        """Have a topic whose partitions this broker leads."""
+        """Add a topic whose partitions this broker leads."""
         self.topics[name] = MetadataResponseTopic(
             name=name,
             topic_id=topic_id,
@@ -221,7 +221,7 @@ def connect() -> Iterator[Callable[..., Client]]:
 
 @pytest.fixture
 def serve_once() -> Iterator[Callable[[bytes], Address]]:
-    """Start a server that answers the first thing it hears with fixed bytes, then hangs up."""
+    """Start a server that answers the first request with fixed bytes, then closes."""
     threads: list[threading.Thread] = []
 
     def start(answer: bytes) -> Address:
@@ -243,6 +243,6 @@ def serve_once() -> Iterator[Callable[[bytes], Address]]:
 
 @pytest.fixture
 def silent_address() -> Iterator[Address]:
-    """Where connections are accepted and nothing is ever said."""
+    """Return the address of a server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield Address(*listener.getsockname()[:2])

@@ -58,7 +58,7 @@ def test_one_connection_serves_as_bootstrap_and_as_node(fake_broker, connect) ->
 
 
 class Flaky:
-    """Fails with each of the errors in turn, then gives an answer."""
+    """Raises each of the errors in turn, then returns an answer."""
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)

@@ -105,7 +105,7 @@ def consume(broker, connect):
 
 
 def read(consumer: Consumer, count: int) -> dict[int, list[bytes | None]]:
-    """The first `count` values, by partition; fails when they do not come."""
+    """Return the first `count` values by partition. Fail if they do not arrive."""
     values: dict[int, list[bytes | None]] = {}
     for _ in range(50):
         for fetched in consumer.poll(POLL_MS):

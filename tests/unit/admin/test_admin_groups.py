@@ -58,7 +58,7 @@ EARLIEST, LATEST = -2, -1
 
 
 def coordinate(broker, *, busy_for: int = 0) -> None:
-    """Have a broker coordinate every group, after being busy for so many requests."""
+    """Let a broker coordinate every group, after it is busy for this many requests."""
     left = busy_for
 
     def handle(request: find.FindCoordinatorRequest) -> find.FindCoordinatorResponse:
@@ -79,7 +79,7 @@ def coordinate(broker, *, busy_for: int = 0) -> None:
 
 
 def commits(broker, offsets: dict[tuple[str, int], int]) -> None:
-    """Have a broker know these committed offsets, of any group."""
+    """Let a broker return these committed offsets for any group."""
 
     def handle(request: fetch.OffsetFetchRequest) -> fetch.OffsetFetchResponse:
         by_topic: dict[str, dict[int, int]] = {}
@@ -119,7 +119,7 @@ def commits(broker, offsets: dict[tuple[str, int], int]) -> None:
 
 
 def logs(broker, ends: dict[int, tuple[int, int]], at_time: int = -1) -> None:
-    """Have partitions of every topic begin and end there, and one offset for any time."""
+    """Let a broker return these earliest and latest offsets, and one offset for any time."""
 
     def handle(request: ListOffsetsRequest) -> ListOffsetsResponse:
         def offset(partition: int, timestamp: int) -> int:
@@ -147,7 +147,7 @@ def logs(broker, ends: dict[int, tuple[int, int]], at_time: int = -1) -> None:
 
 
 def described(broker, groups: list[classic.DescribedGroup], found_new=()) -> None:
-    """Have a broker describe these classic groups, and those of the new protocol."""
+    """Let a broker describe these groups of the classic and of the new protocol."""
 
     def handle(request: classic.DescribeGroupsRequest) -> classic.DescribeGroupsResponse:
         known = {group.group_id: group for group in groups}

@@ -1,4 +1,4 @@
-"""Whatever a broker answers, the client ends in words: no crash, no hang, no huge allocation."""
+"""Hostile responses make the client raise an error. It does not crash, hang or use much memory."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def broker(fake_broker):
 
 
 def use(client: Client) -> None:
-    """Ask for everything once."""
+    """Use every function of the client once."""
     list_topics(client)
     describe_topics(client, ["t"])
     create_topics(client, ["t"])

@@ -1,4 +1,4 @@
-"""Offsets by time, asked of several leaders at once."""
+"""ListOffsets with several leaders at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Offsets:
-    """Answers with the time asked for plus a number of its own."""
+    """Answers with the requested timestamp plus its own number."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -53,7 +53,7 @@ class Offsets:
 
 @pytest.fixture
 def brokers(start_broker: Callable[..., object]) -> list[object]:
-    """Two brokers, 1 and 2, that know of each other."""
+    """Return two brokers, 1 and 2, that know each other."""
     found = [start_broker(), start_broker()]
     members = [
         MetadataResponseBroker(node_id=number, host=broker.address.host, port=broker.address.port)

@@ -28,7 +28,7 @@ KAFKA_2_0 = {
 
 
 class Log:
-    """Takes produce requests; `verdict` says which error a batch gets."""
+    """Accepts produce requests. `verdict` returns the error code of a batch."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[int, Batch, list[Record]]] = []

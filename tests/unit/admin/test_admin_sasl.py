@@ -1,4 +1,4 @@
-"""Logins against a scripted broker that keeps passwords as a real one does."""
+"""SASL logins to a scripted broker that stores passwords like a real one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SALT = b"0123456789abcdef"
 
 
 class LoginServer:
-    """The broker's side of each mechanism, for one user; `lifetime_ms` limits its sessions."""
+    """The broker's side of each mechanism, for one user. `lifetime_ms` limits the sessions."""
 
     def __init__(self, broker, mechanisms: tuple[str, ...], lifetime_ms: int = 0) -> None:
         self.mechanisms = mechanisms

@@ -1,4 +1,4 @@
-"""SCRAM against the example of RFC 7677, and a server that cheats."""
+"""SCRAM with the example of RFC 7677, and with a server that cheats."""
 
 from __future__ import annotations
 

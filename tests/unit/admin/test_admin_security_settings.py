@@ -1,4 +1,4 @@
-"""Properties of TLS and SASL: both families of names, and what is refused with which advice."""
+"""TLS and SASL properties: both sets of names, and the messages for wrong values."""
 
 from __future__ import annotations
 

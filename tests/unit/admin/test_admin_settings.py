@@ -1,4 +1,4 @@
-"""Client properties by Kafka's names: what is read, what is refused and with which words."""
+"""Client properties with Kafka's names, and the messages for wrong values."""
 
 from __future__ import annotations
 

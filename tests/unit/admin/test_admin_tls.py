@@ -1,4 +1,4 @@
-"""Connections over TLS with a real server of the standard library, and the usual mistakes."""
+"""TLS connections to a real server of the standard library, and the usual mistakes."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ OWN, BROKER_DEFAULT = 1, 5
 
 
 def create(broker, error_codes: dict[str, ErrorCode]) -> None:
-    """Have a broker create topics, but for those with an error."""
+    """Let a broker create topics, except those with an error."""
 
     def handle(request: CreateTopicsRequest) -> CreateTopicsResponse:
         results = []

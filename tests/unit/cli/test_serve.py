@@ -45,7 +45,7 @@ UNSURE_LINES = [
 
 
 def parse_fully(words: list[str]) -> Serve:
-    """What the full parser makes of a line."""
+    """Return the request that the full parser gets from a command line."""
     _, bound, _ = build_app(whole=False).parse_args(words, exit_on_error=False, print_error=False)
     bound.apply_defaults()
     given = bound.arguments

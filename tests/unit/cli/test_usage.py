@@ -1,4 +1,4 @@
-"""What a person hears after a mistake: a line, not a traceback, and an exit code."""
+"""Mistakes on the command line give one message and an exit code, not a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments to dump, and what the dump says about them."""
+"""Functions that write segments to dump, and that parse the output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Line = Mapping[str, object]
 
 
 def make_batches(count: int = 4, *, first: int = BASE, epoch: int = 5) -> list[bytearray]:
-    """Batches of two records, 1,000 ms apart."""
+    """Return batches of two records, 1,000 ms apart."""
     return [
         build_batch(
             [(b"key", b"value", 1000 * n, ()), (None, b"\xff\x00", 1000 * n + 1, [("h", None)])],
@@ -51,7 +51,7 @@ def lines_of(capsys: pytest.CaptureFixture[str], kind: str) -> list[Line]:
 def damages_of(
     capsys: pytest.CaptureFixture[str], path: str, *, deep: bool = False
 ) -> list[tuple[object, object]]:
-    """Positions and reasons; the exit code must go with them."""
+    """Return the positions and reasons of all damages, and check the exit code."""
     code = dump([path], deep=deep, as_json=True)
     damages = lines_of(capsys, "damage")
     assert code == (1 if damages else 0)

@@ -1,4 +1,4 @@
-"""The command: files and directories, tables, paging, usage."""
+"""The dump-log command: files and directories, tables, pages, usage."""
 
 from __future__ import annotations
 

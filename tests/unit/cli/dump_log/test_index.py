@@ -1,4 +1,4 @@
-"""Indexes, verified against the segment they belong to."""
+"""Index files are checked against their segments."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_sound_offset_index(
 def test_an_entry_for_several_batches_at_once_is_sound(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Kafka gives what it appends together one entry: the first position, the last offset."""
+    """Kafka writes one entry for batches it appends together: first position, last offset."""
     _, positions = write_segment(tmp_path)
     path = write_offset_index(tmp_path, [(107, positions[1]), (119, positions[9])])
     assert damages_of(capsys, path) == []

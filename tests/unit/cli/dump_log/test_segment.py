@@ -1,4 +1,4 @@
-"""Segments: every batch and record of them, and what is wrong with damaged ones."""
+"""Segments: their batches and records, and reports of damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Producer snapshots, checkpoints, properties; and directories that Apache Kafka wrote."""
+"""Producer snapshots, checkpoints, properties, and directories that Apache Kafka wrote."""
 
 from __future__ import annotations
 
