@@ -45,7 +45,10 @@ def run(
     file: File,
     *,
     once: Annotated[
-        bool, Parameter(help="Process all records of the topics, then stop.", show_default=False)
+        bool,
+        Parameter(
+            help="Process the records that the topics have now, then stop.", show_default=False
+        ),
     ] = False,
     every: Annotated[
         str | None, Parameter(help="Process new records at this interval, such as 5m.")

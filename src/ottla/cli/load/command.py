@@ -29,7 +29,8 @@ def load(
     once: Annotated[
         bool,
         Parameter(
-            help="Load all records of the topic and stop. This is the default.", show_default=False
+            help="Load the records that the topic has now, then stop. This is the default.",
+            show_default=False,
         ),
     ] = False,
     every: Annotated[
