@@ -56,7 +56,7 @@ def arguments() -> argparse.Namespace:
 
 
 def topics(quick: bool) -> list[Topic]:
-    """A topic to read."""
+    """Return the topics to read."""
     return [
         Topic(f"{codec}-{size}", size, codec, records // (10 if quick else 1))
         for size, records in SIZES

@@ -40,7 +40,7 @@ class Runner:
     brokers: list[Broker] = field(default_factory=list)
 
     def steps(self, works: Sequence[Work], fresh: Sequence[FreshWork]) -> int:
-        """The maximum number of calls of `step`."""
+        """Return the maximum number of calls of `step`."""
         warm_ups = 1 if works else 0
         rounds = sum(work.rounds for work in works) + len(fresh) * self.scale.rounds
         return len(self.systems) * (warm_ups + rounds)
