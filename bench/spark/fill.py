@@ -10,12 +10,12 @@ import random
 from dataclasses import dataclass
 from itertools import cycle, islice
 
-from ottla.admin.address import parse_addresses
-from ottla.admin.client import Client
-from ottla.admin.deadline import Deadline
-from ottla.admin.errors import check
-from ottla.admin.route import find_route
-from ottla.admin.topics import create_topics
+from ottla.client.address import parse_addresses
+from ottla.client.cluster import Client
+from ottla.client.deadline import Deadline
+from ottla.client.errors import check
+from ottla.client.topics.route import find_route
+from ottla.client.topics.topics import create_topics
 from ottla.records.compression import CODECS
 from ottla.records.record import NewRecord, build_batch
 from ottla.wire.messages.produce import (

@@ -1,17 +1,17 @@
-"""What can go wrong while records are read, besides what `ottla.admin.errors` names."""
+"""What can go wrong while records are read, besides what `ottla.client.errors` names."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.admin.errors import AdminError
+from ottla.client.errors import ClientError
 
 
-class DataLoss(AdminError):
+class DataLoss(ClientError):
     """Offsets that were to be read are no longer there, and `failOnDataLoss` is true."""
 
 
-class DamagedRecords(AdminError):
+class DamagedRecords(ClientError):
     """A batch whose bytes are not what its checksum or the format say."""
 
     def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
@@ -22,7 +22,7 @@ class DamagedRecords(AdminError):
         )
 
 
-class MissingTopics(AdminError):
+class MissingTopics(ClientError):
     """Topics (or partitions) that a query names do not exist."""
 
     def __init__(self, names: Sequence[str]) -> None:

@@ -1,6 +1,6 @@
 """The `kafka.*` options of the source: those passed on, those refused, those without effect.
 
-What configures the connection (brokers, TLS, SASL, rack) goes to `ottla.admin.settings`;
+What configures the connection (brokers, TLS, SASL, rack) goes to `ottla.client.settings`;
 what decides how records are fetched is kept here. Settings that only mean something to the
 Java consumer are accepted and ignored, so that a job can be moved over as it is; a name
 that no Kafka consumer has is refused, because it is a typing error.
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from ottla.admin.settings import CLIENT_PROPERTIES, ClientSettings, SettingError, client_settings
+from ottla.client.settings import CLIENT_PROPERTIES, ClientSettings, SettingError, client_settings
 from pyspark_ottla.option_values import OptionError, whole_number
 
 PREFIX = "kafka."

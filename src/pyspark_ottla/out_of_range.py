@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.admin.client import Client
-from ottla.admin.deadline import Deadline
-from ottla.admin.errors import check
-from ottla.admin.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, list_offsets
+from ottla.client.cluster import Client
+from ottla.client.deadline import Deadline
+from ottla.client.errors import check
+from ottla.client.topics.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, list_offsets
 from ottla.model.ids import TopicPartition
 from pyspark_ottla.position import Position
 
@@ -20,7 +20,7 @@ class Loss(NamedTuple):
 
 
 def find_loss(client: Client, position: Position, timeout_ms: float) -> Loss | None:
-    """What is gone at the position, or None if it is in the log after all; raises AdminError."""
+    """What is gone at the position, or None if it is in the log after all; raises ClientError."""
     deadline = Deadline(timeout_ms, f"finding the offsets of {position.range}")
     earliest = _ask(client, position, EARLIEST_TIMESTAMP, deadline)
     if position.offset < earliest:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from ottla.admin.client import NO_NODE
-from ottla.admin.errors import AdminError
+from ottla.client.cluster import NO_NODE
+from ottla.client.errors import ClientError
 from pyspark_ottla.ranges import OffsetRange
 
 FOLLOWER_FOR_S: Final = 300.0
@@ -72,7 +72,7 @@ class Position:
         """Nothing of this range is to be fetched any more."""
         self.done = True
 
-    def failed(self, error: AdminError, timeout_ms: float) -> None:
+    def failed(self, error: ClientError, timeout_ms: float) -> None:
         """Note a failure that may pass; raises it when it has not for `timeout_ms`."""
         self._failing_since = _since(self._failing_since)
         if time.monotonic() - self._failing_since > timeout_ms / 1000:

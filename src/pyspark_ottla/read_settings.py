@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.admin.settings import ClientSettings
+from ottla.client.settings import ClientSettings
 
 FETCH_MAX_BYTES = 16 << 20
 FETCH_MAX_WAIT_MS = 500

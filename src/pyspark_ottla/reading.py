@@ -22,7 +22,7 @@ def read_ranges(ranges: Sequence[OffsetRange], settings: ReadSettings) -> Iterat
     Control records are left out, and with `read_committed` aborted transactions; gaps are
     allowed (compaction). Ends when every range is covered. Offsets that are gone raise DataLoss,
     or are warned about when `fail_on_data_loss` is false. A failure of the cluster that does not
-    pass within the request timeout raises AdminError.
+    pass within the request timeout raises ClientError.
     """
     # Planning never comes here: the compiled loops are loaded where records are decoded.
     from pyspark_ottla.decode import Decoder

@@ -1,6 +1,6 @@
 """The options of the sink: `topic`, and `kafka.*` with the properties of Kafka's producer.
 
-What configures the connection goes to `ottla.admin.settings`. Properties that only mean
+What configures the connection goes to `ottla.client.settings`. Properties that only mean
 something to the Java producer are accepted and have no effect, so that a job can be moved over
 as it is; what would need Java code, and names that no producer has, are refused.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.admin.producing import ACKS_ALL
+from ottla.client.producer.producer import ACKS_ALL
 from ottla.records.compression import CODECS
 from pyspark_ottla.kafka_options import MAX_INT, PREFIX, check_names, client_of, kafka_properties
 from pyspark_ottla.option_values import OptionError, whole_number

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.admin.producing import ACKS_ALL
-from ottla.admin.settings import ClientSettings
+from ottla.client.producer.producer import ACKS_ALL
+from ottla.client.settings import ClientSettings
 
 DEFAULT_BATCH_BYTES = 512 * 1024
 DEFAULT_BUFFER_BYTES = 64 * 1024 * 1024

@@ -12,8 +12,8 @@ import sys
 from cyclopts import App, CycloptsError, Parameter
 
 import ottla
-from ottla.admin.errors import AdminError
 from ottla.cli.errors import FAILED, INTERRUPTED, OK, USAGE, DataError, UsageError, complain
+from ottla.client.errors import ClientError
 
 _HELP = """Kafka's sister: a commit log that speaks Kafka's protocol, in Python.
 
@@ -63,7 +63,7 @@ def run(words: list[str]) -> int:
     except UsageError as error:
         complain(str(error))
         return USAGE
-    except (AdminError, DataError) as error:
+    except (ClientError, DataError) as error:
         complain(str(error))
         return FAILED
     except KeyboardInterrupt:

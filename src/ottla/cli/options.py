@@ -8,10 +8,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ottla.admin.client import Client
-from ottla.admin.settings import SettingError, client_settings
 from ottla.cli.errors import UsageError
 from ottla.cli.serve import parse_setting
+from ottla.client.cluster import Client
+from ottla.client.settings import SettingError, client_settings
 from ottla.config.properties import parse_properties
 
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"

@@ -23,7 +23,7 @@ def source_outside_config() -> str:
     return "\n".join(
         path.read_text()
         for path in SOURCES.rglob("*.py")
-        if not {"config", "wire", "admin"} & set(path.relative_to(SOURCES).parts[:1])
+        if not {"config", "wire", "client"} & set(path.relative_to(SOURCES).parts[:1])
     )
 
 

@@ -10,16 +10,16 @@ from typing import Annotated, NamedTuple
 from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt, PositiveInt
 
-from ottla.admin.client import Client
-from ottla.admin.consuming import Consumer, start_offsets
-from ottla.admin.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from ottla.admin.route import check_partition, find_route
 from ottla.cli.consume.message_format import Writer, format_writer, json_writer, value_writer
 from ottla.cli.consume.message_output import MessageOutput
 from ottla.cli.errors import OK, UsageError
 from ottla.cli.options import BootstrapServer, CommandConfig, connect
 from ottla.cli.output import counted
 from ottla.cli.times import timestamp_ms
+from ottla.client.cluster import Client
+from ottla.client.consumer.consumer import Consumer, start_offsets
+from ottla.client.topics.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ottla.client.topics.route import check_partition, find_route
 
 POLL_MS = 500
 _ALL: list[int] = []

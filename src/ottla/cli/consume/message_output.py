@@ -6,8 +6,8 @@ import os
 import select
 import sys
 
-from ottla.admin.fetched import Fetched
 from ottla.cli.consume.message_format import Writer
+from ottla.client.consumer.fetched_records import Fetched
 
 
 class MessageOutput:

@@ -6,10 +6,10 @@ decoded if possible.
 
 from __future__ import annotations
 
-from ottla.admin.group_members import assigned, subscribed
 from ottla.cli.dump_log.findings import Fields, bytes_as_json
 from ottla.cli.dump_log.records import message_as_json
 from ottla.cli.output import JsonValue
+from ottla.client.groups.members import assigned, subscribed
 from ottla.coordinator.records import GroupMetadataValue, RecordValue
 from ottla.coordinator.serde import RecordError, decode
 from ottla.records.batch import CorruptBatch

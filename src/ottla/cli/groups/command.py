@@ -8,13 +8,6 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from ottla.admin.client import Client
-from ottla.admin.errors import Refused
-from ottla.admin.group_lag import group_lag
-from ottla.admin.group_members import GroupDescription
-from ottla.admin.group_offsets import PartitionOutcome, delete_offsets
-from ottla.admin.group_reset import scope_of_group
-from ottla.admin.groups import GroupOutcome, delete_groups, describe_groups, list_groups
 from ottla.cli.errors import FAILED, OK, UsageError, complain
 from ottla.cli.groups.reset_offsets import ScopeNames, named_partitions, parse_scope, reset_offsets
 from ottla.cli.groups.view import (
@@ -28,6 +21,13 @@ from ottla.cli.groups.view import (
 )
 from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect
 from ottla.cli.output import JsonValue, print_json, print_table
+from ottla.client.cluster import Client
+from ottla.client.errors import Refused
+from ottla.client.groups.groups import GroupOutcome, delete_groups, describe_groups, list_groups
+from ottla.client.groups.lag import group_lag
+from ottla.client.groups.members import GroupDescription
+from ottla.client.groups.offsets import PartitionOutcome, delete_offsets
+from ottla.client.groups.reset import scope_of_group
 from ottla.model.errors import ErrorCode
 
 groups = App(name="groups", help="List, describe, reset and delete consumer groups.")

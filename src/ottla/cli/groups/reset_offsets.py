@@ -12,9 +12,14 @@ from typing import Annotated, Final
 from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt
 
-from ottla.admin.client import Client
-from ottla.admin.group_offsets import commit_offsets
-from ottla.admin.group_reset import (
+from ottla.cli.errors import FAILED, OK, DataError, UsageError, complain
+from ottla.cli.groups.view import print_steps, step_as_json
+from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect
+from ottla.cli.output import JsonValue, counted, print_json
+from ottla.cli.times import duration_ms, timestamp_ms
+from ottla.client.cluster import Client
+from ottla.client.groups.offsets import commit_offsets
+from ottla.client.groups.reset import (
     ShiftBy,
     Step,
     Target,
@@ -28,12 +33,7 @@ from ottla.admin.group_reset import (
     scope_of_group,
     scope_of_topics,
 )
-from ottla.admin.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from ottla.cli.errors import FAILED, OK, DataError, UsageError, complain
-from ottla.cli.groups.view import print_steps, step_as_json
-from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect
-from ottla.cli.output import JsonValue, counted, print_json
-from ottla.cli.times import duration_ms, timestamp_ms
+from ottla.client.topics.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.model.ids import TopicPartition
 
 ScopeNames = Annotated[

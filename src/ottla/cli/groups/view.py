@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ottla.admin.group_lag import PartitionLag
-from ottla.admin.group_members import GroupDescription, GroupMember
-from ottla.admin.group_reset import Step
-from ottla.admin.groups import GroupListing
 from ottla.cli.output import Column, JsonValue, counted, print_table
+from ottla.client.groups.groups import GroupListing
+from ottla.client.groups.lag import PartitionLag
+from ottla.client.groups.members import GroupDescription, GroupMember
+from ottla.client.groups.reset import Step
 from ottla.model.ids import TopicPartition
 
 _NONE = "-"

@@ -11,11 +11,11 @@ from typing import Annotated, Literal, NamedTuple
 from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt
 
-from ottla.admin.producing import ACKS_ALL, Producer
 from ottla.cli.errors import OK, DataError, UsageError
 from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect
 from ottla.cli.output import counted, print_json
 from ottla.cli.produce.lines import read_lines
+from ottla.client.producer.producer import ACKS_ALL, Producer
 from ottla.records.compression import CODECS
 
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]

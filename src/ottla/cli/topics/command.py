@@ -9,16 +9,6 @@ from typing import Annotated, NamedTuple
 from cyclopts import App, Parameter
 from cyclopts.types import PositiveInt
 
-from ottla.admin.errors import Refused
-from ottla.admin.topics import (
-    BROKER_DEFAULT,
-    Outcome,
-    alter_topic,
-    create_topics,
-    delete_topics,
-    describe_topics,
-    list_topics,
-)
 from ottla.cli.errors import FAILED, OK, UsageError, complain
 from ottla.cli.options import (
     BootstrapServer,
@@ -29,6 +19,16 @@ from ottla.cli.options import (
 )
 from ottla.cli.output import Column, JsonValue, print_json, print_table
 from ottla.cli.topics.view import description_as_json, listing_as_json, print_description
+from ottla.client.errors import Refused
+from ottla.client.topics.topics import (
+    BROKER_DEFAULT,
+    Outcome,
+    alter_topic,
+    create_topics,
+    delete_topics,
+    describe_topics,
+    list_topics,
+)
 from ottla.model.errors import ErrorCode
 
 topics = App(name="topics", help="Create, list, describe, alter and delete topics.")

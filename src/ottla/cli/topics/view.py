@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.admin.client import NO_NODE
-from ottla.admin.topics import PartitionDescription, TopicDescription, TopicListing
 from ottla.cli.output import Column, JsonValue, print_table
+from ottla.client.cluster import NO_NODE
+from ottla.client.topics.topics import PartitionDescription, TopicDescription, TopicListing
 
 _COLUMNS = [
     Column("partition", True),

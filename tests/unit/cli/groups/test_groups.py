@@ -4,12 +4,12 @@ import io
 
 import pytest
 
-from ottla.admin.group_reset import TopicScope
 from ottla.cli.errors import UsageError
 from ottla.cli.groups.reset_offsets import parse_scope
 from ottla.cli.groups.view import partitions_text
 from ottla.cli.main import main
 from ottla.cli.times import duration_ms, timestamp_ms
+from ottla.client.groups.reset import TopicScope
 from ottla.model.ids import TopicPartition
 
 HOUR_MS = 3_600_000
