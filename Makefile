@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 
 .PHONY: help setup demo test check check-static check-fast interop bench bench-quick bench-spark docs dist clean
 
-help:  ## Say what there is
+help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-setup: $(VENV)/.ready  ## Make .venv with the `ottla` command
+setup: $(VENV)/.ready  ## Create .venv with the `ottla` command
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -20,14 +20,14 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
-demo: setup  ## The main job, end to end: a broker, real clients, a restart, a stream and a load on Spark
+demo: setup  ## Run the demo: a broker, real clients, a restart, a stream and a load on Spark
 	@$(BIN)/python examples/demo.py
 
-test: setup  ## All tests: first everything but Spark, then Spark in one session of its own
+test: setup  ## Run all tests: first all without Spark, then those with Spark in one session
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal --ignore=tests/spark tests
 	@$(BIN)/python -m pytest -q -p no:xdist tests/spark
 
-check: check-static check-fast  ## Lint, types, import direction, fast tests: under two minutes
+check: check-static check-fast  ## Check lint, types and import direction, and run the fast tests: under two minutes
 
 check-static: setup
 	@$(BIN)/ruff check .
@@ -38,23 +38,23 @@ check-static: setup
 check-fast: setup
 	@$(BIN)/python -m pytest -q -n 2 -m "not slow" tests/unit tests/property
 
-interop: setup  ## With kcat and Apache Kafka's own tools, fetched by name
+interop: setup  ## Run the tests with kcat and Apache Kafka's own tools
 	@$(BIN)/python -m pytest -q -p no:xdist interop
 
-bench: setup  ## The same work against Ottla and Apache Kafka: a table of ratios
+bench: setup  ## Compare Ottla with Apache Kafka: a table of ratios
 	@$(BIN)/python bench/run.py
 
-bench-quick: setup  ## The same in under three minutes
+bench-quick: setup  ## Compare them in under three minutes
 	@$(BIN)/python bench/run.py --quick
 
-bench-spark: setup  ## The Spark source beside Spark's own Kafka connector: about twelve minutes
+bench-spark: setup  ## Compare the Spark source with Spark's own Kafka connector: about twelve minutes
 	@$(BIN)/python bench/run_spark.py --markdown docs/performance.md
 
-docs: setup  ## Make the reference pages from the code
+docs: setup  ## Generate the reference pages from the code
 	@$(BIN)/python tools/generate_docs.py
 
-dist: setup  ## Wheel and source distribution in dist/
+dist: setup  ## Build the wheel and the source distribution in dist/
 	@$(BIN)/python -m build --outdir dist .
 
-clean:  ## Remove everything that was made
+clean:  ## Remove all generated files
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

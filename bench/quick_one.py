@@ -1,6 +1,6 @@
-"""One work against a broker that is already running: `python bench/quick_one.py produce64`.
+"""Runs one workload on a running broker: `python bench/quick_one.py produce64`.
 
-For comparing before and after while tuning; nothing is compared with Kafka here.
+Use it to compare before and after a change. It does not compare with Kafka.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness.works import Figures, Work
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("work", choices=[work.name for work in running_works(QUICK)])
     parser.add_argument("--port", type=int, default=9092, help="of the broker on 127.0.0.1")
@@ -28,13 +28,13 @@ def arguments() -> argparse.Namespace:
 
 
 def chosen_work(options: argparse.Namespace) -> Work:
-    """The work named, as long as asked for."""
+    """Return the named workload with the requested duration."""
     scale = replace(QUICK, load_s=options.seconds, latency_s=options.seconds)
     return next(work for work in running_works(scale) if work.name == options.work)
 
 
 def run(work: Work, port: int, rounds: int) -> list[Figures]:
-    """The figures of each round, printed as they come; the work's topic is gone afterwards."""
+    """Print the figures of each round. Delete the workload's topic at the end."""
     target = target_at(port)
     work.prepare(target)
     try:
@@ -50,7 +50,7 @@ def run(work: Work, port: int, rounds: int) -> list[Figures]:
 
 
 def main() -> int:
-    """Runs the work; the exit code."""
+    """Run the workload and return the exit code."""
     options = arguments()
     try:
         measured = run(chosen_work(options), options.port, options.rounds)

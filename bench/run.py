@@ -1,7 +1,7 @@
-"""Measures Ottla beside Apache Kafka: `python bench/run.py [--quick] [--only NAME]...`.
+"""Compares Ottla with Apache Kafka: `python bench/run.py [--quick] [--only NAME]...`.
 
-Ends with exit code 0 when everything that can be measured here was, whatever the verdicts; with 1
-when something broke. What is missing on this machine (Java, Maven, a C compiler) is left out.
+The exit code is 0 if all measurements succeed, regardless of the verdicts, and 1 if one fails. If
+Java, Maven or a C compiler is missing, the measurements that need it are left out.
 """
 
 from __future__ import annotations
@@ -37,33 +37,45 @@ LEFT_OUT_OF_QUICK = (
     "heartbeat-consumer", "settle-consumer",
 )  # fmt: skip
 
-WIDTH_IN_A_FILE = 140  # of the table, where no terminal says how wide it is
+WIDTH_IN_A_FILE = 140  # the width of the table without a terminal
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--quick", action="store_true", help="under three minutes: shorter, one round"
     )
     parser.add_argument(
-        "--only", action="append", metavar="NAME", help="only works of this name (* and ? match)"
+        "--only",
+        action="append",
+        metavar="NAME",
+        help="run only workloads of this name (with * and ?)",
     )
-    parser.add_argument("--rounds", type=int, help="rounds per work and system (3; quick: 1)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured here")
+    parser.add_argument("--rounds", type=int, help="rounds per workload and system (3; quick: 1)")
     parser.add_argument(
-        "--markdown", type=Path, metavar="FILE", help="put the table between this page's markers"
+        "--json", type=Path, metavar="FILE", help="write all measurements to this file"
     )
-    parser.add_argument("--kafka-version", help="a version, or `newest` to ask Maven again")
-    parser.add_argument("--without-kafka", action="store_true", help="run Ottla alone")
-    parser.add_argument("--directory", type=Path, help="where the data goes (default: temporary)")
-    parser.add_argument("--keep", action="store_true", help="keep data and logs of the brokers")
-    parser.add_argument("--list", action="store_true", help="name the works and end")
+    parser.add_argument(
+        "--markdown",
+        type=Path,
+        metavar="FILE",
+        help="write the table between the markers of this page",
+    )
+    parser.add_argument("--kafka-version", help="a version, or `newest` to check Maven again")
+    parser.add_argument("--without-kafka", action="store_true", help="run only Ottla")
+    parser.add_argument(
+        "--directory", type=Path, help="the directory for data (default: temporary)"
+    )
+    parser.add_argument("--keep", action="store_true", help="keep the data and logs of the brokers")
+    parser.add_argument(
+        "--list", action="store_true", help="print the names of the workloads and exit"
+    )
     return parser.parse_args()
 
 
 def chosen(scale: Scale, only: list[str] | None, quick: bool) -> tuple[list[Work], list[FreshWork]]:
-    """The works to run: those named, else all, in a quick run all but a few."""
+    """Return the workloads to run: the named ones, else all (a quick run leaves out a few)."""
 
     def wanted(name: str) -> bool:
         if only:
@@ -79,17 +91,17 @@ def chosen(scale: Scale, only: list[str] | None, quick: bool) -> tuple[list[Work
 def without_compiler(
     works: list[Work], fresh: list[FreshWork], scale: Scale, circumstances: list[str]
 ) -> tuple[list[Work], list[FreshWork]]:
-    """The same works, or what is left of them where the load generators cannot be built."""
+    """Return the workloads that can run, if the load generators cannot be compiled."""
     try:
         raw_load(), rdkafka_load(), group_raw(), group_settle()
     except BenchError as error:
-        circumstances.append(f"{error}; only starting and idle memory are measured")
+        circumstances.append(f"{error}; only start-up time and idle memory are measured")
         return [], [StartAndMemory(replace(scale, memory_bytes=0))]
     return works, fresh
 
 
 def available_systems(options: argparse.Namespace, circumstances: list[str]) -> list[System]:
-    """Kafka and Ottla, or what of them can be run."""
+    """Return Kafka and Ottla, or the one that can run."""
     makers: list[tuple[str, Callable[[], System]]] = [("Ottla", Ottla)]
     if not options.without_kafka:
         makers.insert(0, ("Kafka", lambda: Kafka(options.kafka_version)))
@@ -103,12 +115,12 @@ def available_systems(options: argparse.Namespace, circumstances: list[str]) -> 
 
 
 def measure(console: Console, options: argparse.Namespace, scale: Scale) -> Runner:
-    """Runs everything; data is removed at the end unless it is to be kept."""
+    """Run everything. Remove the data at the end unless it is to be kept."""
     works, fresh = chosen(scale, options.only, options.quick)
     if not works and not fresh:
-        raise BenchError("no work has such a name; --list names them")
+        raise BenchError("there is no such workload; --list shows their names")
     circumstances: list[str] = []
-    with console.status("looking for the systems (the first time Apache Kafka is fetched)"):
+    with console.status("looking for the systems (the first run downloads Apache Kafka)"):
         systems = available_systems(options, circumstances)
         works, fresh = without_compiler(works, fresh, scale, circumstances)
         circumstances += others_at_work()
@@ -131,7 +143,7 @@ def measure(console: Console, options: argparse.Namespace, scale: Scale) -> Runn
 def run_with_progress(
     console: Console, runner: Runner, base: Path, works: list[Work], fresh: list[FreshWork]
 ) -> None:
-    """Runs the works under a progress bar that says what is being done."""
+    """Run the workloads with a progress bar."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         bar = progress.add_task("starting")
@@ -142,7 +154,7 @@ def run_with_progress(
 
 
 def publish(console: Console, options: argparse.Namespace, scale: Scale, runner: Runner) -> None:
-    """Prints the table and writes the files asked for."""
+    """Print the table and write the requested files."""
     gigabytes = scale.restart_segments * scale.restart_segment_bytes / 1e9
     table_rows = report.rows(
         runner.results, f"{gigabytes:.0f} GB in {scale.restart_segments} segments"
@@ -157,13 +169,13 @@ def publish(console: Console, options: argparse.Namespace, scale: Scale, runner:
 
 
 def end_run(number: int, frame: FrameType | None) -> None:
-    """Lets a signal end the run as Ctrl-C does: brokers are ended and data is removed."""
+    """End the run on a signal as on Ctrl-C: stop the brokers and remove the data."""
     del frame
     sys.exit(128 + number)
 
 
 def main() -> int:
-    """Runs the benchmark; the exit code."""
+    """Run the benchmark and return the exit code."""
     options = arguments()
     console = Console(width=None if sys.stdout.isatty() else WIDTH_IN_A_FILE)
     scale = QUICK if options.quick else FULL
@@ -178,7 +190,9 @@ def main() -> int:
         signal.signal(number, end_run)
     try:
         if options.markdown:
-            report.halves_around_table(options.markdown)  # fails before the measuring, not after
+            report.halves_around_table(
+                options.markdown
+            )  # so that it fails before the measurements, not after them
         runner = measure(console, options, scale)
         publish(console, options, scale, runner)
     except BenchError as error:

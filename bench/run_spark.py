@@ -1,8 +1,8 @@
 """Measures the Spark source `ottla`: `python bench/run_spark.py [--quick]`.
 
-The same topics on one Ottla broker are read through Spark's own Kafka connector and through
-`ottla`, in one session with two cores, in turn. Without Maven or Java 17 for the connector,
-`ottla` is measured alone.
+Spark reads the same topics of one Ottla broker with its own Kafka connector and with `ottla`, in
+one session with two cores, in turn. Without Maven or Java 17 for the connector, only `ottla` is
+measured.
 """
 
 from __future__ import annotations
@@ -45,16 +45,18 @@ console = Console(width=None if sys.stdout.isatty() else 140)
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a tenth of the records, one round")
     parser.add_argument("--only", choices=["read", "load", "memory", "stream"], action="append")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="put the table in this page")
+    parser.add_argument(
+        "--markdown", type=Path, metavar="FILE", help="write the table to this page"
+    )
     return parser.parse_args()
 
 
 def topics(quick: bool) -> list[Topic]:
-    """What is read."""
+    """Return the topics to read."""
     return [
         Topic(f"{codec}-{size}", size, codec, records // (10 if quick else 1))
         for size, records in SIZES
@@ -63,20 +65,20 @@ def topics(quick: bool) -> list[Topic]:
 
 
 def filled(servers: str, topic: Topic) -> Topic:
-    """The topic, when its records are written."""
+    """Create the topic and write its records."""
     console.print(f"filling {topic.name}: {topic.written:,} records")
     fill(servers, topic)
     return topic
 
 
 def label(topic: Topic) -> str:
-    """The topic in words."""
+    """Return a description of the topic."""
     size = f"{topic.value_bytes} B" if topic.value_bytes < 1024 else "1 KiB"
     return f"{size}, {'plain' if topic.codec == 'none' else topic.codec}"
 
 
 class Run:
-    """One run over everything."""
+    """One run of all measurements."""
 
     def __init__(self, bench: Bench, rounds: int, *, with_connector: bool) -> None:
         self._bench = bench
@@ -86,14 +88,14 @@ class Run:
         self.remarks: list[str] = []
 
     def warm_up(self, small: Topic) -> None:
-        """Read next to nothing until Java has compiled what plans and starts a read."""
+        """Do small reads until Java has compiled the code that plans and starts a read."""
         console.print("warming up ...")
         for _ in range(WARM_UP_READS):
             for name in (*self._sources, READY):
                 self._bench.read(name, small)
 
     def reads(self, wanted: list[Topic]) -> None:
-        """Batch reads to nowhere, thousand rows a second."""
+        """Measure batch reads to the noop sink, in thousand rows per second."""
         for topic in wanted:
             seconds = self._alternate(topic, self._bench.read, READY)
             metric = Metric("read", f"read, {label(topic)}", "k rows/s", Better.HIGHER, 3, 5)
@@ -101,7 +103,7 @@ class Run:
             self._tell_most(topic, seconds)
 
     def _tell_most(self, topic: Topic, seconds: dict[str, list[float]]) -> None:
-        """What a source in Python could reach at most here, in one line."""
+        """Return one line about the best that any source in Python could reach here."""
         handing_over, codec = min(seconds[READY]), decompression_s(topic)
         least = handing_over + codec / CORES
         text = f"read, {label(topic)}: handing over batches made before takes {handing_over:.2f} s"
@@ -111,7 +113,7 @@ class Run:
         self.remarks.append(f"{text} (this one: {median(seconds[OTTLA]):.2f} s).")
 
     def loads(self, wanted: list[Topic]) -> None:
-        """Loads to Parquet, beside the connector's and beside Parquet to Parquet."""
+        """Measure loads to Parquet, compared with the connector and with Parquet to Parquet."""
         for topic in wanted:
             seconds = self._alternate(topic, self._bench.load)
             again = [self._bench.rewrite() for _ in range(self._rounds + 1)][1:]
@@ -123,7 +125,7 @@ class Run:
             self._add(metric, topic, again, seconds[OTTLA])
 
     def memory(self, topic: Topic) -> None:
-        """A worker's memory after a tenth of a large topic, and after all of it."""
+        """Measure a worker's memory after a tenth of a large topic, and after all of it."""
         console.print("memory of a worker ...")
         small = self._bench.worker_memory(topic, topic.written // 10)
         large = self._bench.worker_memory(topic, topic.written)
@@ -133,7 +135,7 @@ class Run:
         self.rows.append(Measured(metric, [small], [large]))
 
     def stream(self, topic: str) -> None:
-        """A micro-batch, beside one of an empty Python source."""
+        """Measure a micro-batch, compared with one of an empty Python source."""
         console.print("micro-batches ...")
         for _ in range(2):  # once to warm up
             empty = self._bench.micro_batch("empty", topic)
@@ -149,7 +151,7 @@ class Run:
     def _alternate(
         self, topic: Topic, work: Callable[[str, Topic], float], *besides: str
     ) -> dict[str, list[float]]:
-        """Seconds of each source in each round, after some that warm up and are not counted."""
+        """Return the seconds of each source in each round, after warm-up rounds."""
         console.print(f"{work.__name__} {topic.name} ...")
         sources = (*self._sources, *besides)
         seconds: dict[str, list[float]] = {KAFKA: [], OTTLA: [], **{name: [] for name in besides}}
@@ -169,7 +171,7 @@ class Run:
 
 
 def measure(options: argparse.Namespace, directory: Path) -> Run:
-    """Start everything, measure, end everything."""
+    """Start the broker and Spark, measure, and stop them."""
     try:
         jars = connector_jars()
     except BenchError as error:
@@ -208,7 +210,7 @@ def _measure(options: argparse.Namespace, directory: Path, servers: str, jars: l
             "stream": lambda: run.stream(small.name),
             "read": lambda: run.reads(wanted),
             "load": lambda: run.loads(plain),
-            # Filled late: while the system writes so much to disk, nothing else can be measured.
+            # This topic is filled last, as nothing can be measured during so many writes to disk.
             "memory": lambda: run.memory(filled(servers, big)),
         }.items():
             if name in works:
@@ -219,12 +221,12 @@ def _measure(options: argparse.Namespace, directory: Path, servers: str, jars: l
 
 
 def end_run(number: int, frame: FrameType | None) -> None:
-    """Lets a signal end the run as Ctrl-C does: the broker is ended and data is removed."""
+    """End the run on a signal as on Ctrl-C: stop the broker and remove the data."""
     raise KeyboardInterrupt
 
 
 def main() -> int:
-    """The command."""
+    """Run the benchmark and return the exit code."""
     options = arguments()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end_run)

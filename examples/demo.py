@@ -1,10 +1,10 @@
-"""Ottla's main job, end to end, with a real client: `make demo`.
+"""The demo of Ottla with a real client: `make demo`.
 
-Starts a broker, creates a topic, produces to it, restarts the broker in the middle,
-consumes everything, checks that each message came exactly once and in order, has a group of
-consumers count it all while one of them is killed. Then a stream on Spark sums up orders from
-one topic to another, a load puts them into a table, and all figures must agree. At the end it
-shows what was done and how fast.
+It starts a broker, creates a topic and produces messages. In between it restarts the broker. Then
+it consumes all messages and checks that each arrives exactly once and in order. A consumer group
+counts the messages while one of its members is killed. A stream on Spark sums up orders from one
+topic to another, and a load writes them into a table; all sums must agree. At the end, the demo
+prints the steps and their speed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ console = Console()
 
 
 class BrokerProcess:
-    """`ottla up` as a user would run it, on a data directory that outlives restarts."""
+    """Runs `ottla up` as a user would, with a data directory that is kept over restarts."""
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
@@ -44,7 +44,7 @@ class BrokerProcess:
         self.bootstrap_servers = ""
 
     def start(self) -> float:
-        """Seconds until it answered."""
+        """Start the broker. Return the seconds until it is ready."""
         port = self.bootstrap_servers.rpartition(":")[2] or "0"
         begin = time.perf_counter()
         command = [sys.executable, "-m", "ottla.cli.main", "up"]
@@ -64,7 +64,7 @@ class BrokerProcess:
         raise SystemExit("the broker did not start; its messages are above")
 
     def stop(self) -> float:
-        """Seconds until it had stopped cleanly."""
+        """Stop the broker cleanly. Return the seconds it takes."""
         assert self._process is not None
         begin = time.perf_counter()
         self._process.send_signal(signal.SIGTERM)
@@ -131,7 +131,7 @@ def advance(progress: Progress, done: int, begin: float) -> None:
 
 
 def produce(broker: BrokerProcess, count: int, results: Results) -> None:
-    """Produce `count` messages; the broker is restarted when half are on their way."""
+    """Produce `count` messages. Restart the broker after half of them."""
     acknowledged = 0
 
     def delivered(error: object, message: Message) -> None:
@@ -184,7 +184,7 @@ def produce(broker: BrokerProcess, count: int, results: Results) -> None:
 
 
 def consume(broker: BrokerProcess, count: int, results: Results) -> None:
-    """Read everything back and check it: each message once, in order within its partition."""
+    """Consume all messages and check them: each once, in order within its partition."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
@@ -213,13 +213,13 @@ def consume(broker: BrokerProcess, count: int, results: Results) -> None:
                 received += 1
             advance(progress, received, begin)
             if time.perf_counter() - begin > STEP_TIMEOUT_S:
-                raise SystemExit(f"only {received} of {count} messages came back")
+                raise SystemExit(f"only {received} of {count} messages were consumed")
     results.add("consume, checked", time.perf_counter() - begin, received, received * VALUE_BYTES)
     consumer.close()
 
 
 def count_in_a_group(broker: BrokerProcess, count: int, results: Results) -> None:
-    """Three consumers share the topic, one is killed, the other two count the rest."""
+    """Count the messages with a group of three consumers, and kill one of them."""
     begin = time.perf_counter()
     run = GroupRun(broker.bootstrap_servers, TOPIC, PARTITIONS)
     try:
@@ -231,15 +231,15 @@ def count_in_a_group(broker: BrokerProcess, count: int, results: Results) -> Non
     if run.ledger.total != count:
         raise SystemExit(f"{run.ledger.total} messages were counted, not {count}")
     heirs = ", ".join(f"{number} to {name}" for number, name in sorted(run.heirs.items()))
-    console.print(f"{run.killed} was killed; after {run.moved_after_s:.1f} s: partition {heirs}.")
-    console.print(f"{run.ledger.repeated:,} messages came twice by that; each counted once.")
+    console.print(f"{run.killed} was killed; {run.moved_after_s:.1f} s later: partition {heirs}.")
+    console.print(f"{run.ledger.repeated:,} messages arrived twice; each counted once.")
     results.add(
         "a group counts it, one killed", time.perf_counter() - begin, count, count * VALUE_BYTES
     )
 
 
 def stream_and_load(broker: BrokerProcess, count: int, directory: Path, results: Results) -> None:
-    """Orders in, sums per minute to another topic, a load to a table: all must agree."""
+    """Produce orders, sum them up per minute into another topic, load them, and compare."""
     servers = broker.bootstrap_servers
     begin = time.perf_counter()
     with progress_bar("orders, as JSON", count) as progress:
@@ -262,7 +262,7 @@ def stream_and_load(broker: BrokerProcess, count: int, directory: Path, results:
 
 @contextlib.contextmanager
 def timed(step: str, results: Results) -> Iterator[list[int]]:
-    """A step without a bar; whoever does it may put the rows it read into the list."""
+    """Show a step without a progress bar. The step may append its number of rows to the list."""
     rows: list[int] = []
     begin = time.perf_counter()
     with console.status(f"{step} ..."):
@@ -291,7 +291,7 @@ def main() -> None:
         finally:
             broker.kill()
     results.show()
-    console.print(f"All {count:,} messages came back once and in order.")
+    console.print(f"All {count:,} messages arrived once and in order.")
     console.print(f"All {given.orders:,} orders are in the stream's sums and in the table, once.")
 
 

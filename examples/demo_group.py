@@ -1,9 +1,9 @@
-"""A group of consumers in which one is killed: its partitions move, each message counts once.
+"""A consumer group in which one member is killed. Its partitions move; each message counts once.
 
-Run by demo.py, which starts this file again as each of the members. A member counts what one
-poll gave it, tells its parent, and commits. Who is killed in between has told and not
-committed: those messages come once more, to whoever gets the partition, and the parent counts
-by offset, so that a message that came twice counts once.
+demo.py uses this file and starts it again as a process for each member. A member counts the
+messages of one poll, reports them to its parent, and commits. If it is killed before it commits,
+the member that gets the partition receives these messages again. The parent counts by offset, so
+a message that arrives twice counts once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BROKER_SETTINGS = {
 
 
 def live_as_member(bootstrap_servers: str, topic: str) -> None:
-    """The life of one member, told line by line on stdout."""
+    """Run one member. It reports events as lines on stdout."""
 
     def tell(**fields: object) -> None:
         print(json.dumps(fields), flush=True)
@@ -67,7 +67,7 @@ def live_as_member(bootstrap_servers: str, topic: str) -> None:
 
 
 class Member:
-    """A member's process, and which partitions it says it owns."""
+    """The process of a member, and the partitions that it reports to own."""
 
     def __init__(self, name: str, ledger: Ledger, bootstrap_servers: str, topic: str) -> None:
         self.name = name
@@ -80,7 +80,7 @@ class Member:
         self._reader.start()
 
     def kill(self) -> None:
-        """SIGKILL: it commits nothing and leaves no word."""
+        """Kill the member with SIGKILL: it does not commit and does not leave the group."""
         self._process.kill()
         self._process.wait()
         self._reader.join()
@@ -90,7 +90,7 @@ class Member:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if not line.endswith("\n"):
-                return  # it was killed in the middle of the line
+                return  # the member was killed while it wrote the line
             told = json.loads(line)
             self.owns = told.get("owns", self.owns)
             for partition, first, last in told.get("counted", ()):
@@ -98,7 +98,7 @@ class Member:
 
 
 class Ledger:
-    """Which messages were counted, and how many came more than once."""
+    """The messages that were counted, and how many arrived more than once."""
 
     def __init__(self) -> None:
         self.repeated = 0
@@ -107,7 +107,7 @@ class Ledger:
 
     @property
     def total(self) -> int:
-        """How many different messages were counted."""
+        """The number of different messages."""
         return sum(len(offsets) for offsets in list(self._counted.values()))
 
     def add(self, partition: int, first: int, last: int) -> None:
@@ -120,7 +120,7 @@ class Ledger:
 
 
 class GroupRun:
-    """Three members on one topic; one of them is killed on the way."""
+    """Three members on one topic. One of them is killed."""
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
         self.ledger = Ledger()
@@ -135,7 +135,7 @@ class GroupRun:
         ]
 
     def count(self, total: int) -> Iterator[int]:
-        """Let them count `total` messages, one being killed early; tells how far they are."""
+        """Let them count `total` messages and kill one early. Report the progress."""
         deadline = time.monotonic() + TIMEOUT_S
         killed_at = 0.0
         while self.ledger.total < total or not self.heirs:

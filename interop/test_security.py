@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from secured_kafka import SCRAM, SESSION_MS, USER, Secured, login, start_secured
 
-from ottla.admin.errors import AdminError, AuthenticationFailed
-from ottla.admin.settings import client_settings
+from ottla.client.errors import AuthenticationFailed, ClientError
+from ottla.client.settings import client_settings
 
 START_TIMEOUT_S = 60
 
@@ -71,25 +71,25 @@ def test_client_certificates(kafka: Secured) -> None:
         return kafka.properties("MTLS", ssl_keystore_type="PEM", ssl_keystore_location=path)
 
     ask(with_key("client.pem"))
-    with pytest.raises(AdminError, match="our certificate"):
+    with pytest.raises(ClientError, match="client certificate"):
         ask(kafka.properties("MTLS"))
-    with pytest.raises(AdminError, match="our certificate"):
+    with pytest.raises(ClientError, match="client certificate"):
         ask(with_key("stranger.pem"))
 
 
 def test_mistakes_are_explained(kafka: Secured) -> None:
     plain = {"security.protocol": "PLAINTEXT"}
-    with pytest.raises(AdminError, match=r"set security\.protocol"):
+    with pytest.raises(ClientError, match=r"set security\.protocol"):
         ask(kafka.properties("SSL") | plain)
-    with pytest.raises(AdminError, match=r"set security\.protocol"):
+    with pytest.raises(ClientError, match=r"set security\.protocol"):
         ask(kafka.properties("SASL_PLAINTEXT") | plain)
-    with pytest.raises(AdminError, match="does not speak TLS"):
+    with pytest.raises(ClientError, match="does not use TLS"):
         ask(kafka.properties("PLAINTEXT") | {"security.protocol": "SSL"})
-    with pytest.raises(AuthenticationFailed, match="no login with SASL"):
+    with pytest.raises(AuthenticationFailed, match="does not support SASL"):
         ask(kafka.properties("SSL") | {"security.protocol": "SASL_SSL"} | login("PLAIN"))
-    with pytest.raises(AdminError, match=r"certificate, or a login with SASL_SSL"):
+    with pytest.raises(ClientError, match=r"certificate, or a login with SASL_SSL"):
         ask(kafka.properties("SASL_SSL") | {"security.protocol": "SSL"})
-    with pytest.raises(AuthenticationFailed, match="of no CA in"):
+    with pytest.raises(AuthenticationFailed, match="not signed by a CA in"):
         ask(kafka.properties("SSL") | {"ssl.truststore.location": ""})
 
 

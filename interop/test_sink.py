@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.admin.settings import ClientSettings
+from ottla.client.settings import ClientSettings
 
 pyarrow = pytest.importorskip("pyarrow", reason="needs ottla[spark]")
 

@@ -1,9 +1,9 @@
 """Writes src/ottla/wire/messages/*.py and src/ottla/wire/api_table.py from kio's schemas.
 
-kio has one dataclass per struct and version; Ottla has one class per struct for all its
-versions, with a version range on every field. This tool merges the former into the latter.
-Its output is committed, so kio is needed only to run this tool and to check the codec.
-Every assumption it makes about the schemas is asserted: a new kio that breaks one fails here.
+kio has one dataclass per struct and version. Ottla has one class per struct for all versions,
+with a version range for every field. This tool merges kio's classes into Ottla's. The output is
+committed, so kio is needed only to run this tool and to test the codecs. The tool asserts all
+its assumptions about the schemas: if a new kio breaks one, the tool fails.
 
 Run: python tools/generate_wire.py [target directory]
 """
@@ -55,7 +55,7 @@ Versions = tuple[int, int]
 
 @dataclasses.dataclass
 class FieldSchema:
-    """One field of a struct over all versions that have it; `of` names the element or struct."""
+    """One field of a struct, over all its versions. `of` names the element type or struct."""
 
     name: str
     type: str
@@ -78,7 +78,7 @@ class FieldSchema:
 
 @dataclasses.dataclass
 class Struct:
-    """One class to write; `api_key` and `flexible` (per version) matter for whole messages only."""
+    """One class to write. Only whole messages use `api_key` and `flexible` (per version)."""
 
     name: str
     is_message: bool
@@ -91,7 +91,7 @@ class Struct:
 
 
 def split_optional(annotation: object) -> tuple[object, bool]:
-    """(the type without None, whether None was allowed)."""
+    """Return the type without None, and whether None was allowed."""
     if get_origin(annotation) is not UnionType:
         return annotation, False
     rest = [argument for argument in get_args(annotation) if argument is not NoneType]
@@ -100,7 +100,7 @@ def split_optional(annotation: object) -> tuple[object, bool]:
 
 
 def kind_of(field: dataclasses.Field[object]) -> tuple[str, str | None, bool]:
-    """(type, element or struct name, nullable) of a kio field, in Ottla's terms."""
+    """Return the type, the element or struct name, and nullability of a kio field."""
     inner, optional = split_optional(field.type)
     is_array = get_origin(inner) is tuple
     if is_array:
@@ -113,12 +113,12 @@ def kind_of(field: dataclasses.Field[object]) -> tuple[str, str | None, bool]:
     assert primitive in PYTHON_TYPES, primitive
     if is_array:
         return "array", primitive, optional
-    # kio shows Kafka's zero UUID and its "no timestamp" (-1) as None; on the wire they are values.
+    # kio represents Kafka's zero UUID and "no timestamp" (-1) as None. On the wire they are values.
     return primitive, None, optional and primitive in {"string", "bytes", "records"}
 
 
 def default_of(field: dataclasses.Field[object], type_: str, nullable: bool) -> str:
-    """The default as source text; `()` for an array and `Struct()` are created per instance."""
+    """Return the default as source text. `()` for an array and `Struct()` are per instance."""
     if type_ == "records" and nullable:
         return "None"
     if field.default is dataclasses.MISSING:
@@ -144,7 +144,7 @@ def default_of(field: dataclasses.Field[object], type_: str, nullable: bool) -> 
 
 
 def fields_of(entity: type, version: int) -> Iterator[FieldSchema]:
-    """The fields of one kio dataclass, as of its version."""
+    """Return the fields of one kio dataclass in its version."""
     for field in dataclasses.fields(entity):
         type_, of, nullable = kind_of(field)
         yield FieldSchema(
@@ -159,7 +159,7 @@ def fields_of(entity: type, version: int) -> Iterator[FieldSchema]:
 
 
 def merge(entities: dict[int, type]) -> list[FieldSchema]:
-    """One list of fields for all versions, in an order every version agrees with."""
+    """Return one list of fields for all versions, in an order that suits every version."""
     merged: list[FieldSchema] = []
     for version in sorted(entities, reverse=True):
         position = 0
@@ -184,7 +184,7 @@ def check_order(entities: dict[int, type], names: list[str]) -> None:
 
 
 def load(module_name: str, role: str) -> tuple[str, dict[str, dict[int, type]]]:
-    """(name of the message, kio's classes by struct name and version) of one side of an API."""
+    """Return the message name and kio's classes by struct name and version, for one side."""
     message = ""
     structs: dict[str, dict[int, type]] = {}
     for version, entries in sorted(schema_name_map[module_name].items()):
@@ -199,7 +199,7 @@ def load(module_name: str, role: str) -> tuple[str, dict[str, dict[int, type]]]:
 
 
 def structs_of(module_name: str, role: str) -> list[Struct]:
-    """The structs of one message, those used by others before them, the message last."""
+    """Return the structs of one message in order of use, the message last."""
     message, entities = load(module_name, role)
     structs = {
         name: Struct(
@@ -225,7 +225,7 @@ def structs_of(module_name: str, role: str) -> list[Struct]:
 
 
 def rename_clashes(requests: list[Struct], responses: list[Struct]) -> None:
-    """Request and response share a module: a struct name both have gets its side in front."""
+    """Rename structs that the request and the response of an API both have."""
     common = {struct.name for struct in requests} & {struct.name for struct in responses}
     for side, structs in (("Request", requests), ("Response", responses)):
         for struct in structs:
@@ -245,14 +245,14 @@ def version_range(versions: list[int]) -> Versions:
 
 
 def first_flexible(struct: Struct) -> int | None:
-    """The version from which on all are flexible."""
+    """Return the first version from which all versions are flexible."""
     flexible = [version for version, is_flexible in struct.flexible.items() if is_flexible]
     assert flexible == list(struct.flexible)[len(struct.flexible) - len(flexible) :]
     return min(flexible, default=None)
 
 
 def listing(opening: str, items: list[str], closing: str, indent: str, *, open_out: bool) -> str:
-    """`opening` items `closing` on one line if it fits (and may), else one item a line."""
+    """Return the items on one line if they fit (and may), else one item per line."""
     one_line = f"{indent}{opening}{', '.join(items)}{closing}"
     if not open_out and len(one_line) <= LINE_LENGTH:
         return one_line + "\n"
@@ -277,7 +277,7 @@ def field_source(field: FieldSchema) -> str:
 
 
 def parameter_source(field: FieldSchema) -> str:
-    """A constructor parameter; for a struct that cannot be null, None means a new one."""
+    """Return a constructor parameter. None means a new struct if the struct is not nullable."""
     annotation = field.python_type.replace("list[", "Items[")
     default = "None" if field.default == "struct" else field.default
     if field.nullable or field.default == "struct":
@@ -341,7 +341,7 @@ def camel_case(module_name: str) -> str:
 
 
 def api_module(key: int, module_name: str) -> tuple[str, str]:
-    """(source of the module, its row of the table of APIs)."""
+    """Return the source of the module and its row in the table of APIs."""
     requests = structs_of(module_name, "request")
     responses = structs_of(module_name, "response")
     title = camel_case(module_name)
@@ -359,17 +359,17 @@ def table_source(rows: list[str]) -> str:
     text = '"""Every API of Kafka\'s protocol, by key. Generated by tools/generate_wire.py."""\n\n'
     text += "from __future__ import annotations\n\nfrom enum import IntEnum\n"
     text += "from typing import NamedTuple\n\n\nclass ApiKey(IntEnum):\n"
-    text += '    """The key that stands first in a request."""\n\n'
+    text += '    """The API key, the first field of a request."""\n\n'
     text += "".join(f"    {name.upper()} = {key}\n" for key, name in sorted(api_key_map.items()))
     text += "\n\nclass ApiInfo(NamedTuple):\n"
-    text += '    """An API: its name, its versions, the first flexible one if any."""\n\n'
+    text += '    """An API: its name, its versions, and its first flexible version, if any."""\n\n'
     text += "    name: str\n    min_version: int\n    max_version: int\n"
     text += "    first_flexible: int | None\n\n\n"
     return text + "API_INFO: dict[int, ApiInfo] = {\n" + "".join(rows) + "}\n"
 
 
 def generate() -> dict[str, str]:
-    """Every generated file: its path below wire/ and its content."""
+    """Return every generated file: its path below wire/ and its content."""
     package = '"""The messages of Kafka\'s protocol, one module per API."""\n'
     files = {"messages/__init__.py": package}
     rows = []
@@ -384,7 +384,7 @@ def generate() -> dict[str, str]:
 
 
 def main(target: Path) -> None:
-    """Write what changed and remove messages that are no longer there."""
+    """Write changed files, and remove messages that no longer exist."""
     files = generate()
     for stale in (target / "messages").glob("*.py"):
         if f"messages/{stale.name}" not in files:

@@ -1,1 +1,1 @@
-"""Runs the same work against Ottla and Apache Kafka, and says how they compare."""
+"""Runs the same workloads against Ottla and Apache Kafka, and compares them."""

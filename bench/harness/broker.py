@@ -1,7 +1,7 @@
-"""A broker process from its start to its end.
+"""A broker process.
 
-States: stopped -> start -> running <-> paused (SIGSTOP: it keeps its memory and its compiled code
-but takes no CPU while the other system is measured) -> stop or kill -> stopped.
+States: stopped -> start -> running <-> paused (SIGSTOP: it keeps its memory and its compiled code,
+but uses no CPU while the other system is measured) -> stop or kill -> stopped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOG_TAIL_LINES = 15
 COMMON_PROPERTIES: Mapping[str, str] = {
     "node.id": "1",
     "auto.create.topics.enable": "false",
-    # Old segments go soon, so that the machine's memory is reused and not touched anew.
+    # Old segments are deleted soon, so that the machine's memory is reused.
     "log.segment.bytes": str(128 << 20),
     "log.retention.bytes": str(512 << 20),
     "log.retention.check.interval.ms": "1000",
@@ -34,20 +34,20 @@ COMMON_PROPERTIES: Mapping[str, str] = {
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nothing uses at the moment."""
+    """Return a free port of 127.0.0.1."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def write_properties(path: Path, properties: Mapping[str, str]) -> None:
-    """Writes a server.properties file."""
+    """Write a server.properties file."""
     lines = [f"{name}={value}\n" for name, value in properties.items()]
     path.write_text("".join(lines), encoding="utf-8")
 
 
 class Broker:
-    """One broker on a directory of its own, on 127.0.0.1."""
+    """One broker with its own directory, on 127.0.0.1."""
 
     def __init__(self, system: str, command: Sequence[str], directory: Path, port: int) -> None:
         self.system = system
@@ -59,17 +59,17 @@ class Broker:
 
     @property
     def running(self) -> bool:
-        """Whether the process exists and has not ended by itself."""
+        """True if the process is running."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def target(self) -> Target:
-        """What a measurement needs to know of the running broker."""
+        """The port and the process of the running broker."""
         assert self._process is not None, "the broker was not started"
         return Target(self.port, self._process.pid)
 
     def spawn(self) -> None:
-        """Starts the process and returns at once."""
+        """Start the process and return at once."""
         assert not self.running, "the broker is already running"
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -82,7 +82,7 @@ class Broker:
             )
 
     def start(self) -> None:
-        """Starts the process and waits until its port takes connections."""
+        """Start the process and wait until its port accepts connections."""
         self.spawn()
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline and self.running:
@@ -94,7 +94,7 @@ class Broker:
         raise BenchError(f"{self.system} did not start:\n{self.log_tail()}")
 
     def stop(self) -> None:
-        """Ends the process cleanly with SIGTERM; BenchError (and SIGKILL) when it does not end."""
+        """Stop the process with SIGTERM. If it does not end, kill it and raise BenchError."""
         if self._process is None:
             return
         self._process.send_signal(signal.SIGCONT)
@@ -107,24 +107,24 @@ class Broker:
         self._process = None
 
     def kill(self) -> None:
-        """Ends the process at once, whatever its state."""
+        """Kill the process."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def pause(self) -> None:
-        """Takes the CPU away from the broker."""
+        """Pause the broker with SIGSTOP."""
         if self._process is not None and self.running:
             self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Gives it back."""
+        """Continue the paused broker."""
         if self._process is not None and self.running:
             self._process.send_signal(signal.SIGCONT)
 
     def log_tail(self) -> str:
-        """The last lines the broker printed."""
+        """Return the last lines that the broker printed."""
         if not self._log.exists():
             return "(it printed nothing)"
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()

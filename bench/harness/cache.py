@@ -1,4 +1,4 @@
-"""Where what is fetched or compiled once is kept between runs."""
+"""The cache for downloaded and compiled files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def cache_directory() -> Path:
-    """The harness's cache directory, created if it is not there."""
+    """Return the cache directory. Create it if it does not exist."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     directory = base / "ottla-bench"
     directory.mkdir(parents=True, exist_ok=True)

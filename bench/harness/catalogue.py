@@ -1,4 +1,4 @@
-"""All works for a running broker."""
+"""All workloads for a running broker."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from harness.works import Work, warm_works
 
 
 def running_works(scale: Scale) -> list[Work]:
-    """In the order of the table."""
+    """Return the workloads in the order of the table."""
     return [*warm_works(scale), *group_works(scale)]

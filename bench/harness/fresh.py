@@ -1,7 +1,7 @@
-"""Works that start brokers themselves: time to the first write, memory, restart with much data.
+"""Workloads that start brokers themselves: time to the first write, memory, restart with much data.
 
-Each keeps one directory per system over all rounds, made in `prepare` through the system itself and
-stopped cleanly, so that every measured start is a restart.
+Each has one directory per system for all rounds. In `prepare` the system itself fills the directory
+and stops cleanly, so that every measured start is a restart.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ SPARE_DISK_BYTES = 4 << 30
 
 
 class FreshWork(Protocol):
-    """A work on brokers of its own."""
+    """A workload that starts its own brokers."""
 
     name: str
 
     def prepare(self, broker: Broker) -> None:
-        """Fills the broker's directory and leaves the broker stopped."""
+        """Fill the broker's directory and stop the broker."""
 
     def measure(self, broker: Broker) -> Figures:
-        """Starts the broker, measures, and stops it cleanly."""
+        """Start the broker, measure, and stop it cleanly."""
 
 
 def timed_start(broker: Broker, topic: str) -> float:
-    """Seconds from starting the process to the first acknowledged write."""
+    """Return the seconds from the start of the process to the first acknowledged write."""
     began = time.perf_counter()
     broker.spawn()
     try:
@@ -48,7 +48,7 @@ def timed_start(broker: Broker, topic: str) -> float:
 
 
 class StartAndMemory:
-    """A start, what the broker then occupies, and what it occupies once data went through it."""
+    """A start, the memory of the idle broker, and its memory after 1 GB of data."""
 
     name = "start"
 
@@ -57,13 +57,13 @@ class StartAndMemory:
         self._rounds = 0
 
     def prepare(self, broker: Broker) -> None:
-        """Makes one topic that was written to."""
+        """Create a topic and write to it."""
         broker.start()
         create_topic(broker.port, "first", 1, rolling())
         broker.stop()
 
     def measure(self, broker: Broker) -> Figures:
-        """Seconds to the first write; megabytes idle and used."""
+        """Return the seconds to the first write, and the megabytes when idle and used."""
         start_s = timed_start(broker, "first")
         time.sleep(self._scale.memory_settle_s)
         figures = {"start": start_s, "memory-idle": broker.target.resident_mb()}
@@ -83,7 +83,7 @@ class StartAndMemory:
 
 
 class Restart:
-    """A start on a partition of many segments that was closed cleanly."""
+    """A start with a partition of many segments, after a clean stop."""
 
     name = "restart"
 
@@ -92,7 +92,7 @@ class Restart:
         self._total_bytes = scale.restart_segments * scale.restart_segment_bytes
 
     def prepare(self, broker: Broker) -> None:
-        """Makes the topic `big` with the wanted number of segments."""
+        """Create the topic `big` with the requested number of segments."""
         self._check_disk(broker.directory)
         broker.start()
         settings = {**KEPT, "segment.bytes": str(self._scale.restart_segment_bytes)}
@@ -100,10 +100,10 @@ class Restart:
         fill(broker.target, "big", self._total_bytes, 10_240)
         broker.stop()
         self._check_segments(broker.directory)
-        os.sync()  # the data of one system must not be written out while the other starts
+        os.sync()  # otherwise this data would be written to disk while the other system starts
 
     def measure(self, broker: Broker) -> Figures:
-        """Seconds to the first write to that partition."""
+        """Return the seconds to the first write to that partition."""
         start_s = timed_start(broker, "big")
         broker.stop()
         return {"restart": start_s}
@@ -120,5 +120,5 @@ class Restart:
 
 
 def fresh_works(scale: Scale) -> list[FreshWork]:
-    """All works that start brokers themselves."""
+    """Return all workloads that start brokers themselves."""
     return [StartAndMemory(scale), Restart(scale)]

@@ -1,6 +1,6 @@
-"""Works of consumer groups on a running broker: commits, heartbeats, a large group that settles.
+"""Workloads of consumer groups on a running broker: commits, heartbeats, a large group that starts.
 
-Each runs once unmeasured when it is prepared: the warm-up of the brokers knows nothing of groups.
+Each runs once without measurement in `prepare`, because the warm-up of the brokers has no groups.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ SETTLING_PARTITIONS = 1000
 
 @dataclass(frozen=True)
 class GroupWork(OneTopic):
-    """What these works share."""
+    """The base of these workloads."""
 
     def prepare(self, target: Target) -> None:
-        """Makes the topic, and runs the load once."""
+        """Create the topic, and run the load once."""
         super().prepare(target)
         self.measure(target)
 
     def measure(self, target: Target) -> Figures:
-        """Runs the load once."""
+        """Run the load once."""
         raise NotImplementedError
 
 
@@ -41,7 +41,7 @@ class Commits(GroupWork):
     """Commits of one partition each, over a few connections, several in flight on each."""
 
     def measure(self, target: Target) -> Figures:
-        """Commits acknowledged per second."""
+        """Return the acknowledged commits per second."""
         done = run_load(
             group_raw(), target, "commit", target.port, self.name, COMMIT_CONNECTIONS,
             COMMIT_DEPTH, self.scale.load_warm_s, self.scale.load_s,
@@ -56,13 +56,13 @@ class Commits(GroupWork):
 
 @dataclass(frozen=True)
 class Heartbeats(GroupWork):
-    """Members, each alone in a group, that send heartbeats at a rate any broker can take.
+    """Members, each alone in a group, that send heartbeats at a rate that any broker can handle.
 
-    The name of the work is the mode of the generator, which says the protocol.
+    The name of the workload is the mode of the generator, which selects the protocol.
     """
 
     def measure(self, target: Target) -> Figures:
-        """Microseconds of the broker's CPU for one heartbeat, the broker's idling included."""
+        """Return the broker's CPU microseconds per heartbeat, including its idle load."""
         done = run_load(
             group_raw(), target, self.name, target.port, self.name, HEARTBEAT_MEMBERS,
             HEARTBEATS_PER_S, self.scale.load_warm_s, self.scale.load_s,
@@ -81,7 +81,10 @@ class Settling(GroupWork):
     protocol: str = "classic"
 
     def measure(self, target: Target) -> Figures:
-        """Seconds until each has its share; `group.initial.rebalance.delay.ms` is the default."""
+        """Return the seconds until every member has its partitions.
+
+        `group.initial.rebalance.delay.ms` has its default.
+        """
         group = f"{self.name}-{uuid4().hex[:8]}"
         done = run_load(
             group_settle(), target, target.port, self.name, self.partitions, group,
@@ -91,7 +94,7 @@ class Settling(GroupWork):
 
 
 def group_works(scale: Scale) -> list[Work]:
-    """All of them, in the order of the table."""
+    """Return these workloads in the order of the table."""
     return [
         Commits("commit", scale),
         Heartbeats("heartbeat", scale),

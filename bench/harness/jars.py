@@ -1,7 +1,7 @@
-"""Apache Kafka's published jars, fetched by name through Maven into the cache.
+"""Downloads Apache Kafka's published jars through Maven into the cache.
 
-A directory `kafka-<version>` in the cache is complete or absent: jars are copied into a temporary
-directory beside it, which is renamed last.
+A directory `kafka-<version>` in the cache is always complete: jars are copied into a temporary
+directory, which is renamed at the end.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 def kafka_jars(version: str | None) -> tuple[Path, str]:
-    """The directory with the jars and their version; fetches what is not cached.
+    """Return the directory with the jars and their version. Download what is not cached.
 
     Without a version: the newest one in the cache, else the newest published, else the pinned one.
-    `newest` asks Maven even when something is cached.
+    `newest` checks Maven even if a version is cached.
     """
     _require("java")
     if version is None:
@@ -80,7 +80,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _newest_published() -> str:
-    """The highest release in Maven's range from the oldest supported version on."""
+    """Return the newest release that is at least the oldest supported version."""
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as work:
         _copy_jars(f"[{OLDEST_SUPPORTED},)", Path(work), only="kafka_2.13")
         names = [path.name for path in Path(work, "jars").glob("kafka_2.13-*.jar")]
@@ -105,7 +105,7 @@ def _copy_jars(version: str, work: Path, only: str | None = None) -> None:
 
 
 def copy_jars(pom: str, work: Path, what: str, only: str | None = None) -> None:
-    """Fetch what the pom depends on into `work`/jars; BenchError says why it cannot be."""
+    """Download the dependencies of the pom into `work`/jars. Raise BenchError if that fails."""
     _require("mvn")
     Path(work, "pom.xml").write_text(pom, encoding="utf-8")
     goal = "dependency:copy-dependencies"

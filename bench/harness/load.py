@@ -1,4 +1,4 @@
-"""Runs one load generator to its end and reads the broker's CPU time over its measured window."""
+"""Runs one load generator and reads the broker's CPU time during its measurement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HARD_LIMIT_S = 600.0
 
 
 def run_load(program: Path, target: Target, *arguments: str | float) -> dict[str, float]:
-    """What the generator reported, with `cpu_s`, the broker's CPU seconds in its window."""
+    """Return the report of the generator, with `cpu_s`, the broker's CPU seconds."""
     command = [str(program), *(str(argument) for argument in arguments)]
     with tempfile.TemporaryFile("w+", errors="replace") as errors:
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The machine and the versions measured with, in general words."""
+"""A description of the machine and of the versions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BUSY_PERCENT = 10.0
 
 
 def describe(systems: list[System]) -> dict[str, str]:
-    """What a reader needs to know to judge the figures."""
+    """Return the facts that a reader needs to judge the figures."""
     memory_gib = psutil.virtual_memory().total / (1 << 30)
     found = {
         "date": datetime.now(UTC).date().isoformat(),
@@ -36,7 +36,7 @@ def describe(systems: list[System]) -> dict[str, str]:
 
 
 def others_at_work() -> list[str]:
-    """A warning when other programs keep the processors busy, else nothing."""
+    """Return a warning if other programs use the processors, else an empty text."""
     busy = psutil.cpu_percent(interval=1.0)
     if busy < BUSY_PERCENT:
         return []

@@ -1,4 +1,4 @@
-"""The figures of the table: what each is called, which way is better, and what is to be reached."""
+"""The figures of the table: their names, whether higher or lower is better, and their goals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Better(Enum):
-    """Which way a figure is better."""
+    """Whether a higher or a lower figure is better."""
 
     HIGHER = "higher"
     LOWER = "lower"
@@ -15,7 +15,7 @@ class Better(Enum):
 
 @dataclass(frozen=True)
 class Metric:
-    """One row: `at_least` and `aim` are ratios Ottla / Kafka, None where nothing was promised."""
+    """One row. `at_least` and `aim` are ratios Ottla / Kafka, or None if there is no goal."""
 
     key: str
     label: str
@@ -25,11 +25,11 @@ class Metric:
     aim: float | None = None
 
     def meets(self, ratio: float, goal: float) -> bool:
-        """Whether the ratio is on the good side of the goal."""
+        """Return True if the ratio reaches the goal."""
         return ratio >= goal if self.better is Better.HIGHER else ratio <= goal
 
     def shortfall(self, ratio: float, goal: float) -> float:
-        """By which fraction of the goal the ratio misses it; 0 when it does not."""
+        """Return by which fraction the ratio misses the goal; 0 if it reaches it."""
         if self.meets(ratio, goal):
             return 0.0
         return abs(ratio - goal) / goal

@@ -1,7 +1,7 @@
-"""The load generators in C, compiled on first use into the cache.
+"""The load generators in C. They are compiled into the cache on first use.
 
-librdkafka is the shared object inside the confluent-kafka wheel, so that the client measured is
-the one Python users have and nothing but a C compiler is needed.
+They use the librdkafka of the confluent-kafka wheel: the client that Python users have. So only a C
+compiler is needed.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ COMPILE_TIMEOUT_S = 120
 
 @cache
 def raw_load() -> Path:
-    """The generator of one-record requests."""
+    """Return the generator of one-record requests."""
     return _compiled("raw_load", ())
 
 
 @cache
 def rdkafka_load() -> Path:
-    """The generator that works through librdkafka."""
+    """Return the generator that uses librdkafka."""
     library = librdkafka()
     return _compiled("rdkafka_load", (str(library), f"-Wl,-rpath,{library.parent}"))
 
 
 @cache
 def group_raw() -> Path:
-    """The generator of commits and heartbeats."""
+    """Return the generator of commits and heartbeats."""
     return _compiled("group_raw", ())
 
 
 @cache
 def group_settle() -> Path:
-    """The generator of a group of librdkafka consumers."""
+    """Return the generator of a group of librdkafka consumers."""
     library = librdkafka()
     return _compiled("group_settle", (str(library), f"-Wl,-rpath,{library.parent}"))
 
 
 def librdkafka() -> Path:
-    """The shared object that the confluent-kafka wheel carries."""
+    """Return the shared library in the confluent-kafka wheel."""
     spec = importlib.util.find_spec("confluent_kafka")
     if spec is None or spec.origin is None:
         raise BenchError("confluent-kafka is not installed in this environment")
     bundled = Path(spec.origin).parent.parent / "confluent_kafka.libs"
     libraries = sorted(bundled.glob("librdkafka-*.so*"))
     if not libraries:
-        raise BenchError(f"confluent-kafka carries no librdkafka in {bundled.name}")
+        raise BenchError(f"confluent-kafka has no librdkafka in {bundled.name}")
     return libraries[0]
 
 

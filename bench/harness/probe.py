@@ -1,7 +1,7 @@
-"""The smallest Kafka client: one Produce v9 request on a plain socket, repeated until acknowledged.
+"""A minimal Kafka client: one Produce v9 request on a plain socket, repeated until acknowledged.
 
-It is what tells when a broker that was just started takes writes, so it must be ready at once and
-poll often; a client library's own reconnect backoff would be measured instead of the broker.
+It finds out when a broker that was just started accepts writes. It polls often; with a client
+library, the reconnect backoff of the library would be measured instead of the broker.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ ANSWER_TIMEOUT_S = 10.0
 def await_acknowledgement(
     port: int, topic: str, timeout_s: float, alive: Callable[[], bool] = lambda: True
 ) -> None:
-    """Returns at the first acknowledged write to partition 0 of `topic`.
+    """Return at the first acknowledged write to partition 0 of `topic`.
 
-    BenchError when there was none in `timeout_s` or the broker is no longer `alive`.
+    Raise BenchError if there is none within `timeout_s`, or if the broker is no longer `alive`.
     """
     frame = _produce_frame(topic)
     deadline = time.monotonic() + timeout_s

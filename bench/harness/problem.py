@@ -1,7 +1,7 @@
-"""The one error of the harness: something that was to be measured could not be."""
+"""The error of the harness."""
 
 from __future__ import annotations
 
 
 class BenchError(RuntimeError):
-    """A measurement or its preparation failed; the message says what and, if known, why."""
+    """A measurement or its preparation failed. The message says what and, if known, why."""

@@ -18,7 +18,7 @@ _COLOURS = {"aim reached": "green", "reached": "yellow"}
 
 
 def rows(results: Results, restart_size: str) -> list[tuple[str, ...]]:
-    """One row per metric measured, as text."""
+    """Return one row of text per measured figure."""
     return [_row(results, metric, restart_size) for metric in results.measured()]
 
 
@@ -36,7 +36,7 @@ def _row(results: Results, metric: Metric, restart_size: str) -> tuple[str, ...]
 
 
 def figure(value: float | None, unit: str) -> str:
-    """A number with as many digits as say something; empty for none."""
+    """Return a number with its significant digits; empty for None."""
     if value is None:
         return ""
     digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3
@@ -44,12 +44,12 @@ def figure(value: float | None, unit: str) -> str:
 
 
 def times(ratio: float) -> str:
-    """A ratio."""
+    """Return a ratio as text."""
     return f"{ratio:.2f}x" if ratio >= 0.2 else f"{ratio:.3f}x"
 
 
 def goal(metric: Metric, wanted: float | None) -> str:
-    """A ratio that is to be reached."""
+    """Return the goal of a ratio as text."""
     if wanted is None:
         return ""
     sign = "≥" if metric.better is Better.HIGHER else "≤"
@@ -57,8 +57,8 @@ def goal(metric: Metric, wanted: float | None) -> str:
 
 
 def print_table(console: Console, table_rows: list[tuple[str, ...]], remarks: list[str]) -> None:
-    """Prints the table, the verdicts in colour, and the remarks under it."""
-    table = Table(*HEADINGS, title="Ottla beside Apache Kafka (ratio: Ottla / Kafka)")
+    """Print the table with coloured verdicts, and the remarks under it."""
+    table = Table(*HEADINGS, title="Ottla and Apache Kafka (ratio: Ottla / Kafka)")
     for column in table.columns[1:]:
         column.justify = "right"
         column.no_wrap = True
@@ -71,7 +71,7 @@ def print_table(console: Console, table_rows: list[tuple[str, ...]], remarks: li
 
 
 def markdown(table_rows: list[tuple[str, ...]], setting: dict[str, str], remarks: list[str]) -> str:
-    """The same as a Markdown table, headed by when and with what it was measured."""
+    """Return the table as Markdown, with the date, the machine and the versions."""
     versions = ", ".join(
         f"{name} {text}" for name, text in setting.items() if name not in ("date", "machine")
     )
@@ -85,7 +85,7 @@ def markdown(table_rows: list[tuple[str, ...]], setting: dict[str, str], remarks
 
 
 def halves_around_table(path: Path, begin: str = BEGIN, end: str = END) -> tuple[str, str]:
-    """What stands before and after the two markers of the file; BenchError when it has none."""
+    """Return the text before and after the two markers of the file. Raise BenchError without."""
     try:
         page = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -97,13 +97,13 @@ def halves_around_table(path: Path, begin: str = BEGIN, end: str = END) -> tuple
 
 
 def write_markdown(path: Path, text: str, begin: str = BEGIN, end: str = END) -> None:
-    """Replaces what stands between the two markers of the file."""
+    """Replace the text between the two markers of the file."""
     before, after = halves_around_table(path, begin, end)
     path.write_text(f"{before}{begin}\n{text}{end}{after}", encoding="utf-8")
 
 
 def write_json(path: Path, results: Results, setting: dict[str, str]) -> None:
-    """Everything measured, round by round."""
+    """Write all measurements, round by round, as JSON."""
     document = {
         "setting": setting,
         "figures": results.figures,

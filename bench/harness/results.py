@@ -1,4 +1,4 @@
-"""What was measured, round by round, and how the systems compare."""
+"""The measurements of each round, and the comparison of the systems."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.works import Figures
 
 @dataclass
 class Results:
-    """Figures by system and key (a list, one per round), and why some are not there."""
+    """Figures by system and key (a list with one per round), and the failures."""
 
     figures: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     details: list[dict[str, object]] = field(default_factory=list)
@@ -19,7 +19,7 @@ class Results:
     failures: list[str] = field(default_factory=list)
 
     def add(self, system: str, work: str, measured: Figures) -> None:
-        """Keeps the figures of one round."""
+        """Add the figures of one round."""
         by_key = self.figures.setdefault(system, {})
         for key, value in measured.items():
             if not key.startswith("_"):
@@ -27,32 +27,32 @@ class Results:
         self.details.append({"system": system, "work": work, **measured})
 
     def failed(self, text: str) -> None:
-        """Keeps that something broke; the same thing only once."""
+        """Add a failure, each only once."""
         if text not in self.failures:
             self.failures.append(text)
 
     @property
     def remarks(self) -> list[str]:
-        """What is to be said under the table."""
+        """The remarks under the table."""
         return [*self.circumstances, *self.failures]
 
     def value(self, system: str, key: str) -> float | None:
-        """The median over the rounds."""
+        """Return the median of the rounds."""
         rounds = self.figures.get(system, {}).get(key)
         return median(rounds) if rounds else None
 
     def ratio(self, key: str) -> float | None:
-        """Ottla's median over Kafka's."""
+        """Return Ottla's median divided by Kafka's."""
         kafka, ottla = self.value("Kafka", key), self.value("Ottla", key)
         return ottla / kafka if kafka and ottla is not None else None
 
     def measured(self) -> list[Metric]:
-        """The metrics for which any system has a figure, in the order of the table."""
+        """Return the metrics for which a system has a figure, in the order of the table."""
         return [m for m in METRICS if any(m.key in by_key for by_key in self.figures.values())]
 
 
 def verdict(metric: Metric, ratio: float | None) -> str:
-    """One or two words on how the ratio stands to what is to be reached."""
+    """Return one or two words that compare the ratio with its goals."""
     if ratio is None or metric.at_least is None:
         return ""
     if metric.aim is not None and metric.meets(ratio, metric.aim):

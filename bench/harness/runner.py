@@ -1,6 +1,6 @@
-"""Runs works against the systems in turn: round by round, one broker at work and the others paused.
+"""Runs workloads against the systems in turn. While one broker works, the others are paused.
 
-A work that fails is noted and left out; the others go on. No broker is left running when `run_all`
+If a workload fails, this is noted and the others continue. No broker is running when `run_all`
 returns or raises.
 """
 
@@ -23,12 +23,12 @@ from harness.warm_up import warm_up
 from harness.works import Work
 
 SETTLE_S = 0.3
-"""Given to a broker that goes on after a pause, for the timers it missed."""
+"""The time that a broker gets after a pause, for its overdue timers."""
 
 
 @dataclass
 class Runner:
-    """One run over all works; `say` is told what is being done, `step` when a part is over."""
+    """One run of all workloads. It calls `say` with what it does now, `step` after each part."""
 
     systems: Sequence[System]
     scale: Scale
@@ -40,13 +40,13 @@ class Runner:
     brokers: list[Broker] = field(default_factory=list)
 
     def steps(self, works: Sequence[Work], fresh: Sequence[FreshWork]) -> int:
-        """How often `step` will be called at most."""
+        """Return the maximum number of calls of `step`."""
         warm_ups = 1 if works else 0
         rounds = sum(work.rounds for work in works) + len(fresh) * self.scale.rounds
         return len(self.systems) * (warm_ups + rounds)
 
     def run_all(self, base: Path, works: Sequence[Work], fresh: Sequence[FreshWork]) -> None:
-        """Measures everything, with the brokers' directories under `base`."""
+        """Measure everything, with the brokers' directories under `base`."""
         self.base = base
         try:
             if works:
@@ -113,7 +113,7 @@ class Runner:
         brokers: Sequence[Broker],
         measure: Callable[[Broker], None],
     ) -> None:
-        """Every round takes all brokers, alternately from the front and from the back."""
+        """Run the rounds. Each takes all brokers, alternately from the front and from the back."""
         for number in range(rounds):
             for broker in brokers[:: -1 if number % 2 else 1]:
                 self.say(f"{name}: {broker.system}, round {number + 1} of {rounds}")
@@ -129,7 +129,7 @@ class Runner:
         return True
 
     def _make_ready(self, broker: Broker) -> Target:
-        """The broker running and warm, every other one paused."""
+        """Continue or start this broker, warm it up, and pause all others."""
         for other in self.brokers:
             if other is not broker:
                 other.pause()

@@ -1,4 +1,4 @@
-"""How long and how much: the full measurement, and the quick one that fits in three minutes."""
+"""Durations and volumes: of the full measurement, and of the quick one under three minutes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Scale:
 
     rounds: int
     more_rounds: int
-    """Added for the works that vary most from round to round."""
+    """Additional rounds for the workloads that vary most."""
     settling_bytes: int
-    """Written to each partition before anything is measured, so that what is kept is there."""
+    """Written to each partition before the measurement, so that retention is already at work."""
     load_s: float
     load_warm_s: float
     latency_s: float
@@ -29,7 +29,7 @@ class Scale:
     memory_settle_s: float = 1.0
 
     def for_warm_up(self) -> Scale:
-        """The same works, as short as warming up needs them."""
+        """Return the scale of a warm-up."""
         return replace(
             self, load_s=self.warm_up_s, load_warm_s=0.1, consume_bytes=WARM_UP_CONSUME_BYTES,
             settling_bytes=0,

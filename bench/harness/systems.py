@@ -1,4 +1,4 @@
-"""The two systems compared, each started as its users start it, with the same log settings."""
+"""The two systems. Each is started as its users start it, with the same log settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.problem import BenchError
 
 FORMAT_TIMEOUT_S = 60
 
-# The heap and collector settings of Kafka's own start script.
+# The heap and garbage collector flags of Kafka's own start script.
 JVM_FLAGS = (
     "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
     "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent",
@@ -26,13 +26,13 @@ JVM_FLAGS = (
 
 
 class System(Protocol):
-    """Something that can be measured."""
+    """A system that can be measured."""
 
     name: str
     version: str
 
     def new_broker(self, directory: Path) -> Broker:
-        """A broker, not started, on a new directory."""
+        """Return a broker with a new directory, not started."""
 
 
 class Kafka:
@@ -44,7 +44,7 @@ class Kafka:
         self._jars, self.version = kafka_jars(wanted_version)
 
     def new_broker(self, directory: Path, more: Mapping[str, str] | None = None) -> Broker:
-        """A broker on a directory formatted for it. `more` settings win."""
+        """Return a broker with a formatted directory. `more` overrides its settings."""
         directory.mkdir(parents=True)
         port, controller_port = free_port(), free_port()
         config = directory / "server.properties"
@@ -63,9 +63,9 @@ class Kafka:
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(directory / "data"),
-            # One broker cannot keep the three copies that are the default.
+            # One broker cannot have the default of three replicas.
             "offsets.topic.replication.factor": "1",
-            # A paused broker must not find itself fenced when it goes on.
+            # The controller must not fence a paused broker.
             "broker.session.timeout.ms": "3600000",
         }
 
@@ -86,7 +86,7 @@ class Kafka:
 
 
 class Ottla:
-    """The `ottla` command of the environment that runs the harness."""
+    """The `ottla` command of the harness's Python environment."""
 
     name = "Ottla"
 
@@ -102,7 +102,7 @@ class Ottla:
             raise BenchError("the package ottla is not installed in this environment") from error
 
     def new_broker(self, directory: Path, more: Mapping[str, str] | None = None) -> Broker:
-        """A broker on a new directory; nothing has to be formatted. `more` settings win."""
+        """Return a broker with a new directory. `more` overrides its settings."""
         directory.mkdir(parents=True)
         port = free_port()
         config = directory / "server.properties"

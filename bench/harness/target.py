@@ -1,4 +1,4 @@
-"""A broker seen from outside: where it answers, and what its processes use."""
+"""A running broker: its port, and the CPU and memory of its processes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from harness.problem import BenchError
 
 @dataclass(frozen=True)
 class Target:
-    """A running broker: its port on 127.0.0.1 and its process, children included."""
+    """A running broker: its port on 127.0.0.1 and its process with children."""
 
     port: int
     pid: int
 
     def cpu_seconds(self) -> float:
-        """User and system time used so far."""
+        """Return the user and system time used so far."""
         return sum(sum(process.cpu_times()[:2]) for process in self._processes())
 
     def resident_mb(self) -> float:
-        """Resident memory in megabytes (10^6)."""
+        """Return the resident memory in megabytes (10^6)."""
         return sum(process.memory_info().rss for process in self._processes()) / 1e6
 
     def _processes(self) -> list[psutil.Process]:
@@ -33,7 +33,7 @@ class Target:
 
 
 def target_at(port: int) -> Target:
-    """The broker that listens on `port`, found among this user's processes."""
+    """Return the broker that listens on `port`, found among this user's processes."""
     for connection in psutil.net_connections("tcp"):
         listening = connection.status == psutil.CONN_LISTEN and connection.laddr.port == port
         if listening and connection.pid is not None:

@@ -1,4 +1,4 @@
-"""Topics of the benchmark, made and removed through the admin client of confluent-kafka."""
+"""Creates and deletes topics of the benchmark, with the admin client of confluent-kafka."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ KEPT: Mapping[str, str] = {"retention.bytes": "-1", "retention.ms": "-1"}
 
 
 def rolling(partitions: int = 1) -> dict[str, str]:
-    """A topic whose old data goes soon, so that the same memory is used over and over.
+    """Return the settings of a topic that deletes old data soon, so that memory is reused.
 
-    All partitions together keep no more than some hundred MiB. A virtual machine may give memory
-    that was free for two seconds back to its host, and to touch it again then costs more CPU than
-    all that a broker does with what it writes there.
+    All partitions together keep a few hundred MiB. A virtual machine may return memory that was
+    free for two seconds to its host. The next access to it then costs more CPU than everything that
+    a broker does with the data.
     """
     segment, kept = (128, 512) if partitions == 1 else (64, 64)
     return {"segment.bytes": str(segment * _MIB), "retention.bytes": str(kept * _MIB)}
 
 
 def create_topic(port: int, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
-    """Creates the topic and returns once partition 0 takes writes."""
+    """Create the topic and wait until partition 0 accepts writes."""
     new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(settings))
     admin = _admin(port)
     _await("create", topic, admin.create_topics([new], **_TIMEOUTS)[topic])
@@ -40,7 +40,7 @@ def create_topic(port: int, topic: str, partitions: int, settings: Mapping[str, 
 
 
 def delete_topic(port: int, topic: str) -> None:
-    """Deletes the topic; its files go a little later."""
+    """Delete the topic. Its files are deleted a little later."""
     admin = _admin(port)
     _await("delete", topic, admin.delete_topics([topic], **_TIMEOUTS)[topic])
 

@@ -1,4 +1,4 @@
-"""Load before anything is measured: the JVM compiles what runs often, memory gets touched."""
+"""Load before the measurements, so that the JVM compiles hot code and memory is warm."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from harness.works import LibrdkafkaConsume, LibrdkafkaProduce, OneRecordRequest
 
 
 def warm_up(target: Target, scale: Scale) -> None:
-    """Runs a little of each kind of load for about four times `warm_up_s` in all."""
+    """Run each kind of load for a short time, about four times `warm_up_s` in total."""
     brief = scale.for_warm_up()
     works: list[Work] = [
         OneRecordRequests("warm-up-requests", brief, connections=8),

@@ -1,8 +1,8 @@
-"""Works on a broker that is running and warm: load it, report figures.
+"""Workloads on a broker that is running and warm.
 
-A work makes its topic in `prepare`, once per system, and removes it in `finish`; `measure` may run
-any number of times between them. Figures are keyed as in `metrics`; what begins with an underscore
-goes to the JSON file only.
+A workload creates its topic in `prepare`, once per system, and deletes it in `finish`. Between
+them, `measure` may run any number of times. Figures have the keys of `metrics`. Keys that begin
+with an underscore are written only to the JSON file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Figures = dict[str, float]
 RECORD_BYTES = 100
 SETTLING_ROUNDS = 10
 SETTLED = 1.1
-"""A round is less than this times as fast as the best before."""
+"""The load is stable if a round is less than this times as fast as the best one before."""
 
 
 class Work(Protocol):
@@ -29,25 +29,25 @@ class Work(Protocol):
 
     @property
     def name(self) -> str:
-        """As given to --only."""
+        """The name for --only."""
 
     @property
     def rounds(self) -> int:
-        """How often it is measured."""
+        """The number of rounds."""
 
     def prepare(self, target: Target) -> None:
-        """Makes what the work needs."""
+        """Create the topic and other needs."""
 
     def measure(self, target: Target) -> Figures:
-        """Runs the load once."""
+        """Run the load once and return the figures."""
 
     def finish(self, target: Target) -> None:
-        """Removes what `prepare` made."""
+        """Remove what `prepare` created."""
 
 
 @dataclass(frozen=True)
 class OneTopic:
-    """What works share that need a single topic of their own name."""
+    """The base of workloads that need one topic of their own name."""
 
     name: str
     scale: Scale
@@ -55,15 +55,15 @@ class OneTopic:
 
     @property
     def rounds(self) -> int:
-        """As often as the scale says."""
+        """The number of rounds of the scale."""
         return self.scale.rounds
 
     def prepare(self, target: Target) -> None:
-        """Makes the topic, with data that goes soon."""
+        """Create the topic, with a short retention."""
         create_topic(target.port, self.name, self.partitions, rolling(self.partitions))
 
     def finish(self, target: Target) -> None:
-        """Removes the topic."""
+        """Delete the topic."""
         delete_topic(target.port, self.name)
 
 
@@ -74,7 +74,7 @@ class OneRecordRequests(OneTopic):
     connections: int = 1
 
     def measure(self, target: Target) -> Figures:
-        """Requests acknowledged per second."""
+        """Return the acknowledged requests per second."""
         done = run_load(
             raw_load(), target, target.port, self.name, self.connections, 1, RECORD_BYTES,
             self.scale.load_warm_s, self.scale.load_s,
@@ -89,10 +89,10 @@ class OneRecordRequests(OneTopic):
 
 @dataclass(frozen=True)
 class LibrdkafkaProduce(OneTopic):
-    """A librdkafka producer going round all partitions as fast as it can.
+    """A librdkafka producer that writes to all partitions in turn, as fast as it can.
 
-    It stays `run` messages with a partition, as librdkafka's own partitioner does for 10 ms where
-    there are no keys; changing with every message halves what the client can do.
+    It switches to the next partition after `run` messages. For messages without keys, librdkafka's
+    own partitioner switches every 10 ms. A switch after each message halves the client's speed.
     """
 
     record_bytes: int = 1024
@@ -101,18 +101,18 @@ class LibrdkafkaProduce(OneTopic):
 
     @property
     def rounds(self) -> int:
-        """More than others: client and broker fill the machine, and rounds differ most here."""
+        """More rounds than others: client and broker use all cores, and rounds differ most here."""
         return self.scale.rounds + self.scale.more_rounds
 
     @property
     def settling_bytes(self) -> int:
-        """What all partitions hold when old segments go as fast as new ones come."""
+        """The size of all partitions when segments are deleted as fast as they are written."""
         return self.partitions * self.scale.settling_bytes
 
     def prepare(self, target: Target) -> None:
-        """Makes the topic and writes until it holds what it keeps, and that gets no faster.
+        """Create the topic and write until retention is at work and the speed is stable.
 
-        Otherwise the first touch of that memory would be measured, which costs both systems alike.
+        Otherwise the first access to that memory would be measured, which is slow for both systems.
         """
         super().prepare(target)
         if self.partitions > 1 or self.settling_bytes:
@@ -128,7 +128,7 @@ class LibrdkafkaProduce(OneTopic):
             best = max(best, reached)
 
     def measure(self, target: Target) -> Figures:
-        """Megabytes of values acknowledged per second."""
+        """Return the megabytes of acknowledged values per second."""
         done = run_load(
             rdkafka_load(), target, "produce", target.port, self.name, self.partitions, self.run,
             self.record_bytes, self.linger_ms, self.scale.load_warm_s, self.scale.load_s,
@@ -142,22 +142,22 @@ class LibrdkafkaProduce(OneTopic):
 
 @dataclass(frozen=True)
 class ManyPartitions(LibrdkafkaProduce):
-    """The same over very many partitions, 16 KiB to each in turn.
+    """The same with very many partitions, 16 KiB to each in turn.
 
-    That is the batch size of Kafka's own producer. With single messages in turn the size of
-    librdkafka's batches would follow from the broker's speed, and the result be either of two.
+    This is the batch size of Kafka's own producer. With single messages in turn, the size of
+    librdkafka's batches would depend on the broker's speed, and there would be two stable results.
     """
 
     run: int = 16
 
     @property
     def rounds(self) -> int:
-        """As often as others: what is written stays, and there is only so much memory."""
+        """The usual number of rounds: the data is kept, and memory is limited."""
         return self.scale.rounds
 
     @property
     def settling_bytes(self) -> int:
-        """None: no partition gets as much as it keeps."""
+        """0, because no partition gets as much data as its retention allows."""
         return 0
 
 
@@ -168,12 +168,12 @@ class LibrdkafkaConsume(OneTopic):
     filled: dict[Target, float] = field(default_factory=dict)
 
     def prepare(self, target: Target) -> None:
-        """Fills a topic that keeps its data."""
+        """Fill a topic that keeps its data."""
         create_topic(target.port, self.name, 1, KEPT)
         self.filled[target] = fill(target, self.name, self.scale.consume_bytes, 1024)
 
     def measure(self, target: Target) -> Figures:
-        """Megabytes of values per second, and the broker's CPU for a gigabyte."""
+        """Return the megabytes of values per second, and the broker's CPU per gigabyte."""
         done = consume(target, self.name, self.filled[target], self.scale.consume_passes)
         return {self.name: done["mb_per_s"], "consume-cpu": done["cpu_s"] / (done["bytes"] / 1e9)}
 
@@ -185,7 +185,7 @@ class Latency(OneTopic):
     rate: int = 1000
 
     def measure(self, target: Target) -> Figures:
-        """Milliseconds from handing a message to the producer to having it from the consumer."""
+        """Return the milliseconds from the producer's call to the consumer's result."""
         done = run_load(
             rdkafka_load(), target, "latency", target.port, self.name, self.rate, RECORD_BYTES,
             self.scale.load_warm_s, self.scale.latency_s,
@@ -199,18 +199,18 @@ class Latency(OneTopic):
 
 
 def fill(target: Target, topic: str, total_bytes: int, record_bytes: int) -> float:
-    """Produces that many bytes of values to partition 0; returns the exact number."""
+    """Produce this many bytes of values to partition 0. Return the exact number."""
     done = run_load(rdkafka_load(), target, "fill", target.port, topic, record_bytes, total_bytes)
     return done["bytes"]
 
 
 def consume(target: Target, topic: str, total_bytes: float, passes: int) -> dict[str, float]:
-    """Reads that many bytes of values from the beginning of partition 0, `passes` times."""
+    """Read this many bytes of values from the beginning of partition 0, `passes` times."""
     return run_load(rdkafka_load(), target, "consume", target.port, topic, total_bytes, passes)
 
 
 def warm_works(scale: Scale) -> list[Work]:
-    """All works for a running broker, in the order of the table."""
+    """Return these workloads in the order of the table."""
     return [
         *(OneRecordRequests(f"produce{n}", scale, connections=n) for n in (1, 8, 64)),
         *(

@@ -1,8 +1,8 @@
-/* What both load generators share: the clock, percentiles, and how they talk to the harness.
+/* Shared code of the load generators: the clock, percentiles, and the protocol with the harness.
  *
- * A generator prints the line "begin" when its measured window opens and "end" when it closes, so
- * that the harness can read the broker's CPU time at those moments, and then one line of JSON.
- * Any error is a message on stderr and exit code 1. An alarm bounds the whole run.
+ * A generator prints the line "begin" when the measurement starts and "end" when it ends, so that
+ * the harness can read the broker's CPU time at those moments. Then it prints one line of JSON. On
+ * an error it prints a message on stderr and ends with exit code 1. An alarm limits the whole run.
  */
 #ifndef OTTLA_BENCH_COMMON_H
 #define OTTLA_BENCH_COMMON_H
@@ -53,7 +53,7 @@ static inline void sleep_until(int64_t deadline_ns) {
     }
 }
 
-/* A bounded list of latencies; what comes after it is full is counted, not kept. */
+/* A list of latencies with a maximum size. When it is full, latencies are counted but not stored. */
 struct samples {
     int64_t *values;
     size_t count, capacity, dropped;
@@ -83,7 +83,7 @@ static inline void samples_sort(struct samples *s) {
     qsort(s->values, s->count, sizeof *s->values, compare_int64);
 }
 
-/* Microseconds at the given fraction of sorted samples. */
+/* Return the microseconds at the given fraction of sorted samples. */
 static inline double percentile_us(const struct samples *s, double fraction) {
     if (s->count == 0) return 0;
     size_t i = (size_t)(fraction * (double)s->count);

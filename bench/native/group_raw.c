@@ -2,13 +2,13 @@
  *
  *   group_raw commit PORT TOPIC CONNECTIONS DEPTH WARM_SECONDS SECONDS
  *       OffsetCommit v8 of one partition, as fast as the broker answers, DEPTH in flight on each
- *       connection; every connection commits for a group of its own, one after the other offset.
+ *       connection; every connection commits increasing offsets for its own group.
  *   group_raw heartbeat PORT TOPIC MEMBERS RATE WARM_SECONDS SECONDS
  *       Members, each alone in its classic group, that send RATE heartbeats a second between them.
  *   group_raw heartbeat-consumer PORT TOPIC MEMBERS RATE WARM_SECONDS SECONDS
  *       The same in the new protocol (KIP-848).
  *
- * Each answer's shape and error code are checked; the first wrong one ends the run.
+ * The program checks the format and the error code of each response, and ends at the first wrong one.
  */
 #define _GNU_SOURCE
 #include "pipeline.h"
@@ -44,7 +44,7 @@ static void group_name(char *name, const char *kind, int number) {
     snprintf(name, MAX_NAME, "bench-%s-%d-%d", kind, getpid(), number);
 }
 
-/* ---- one request and its answer, waited for ---- */
+/* ---- one request and its response ---- */
 
 static void receive_exactly(int fd, uint8_t *into, size_t count) {
     while (count) {
@@ -59,7 +59,7 @@ static void send_frame(int fd, const uint8_t *frame, size_t size) {
     if (send(fd, frame, size, MSG_NOSIGNAL) != (ssize_t)size) fail("send: %s", strerror(errno));
 }
 
-/* The answer without its size, correlation id included; its length. */
+/* Read a response, from its correlation id on. Return its length. */
 static size_t receive_answer(int fd, uint8_t *answer, size_t room) {
     uint8_t prefix[4];
     receive_exactly(fd, prefix, 4);
@@ -78,7 +78,7 @@ static int is_not_ready(int error) { return error >= NOT_READY_FIRST && error <=
 
 static void pause_a_little(void) { sleep_until(now_ns() + 50 * 1000000); }
 
-/* Asks for the coordinator until there is one: that creates the topic of the offsets. */
+/* Ask for the coordinator until there is one. This creates the topic __consumer_offsets. */
 static void await_coordinator(int fd, const char *group) {
     uint8_t frame[MAX_FRAME], answer[MAX_FRAME];
     uint8_t *p = begin_frame(frame, FIND_COORDINATOR, 0, 0);
@@ -133,7 +133,7 @@ static void check_commit(struct connection *c, const uint8_t *answer, size_t siz
     if (error) fail("OffsetCommit answered error code %d", error);
 }
 
-/* Until the coordinator of this group takes commits: its part of the topic may yet be loaded. */
+/* Wait until the coordinator of this group accepts commits: it may still load its partition. */
 static void await_ready(int fd, const char *group) {
     uint8_t frame[MAX_FRAME], answer[MAX_FRAME];
     size_t size = build_commit(frame, group);
@@ -289,7 +289,7 @@ static void finish_join(struct member *m, int classic) {
     m->beat_size = classic ? build_classic_beat(m->beat, m) : build_new_beat(m->beat, m, 0);
 }
 
-/* All at once, since a new group waits a while for more members. */
+/* Send all requests before reading, because a new group waits for more members. */
 static void join_all(struct member *all, int members, int classic, int port) {
     for (int i = 0; i < members; i++) {
         all[i].fd = connect_to(port);
@@ -300,7 +300,7 @@ static void join_all(struct member *all, int members, int classic, int port) {
     for (int i = 0; i < members; i++) finish_join(all + i, classic);
 }
 
-/* Both kinds of answer begin alike: correlation id, tags, throttle time, error. */
+/* Both kinds of response begin with correlation id, tags, throttle time, error. */
 static void beat(struct member *m) {
     uint8_t answer[MAX_FRAME * 4];
     size_t size = exchange(m->fd, m->beat, m->beat_size, answer, sizeof answer);
@@ -308,7 +308,7 @@ static void beat(struct member *m) {
     if (get_int16(answer + 9)) fail("heartbeat answered error code %d", get_int16(answer + 9));
 }
 
-/* Beats at the rate for so long; how many. */
+/* Send heartbeats at the rate for this long. Return how many were sent. */
 static uint64_t beat_for(struct member *all, int members, double rate, double seconds) {
     int64_t began = now_ns(), end = began + seconds_to_ns(seconds);
     uint64_t count = 0;

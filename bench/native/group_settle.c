@@ -1,10 +1,10 @@
-/* How long a group of librdkafka consumers takes from its start until everybody has his share.
+/* Measures how long a group of librdkafka consumers takes until every member has its partitions.
  *
  *   group_settle PORT TOPIC PARTITIONS GROUP PROTOCOL MEMBERS
  *
- * PROTOCOL is classic (with the range assignor) or consumer. The clock runs from before the first
- * consumer is made until each has PARTITIONS / MEMBERS of them, which no smaller group can give.
- * One thread polls all consumers; their own threads do the rest. They leave together afterwards.
+ * PROTOCOL is classic (with the range assignor) or consumer. The time starts before the first
+ * consumer is created and ends when each has PARTITIONS / MEMBERS partitions, which is possible only
+ * with all members. One thread polls all consumers. At the end they leave the group together.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -65,7 +65,7 @@ static void start(struct member *m, const char *port, const char *group, const c
     if (error) fail("subscribe: %s", rd_kafka_err2str(error));
 }
 
-/* Serves what has happened to each consumer; whether something had. */
+/* Handle the events of each consumer. Return whether there were any. */
 static int poll_all(struct member *all, int members) {
     int happened = 0;
     for (int i = 0; i < members; i++) {

@@ -1,7 +1,7 @@
-/* Requests over plain sockets as fast as the broker answers them: one thread, one epoll set.
+/* Sends requests over plain sockets as fast as the broker responds, with one thread and epoll.
  *
- * Every connection sends its frame again and again and keeps `depth` of them in flight. Each
- * answer is handed to `check`; the first wrong one ends the run.
+ * Every connection sends its frame again and again and keeps `depth` requests in flight. `check`
+ * gets each response; the first wrong one ends the run.
  */
 #ifndef OTTLA_BENCH_PIPELINE_H
 #define OTTLA_BENCH_PIPELINE_H
@@ -113,7 +113,7 @@ static inline void serve_until(int64_t deadline_ns) {
     }
 }
 
-/* Memory for the connections; the caller gives each its frame before `run_pipeline`. */
+/* Allocate the connections. The caller sets the frame of each before `run_pipeline`. */
 static inline void open_pipeline(int port, int connections, int depth) {
     if (depth < 1 || depth > MAX_DEPTH || connections < 1)
         fail("depth 1 to %d, at least one connection", MAX_DEPTH);

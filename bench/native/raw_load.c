@@ -1,10 +1,10 @@
-/* One-record Produce requests as fast as the broker answers them, over plain sockets.
+/* Sends one-record Produce requests over plain sockets as fast as the broker responds.
  *
  *   raw_load PORT TOPIC CONNECTIONS DEPTH RECORD_BYTES WARM_SECONDS SECONDS
  *
- * Every connection keeps DEPTH requests (Produce v9, acks=1, partition 0) in flight. One thread and
- * one epoll set: a client library would be the bottleneck here. Each answer's length, correlation
- * id, shape and error code are checked; the first wrong one ends the run.
+ * Every connection keeps DEPTH requests (Produce v9, acks=1, partition 0) in flight. The program has
+ * one thread and uses epoll, because a client library would be the bottleneck. It checks the length,
+ * correlation id, format and error code of each response, and ends at the first wrong one.
  */
 #define _GNU_SOURCE
 #include "pipeline.h"

@@ -1,14 +1,14 @@
-/* What an ordinary client does, through librdkafka, with the broker as the only other process.
+/* Loads a broker with librdkafka, as an ordinary client does.
  *
  *   rdkafka_load produce PORT TOPIC PARTITIONS RUN RECORD_BYTES LINGER_MS WARM_SECONDS SECONDS
  *   rdkafka_load fill    PORT TOPIC RECORD_BYTES TOTAL_BYTES
  *   rdkafka_load consume PORT TOPIC TOTAL_BYTES PASSES
  *   rdkafka_load latency PORT TOPIC RATE RECORD_BYTES WARM_SECONDS SECONDS
  *
- * produce: acks=1, RUN messages to one partition, then RUN to the next, and round again; counts
- * what was acknowledged. fill: TOTAL_BYTES to partition 0. consume: partition 0 from its beginning
- * until TOTAL_BYTES were read, PASSES times. latency: RATE messages a second with linger 0, each
- * carrying the time it was handed to the client; the same process consumes them.
+ * produce: acks=1, RUN messages to one partition, then RUN to the next, and so on; counts the
+ * acknowledged messages. fill: writes TOTAL_BYTES to partition 0. consume: reads TOTAL_BYTES of
+ * partition 0 from its beginning, PASSES times. latency: sends RATE messages per second with linger
+ * 0, each with the time of the producer's call, and consumes them in the same process.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -168,7 +168,7 @@ static void on_message(rd_kafka_message_t *message, void *opaque) {
     pass->bytes += message->len;
 }
 
-/* One pass over the partition; its time runs from the first message to the last. */
+/* Read the partition once. The time runs from the first message to the last. */
 static double consume_pass(rd_kafka_topic_t *rkt, uint64_t total, struct pass *pass) {
     if (rd_kafka_consume_start(rkt, 0, 0)) fail("consume_start: %s", rd_kafka_err2str(rd_kafka_last_error()));
     int64_t last_progress = now_ns();
@@ -186,7 +186,7 @@ static void consume(char **argv) {
     int passes = atoi(argv[5]);
     bound_run(120);
     rd_kafka_conf_t *conf = common_conf(argv[2]);
-    /* The last fetch of a pass must not hold up the next one. */
+    /* The last fetch of a pass must not delay the next one. */
     set(conf, "fetch.wait.max.ms", "10");
     rd_kafka_topic_t *rkt = topic_of(new_client(RD_KAFKA_CONSUMER, conf), argv[3]);
     uint64_t bytes = 0, messages = 0;
@@ -232,7 +232,7 @@ static void send_stamped(struct production *p, int measured) {
     produce_one(p);
 }
 
-/* Sends at the given rate; when late, catches up: the load does not wait for the broker. */
+/* Send at the given rate. If late, catch up: the load does not wait for the broker. */
 static void send_paced(struct production *p, double rate, double seconds, int measured) {
     int64_t began = now_ns();
     uint64_t count = (uint64_t)(rate * seconds);
@@ -251,7 +251,7 @@ static void await_received(uint64_t count) {
     }
 }
 
-/* The consumer starts at the end of the partition: send until it is seen to be there. */
+/* The consumer starts at the end of the partition: send until it receives a message. */
 static void await_consumer(struct production *p) {
     int64_t deadline = now_ns() + seconds_to_ns(STALL_SECONDS);
     while (atomic_load(&received) == 0) {
@@ -301,7 +301,7 @@ int main(int argc, char **argv) {
         if (strcmp(argv[1], works[i].name) || argc != works[i].arguments) continue;
         works[i].run(argv);
         fflush(stdout);
-        _exit(0); /* librdkafka's own shutdown is not part of the work */
+        _exit(0); /* the shutdown of librdkafka is not measured */
     }
     fail("usage: rdkafka_load produce|fill|consume|latency ...; see the head of the source");
     return 1;

@@ -1,6 +1,6 @@
-"""Spark's own Kafka connector from Maven Central, to compare with; fetched once into the cache.
+"""Downloads Spark's own Kafka connector from Maven Central into the cache, for the comparison.
 
-Its artifacts are not all published in the same version, so they are named one by one.
+Its artifacts have different versions, so they are listed one by one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 def connector_jars() -> list[Path]:
-    """The jars of the connector; BenchError says why they cannot be had."""
+    """Return the jars of the connector. Raise BenchError if they are not available."""
     directory = cache_directory() / f"spark-kafka-{VERSION}"
     if not directory.is_dir():
         pom = _POM.format("".join(_DEPENDENCY.format(*artifact) for artifact in _ARTIFACTS))

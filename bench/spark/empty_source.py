@@ -1,6 +1,6 @@
-"""The least a Python streaming source can be: an offset that counts, one row a micro-batch.
+"""A minimal Python streaming source: an offset that counts, and one row per micro-batch.
 
-What a micro-batch costs with it is Spark's own; what `ottla` costs above it is ours.
+Its micro-batches show the cost of Spark itself. The difference to `ottla` is the cost of `ottla`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Fills topics quickly: batches are built once and produced over and over as they are.
+"""Fills topics fast: batches are built once and produced again and again.
 
-Values are words of a small vocabulary, so that codecs have something to do: about 2.3x with
-LZ4, 3.6x with zstd. Every batch holds what a busy producer puts in one, some 100 KB of values.
+Values are words of a small vocabulary, so that they can be compressed: about 2.3x with LZ4, 3.6x
+with zstd. Every batch is like that of a busy producer, with about 100 KB of values.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import random
 from dataclasses import dataclass
 from itertools import cycle, islice
 
-from ottla.admin.address import parse_addresses
-from ottla.admin.client import Client
-from ottla.admin.deadline import Deadline
-from ottla.admin.errors import check
-from ottla.admin.route import find_route
-from ottla.admin.topics import create_topics
+from ottla.client.address import parse_addresses
+from ottla.client.cluster import Client
+from ottla.client.deadline import Deadline
+from ottla.client.errors import check
+from ottla.client.topics.route import find_route
+from ottla.client.topics.topics import create_topics
 from ottla.records.compression import CODECS
 from ottla.records.record import NewRecord, build_batch
 from ottla.wire.messages.produce import (
@@ -34,7 +34,7 @@ TIMEOUT_MS = 120_000
 
 @dataclass(frozen=True)
 class Topic:
-    """What a topic is filled with."""
+    """The contents of a topic."""
 
     name: str
     value_bytes: int
@@ -48,12 +48,12 @@ class Topic:
 
     @property
     def batches(self) -> int:
-        """Batches of each partition."""
+        """The number of batches of each partition."""
         return max(1, self.records // self.per_batch // self.partitions)
 
     @property
     def written(self) -> int:
-        """Records in the topic: whole batches, as many in each partition."""
+        """The number of records in the topic: whole batches, the same number in each partition."""
         return self.batches * self.partitions * self.per_batch
 
 
@@ -71,7 +71,7 @@ def fill(bootstrap_servers: str, topic: Topic) -> None:
 
 
 def made_batches(topic: Topic) -> list[bytes]:
-    """The batches that the topic holds over and over, always the same ones."""
+    """Return the batches that the topic contains again and again."""
     chance = random.Random(topic.value_bytes)
     words = [chance.randbytes(4).hex().encode() for _ in range(400)]
     return [bytes(_batch(topic, chance, words)) for _ in range(DIFFERENT_BATCHES)]

@@ -1,7 +1,7 @@
-"""The most a Python source can give Spark: batches that were made before, over and over.
+"""A Python source that returns prepared batches again and again: the upper limit of any source.
 
-It fetches, checks and decodes nothing, so what a read takes with it is Spark's own and the way
-from Python to Java. What a codec takes for the same records comes on top, whoever decodes them.
+It does not fetch, check or decode, so a read takes only the time of Spark and of the transfer from
+Python to Java. Any source also needs the time of the codec for the same records.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CODEC_ROUNDS = 200
 
 @lru_cache(maxsize=1)
 def ready_batch(value_bytes: int) -> pa.RecordBatch:
-    """As many rows as the source `ottla` puts into one."""
+    """Return a batch with as many rows as the batches of the source `ottla`."""
     rows = min(BATCH_ROWS, BATCH_BYTES // value_bytes)
     fields = arrow_schema(COLUMNS)
     constants = (b"key-00000", b"x" * value_bytes, NAME, 0, 0, TIMESTAMP_MS * 1000, 0)
@@ -42,7 +42,7 @@ def ready_batch(value_bytes: int) -> pa.RecordBatch:
 
 
 class ReadyReader(DataSourceReader):
-    """So many rows in each task."""
+    """Returns a number of rows in each task."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._tasks = int(options["tasks"])
@@ -75,7 +75,7 @@ class ReadySource(DataSource):
 
 
 def decompression_s(topic: Topic) -> float:
-    """Seconds of CPU to decompress the topic's records, with the decoder that `ottla` has."""
+    """Return the CPU seconds to decompress the topic's records with the decoder of `ottla`."""
     codec = CODECS[topic.codec]
     if not codec:
         return 0.0

@@ -1,4 +1,4 @@
-"""The table of the Spark benchmark: on the terminal and in the page on performance."""
+"""The table of the Spark benchmark, for the terminal and for docs/performance.md."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEADINGS = ("work", "compared with", "Ottla", "ratio", "at least", "aim", "verdi
 
 @dataclass
 class Measured:
-    """One row: the figures of each round, of Ottla and of what it is compared with."""
+    """One row: the figures of each round, of Ottla and of the other system."""
 
     metric: Metric
     other: Sequence[float]
@@ -36,7 +36,7 @@ class Measured:
         return median(self.ours) / median(self.other) if self.ours and self.other else None
 
     def texts(self) -> tuple[str, ...]:
-        """The row as text."""
+        """Return the row as text."""
         metric, ratio = self.metric, self.ratio
         return (
             metric.label,
@@ -50,7 +50,7 @@ class Measured:
 
 
 def setting() -> str:
-    """When, where and with what."""
+    """Return the date, the machine and the versions."""
     memory = psutil.virtual_memory().total / (1 << 30)
     return (
         f"Measured {datetime.now(UTC).date().isoformat()} on {os.cpu_count()} cores,"
@@ -61,8 +61,8 @@ def setting() -> str:
 
 
 def print_table(console: Console, rows: Sequence[Measured]) -> None:
-    """Prints the table."""
-    table = Table(*HEADINGS, title="Spark: the source ottla beside Spark's own Kafka connector")
+    """Print the table."""
+    table = Table(*HEADINGS, title="Spark: the source ottla and Spark's own Kafka connector")
     for column in table.columns[1:]:
         column.justify = "right"
         column.no_wrap = True
@@ -72,7 +72,7 @@ def print_table(console: Console, rows: Sequence[Measured]) -> None:
 
 
 def markdown(rows: Sequence[Measured], remarks: Sequence[str]) -> str:
-    """The same for the page."""
+    """Return the table as Markdown."""
     lines = [setting(), "", "| " + " | ".join(HEADINGS) + " |", "|---|" + "---:|" * 5 + "---|"]
     lines += ["| " + " | ".join(row.texts()) + " |" for row in rows]
     lines += ["", *(f"- {remark}" for remark in remarks)] if remarks else []

@@ -1,4 +1,4 @@
-"""What is measured: reads, loads, the memory of workers, the overhead of a micro-batch."""
+"""The workloads: reads, loads, the memory of workers, the overhead of a micro-batch."""
 
 from __future__ import annotations
 
@@ -37,19 +37,22 @@ class Bench:
         self._checkpoint = directory / "checkpoint"
 
     def source(self, name: str, topic: str, **options: str) -> DataFrame:
-        """The whole topic through one of the two sources."""
+        """Return the whole topic as a DataFrame of one of the two sources."""
         reader = self.spark.read.format(name).option("kafka.bootstrap.servers", self._servers)
         return reader.option("subscribe", topic).options(**options).load()
 
     def read(self, name: str, topic: Topic) -> float:
-        """Seconds to read every record of the topic and drop it; `ready`: as many of no topic."""
+        """Return the seconds to read all records of the topic to the noop sink.
+
+        The source `ready` returns as many rows without a topic.
+        """
         if name != READY:
             return _timed(self.source(name, topic.name))
         asked = {"rows": topic.written, "valueBytes": topic.value_bytes, "tasks": topic.partitions}
         return _timed(self.spark.read.format(READY).options(**asked).load())
 
     def load(self, name: str, topic: Topic) -> float:
-        """Seconds to load the topic into a new Parquet table, so that a next load could go on."""
+        """Return the seconds to load the topic into a new Parquet table, with a checkpoint."""
         target = self._directory / name
         for place in (target, self._checkpoint):
             shutil.rmtree(place, ignore_errors=True)
@@ -69,12 +72,12 @@ class Bench:
         writer.trigger(availableNow=True).start(str(target)).awaitTermination()
 
     def rewrite(self) -> float:
-        """Seconds to write the Parquet files of the last load as Parquet."""
+        """Return the seconds to rewrite the Parquet files of the last load as Parquet."""
         written = self.spark.read.parquet(str(self._directory / OTTLA))
         return self._write(written, "again")
 
     def rows(self, name: str, topic: Topic) -> int:
-        """How many rows a source gives."""
+        """Return the number of rows of a source."""
         return self.source(name, topic.name).count()
 
     def _write(self, frame: DataFrame, name: str) -> float:
@@ -85,7 +88,7 @@ class Bench:
         return time.monotonic() - began
 
     def worker_memory(self, topic: Topic, records: int) -> float:
-        """Peak MB that a Python worker holds while it reads so many records of the topic."""
+        """Return the peak MB of a Python worker while it reads this many records of the topic."""
         each = records // topic.partitions
         ends = ",".join(f'"{partition}":{each}' for partition in range(topic.partitions))
         frame = self.source(OTTLA, topic.name, endingOffsets=f'{{"{topic.name}":{{{ends}}}}}')
@@ -94,7 +97,7 @@ class Bench:
         return peak[0]
 
     def micro_batch(self, name: str, topic: str) -> float:
-        """Median milliseconds of a micro-batch that reads a few records, to nowhere."""
+        """Return the median milliseconds of a micro-batch with a few records to the noop sink."""
         if name == OTTLA:
             reader = self.spark.readStream.format(OTTLA).option("subscribe", topic)
             reader = reader.option("kafka.bootstrap.servers", self._servers)
@@ -120,7 +123,7 @@ def _timed(frame: DataFrame) -> float:
 
 
 def _durations(query: StreamingQuery) -> list[float]:
-    """How long micro-batches with rows took, after the first few."""
+    """Return the durations of micro-batches with rows, after the first few."""
     deadline = time.monotonic() + STREAM_TIMEOUT_S
     found: dict[int, float] = {}
     while len(found) < STREAM_WARM_UP + STREAM_BATCHES:
@@ -155,7 +158,7 @@ def _records_keep_coming(servers: str, topic: str) -> Iterator[None]:
 
 @contextmanager
 def _peak_of_workers() -> Iterator[list[float]]:
-    """The most resident memory that any Python worker of Spark had, in MB."""
+    """Return the largest resident memory of any Python worker of Spark, in MB."""
     peak = [0.0]
     stopped = threading.Event()
 

@@ -91,7 +91,7 @@ def load(
     """Load a topic into a table as `ottla load` does; docs/loading.md says what each option is.
 
     `client` are Kafka's client properties; `master` and `conf` are for a session of the load's
-    own, used when no `spark` is given. LoadError or AdminError when it cannot go on; the
+    own, used when no `spark` is given. LoadError or ClientError when it cannot go on; the
     same call then goes on where it stopped. With `every` or `continuous` it ends when `stop` is
     set, by default by Ctrl-C and SIGTERM; any other load raises KeyboardInterrupt then.
     """

@@ -1,17 +1,17 @@
-"""The errors of a read, in addition to those of `ottla.admin.errors`."""
+"""The errors of a read, in addition to those of `ottla.client.errors`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.admin.errors import AdminError
+from ottla.client.errors import ClientError
 
 
-class DataLoss(AdminError):
+class DataLoss(ClientError):
     """Records were removed before the query read them, and `failOnDataLoss` is true."""
 
 
-class DamagedRecords(AdminError):
+class DamagedRecords(ClientError):
     """The bytes of a batch do not match its checksum, or are not valid."""
 
     def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
@@ -22,7 +22,7 @@ class DamagedRecords(AdminError):
         )
 
 
-class MissingTopics(AdminError):
+class MissingTopics(ClientError):
     """A query names topics or partitions that do not exist."""
 
     def __init__(self, names: Sequence[str]) -> None:

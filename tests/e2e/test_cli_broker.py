@@ -1,4 +1,4 @@
-"""`ottla broker` with a properties file, and the settings that win over it."""
+"""`ottla broker` with a properties file, and with settings that override it."""
 
 from __future__ import annotations
 

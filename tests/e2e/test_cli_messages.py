@@ -1,4 +1,4 @@
-"""`ottla produce` and `ottla consume` against a broker process, and beside another client."""
+"""`ottla produce` and `ottla consume` with a broker process, and together with another client."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def server() -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def topic(server: BrokerProcess, request: pytest.FixtureRequest) -> str:
-    """A topic of the test's own, with three partitions."""
+    """Create a topic for the test, with three partitions."""
     name = "".join(c if c.isalnum() else "-" for c in request.node.name)
     create_topic(server.bootstrap_servers, name, 3)
     return name
 
 
 def produce(server: BrokerProcess, topic: str, lines: str, *words: str) -> str:
-    """Feed lines to `ottla produce`; what it says on stderr."""
+    """Send lines with `ottla produce`. Return its stderr."""
     done = subprocess.run(
         [*COMMAND, "produce", topic, "-b", server.bootstrap_servers, *words],
         input=lines,
@@ -48,7 +48,7 @@ def produce(server: BrokerProcess, topic: str, lines: str, *words: str) -> str:
 
 
 def consume(server: BrokerProcess, topic: str, *words: str) -> list[str]:
-    """The lines `ottla consume` writes until it ends."""
+    """Return the lines that `ottla consume` prints until it ends."""
     done = run_ottla("consume", topic, "-b", server.bootstrap_servers, *words, timeout_s=TIMEOUT_S)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -70,7 +70,7 @@ def send(server: BrokerProcess, topic: str, *messages: dict[str, object]) -> Non
 
 @pytest.fixture
 def run() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start a command that goes on until the test ends it."""
+    """Start a command that runs until the test stops it."""
     with ExitStack() as stack:
 
         def start(*words: str) -> subprocess.Popen[str]:
@@ -177,8 +177,8 @@ def test_where_reading_starts(
 
 @pytest.fixture(scope="module")
 def five_messages(server: BrokerProcess) -> str:
-    """Values 0 to 4 in partition 2, a second apart from 1700000000000 on."""
-    # Their times are years ago: without a limit, or retention may remove them meanwhile.
+    """Produce values 0 to 4 to partition 2, one second apart, from 1700000000000 on."""
+    # These times are years ago: without this setting retention may remove them meanwhile.
     create_topic(server.bootstrap_servers, "five", 3, {"retention.ms": "-1"})
     messages = [
         {"value": str(n), "partition": 2, "timestamp": 1_700_000_000_000 + 1000 * n}
@@ -194,7 +194,7 @@ def test_an_offset_past_the_end_is_told(server: BrokerProcess, five_messages: st
         *("--offset", "50", "--timeout-ms", "300"),
     )
     assert done.returncode == 0
-    assert "partition 2: offset 50 is not there, going on at 5" in done.stderr
+    assert "partition 2: offset 50 does not exist, continuing at 5" in done.stderr
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
@@ -249,7 +249,7 @@ def test_lines_before_a_bad_one_are_sent(server: BrokerProcess, topic: str) -> N
     )
     assert done.returncode == 1
     assert done.stderr.splitlines()[0].startswith(f"2 messages to {topic}")
-    assert done.stderr.splitlines()[1] == "ottla: line 3 has no key: there is no ':' in it"
+    assert done.stderr.splitlines()[1] == "ottla: line 3 has no key: it does not contain ':'"
     values = consume(server, topic, "--from-beginning", "--max-messages", "2")
     assert sorted(values) == ["1", "2"]
 
@@ -281,7 +281,7 @@ def test_a_topic_is_made_on_demand(server: BrokerProcess) -> None:
     ("words", "said"),
     [
         (["consume", "nowhere"], "there is no topic nowhere: create it with"),
-        (["consume", "five", "--partition", "3"], "has no partition 3: it has 0 to 2"),
+        (["consume", "five", "--partition", "3"], "has no partition 3: its partitions are 0 to 2"),
         (["produce", "bad name", "--file", "/dev/null"], "INVALID_TOPIC_EXCEPTION"),
     ],
     ids=["topic", "partition", "name"],

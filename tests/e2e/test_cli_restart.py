@@ -1,4 +1,4 @@
-"""Commands that were under way when the broker was killed and started again."""
+"""Commands that are running when the broker is killed and started again."""
 
 from __future__ import annotations
 

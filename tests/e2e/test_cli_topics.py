@@ -1,4 +1,4 @@
-"""`ottla topics` as a person and as a script use it, against a broker process."""
+"""`ottla topics` on a terminal and in scripts, with a broker process."""
 
 from __future__ import annotations
 
@@ -87,14 +87,14 @@ def test_each_of_several_topics_gets_its_answer(topics: Topics) -> None:
 
 
 def test_what_is_there_or_not_may_be_fine(topics: Topics) -> None:
-    for expected in ("maybe: created\n", "maybe: already there\n"):
+    for expected in ("maybe: created\n", "maybe: already exists\n"):
         done = topics("create", "maybe", "--if-not-exists")
         assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
-    for expected in ("maybe: deleted\n", "maybe: not there\n"):
+    for expected in ("maybe: deleted\n", "maybe: does not exist\n"):
         done = topics("delete", "maybe", "--if-exists")
         assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
     done = topics("alter", "maybe", "--if-exists", "--partitions", "9")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "maybe: not there\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "maybe: does not exist\n", "")
 
 
 @pytest.mark.parametrize(

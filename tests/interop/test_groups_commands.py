@@ -138,7 +138,7 @@ def test_offsets_are_reset_only_when_told_to(
 ) -> None:
     before = committed(group_raw, idle)
     tried = run("reset-offsets", idle, "--all-topics", *options)
-    assert (tried.code, "--execute does it" in tried.err) == (0, True)
+    assert (tried.code, "add --execute to set them" in tried.err) == (0, True)
     assert [row[:4] for row in tried.rows[1:]] == [
         [topic, str(number), "5", row[3]] for number, row in enumerate(tried.rows[1:])
     ]
@@ -187,7 +187,7 @@ def test_offsets_go_to_a_file_and_come_back(
 
 def test_what_cannot_be_done_is_said(run: Run, idle: str, topic: str, tmp_path: Path) -> None:
     cases = [
-        (["reset-offsets", idle, "--to-latest"], 2, "which topics?"),
+        (["reset-offsets", idle, "--to-latest"], 2, "to choose the topics"),
         (["reset-offsets", idle, "--all-topics"], 2, "give one of --to-earliest"),
         (
             ["reset-offsets", idle, "--all-topics", "--to-latest", "--to-earliest"],
@@ -200,7 +200,7 @@ def test_what_cannot_be_done_is_said(run: Run, idle: str, topic: str, tmp_path: 
         (["reset-offsets", f"{idle}-x", "--topic", topic, "--shift-by", "1"], 1, "nothing to"),
         (["reset-offsets", idle, "--all-topics", "--by-duration", "1y"], 2, "1d12h30m"),
         (["reset-offsets", idle, "--all-topics", "--to-datetime", "noon"], 2, "2026-01-31"),
-        (["reset-offsets", idle, "--from-file", str(tmp_path / "none")], 1, "cannot be read"),
+        (["reset-offsets", idle, "--from-file", str(tmp_path / "none")], 1, "cannot read"),
         (["describe", f"{idle}-x"], 1, "there is no such group"),
         (["delete", f"{idle}-x"], 1, "there is no such group"),
         (["delete-offsets", f"{idle}-x", "--topic", f"{topic}:0"], 1, "there is no such group"),
@@ -230,7 +230,7 @@ def test_groups_and_offsets_are_deleted(
     assert mixed.code == 1
     assert [entry["deleted"] for entry in json.loads(mixed.out)] == [True, False]
     fine = run("delete", idle, "--if-exists")
-    assert (fine.code, fine.out) == (0, f"{idle}: not there\n")
+    assert (fine.code, fine.out) == (0, f"{idle}: does not exist\n")
 
 
 def fill(servers: str, topic: str) -> None:

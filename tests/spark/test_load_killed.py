@@ -22,7 +22,7 @@ import pytest
 from harness.process import COMMAND, BrokerProcess
 
 import ottla_spark
-from ottla.admin.errors import AdminError
+from ottla.client.errors import ClientError
 from ottla_spark.loading.errors import LoadError
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def _load_until_done(spark: SparkSession, name: str, to: str, servers: str) -> N
             ottla_spark.load(
                 name, to, bootstrap_servers=servers, spark=spark, max_records_per_batch=A_BATCH
             )
-        except (LoadError, AdminError):
+        except (LoadError, ClientError):
             continue
         return
     raise AssertionError("the load did not end")

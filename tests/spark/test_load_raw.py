@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ottla_spark
-from ottla.admin.address import parse_addresses
-from ottla.admin.client import Client
-from ottla.admin.errors import Refused
-from ottla.admin.group_lag import group_lag
-from ottla.admin.groups import describe_groups
+from ottla.client.address import parse_addresses
+from ottla.client.cluster import Client
+from ottla.client.errors import Refused
+from ottla.client.groups.groups import describe_groups
+from ottla.client.groups.lag import group_lag
 from ottla_spark.loading.errors import LoadError, LoadUsageError
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ import pytest
 from harness.schema_registry import registry
 
 import ottla_spark
-from ottla.admin.address import parse_addresses
-from ottla.admin.client import Client
-from ottla.admin.group_offsets import fetch_offsets
+from ottla.client.address import parse_addresses
+from ottla.client.cluster import Client
+from ottla.client.groups.offsets import fetch_offsets
 from ottla_spark.pipelines.api import Pipeline
 from ottla_spark.pipelines.failures import QueryFailed
 from ottla_spark.pipelines.problems import PipelineError

@@ -14,11 +14,11 @@ import pytest
 from confluent_kafka import TopicPartition as RdPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from ottla.admin.address import parse_addresses
-from ottla.admin.client import Client
-from ottla.admin.errors import Refused
-from ottla.admin.group_lag import group_lag
-from ottla.admin.groups import describe_groups
+from ottla.client.address import parse_addresses
+from ottla.client.cluster import Client
+from ottla.client.errors import Refused
+from ottla.client.groups.groups import describe_groups
+from ottla.client.groups.lag import group_lag
 from ottla.model.errors import ErrorCode
 from ottla.testing import Cluster
 

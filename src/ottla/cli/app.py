@@ -1,7 +1,7 @@
-"""The commands put together, and how their failures reach the person.
+"""The table of commands, and how errors become messages and exit codes.
 
-Nothing that can be foreseen shows a traceback: wrong usage ends with 2, what a broker or
-the machine refuses with 1, each with a line on stderr that says what to do.
+An expected error never shows a traceback. Wrong usage ends with exit code 2, a failure or a
+broker's error with 1. Both print a line on stderr that says what to do.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ import sys
 from cyclopts import App, CycloptsError, Parameter
 
 import ottla
-from ottla.admin.errors import AdminError
 from ottla.cli.errors import FAILED, INTERRUPTED, OK, USAGE, DataError, UsageError, complain
+from ottla.client.errors import ClientError
 
 _HELP = """Kafka's sister: a commit log that speaks Kafka's protocol, in Python.
 
-Start with `ottla up`. Every command explains itself with --help.
+Start with `ottla up`. To see the options of a command, add --help.
 """
 _HELP_FLAGS = frozenset({"--help", "-h"})
 _UNWRAPPED = 500
 _COMMANDS = {
-    "up": "ottla.cli.serve_commands:up",
-    "broker": "ottla.cli.serve_commands:broker",
-    "topics": "ottla.cli.topics:topics",
-    "groups": "ottla.cli.groups:groups",
-    "produce": "ottla.cli.produce:produce",
-    "consume": "ottla.cli.consume:consume",
-    "load": "ottla.cli.load:load",
+    "up": "ottla.cli.broker:up",
+    "broker": "ottla.cli.broker:broker",
+    "topics": "ottla.cli.topics.command:topics",
+    "groups": "ottla.cli.groups.command:groups",
+    "produce": "ottla.cli.produce.command:produce",
+    "consume": "ottla.cli.consume.command:consume",
+    "load": "ottla.cli.load.command:load",
     "pipeline": "ottla.cli.pipeline:pipeline",
-    "dump-log": "ottla.cli.dump_log:dump_log",
+    "dump-log": "ottla.cli.dump_log.command:dump_log",
 }
 
 
 def build_app(*, whole: bool) -> App:
-    """The `ottla` command; without `whole`, what each command needs is imported when it runs."""
+    """Return the `ottla` command. Unless `whole`, each command is imported only when it runs."""
     app = App(
         name="ottla",
         help=_HELP,
@@ -46,12 +46,12 @@ def build_app(*, whole: bool) -> App:
     for place, (name, path) in enumerate(_COMMANDS.items()):
         app.command(path, name=name, sort_key=place)
         if whole:
-            app[name]  # imports it, so that the overview can describe it
+            app[name]  # import it, so that the overview can describe it
     return app
 
 
 def run(words: list[str]) -> int:
-    """Run one command line; its exit code."""
+    """Run one command line and return its exit code."""
     app = build_app(whole=not words or words[0] not in _COMMANDS)
     if not sys.stdout.isatty() and _shows_help(words):
         _help_in_plain_lines(app)
@@ -63,7 +63,7 @@ def run(words: list[str]) -> int:
     except UsageError as error:
         complain(str(error))
         return USAGE
-    except (AdminError, DataError) as error:
+    except (ClientError, DataError) as error:
         complain(str(error))
         return FAILED
     except KeyboardInterrupt:
@@ -75,12 +75,12 @@ def run(words: list[str]) -> int:
 
 
 def _shows_help(words: list[str]) -> bool:
-    """Asked for, or because a command that has commands of its own was named alone."""
+    """Return True if this prints help: on request, or for a command without its subcommand."""
     return len(words) <= 1 or not _HELP_FLAGS.isdisjoint(words)
 
 
 def _help_in_plain_lines(app: App) -> None:
-    """For pipes and files: no boxes, and long lines left whole."""
+    """Print help without boxes and without wrapping lines, for pipes and files."""
     from rich.console import Console
 
     app.help_format = "plaintext"
@@ -89,7 +89,7 @@ def _help_in_plain_lines(app: App) -> None:
 
 
 def silence_stdout() -> None:
-    """Whoever read our output has gone: let nothing, at exit either, fail because of that."""
+    """Redirect stdout to /dev/null after its reader closed the pipe, so that later writes work."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,4 +1,4 @@
-"""How a command ends badly: one or two lines on stderr, and an exit code."""
+"""Exit codes, and the errors that end a command with a message on stderr."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ INTERRUPTED = 130
 
 
 class UsageError(Exception):
-    """The command line asks for something that makes no sense; the message says what would."""
+    """The command line is wrong. The message says what is expected."""
 
 
 class DataError(Exception):
-    """What was fed in cannot be used; the message says where."""
+    """The input data cannot be used. The message says where and why."""
 
 
 def complain(message: str) -> None:
-    """Say on stderr what went wrong; a message may have several lines."""
+    """Print an error message on stderr, with `ottla:` before each line."""
     for line in message.splitlines():
         print(f"ottla: {line}", file=sys.stderr)

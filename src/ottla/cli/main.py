@@ -1,8 +1,8 @@
 """The entry point of the `ottla` command.
 
-Starting a broker must be quick, and the library that parses commands takes longer to
-import than the broker takes to start. So a plain `up` or `broker` is recognised here by a
-few lines of its own; help, mistakes and every other command go to the full parser.
+A broker must start fast, and importing the library that parses commands takes longer than
+starting a broker. So plain `up` and `broker` commands are parsed by a few lines in `serve`.
+Help, mistakes and all other commands go to the full parser.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command in `arguments` (default: those of the process); its exit code."""
+    """Run the command in `arguments` (default: `sys.argv`) and return its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     if words and words[0] in ("up", "broker"):
         from ottla.cli.serve import parse_plainly, serve

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their values are read."""
+"""Options that several commands share, and the functions that parse them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ottla.admin.client import Client
-from ottla.admin.settings import SettingError, client_settings
 from ottla.cli.errors import UsageError
 from ottla.cli.serve import parse_setting
+from ottla.client.cluster import Client
+from ottla.client.settings import SettingError, client_settings
 from ottla.config.properties import parse_properties
 
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
@@ -21,7 +21,7 @@ BootstrapServer = Annotated[
     Parameter(
         name=("--bootstrap-server", "-b"),
         env_var="OTTLA_BOOTSTRAP_SERVERS",
-        help="Brokers to ask first, as host:port, separated by commas."
+        help="Brokers to connect to first: host:port, separated by commas."
         f" [default: {DEFAULT_BOOTSTRAP_SERVER}]",
     ),
 ]
@@ -29,14 +29,14 @@ CommandConfig = Annotated[
     Path | None,
     Parameter(
         env_var="OTTLA_COMMAND_CONFIG",
-        help="A .properties file with Kafka's client settings: TLS, logins, timeouts.",
+        help="A .properties file with Kafka client settings, such as TLS, SASL and timeouts.",
     ),
 ]
-Json = Annotated[bool, Parameter(help="Print JSON, for programs.", show_default=False)]
+Json = Annotated[bool, Parameter(help="Print JSON.", show_default=False)]
 
 
 def connect(bootstrap_server: str | None, command_config: Path | None = None) -> Client:
-    """A client of these brokers with the settings of this file; it connects when first used."""
+    """Return a client for these brokers with the settings in the file. It connects on first use."""
     properties = client_properties(bootstrap_server, command_config)
     try:
         return client_settings(properties).connect()
@@ -49,7 +49,7 @@ def connect(bootstrap_server: str | None, command_config: Path | None = None) ->
 def client_properties(
     bootstrap_server: str | None, command_config: Path | None = None
 ) -> dict[str, str]:
-    """Kafka's client properties that these two options mean, not yet looked at."""
+    """Return the Kafka client properties that these options give, without checking them."""
     properties = {} if command_config is None else _read_properties(command_config)
     if bootstrap_server is not None:
         properties["bootstrap.servers"] = bootstrap_server
@@ -67,7 +67,7 @@ def _read_properties(path: Path) -> dict[str, str]:
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
-    """The names and values of a repeated `name=value` option."""
+    """Return the names and values of a repeated `name=value` option."""
     found = {}
     for text in texts:
         pair = parse_setting(text)

@@ -17,21 +17,24 @@ pipeline = App(name="pipeline", help="Check, draw and run a pipeline file on Spa
 
 File = Annotated[str, Parameter(help="The pipeline file, in YAML.")]
 Master = Annotated[
-    str, Parameter(help="Where Spark runs: local[*] is inside this command; or spark://host:7077.")
+    str,
+    Parameter(
+        help="The Spark master: local[*] for this machine, or a URL such as spark://host:7077."
+    ),
 ]
 Servers = Annotated[
     str | None,
     Parameter(
         name=("--bootstrap-server", "-b"),
         env_var="OTTLA_BOOTSTRAP_SERVERS",
-        help="Brokers in place of the file's bootstrap_servers.",
+        help="Brokers to use instead of the file's bootstrap_servers.",
     ),
 ]
 State = Annotated[
-    str | None, Parameter(help="A directory for checkpoints in place of the file's state.")
+    str | None, Parameter(help="A checkpoint directory to use instead of the file's state.")
 ]
 Conf = Annotated[
-    list[str], Parameter(name="--conf", help="A setting of Spark as name=value; may be repeated.")
+    list[str], Parameter(name="--conf", help="A Spark setting, as name=value. Repeatable.")
 ]
 _NONE: list[str] = []
 _LOCAL = "local[*]"
@@ -42,19 +45,24 @@ def run(
     file: File,
     *,
     once: Annotated[
-        bool, Parameter(help="Work through what is there, then end.", show_default=False)
+        bool,
+        Parameter(
+            help="Process the records that the topics have now, then stop.", show_default=False
+        ),
     ] = False,
     every: Annotated[
-        str | None, Parameter(help="Work through what is there every so often, such as 5m.")
+        str | None, Parameter(help="Process new records at this interval, such as 5m.")
     ] = None,
-    always: Annotated[bool, Parameter(help="Go on until stopped.", show_default=False)] = False,
+    always: Annotated[
+        bool, Parameter(help="Keep processing new records until stopped.", show_default=False)
+    ] = False,
     master: Master = _LOCAL,
     bootstrap_server: Servers = None,
     state: State = None,
     conf: Conf = _NONE,
     json: Json = False,
 ) -> int:
-    """Check FILE and run it: as its trigger says, unless told otherwise here."""
+    """Check FILE and run it. The options override the trigger in the file."""
     target = _target(file, master, bootstrap_server, state, conf, json)
     from ottla_spark.pipelines import command
     from ottla_spark.pipelines.triggers import choose_trigger
@@ -76,7 +84,7 @@ def plan(
     conf: Conf = _NONE,
     json: Json = False,
 ) -> int:
-    """Draw FILE: its sinks, steps and sources with their schemas. Nothing is started."""
+    """Draw the sources, steps and sinks of FILE with their schemas. Do not run it."""
     target = _target(file, master, bootstrap_server, state, conf, json)
     from ottla_spark.pipelines import command
 
@@ -93,7 +101,7 @@ def check(
     conf: Conf = _NONE,
     json: Json = False,
 ) -> int:
-    """Say everything that is wrong with FILE, with line numbers. Nothing is started."""
+    """Report every mistake in FILE, with line numbers. Do not run it."""
     target = _target(file, master, bootstrap_server, state, conf, json)
     from ottla_spark.pipelines import command
 

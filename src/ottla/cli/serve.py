@@ -1,8 +1,8 @@
-"""`ottla up` and `ottla broker`: from the command line to a running broker.
+"""`ottla up` and `ottla broker`: parse the command line and run a broker.
 
-Imports little, for the reason given in `main`. `parse_plainly` takes the same options as
-the full parser in `serve_commands` and answers None for whatever is not plain and right,
-so that there is one place that explains mistakes.
+This module imports little, for the reason given in `main`. `parse_plainly` accepts the same
+options as the full parser in `broker`. It returns None for anything else, so that only the
+full parser has to explain mistakes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _UP_VALUES = {"--port": "port", "--host": "host", "--data-dir": "data_dir"}
 
 
 class Serve(NamedTuple):
-    """A broker to run: its properties file, if any, and the settings that win over it."""
+    """A broker to run: its properties file, if any, and the settings that override it."""
 
     config: str | None
     settings: dict[str, str]
@@ -31,14 +31,14 @@ class Serve(NamedTuple):
 def up_request(
     port: int, host: str, data_dir: str, memory: bool, settings: dict[str, str]
 ) -> Serve:
-    """What `ottla up` with these options runs; settings given by name win over options."""
+    """Return the request of `ottla up` with these options. `settings` override the options."""
     shown_host = f"[{host}]" if ":" in host else host
     properties = {"listeners": f"PLAINTEXT://{shown_host}:{port}", "log.dirs": data_dir}
     return Serve(None, properties | settings, memory)
 
 
 def parse_plainly(words: list[str]) -> Serve | None:
-    """The request in a command line that starts with `up` or `broker`, or None if unsure."""
+    """Return the request of an `up` or `broker` command line, or None if it is not a plain one."""
     command, *rest = words
     options: dict[str, str] = {}
     settings: dict[str, str] = {}
@@ -65,7 +65,7 @@ def parse_plainly(words: list[str]) -> Serve | None:
 
 
 def parse_setting(text: str) -> tuple[str, str] | None:
-    """The name and value in `name=value`, or None if it is not that."""
+    """Return the name and value of `name=value`, or None if the text has another form."""
     name, equals, value = text.partition("=")
     return (name.strip(), value.strip()) if equals and name.strip() else None
 
@@ -92,9 +92,9 @@ def _broker(options: dict[str, str], settings: dict[str, str]) -> Serve | None:
 
 
 def serve(request: Serve) -> int:
-    """Run the broker until it is stopped; the exit code."""
+    """Run the broker until it is stopped and return the exit code."""
     if request.memory and request.settings.get("log.dirs") != DEFAULT_DATA_DIR:
-        complain("--memory keeps nothing on disk: leave out --data-dir")
+        complain("--memory and --data-dir exclude each other: --memory stores nothing on disk")
         return USAGE
     from ottla.config.definition import ConfigError
     from ottla.server.errors import StartupError
@@ -128,8 +128,10 @@ def _properties(request: Serve) -> dict[str, str]:
 def _announce(bootstrap_servers: str, request: Serve) -> None:
     print(f"Ottla is ready at {bootstrap_servers}", flush=True)
     if sys.stderr.isatty():
-        kept = (
-            "nothing is kept" if request.memory else f"data in {request.settings.get('log.dirs')}"
+        stored = (
+            "data in memory only"
+            if request.memory
+            else f"data in {request.settings.get('log.dirs')}"
         )
-        hint = "" if request.config else f"{kept}; "
-        print(f"({hint}Ctrl-C stops it)", file=sys.stderr)
+        hint = "" if request.config else f"{stored}; "
+        print(f"({hint}press Ctrl-C to stop)", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Commands that need Spark: what they say where it is not installed, or when it ends."""
+"""The check that commands on Spark make before they start."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ _NEEDED = ("pyspark", "pyarrow", "numba", "deltalake", "pyiceberg", "yaml")
 
 
 def need_spark() -> None:
-    """DataError that names the extra unless everything it brings is installed.
+    """Raise DataError if a package of the Spark extra is not installed.
 
-    A Java process that ends is said in words; without a handler py4j would print tracebacks too.
+    This also silences py4j's logger. The command itself reports when the Java process ends, and
+    py4j would print tracebacks as well.
     """
     logging.getLogger().addHandler(logging.NullHandler())
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise DataError(
-            f"this command runs on Spark, and {', '.join(missing)} is not installed:"
-            ' pip install "ottla[spark]"'
+            f"this command needs Spark, but {', '.join(missing)} is not installed."
+            ' Install it with: pip install "ottla[spark]"'
         )

@@ -1,4 +1,4 @@
-"""Points in time and durations as people write them, in milliseconds."""
+"""Timestamps and durations of command-line options, converted to milliseconds."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ _MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "second
 
 
 def timestamp_ms(text: str, option: str) -> int:
-    """2026-01-31T12:00:00, local unless it names a zone, or milliseconds since 1970."""
+    """Return the milliseconds of a time such as 2026-01-31T12:00:00, or of milliseconds as text.
+
+    The time is local unless it names a time zone.
+    """
     try:
         if text.isascii() and text.isdigit():
             return int(text)
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError):
         raise UsageError(
-            f"{option} {text!r} should look like 2026-01-31T12:00:00 or be milliseconds"
+            f"{option} {text!r} should be a time like 2026-01-31T12:00:00, or milliseconds"
         ) from None
 
 
 def duration_ms(text: str, option: str) -> int:
-    """P1DT12H30M as in Kafka's tools, or 1d12h30m."""
+    """Return the milliseconds of a duration: P1DT12H30M as in Kafka's tools, or 1d12h30m."""
     found = _DURATION.fullmatch(text)
     parts = {} if found is None else {k: v for k, v in found.groupdict().items() if v is not None}
     if not parts:
-        raise UsageError(f"{option} {text!r} should look like 1d12h30m or P1DT12H30M")
+        raise UsageError(f"{option} {text!r} should be a duration like 1d12h30m or P1DT12H30M")
     return int(sum(float(number) * _MS[unit] for unit, number in parts.items()))

@@ -1,7 +1,7 @@
-"""Broker settings that ordinary files contain and that change nothing in this broker.
+"""Broker settings that are accepted, because many files contain them, but have no effect here.
 
-They are checked (type and range) and described like any other, so that a typing mistake in
-one is found; docs/configuration.md lists them as without effect.
+Their type and range are checked, so that mistakes are found, and they are described like any
+other setting. docs/configuration.md lists them as settings without effect.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ottla.config.definition import (
 
 
 class _Accepted:
-    """Makes settings that have no effect, all for one reason."""
+    """Creates settings that have no effect, all for the same reason."""
 
     __slots__ = ("internal", "reason")
 
@@ -44,7 +44,7 @@ class _Accepted:
         )
 
 
-_row = _Accepted("The broker has one thread: there is no pool to size.")
+_row = _Accepted("This broker has one thread, so it has no thread pools.")
 THREADS = (
     _row("background.threads", "int", 10, AtLeast(1), CLUSTER_WIDE),
     _row("num.io.threads", "int", 8, AtLeast(1), CLUSTER_WIDE),
@@ -57,7 +57,7 @@ THREADS = (
     _row("share.coordinator.threads", "int", 1, AtLeast(1)),
     _row("log.cleaner.threads", "int", 1, AtLeast(0), CLUSTER_WIDE),
 )
-_row = _Accepted("For the compaction of logs, which is yet to come.")
+_row = _Accepted("For log compaction, which is not supported yet.")
 CLEANER = (
     _row("log.cleaner.backoff.ms", "long", 15000, AtLeast(0), CLUSTER_WIDE),
     _row("log.cleaner.dedupe.buffer.size", "long", 134217728, None, CLUSTER_WIDE),
@@ -66,7 +66,7 @@ CLEANER = (
     _row("log.cleaner.io.buffer.size", "int", 524288, AtLeast(0), CLUSTER_WIDE),
     _row("log.cleaner.io.max.bytes.per.second", "double", MAX_DOUBLE, None, CLUSTER_WIDE),
 )
-_row = _Accepted("For clusters of several brokers, which are yet to come.")
+_row = _Accepted("For clusters of several brokers, which are not supported yet.")
 REPLICATION = (
     _row("auto.leader.rebalance.enable", "boolean", True),
     _row("broker.heartbeat.interval.ms", "int", 2000),
@@ -99,7 +99,7 @@ REPLICATION = (
     _row("socket.connection.setup.timeout.max.ms", "long", 30000),
     _row("socket.connection.setup.timeout.ms", "long", 10000),
 )
-_row = _Accepted("For quotas of replication, which are yet to come.", internal=True)
+_row = _Accepted("For replication quotas, which are not supported yet.", internal=True)
 THROTTLES = (
     _row("follower.replication.throttled.rate", "long", MAX_LONG, AtLeast(0), CLUSTER_WIDE),
     _row("leader.replication.throttled.rate", "long", MAX_LONG, AtLeast(0), CLUSTER_WIDE),
@@ -107,7 +107,7 @@ THROTTLES = (
         "replica.alter.log.dirs.io.max.bytes.per.second", "long", MAX_LONG, AtLeast(0), CLUSTER_WIDE
     ),
 )
-_row = _Accepted("For the snapshots and the trimming of the metadata log, which are yet to come.")
+_row = _Accepted("For snapshots and deletion of the metadata log, which are not supported yet.")
 METADATA = (
     _row("metadata.log.dir", "string", None),
     _row("metadata.log.max.record.bytes.between.snapshots", "long", 20971520, AtLeast(1)),
@@ -118,7 +118,7 @@ METADATA = (
     _row("metadata.max.retention.bytes", "long", 104857600),
     _row("metadata.max.retention.ms", "long", 604800000),
 )
-_row = _Accepted("What is written and read for groups at one time needs no tuning here.")
+_row = _Accepted("This broker does not need to tune reads and writes of group data.")
 COORDINATOR = (
     _row("group.coordinator.append.linger.ms", "int", -1, AtLeast(-1)),
     _row(
@@ -127,7 +127,7 @@ COORDINATOR = (
     _row("offsets.commit.timeout.ms", "int", 5000, AtLeast(1)),
     _row("offsets.load.buffer.size", "int", 5242880, AtLeast(1)),
 )
-_row = _Accepted("For streams groups, which are yet to come.")
+_row = _Accepted("For streams groups, which are not supported yet.")
 STREAMS_GROUPS = (
     _row("group.streams.assignment.interval.ms", "int", 1000, AtLeast(0), CLUSTER_WIDE),
     _row("group.streams.heartbeat.interval.ms", "int", 5000, AtLeast(1)),
@@ -143,7 +143,7 @@ STREAMS_GROUPS = (
     _row("group.streams.num.standby.replicas", "int", 0, AtLeast(0)),
     _row("group.streams.session.timeout.ms", "int", 45000, AtLeast(1)),
 )
-_row = _Accepted("For share groups, which are yet to come.")
+_row = _Accepted("For share groups, which are not supported yet.")
 SHARE_GROUPS = (
     _row("group.share.assignment.interval.ms", "int", 1000, AtLeast(0), CLUSTER_WIDE),
     _row("group.share.assignors", "list", ("simple",)),
@@ -180,7 +180,7 @@ SHARE_GROUPS = (
     _row("share.coordinator.write.timeout.ms", "int", 5000, AtLeast(1)),
     _row("share.fetch.purgatory.purge.interval.requests", "int", 1000),
 )
-_row = _Accepted("For transactions, which are yet to come.")
+_row = _Accepted("For transactions, which are not supported yet.")
 TRANSACTIONS = (
     _row("add.partitions.to.txn.retry.backoff.max.ms", "int", 100, AtLeast(0)),
     _row("add.partitions.to.txn.retry.backoff.ms", "int", 20, AtLeast(1)),
@@ -196,13 +196,15 @@ TRANSACTIONS = (
     _row("transaction.two.phase.commit.enable", "boolean", False),
     _row("transactional.id.expiration.ms", "int", 604800000, AtLeast(1)),
 )
-_row = _Accepted("Parked requests are dropped when they are answered: there is nothing to purge.")
+_row = _Accepted(
+    "This broker removes a waiting request when it responds to it, so there is nothing to purge."
+)
 PURGATORIES = (
     _row("delete.records.purgatory.purge.interval.requests", "int", 1),
     _row("fetch.purgatory.purge.interval.requests", "int", 1000),
     _row("producer.purgatory.purge.interval.requests", "int", 1000),
 )
-_row = _Accepted("For quotas, which are yet to come.")
+_row = _Accepted("For quotas, which are not supported yet.")
 QUOTAS = (
     _row("alter.log.dirs.replication.quota.window.num", "int", 11, AtLeast(1)),
     _row("alter.log.dirs.replication.quota.window.size.seconds", "int", 1, AtLeast(1)),
@@ -214,7 +216,7 @@ QUOTAS = (
     _row("replication.quota.window.num", "int", 11, AtLeast(1)),
     _row("replication.quota.window.size.seconds", "int", 1, AtLeast(1)),
 )
-_row = _Accepted("For Kafka's metrics, which are Java's.")
+_row = _Accepted("For Kafka's Java metrics.")
 METRICS = (
     _row("kafka.metrics.polling.interval.secs", "int", 10, AtLeast(1)),
     _row("kafka.metrics.reporters", "list", ()),
@@ -225,19 +227,22 @@ METRICS = (
     _row("telemetry.max.bytes", "int", 1048576, AtLeast(1)),
 )
 _row = _Accepted(
-    "Bounded otherwise: requests by queued.max.request.bytes, a backlog by the system."
+    "Limited in another way: requests by queued.max.request.bytes, the backlog by the operating"
+    " system."
 )
 QUEUES = (
     _row("queued.max.requests", "int", 500, AtLeast(1)),
     _row("socket.listen.backlog.size", "int", 50, AtLeast(1)),
 )
-_row = _Accepted("For authentication, which is yet to come.")
+_row = _Accepted("For authentication, which is not supported yet.")
 SECURITY = (
     _row("connection.failed.authentication.delay.ms", "int", 100, AtLeast(0)),
     _row("connections.max.reauth.ms", "long", 0),
     _row("early.start.listeners", "list", None),
 )
-_row = _Accepted("Kafka 4 no longer has it; files written for older versions do.", internal=True)
+_row = _Accepted(
+    "Kafka 4 removed this setting. Files for older versions contain it.", internal=True
+)
 REMOVED = (
     _row("broker.id.generation.enable", "boolean", True),
     _row("inter.broker.protocol.version", "string", None),
@@ -267,7 +272,7 @@ ACCEPTED = (
     *REMOVED,
 )
 
-# Not accepted in silence: who sets one of these relies on what it does.
+# These are refused: a user who sets one of them relies on its effect.
 UNSUPPORTED = (
     "alter.config.policy.class.name",
     "client.quota.callback.class",

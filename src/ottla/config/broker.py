@@ -1,9 +1,9 @@
-"""`BrokerConfig`: the settings of a broker, from its file and as changed while it runs.
+"""`BrokerConfig`: the settings of a broker, from its file and from dynamic changes.
 
-A value comes from the first that has it: set for this broker while it runs, set for the
-whole cluster while it runs, the file, the default (KIP-226). Every setting is an attribute
-with underscores for dots; a few are derived (`listeners` are parsed, `log_dirs` and
-`node_id` resolved). A BrokerConfig never changes: `with_dynamic` makes another.
+The first source that has a value wins: the dynamic setting of this broker, the dynamic setting
+of the whole cluster, the file, the default (KIP-226). Every setting is an attribute with
+underscores instead of dots. A few are derived: `listeners` are parsed, `log_dirs` and `node_id`
+are resolved. A BrokerConfig is immutable: `with_dynamic` returns a new one.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ DEFAULT_NODE_ID = 1
 
 
 def _topic_defaults() -> list[Setting]:
-    """The broker setting that gives each topic setting its default, its first synonym."""
+    """Return the broker settings that are the defaults of topic settings: their first synonyms."""
     settings = []
     for name, synonyms in SYNONYMS.items():
         if synonyms:
             topic = TOPIC_SETTINGS[name]
-            # Where coarser synonyms follow, the first must be able to say nothing.
+            # If there are coarser synonyms (hours), the first one must be able to be unset.
             default, validator = (
                 (topic.default, topic.validator) if len(synonyms) == 1 else (None, None)
             )
@@ -78,7 +78,7 @@ _DEFAULTS: dict[str, Value] = {name: s.default for name, s in BROKER_SETTINGS.it
 
 
 class BrokerConfig:
-    """The settings one broker runs with; without arguments, the defaults."""
+    """The settings of one broker. Without arguments, all have their defaults."""
 
     node_id: int
     cluster_id: str | None
@@ -153,18 +153,18 @@ class BrokerConfig:
         )
 
     def is_given(self, name: str) -> bool:
-        """Whether the setting comes from the file or was made while running."""
+        """Return True if the setting comes from the file or from a dynamic change."""
         return name in self.static or name in self.cluster_wide or name in self.per_broker
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
-        """The config behind Kafka's property names; ConfigError names everything wrong."""
+        """Return the config for Kafka's properties. Raise ConfigError that names all mistakes."""
         return cls(properties)
 
     def with_dynamic(
         self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]
     ) -> BrokerConfig:
-        """The same file with other settings changed while running; ConfigError as at start."""
+        """Return a config with the same file and these dynamic settings. Raise ConfigError."""
         return BrokerConfig(self.static, cluster_wide, per_broker)
 
 
@@ -181,7 +181,7 @@ def _parse(texts: Mapping[str, str]) -> dict[str, Value]:
 
 
 def _derive(values: Mapping[str, Value]) -> dict[str, object]:
-    """The attributes that are more than the parsed text, after all checks across settings."""
+    """Return the derived attributes, after the checks that involve several settings."""
     errors: list[str] = []
     derived: dict[str, object] = {}
     for derivation in (
@@ -212,18 +212,18 @@ def _node(values: Mapping[str, Value]) -> dict[str, object]:
     if voters and [voter.partition("@")[0] for voter in voters] != [str(node_id)]:
         raise ConfigError(
             f"controller.quorum.voters must name this node alone ({node_id}@host:port):"
-            " clusters of several nodes are yet to come"
+            " clusters of several nodes are not supported yet"
         )
     return {"node_id": node_id}
 
 
 def _roles(values: Mapping[str, Value]) -> dict[str, object]:
     roles = cast(tuple[str, ...], values["process.roles"])
-    # Kafka's file for ZooKeeper has no roles at all: that is this broker, too.
+    # A file for Kafka with ZooKeeper has no roles. This broker accepts it.
     if roles and set(roles) != {"broker", "controller"}:
         raise ConfigError(
             f"Invalid value {','.join(roles)!r} for process.roles: this node is always"
-            " broker,controller; nodes with one role are yet to come"
+            " broker,controller; nodes with one role are not supported yet"
         )
     return {"process_roles": ("broker", "controller")}
 

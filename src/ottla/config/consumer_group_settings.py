@@ -1,7 +1,7 @@
-"""Settings of groups of the new protocol: a broker's, and those a group may have of its own.
+"""Settings of groups of the new protocol: of the broker, and of single groups.
 
-A group's own settings (KIP-848) are made while it runs, with the group as the resource. Each
-has its default and its range from settings of the broker.
+The settings of a group (KIP-848) are set dynamically, with the group as the config resource.
+Their defaults and ranges are settings of the broker.
 """
 
 from __future__ import annotations
@@ -29,81 +29,83 @@ CONSUMER_GROUPS = (
         "list",
         ("classic", "consumer", "streams"),
         OneOf(PROTOCOLS),
-        "The protocols groups may use. Without consumer, the new protocol is refused; classic"
-        " must be there; streams and share groups are yet to come.",
+        "The protocols that groups may use. classic is required. Without consumer, the new"
+        " protocol is refused. streams and share are not supported yet.",
     ),
     Setting(
         "group.consumer.assignors",
         "list",
         ASSIGNORS,
         OneOf(ASSIGNORS),
-        "The assignors members of the new protocol may ask for; the first is the default.",
+        "The assignors that members of the new protocol may choose. The first is the default.",
     ),
     Setting(
         "group.consumer.migration.policy",
         "string",
         "bidirectional",
         OneOf(MIGRATION_POLICIES),
-        "Whether a group may go from the classic protocol to the new one (upgrade) and back"
-        " (downgrade) while it has members of both.",
+        "Whether a group with members may change from the classic to the new protocol (upgrade)"
+        " and back (downgrade).",
     ),
     Setting(
         "group.consumer.max.size",
         "int",
         MAX_INT,
         AtLeast(1),
-        "The most members a group of the new protocol may have.",
+        "The maximum number of members of a group of the new protocol.",
     ),
     Setting(
         "group.consumer.session.timeout.ms",
         "int",
         45000,
         AtLeast(1),
-        "How long a member of the new protocol may be silent before it is taken for dead.",
+        "The session timeout of the new protocol: the broker removes a member that sends no"
+        " heartbeat for this long.",
     ),
     Setting(
         "group.consumer.min.session.timeout.ms",
         "int",
         45000,
         AtLeast(1),
-        "The shortest consumer.session.timeout.ms a group may have.",
+        "The minimum of consumer.session.timeout.ms for a group.",
     ),
     Setting(
         "group.consumer.max.session.timeout.ms",
         "int",
         60000,
         AtLeast(1),
-        "The longest consumer.session.timeout.ms a group may have.",
+        "The maximum of consumer.session.timeout.ms for a group.",
     ),
     Setting(
         "group.consumer.heartbeat.interval.ms",
         "int",
         5000,
         AtLeast(1),
-        "How often members of the new protocol are asked to send heartbeats. While their group"
-        " changes they are asked to come back sooner.",
+        "The heartbeat interval of members of the new protocol. While their group rebalances,"
+        " the broker asks for a shorter one.",
     ),
     Setting(
         "group.consumer.min.heartbeat.interval.ms",
         "int",
         5000,
         AtLeast(1),
-        "The shortest consumer.heartbeat.interval.ms a group may have.",
+        "The minimum of consumer.heartbeat.interval.ms for a group.",
     ),
     Setting(
         "group.consumer.max.heartbeat.interval.ms",
         "int",
         15000,
         AtLeast(1),
-        "The longest consumer.heartbeat.interval.ms a group may have.",
+        "The maximum of consumer.heartbeat.interval.ms for a group.",
     ),
     Setting(
         "group.consumer.assignment.interval.ms",
         "int",
         1000,
         AtLeast(0),
-        "How far apart two target assignments of a group are at least, so that members that come"
-        " one after the other are assigned to together. A group's first is made at once.",
+        "The minimum time between two target assignments of a group, so that members that join"
+        " shortly after each other need only one. The first assignment of a group is made at"
+        " once.",
         update=CLUSTER_WIDE,
     ),
     Setting(
@@ -111,14 +113,14 @@ CONSUMER_GROUPS = (
         "int",
         0,
         AtLeast(0),
-        "The shortest consumer.assignment.interval.ms a group may have.",
+        "The minimum of consumer.assignment.interval.ms for a group.",
     ),
     Setting(
         "group.consumer.max.assignment.interval.ms",
         "int",
         15000,
         AtLeast(0),
-        "The longest consumer.assignment.interval.ms a group may have.",
+        "The maximum of consumer.assignment.interval.ms for a group.",
     ),
 )
 
@@ -132,28 +134,29 @@ GROUP_SETTINGS: dict[str, Setting] = {
     for setting in (
         _group_setting(
             "consumer.assignment.interval.ms",
-            "How far apart two target assignments of the group are at least.",
+            "The minimum time between two target assignments of the group.",
         ),
         _group_setting(
             "consumer.heartbeat.interval.ms",
-            "How often members of the group are asked to send heartbeats.",
+            "The heartbeat interval of members of the group.",
         ),
         _group_setting(
             "consumer.session.timeout.ms",
-            "How long a member of the group may be silent before it is taken for dead.",
+            "The session timeout: the broker removes a member that sends no heartbeat for this"
+            " long.",
         ),
     )
 }
-"""What a group of the new protocol may have of its own, by name."""
+"""The settings that a group of the new protocol may override, by name."""
 
 
 def default_of(name: str) -> str:
-    """The broker setting that is the default of a group's."""
+    """Return the broker setting that is the default of a group setting."""
     return f"group.{name}"
 
 
 def check_consumer_groups(values: Mapping[str, Value]) -> dict[str, object]:
-    """Refuse ranges with nothing in them, and defaults outside of them."""
+    """Raise ConfigError for empty ranges, and for defaults outside their range."""
     errors = []
     for name in map(default_of, GROUP_SETTINGS):
         least, most = (
@@ -172,7 +175,7 @@ def check_consumer_groups(values: Mapping[str, Value]) -> dict[str, object]:
     if not values["group.consumer.assignors"]:
         errors.append("group.consumer.assignors must name at least one assignor")
     if "classic" not in cast(tuple[str, ...], values["group.coordinator.rebalance.protocols"]):
-        errors.append("group.coordinator.rebalance.protocols must have classic among them")
+        errors.append("group.coordinator.rebalance.protocols must contain classic")
     if errors:
         raise ConfigError(*errors)
     return {}

@@ -1,8 +1,8 @@
-"""What a setting is: its name, type, default, allowed values and documentation.
+"""The definition of a setting: its name, type, default, allowed values and documentation.
 
-Settings are declared once, in tables of `Setting`; parsing, the answers of DescribeConfigs
-and docs/configuration.md all come from those tables. A refused value raises `ConfigError`,
-whose message names the setting and says what is allowed.
+Settings are declared once, in tables of `Setting`. Parsing, DescribeConfigs responses and
+docs/configuration.md use these tables. An invalid value raises `ConfigError`, whose message
+names the setting and the allowed values.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BITS = {"short": 16, "int": 32, "long": 64}
 
 
 class ConfigError(ValueError):
-    """One or more settings that cannot be used; `errors` has a sentence for each."""
+    """One or more settings are invalid. `errors` has a message for each."""
 
     def __init__(self, *errors: str) -> None:
         super().__init__("\n".join(errors))
@@ -39,7 +39,7 @@ class ConfigError(ValueError):
 
 
 class Validator:
-    """Which values of the right type a setting accepts; `str` gives them after "it must be"."""
+    """The values that a setting accepts. `str` describes them, to follow "it must be"."""
 
     __slots__ = ()
 
@@ -48,7 +48,7 @@ class Validator:
 
 
 class AtLeast(Validator):
-    """Numbers from `minimum` up."""
+    """Numbers of at least `minimum`."""
 
     __slots__ = ("minimum",)
 
@@ -63,7 +63,7 @@ class AtLeast(Validator):
 
 
 class Between(Validator):
-    """Numbers from `minimum` to `maximum`, both included, or the one `exception`."""
+    """Numbers from `minimum` to `maximum` (inclusive), or the `exception`."""
 
     __slots__ = ("exception", "maximum", "minimum")
 
@@ -83,7 +83,7 @@ class Between(Validator):
 
 
 class OneOf(Validator):
-    """One word, or for a list any number of words, out of a few."""
+    """One of a few words, or a list of them."""
 
     __slots__ = ("words",)
 
@@ -98,7 +98,7 @@ class OneOf(Validator):
 
 
 class ReplicaList(Validator):
-    """Replicas as partition:broker, or * for all."""
+    """A list of replicas as partition:broker, or * for all."""
 
     __slots__ = ()
 
@@ -117,9 +117,9 @@ def _is_replica(text: str) -> bool:
 class Setting(NamedTuple):
     """A setting as Kafka defines it.
 
-    `effective` is False for a name that is accepted, because ordinary files contain it,
-    but that changes nothing in this broker. `internal` settings are for tests, or Kafka
-    does not tell of them unasked, and are described only when they are set.
+    `effective` is False for a setting that is accepted, because many files contain it, but has
+    no effect in this broker. `internal` settings are for tests, or Kafka does not describe them
+    by default. They are described only if they are set.
     """
 
     name: str
@@ -134,7 +134,7 @@ class Setting(NamedTuple):
 
     @property
     def attribute(self) -> str:
-        """The name of the attribute that carries the value in a config object."""
+        """The name of the attribute in a config object."""
         return self.name.replace(".", "_")
 
     @property
@@ -142,14 +142,14 @@ class Setting(NamedTuple):
         return self.type == "password"
 
     def parse(self, text: str) -> Value:
-        """The value behind the text, or ConfigError."""
+        """Return the value of a text. Raise ConfigError if it is invalid."""
         value = _parse(self, text)
         if self.validator is not None and not self.validator.accepts(value):
             raise self.refusal(text, str(self.validator))
         return value
 
     def refusal(self, text: str, allowed: str) -> ConfigError:
-        """The error for a text that is not among the allowed values."""
+        """Return the error for a text that is not allowed."""
         shown = "[hidden]" if self.sensitive else repr(_shortened(text))
         return ConfigError(f"Invalid value {shown} for {self.name}: it must be {allowed}")
 
@@ -177,7 +177,7 @@ def _parse_whole(setting: Setting, text: str) -> int:
     digits = text.strip()
     unsigned = digits[1:] if digits[:1] in ("+", "-") else digits
     bits = _BITS[setting.type]
-    # Not int() alone: it takes 1_000 and the digits of every script, which Kafka does not.
+    # int() alone would also accept 1_000 and non-ASCII digits, which Kafka does not.
     if unsigned.isascii() and unsigned.isdigit() and len(unsigned) <= 20:
         value = int(digits)
         if -(1 << (bits - 1)) <= value < 1 << (bits - 1):
@@ -186,12 +186,12 @@ def _parse_whole(setting: Setting, text: str) -> int:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """The parts of a comma-separated list, without the spaces around them."""
+    """Return the items of a comma-separated list, without surrounding spaces."""
     return tuple(part.strip() for part in text.split(",")) if text.strip() else ()
 
 
 def format_value(value: Value) -> str | None:
-    """The text that parses to this value; None stays None (no value)."""
+    """Return the text of a value. None (no value) stays None."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -202,16 +202,16 @@ def format_value(value: Value) -> str | None:
 
 
 def unknown_setting(name: str, known: Iterable[str], kind: str = "setting") -> str:
-    """The sentence for a name nobody knows, with the nearest known ones if there are any."""
+    """Return the message for an unknown name, with similar known names if there are any."""
     near = _nearest(name, known) if len(name) <= _MAX_SHOWN else []
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     return f"Unknown {kind} {_shortened(name)}{hint}"
 
 
 def _nearest(name: str, known: Iterable[str]) -> list[str]:
-    """The known names that share most pairs of letters with this one.
+    """Return the known names that share most pairs of letters with this one.
 
-    Not difflib, which takes milliseconds: a request may have thousands of unknown names.
+    difflib would take milliseconds, and a request may have thousands of unknown names.
     """
     own = _pairs(name)
     scores = [
@@ -239,7 +239,7 @@ def _shortened(text: str) -> str:
 def parse_all(
     settings: Mapping[str, Setting], texts: Mapping[str, str], kind: str = "setting"
 ) -> dict[str, Value]:
-    """The values of all given texts, or one ConfigError with what is wrong in them."""
+    """Return the values of all texts. Raise one ConfigError that names all mistakes."""
     values: dict[str, Value] = {}
     errors: list[str] = []
     for name, text in texts.items():

@@ -1,8 +1,8 @@
-"""Settings as DescribeConfigs tells them: the value, where it comes from, and its synonyms.
+"""Settings for DescribeConfigs: the value, its source and its synonyms.
 
-A topic's setting comes from the topic or, through its synonyms, from a broker setting made
-while running for this broker or for all, from the file, or from the default (KIP-226).
-Synonyms are listed in the order in which they count.
+The value of a topic setting comes from the topic or, through its synonyms, from a dynamic
+setting of this broker or of all brokers, from the file, or from the default (KIP-226). Synonyms
+are listed in order of precedence.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TYPE_NUMBERS: dict[Type, int] = {
 
 
 class Source(IntEnum):
-    """Where a value comes from, as numbered in Kafka's protocol."""
+    """The source of a value, with its number in Kafka's protocol."""
 
     TOPIC = 1
     BROKER = 2
@@ -41,7 +41,7 @@ class Source(IntEnum):
 
 
 class Origin(NamedTuple):
-    """One place that gives a setting, perhaps overruled by another."""
+    """One source of a setting's value. Another source may have precedence."""
 
     name: str
     value: str | None
@@ -49,7 +49,7 @@ class Origin(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A setting with its present value."""
+    """A setting with its current value."""
 
     setting: Setting
     value: str | None
@@ -59,7 +59,7 @@ class Entry(NamedTuple):
 
 
 def describe_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Entry]:
-    """All settings of a topic that has these of its own, by name."""
+    """Return all settings of a topic with these overrides, by name."""
     return [
         _topic_entry(config, overrides, setting)
         for setting in sorted(TOPIC_SETTINGS.values())
@@ -68,7 +68,7 @@ def describe_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> list[E
 
 
 def describe_broker(config: BrokerConfig) -> list[Entry]:
-    """All settings of this broker, by name."""
+    """Return all settings of this broker, by name."""
     return [
         _broker_entry(config, setting)
         for setting in sorted(BROKER_SETTINGS.values())
@@ -77,7 +77,7 @@ def describe_broker(config: BrokerConfig) -> list[Entry]:
 
 
 def describe_all_brokers(config: BrokerConfig) -> list[Entry]:
-    """The settings that were made for all brokers while running."""
+    """Return the dynamic settings of all brokers."""
     entries = []
     for name, text in sorted(config.cluster_wide.items()):
         setting = BROKER_SETTINGS[name]
@@ -87,7 +87,7 @@ def describe_all_brokers(config: BrokerConfig) -> list[Entry]:
 
 
 def describe_group(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Entry]:
-    """All settings of a group that has these of its own, by name."""
+    """Return all settings of a group with these overrides, by name."""
     entries = []
     for name, setting in sorted(GROUP_SETTINGS.items()):
         value, source = format_value(config.values[default_of(name)]), Source.DEFAULT
@@ -118,7 +118,7 @@ def _from_broker(
 ) -> bool | int | float | str | tuple[str, ...]:
     value: bool | int | float | str | tuple[str, ...] | frozenset[str]
     value = getattr(config.log_defaults, setting.attribute)
-    # The words of a set in the order of the broker setting they come from.
+    # The items of a set, in the order of the broker setting.
     if isinstance(value, frozenset):
         words = config.values[SYNONYMS[setting.name][0].name]
         return words if isinstance(words, tuple) else tuple(sorted(value))
@@ -126,9 +126,9 @@ def _from_broker(
 
 
 def _broker_origins(config: BrokerConfig, topic_setting: str) -> Iterator[Origin]:
-    """Where the broker has the default of a topic setting from.
+    """Yield the sources of the broker's default of a topic setting.
 
-    As in Kafka, defaults of the coarser synonyms (hours) do not stand alone.
+    As in Kafka, the default of a coarser synonym (hours) is never the first source.
     """
     synonyms = SYNONYMS[topic_setting]
     origins = [

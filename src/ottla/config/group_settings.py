@@ -1,4 +1,4 @@
-"""Broker settings of the group coordinator: classic groups, offsets and their topic."""
+"""Broker settings of the group coordinator: classic groups, offsets and `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ GROUPS = (
         "int",
         3000,
         AtLeast(0),
-        "How long an empty group waits for more members after its first one has joined. Each"
-        " that comes in that time prolongs it, up to the rebalance timeout.",
+        "How long an empty group waits for more members after the first one joins. Each new"
+        " member extends the wait, up to the rebalance timeout.",
     ),
     Setting(
         "group.min.session.timeout.ms",
         "int",
         6000,
         AtLeast(1),
-        "The shortest session timeout a member of a classic group may ask for.",
+        "The minimum session timeout that a member of a classic group may request.",
     ),
     Setting(
         "group.max.session.timeout.ms",
         "int",
         1800000,
         AtLeast(1),
-        "The longest session timeout a member of a classic group may ask for.",
+        "The maximum session timeout that a member of a classic group may request.",
     ),
     Setting(
         "group.max.size",
         "int",
         MAX_INT,
         AtLeast(1),
-        "The most members a classic group may have.",
+        "The maximum number of members of a classic group.",
     ),
 )
 
@@ -52,7 +52,7 @@ OFFSETS = (
         "int",
         4096,
         AtLeast(0),
-        "The longest text that may be committed with an offset.",
+        "The maximum size of the metadata text of a committed offset.",
         "high",
     ),
     Setting(
@@ -60,8 +60,8 @@ OFFSETS = (
         "int",
         10080,
         AtLeast(1),
-        "How long offsets are kept after their group has lost its last member, and the offsets"
-        " of consumers without a group after each commit.",
+        "How long offsets are kept after the last member leaves the group. For consumers"
+        " without group membership: how long after the last commit.",
         "high",
     ),
     Setting(
@@ -69,7 +69,7 @@ OFFSETS = (
         "long",
         600000,
         AtLeast(1),
-        "How often offsets are looked over for those to give up.",
+        "How often the broker checks for expired offsets.",
         "high",
     ),
     Setting(
@@ -77,7 +77,8 @@ OFFSETS = (
         "int",
         50,
         AtLeast(1),
-        "The partitions of __consumer_offsets when it is created; not to be changed later.",
+        "The number of partitions of __consumer_offsets when it is created. Do not change it"
+        " later.",
         "high",
     ),
     Setting(
@@ -85,7 +86,8 @@ OFFSETS = (
         "short",
         3,
         AtLeast(1),
-        "The replicas of __consumer_offsets when it is created, or all brokers if there are fewer.",
+        "The number of replicas of __consumer_offsets when it is created, or all brokers if"
+        " there are fewer.",
         "high",
     ),
     Setting(
@@ -93,7 +95,8 @@ OFFSETS = (
         "int",
         104857600,
         AtLeast(1),
-        "segment.bytes of __consumer_offsets when it is created; at least 1 MiB is taken.",
+        "The segment.bytes of __consumer_offsets when it is created. A value below 1 MiB counts"
+        " as 1 MiB.",
         "high",
     ),
     Setting(
@@ -101,15 +104,15 @@ OFFSETS = (
         "int",
         0,
         Between(0, 4),
-        "How batches of __consumer_offsets are compressed: 0 not at all, 1 gzip, 2 snappy,"
-        " 3 lz4, 4 zstd.",
+        "The compression of batches of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4"
+        " zstd.",
         "high",
     ),
 )
 
 
 def check_session_timeouts(values: Mapping[str, Value]) -> dict[str, object]:
-    """Refuse a range of session timeouts with nothing in it."""
+    """Raise ConfigError if the range of session timeouts is empty."""
     shortest = cast(int, values["group.min.session.timeout.ms"])
     longest = cast(int, values["group.max.session.timeout.ms"])
     if shortest > longest:

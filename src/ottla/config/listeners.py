@@ -1,8 +1,8 @@
-"""Listeners: the addresses a broker binds and the ones it tells its clients.
+"""Listeners: the addresses that a broker binds, and the addresses that clients connect to.
 
-Written `NAME://host:port`, several separated by commas; an IPv6 address stands in brackets;
-an empty host means every interface. A name is mapped to a security protocol by
-listener.security.protocol.map; this broker has PLAINTEXT only.
+A listener is `NAME://host:port`; several are separated by commas. An IPv6 address needs
+brackets. An empty host means all interfaces. listener.security.protocol.map maps names to
+security protocols. This broker supports only PLAINTEXT.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _EXAMPLE = "write it as PLAINTEXT://host:9092"
 
 
 class Endpoint(NamedTuple):
-    """A named address; host "" is every interface, port 0 any free one."""
+    """A named address. Host "" means all interfaces, port 0 means any free port."""
 
     listener_name: str
     host: str
@@ -32,7 +32,7 @@ class Endpoint(NamedTuple):
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """Listener names to security protocols; ConfigError when an entry is not NAME:PROTOCOL."""
+    """Return the security protocols by listener name. Raise ConfigError if an entry is invalid."""
     protocols: dict[str, str] = {}
     for entry in split_list(text):
         name, colon, protocol = entry.partition(":")
@@ -48,7 +48,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 def parse_endpoints(
     setting: str, entries: Iterable[str], protocols: Mapping[str, str]
 ) -> tuple[Endpoint, ...]:
-    """The endpoints of `listeners` or `advertised.listeners`, their names all different."""
+    """Return the endpoints of `listeners` or `advertised.listeners`. Their names are unique."""
     endpoints = tuple(_parse_endpoint(setting, entry, protocols) for entry in entries)
     names = [endpoint.listener_name for endpoint in endpoints]
     for name in names:
@@ -85,7 +85,7 @@ def _parse_host(setting: str, entry: str, host: str) -> str:
 
 
 def check_bindable(endpoints: Sequence[Endpoint]) -> None:
-    """Refuse listeners this broker cannot serve, or that would bind one port twice."""
+    """Raise ConfigError for listeners that are not supported, or use the same port twice."""
     if not endpoints:
         raise ConfigError("listeners names no listener for clients")
     ports: dict[tuple[int, bool], Endpoint] = {}
@@ -95,7 +95,7 @@ def check_bindable(endpoints: Sequence[Endpoint]) -> None:
                 f"The listener {endpoint.listener_name} has the security protocol"
                 f" {endpoint.security_protocol}: this broker has PLAINTEXT only"
             )
-        # One IPv4 and one IPv6 listener may share a port, as in Kafka.
+        # As in Kafka, an IPv4 and an IPv6 listener may share a port.
         key = (endpoint.port, ":" in endpoint.host)
         if endpoint.port != 0 and key in ports:
             raise ConfigError(f"The listeners {ports[key]} and {endpoint} have the same port")
@@ -103,7 +103,7 @@ def check_bindable(endpoints: Sequence[Endpoint]) -> None:
 
 
 def check_advertised(advertised: Sequence[Endpoint], listeners: Sequence[Endpoint]) -> None:
-    """Refuse advertised addresses that clients could not use."""
+    """Raise ConfigError for advertised addresses that clients could not use."""
     names = [listener.listener_name for listener in listeners]
     for endpoint in advertised:
         if endpoint.listener_name not in names:

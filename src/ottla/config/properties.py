@@ -1,6 +1,6 @@
-"""Reading Java's .properties format, in which Kafka's configuration files are written.
+"""Parses Java's .properties format, the format of Kafka's configuration files.
 
-Invariants: the last value of a repeated key wins, as in Java; keys keep their order.
+As in Java, the last value of a repeated key wins. Keys keep their order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _SPACE = " \t\f"
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The keys and values of a .properties text; ValueError for a broken \\u escape."""
+    """Return the keys and values of a .properties text. Raise ValueError for a bad \\u escape."""
     return dict(_key_and_value(line) for line in _logical_lines(text))
 
 

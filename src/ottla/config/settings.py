@@ -1,4 +1,4 @@
-"""Broker settings that this broker acts on, other than the defaults of topic settings."""
+"""Broker settings that have an effect, except the defaults of topic settings."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ IDENTITY = (
         "int",
         None,
         AtLeast(0),
-        "The id of this node in its cluster. Without it broker.id is used, and without that 1.",
+        "The id of this node in the cluster. If it is not set, broker.id is used, else 1.",
         "high",
     ),
     Setting(
-        "broker.id", "int", -1, AtLeast(-1), "The old name of node.id; -1 leaves it open.", "high"
+        "broker.id", "int", -1, AtLeast(-1), "The old name of node.id. -1 means not set.", "high"
     ),
     Setting(
         "cluster.id",
         "string",
         None,
         None,
-        "The id the cluster is to have: given to empty data directories, demanded of others."
-        " Without it, empty ones get a new one. Kafka takes it when it formats a directory.",
+        "The id of the cluster. Empty data directories get this id; others must have it. If it"
+        " is not set, empty directories get a new id. In Kafka, the id is given when a directory"
+        " is formatted.",
         internal=True,
     ),
     Setting(
@@ -38,15 +39,16 @@ IDENTITY = (
         "string",
         None,
         None,
-        "The rack or zone of this broker: replicas are spread over racks, and clients see it.",
+        "The rack or zone of this broker. Replicas are spread over racks, and clients see the"
+        " rack.",
     ),
     Setting(
         "process.roles",
         "list",
         ("broker", "controller"),
         OneOf(("broker", "controller")),
-        "What this process is. It is always both, a quorum of one: a list without one of them"
-        " is refused.",
+        "The roles of this process. It is always both broker and controller, in a quorum of"
+        " one; a list without one of them is refused.",
         "high",
     ),
     Setting(
@@ -54,7 +56,7 @@ IDENTITY = (
         "list",
         (),
         None,
-        "The controllers, as id@host:port. Only this node itself may be named.",
+        "The controllers, as id@host:port. The list may contain only this node.",
         "high",
     ),
     Setting(
@@ -62,7 +64,8 @@ IDENTITY = (
         "list",
         (),
         None,
-        "Listeners kept for controllers. They are not bound: a quorum of one talks to nobody.",
+        "The names of listeners for controllers. They are not bound, because a quorum of one"
+        " needs no network.",
         "high",
     ),
     Setting(
@@ -70,21 +73,22 @@ IDENTITY = (
         "string",
         None,
         None,
-        "The listener brokers use among themselves; it must be one of the advertised ones.",
+        "The listener for connections between brokers. It must be an advertised listener.",
     ),
     Setting(
         "security.inter.broker.protocol",
         "string",
         "PLAINTEXT",
         OneOf(SECURITY_PROTOCOLS),
-        "Names the inter-broker listener when inter.broker.listener.name does not.",
+        "Selects the inter-broker listener if inter.broker.listener.name is not set.",
     ),
     Setting(
         "authorizer.class.name",
         "string",
         "",
         OneOf(("",)),
-        "Must stay empty: there is no authorizer yet, and to ignore one would open the broker.",
+        "Must be empty. There is no authorizer yet, and ignoring this setting would leave the"
+        " broker open.",
         "low",
     ),
 )
@@ -95,8 +99,8 @@ NETWORK = (
         "list",
         ("PLAINTEXT://:9092",),
         None,
-        "The addresses to bind, as NAME://host:port. An empty host is every interface, port 0"
-        " any free one; an IPv6 address stands in brackets.",
+        "The addresses to bind, as NAME://host:port. An empty host means all interfaces, and"
+        " port 0 means any free port. An IPv6 address needs brackets.",
         "high",
     ),
     Setting(
@@ -104,7 +108,7 @@ NETWORK = (
         "list",
         None,
         None,
-        "The addresses clients are told, where they differ from listeners.",
+        "The addresses for clients to connect to, if they differ from listeners.",
         "high",
     ),
     Setting(
@@ -112,8 +116,8 @@ NETWORK = (
         "string",
         DEFAULT_PROTOCOL_MAP,
         None,
-        "The security protocol of each listener name. Listeners with another than PLAINTEXT"
-        " are refused.",
+        "The security protocol of each listener name. Only PLAINTEXT listeners are supported;"
+        " others are refused.",
         "low",
     ),
     Setting(
@@ -121,8 +125,8 @@ NETWORK = (
         "int",
         -1,
         AtLeast(-1),
-        "The send buffer of client sockets; -1 leaves it to the operating system. Kafka's default"
-        " is 102400, which costs a third of the throughput.",
+        "The send buffer of client sockets. -1 uses the default of the operating system."
+        " Kafka's default is 102400, which costs a third of the throughput.",
         "high",
     ),
     Setting(
@@ -130,8 +134,8 @@ NETWORK = (
         "int",
         -1,
         AtLeast(-1),
-        "The receive buffer of client sockets; -1 leaves it to the operating system. Kafka's"
-        " default is 102400, which costs a third of the throughput.",
+        "The receive buffer of client sockets. -1 uses the default of the operating system."
+        " Kafka's default is 102400, which costs a third of the throughput.",
         "high",
     ),
     Setting(
@@ -139,7 +143,7 @@ NETWORK = (
         "int",
         100 * 1024 * 1024,
         AtLeast(1),
-        "The largest request; a connection that announces a larger one is closed.",
+        "The maximum size of a request. The broker closes a connection that sends a larger one.",
         "high",
     ),
     Setting(
@@ -147,7 +151,7 @@ NETWORK = (
         "int",
         MAX_INT,
         AtLeast(0),
-        "How many connections the broker holds at a time.",
+        "The maximum number of connections of the broker.",
         update=CLUSTER_WIDE,
     ),
     Setting(
@@ -155,7 +159,8 @@ NETWORK = (
         "int",
         MAX_INT,
         AtLeast(0),
-        "How many connections one address may hold; 0 only together with overrides.",
+        "The maximum number of connections from one address. 0 is allowed only with"
+        " max.connections.per.ip.overrides.",
         update=CLUSTER_WIDE,
     ),
     Setting(
@@ -163,7 +168,7 @@ NETWORK = (
         "string",
         "",
         None,
-        "Limits of single addresses or names, as in 127.0.0.1:200,client.example:100.",
+        "Limits for single addresses or host names, such as 127.0.0.1:200,client.example:100.",
         update=CLUSTER_WIDE,
     ),
     Setting(
@@ -171,31 +176,36 @@ NETWORK = (
         "long",
         600000,
         None,
-        "A connection without a request for so long is closed; negative never.",
+        "The broker closes a connection that sends no request for this long. A negative value"
+        " means never.",
     ),
     Setting(
         "queued.max.request.bytes",
         "long",
         -1,
         None,
-        "The memory that received and unanswered requests may take together; -1 is no limit.",
+        "The maximum memory of all requests that wait for a response. -1 means no limit.",
     ),
     Setting(
         "max.incremental.fetch.session.cache.slots",
         "int",
         1000,
         AtLeast(0),
-        "How many fetch sessions are kept at most.",
+        "The maximum number of fetch sessions.",
     ),
     Setting(
-        "fetch.max.bytes", "int", 55 * 1024 * 1024, AtLeast(1024), "The largest fetch response."
+        "fetch.max.bytes",
+        "int",
+        55 * 1024 * 1024,
+        AtLeast(1024),
+        "The maximum size of a fetch response.",
     ),
     Setting(
         "max.request.partition.size.limit",
         "int",
         2000,
         AtLeast(1),
-        "How many partitions one DescribeTopicPartitions response carries at most.",
+        "The maximum number of partitions in a DescribeTopicPartitions response.",
     ),
 )
 
@@ -205,23 +215,23 @@ TOPICS = (
         "boolean",
         True,
         None,
-        "Create a topic when a client asks for the metadata of one that does not exist.",
+        "Create a topic when a client requests the metadata of a topic that does not exist.",
         "high",
     ),
-    Setting("delete.topic.enable", "boolean", True, None, "Let topics be deleted.", "high"),
+    Setting("delete.topic.enable", "boolean", True, None, "Allow topics to be deleted.", "high"),
     Setting(
         "num.partitions",
         "int",
         1,
         AtLeast(1),
-        "The partitions of a topic that is created without saying how many.",
+        "The number of partitions of a new topic, if the request does not give one.",
     ),
     Setting(
         "default.replication.factor",
         "int",
         1,
         AtLeast(1),
-        "The replicas of a topic that is created without saying how many.",
+        "The number of replicas of a new topic, if the request does not give one.",
     ),
 )
 
@@ -231,7 +241,7 @@ LOGS = (
         "list",
         ("/tmp/kafka-logs",),
         None,
-        "The data directories when log.dirs is not set.",
+        "The data directories, if log.dirs is not set.",
         "high",
     ),
     Setting(
@@ -239,7 +249,7 @@ LOGS = (
         "list",
         None,
         None,
-        "The data directories; a new partition goes to the one with the fewest.",
+        "The data directories. A new partition goes to the directory with the fewest partitions.",
         "high",
     ),
     Setting(
@@ -247,7 +257,7 @@ LOGS = (
         "int",
         None,
         None,
-        "The default of retention.ms in minutes, when log.retention.ms is not set.",
+        "The default of retention.ms in minutes, if log.retention.ms is not set.",
         "high",
     ),
     Setting(
@@ -255,7 +265,8 @@ LOGS = (
         "int",
         168,
         None,
-        "The default of retention.ms in hours, when the two finer settings are not set.",
+        "The default of retention.ms in hours, if log.retention.ms and log.retention.minutes"
+        " are not set.",
         "high",
     ),
     Setting(
@@ -263,7 +274,7 @@ LOGS = (
         "int",
         168,
         AtLeast(1),
-        "The default of segment.ms in hours, when log.roll.ms is not set.",
+        "The default of segment.ms in hours, if log.roll.ms is not set.",
         "high",
     ),
     Setting(
@@ -271,7 +282,7 @@ LOGS = (
         "int",
         0,
         AtLeast(0),
-        "The default of segment.jitter.ms in hours, when log.roll.jitter.ms is not set.",
+        "The default of segment.jitter.ms in hours, if log.roll.jitter.ms is not set.",
         "high",
     ),
     Setting(
@@ -279,7 +290,7 @@ LOGS = (
         "long",
         MAX_LONG,
         None,
-        "How often logs are looked over for flush.ms; also its default when"
+        "How often the broker checks logs for flush.ms. Also the default of flush.ms, if"
         " log.flush.interval.ms is not set.",
         "high",
     ),
@@ -288,7 +299,7 @@ LOGS = (
         "int",
         60000,
         AtLeast(0),
-        "How often recovery points are written down.",
+        "How often recovery points are written to their checkpoint file.",
         "high",
     ),
     Setting(
@@ -296,7 +307,7 @@ LOGS = (
         "int",
         60000,
         AtLeast(0),
-        "How often log start offsets are written down.",
+        "How often log start offsets are written to their checkpoint file.",
         "high",
     ),
     Setting(
@@ -304,7 +315,7 @@ LOGS = (
         "long",
         5000,
         None,
-        "How often high watermarks are written down.",
+        "How often high watermarks are written to their checkpoint file.",
         "high",
     ),
     Setting(
@@ -312,14 +323,14 @@ LOGS = (
         "long",
         300000,
         AtLeast(1),
-        "How often logs are looked over for segments to delete.",
+        "How often the broker checks logs for segments to delete.",
     ),
     Setting(
         "log.initial.task.delay.ms",
         "long",
         30000,
         AtLeast(0),
-        "How long after the start the periodic work on logs begins.",
+        "The delay between the start of the broker and the first periodic work on logs.",
         "low",
         internal=True,
     ),
@@ -328,7 +339,8 @@ LOGS = (
         "int",
         86400000,
         AtLeast(1),
-        "How long a partition remembers the last batches of a silent idempotent producer.",
+        "How long a partition keeps the last sequences of an idempotent producer that sends"
+        " nothing.",
         "low",
         CLUSTER_WIDE,
     ),
@@ -337,7 +349,7 @@ LOGS = (
         "int",
         600000,
         AtLeast(1),
-        "How often producers are looked over for silent ones.",
+        "How often the broker checks for idempotent producers to expire.",
         "low",
         internal=True,
     ),

@@ -1,9 +1,9 @@
-"""Settings of topics, and `LogConfig`: their values as the log uses them.
+"""Topic settings, and `LogConfig`, which has their values for the log.
 
-A topic that does not set one takes it from the broker, through the first of the setting's
-synonyms that the broker has (milliseconds before minutes before hours). The defaults stand
-once, in `LogConfig`. Names, ranges and defaults are those of Kafka 4.3 (KIP-1030 raised
-the least segment size and bounded timestamps in the future).
+If a topic does not set a value, it comes from the broker: from the first of the setting's
+synonyms that the broker sets (milliseconds before minutes before hours). The defaults are in
+`LogConfig` only. Names, ranges and defaults are those of Kafka 4.3 (KIP-1030 raised the minimum
+segment size and limited timestamps in the future).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
 class LogConfig(NamedTuple):
-    """The settings of one topic's logs; without arguments, Kafka's defaults."""
+    """The settings of one topic's logs. Without arguments, all have Kafka's defaults."""
 
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     compression_gzip_level: int = -1
@@ -80,14 +80,14 @@ class LogConfig(NamedTuple):
 
     @property
     def max_segment_ms(self) -> int:
-        """How long a segment stays active: compaction must reach it within its own bound."""
+        """The maximum age of the active segment, which compaction's maximum lag may shorten."""
         if self.compacts and self.max_compaction_lag_ms > 0:
             return min(self.max_compaction_lag_ms, self.segment_ms)
         return self.segment_ms
 
 
 class Synonym(NamedTuple):
-    """A broker setting that gives a topic setting its default, and its unit in milliseconds."""
+    """A broker setting that is the default of a topic setting, and its unit in milliseconds."""
 
     name: str
     unit_ms: int = 1
@@ -107,7 +107,7 @@ INTERNAL_SEGMENT_BYTES = Setting(
     "int",
     None,
     AtLeast(1),
-    "Takes the place of segment.bytes and has no lower bound: for tests of many small segments.",
+    "Overrides segment.bytes, without a minimum. For tests with many small segments.",
     internal=True,
 )
 
@@ -116,208 +116,223 @@ _SETTINGS = (
         "cleanup.policy",
         "list",
         OneOf(("compact", "delete")),
-        "What becomes of old segments: delete removes them by retention.ms and retention.bytes;"
-        " compact requires every record to have a key (the compaction itself is yet to come).",
+        "What happens to old segments. delete removes them according to retention.ms and"
+        " retention.bytes. compact requires every record to have a key (compaction itself is not"
+        " supported yet).",
     ),
     _setting(
         "compression.gzip.level",
         "int",
         Between(1, 9, -1),
-        "The level when compression.type is gzip; -1 is the library's default.",
+        "The compression level if compression.type is gzip. -1 means the default of the library.",
     ),
     _setting(
-        "compression.lz4.level", "int", Between(1, 17), "The level when compression.type is lz4."
+        "compression.lz4.level",
+        "int",
+        Between(1, 17),
+        "The compression level if compression.type is lz4.",
     ),
     _setting(
         "compression.type",
         "string",
         OneOf(CODECS),
-        "The codec batches are stored in. producer keeps each batch as it came; with another,"
-        " a batch in a different codec is recompressed.",
+        "The compression of stored batches. producer stores each batch as it arrives. With any"
+        " other value, the broker recompresses batches that use another codec.",
     ),
     _setting(
         "compression.zstd.level",
         "int",
         Between(-131072, 22),
-        "The level when compression.type is zstd.",
+        "The compression level if compression.type is zstd.",
     ),
     _setting(
         "delete.retention.ms",
         "long",
         AtLeast(0),
-        "How long compaction keeps a record that deletes its key.",
+        "How long compaction keeps a tombstone: a record that deletes its key.",
         effective=False,
     ),
     _setting(
         "file.delete.delay.ms",
         "long",
         AtLeast(0),
-        "How long a deleted segment stays on disk, renamed to .deleted, so that fetches can end.",
+        "How long a deleted segment stays on disk, with the suffix .deleted, so that running"
+        " fetches can finish.",
     ),
     _setting(
         "flush.messages",
         "long",
         AtLeast(1),
-        "Force a partition to disk after so many records; by default that is left to the"
-        " operating system and to replication.",
+        "Flush a partition to disk after this many records. By default, the operating system"
+        " flushes, and replication protects records.",
     ),
     _setting(
         "flush.ms",
         "long",
         AtLeast(0),
-        "Force a partition to disk when its oldest unforced record is so old.",
+        "Flush a partition to disk when its oldest unflushed record is this old.",
     ),
     _setting(
         "follower.replication.throttled.replicas",
         "list",
         ReplicaList(),
-        "Replicas (partition:broker, or *) whose following is throttled.",
+        "Follower replicas whose replication is throttled, as partition:broker, or * for all.",
         effective=False,
     ),
     _setting(
         "index.interval.bytes",
         "int",
         AtLeast(0),
-        "How many bytes of batches lie between two entries of the offset index.",
+        "The number of bytes of batches between two entries of the offset index.",
     ),
     _setting(
         "leader.replication.throttled.replicas",
         "list",
         ReplicaList(),
-        "Replicas (partition:broker, or *) whose serving of followers is throttled.",
+        "Leader replicas whose replication is throttled, as partition:broker, or * for all.",
         effective=False,
     ),
     _setting(
         "local.retention.bytes",
         "long",
         AtLeast(-2),
-        "Bytes kept on local disk of a tiered topic; -2 means retention.bytes.",
+        "The number of bytes of a tiered topic to keep on local disk. -2 means retention.bytes.",
         effective=False,
     ),
     _setting(
         "local.retention.ms",
         "long",
         AtLeast(-2),
-        "Time kept on local disk of a tiered topic; -2 means retention.ms.",
+        "How long to keep segments of a tiered topic on local disk. -2 means retention.ms.",
         effective=False,
     ),
     _setting(
         "max.compaction.lag.ms",
         "long",
         AtLeast(1),
-        "The longest a record of a compacted topic stays uncompacted; its segment is rolled"
-        " in time for that.",
+        "The maximum time that a record of a compacted topic stays uncompacted. Its segment is"
+        " rolled early enough for that.",
     ),
     _setting(
         "max.message.bytes",
         "int",
         AtLeast(0),
-        "The largest batch accepted, as it arrives (after the producer's compression).",
+        "The maximum size of a batch, after compression by the producer.",
     ),
     _setting(
         "message.timestamp.after.max.ms",
         "long",
         AtLeast(0),
-        "How far in the future a record's CreateTime may lie before the batch is refused.",
+        "The maximum time that a record's CreateTime may be in the future. The broker refuses"
+        " batches with a later one.",
     ),
     _setting(
         "message.timestamp.before.max.ms",
         "long",
         AtLeast(0),
-        "How far in the past a record's CreateTime may lie before the batch is refused.",
+        "The maximum time that a record's CreateTime may be in the past. The broker refuses"
+        " batches with an earlier one.",
     ),
     _setting(
         "message.timestamp.type",
         "string",
         OneOf(("CreateTime", "LogAppendTime")),
-        "Whether records keep the producer's timestamp or get the time they were appended.",
+        "The timestamp of records: the producer's (CreateTime), or the time of the append"
+        " (LogAppendTime).",
     ),
     _setting(
         "min.cleanable.dirty.ratio",
         "double",
         Between(0, 1),
-        "How much of a log must be uncompacted before it is compacted again.",
+        "The fraction of a log that must be uncompacted before it is compacted again.",
         effective=False,
     ),
     _setting(
         "min.compaction.lag.ms",
         "long",
         AtLeast(0),
-        "The shortest a record of a compacted topic stays uncompacted.",
+        "The minimum time that a record of a compacted topic stays uncompacted.",
         effective=False,
     ),
     _setting(
         "min.insync.replicas",
         "int",
         AtLeast(1),
-        "How many replicas must be in sync for a produce request with acks=all to be taken.",
+        "The minimum number of in-sync replicas for a produce request with acks=all.",
     ),
     _setting(
-        "preallocate", "boolean", None, "Reserve a segment's full size on disk when it is created."
+        "preallocate",
+        "boolean",
+        None,
+        "Preallocate the full size of a segment on disk when it is created.",
     ),
     _setting(
         "remote.log.copy.disable",
         "boolean",
         None,
-        "Stop copying segments of a tiered topic.",
+        "Stop copying segments of a tiered topic to remote storage.",
         effective=False,
     ),
     _setting(
         "remote.log.delete.on.disable",
         "boolean",
         None,
-        "Delete the remote segments when tiering is switched off.",
+        "Delete the remote segments when tiered storage is disabled.",
         effective=False,
     ),
     _setting(
         "remote.storage.enable",
         "boolean",
         None,
-        "Tier the topic to remote storage; true is refused, tiered storage is yet to come.",
+        "Use tiered storage for the topic. true is refused, because tiered storage is not"
+        " supported yet.",
         effective=False,
     ),
     _setting(
         "retention.bytes",
         "long",
         None,
-        "Old segments of a partition are deleted while it is larger than this; -1 is no limit.",
+        "The maximum size of a partition. The broker deletes old segments while it is larger."
+        " -1 means no limit.",
     ),
     _setting(
         "retention.ms",
         "long",
         AtLeast(-1),
-        "Segments whose newest record is older than this are deleted; -1 is no limit.",
+        "The broker deletes segments whose newest record is older than this. -1 means no limit.",
     ),
     _setting(
         "segment.bytes",
         "int",
         AtLeast(1024 * 1024),
-        "The size at which a new segment is begun.",
+        "The maximum size of a segment. Then a new one is created.",
     ),
     _setting(
         "segment.index.bytes",
         "int",
         AtLeast(4),
-        "The size of a segment's offset index, reserved while the segment is active; a new"
-        " segment is begun when it is full.",
+        "The maximum size of a segment's offset index, preallocated while the segment is"
+        " active. When it is full, a new segment is created.",
     ),
     _setting(
         "segment.jitter.ms",
         "long",
         AtLeast(0),
-        "The most that is taken off segment.ms, at random, so that logs do not roll together.",
+        "The maximum random time to subtract from segment.ms, so that logs do not all roll at"
+        " the same time.",
     ),
     _setting(
         "segment.ms",
         "long",
         AtLeast(1),
-        "The age at which a new segment is begun even if the old one is not full.",
+        "The maximum age of the active segment. Then a new one is created, even if it is not full.",
     ),
     _setting(
         "unclean.leader.election.enable",
         "boolean",
         None,
-        "Let a replica that is not in sync become leader when no other is left, losing records.",
+        "Allow a replica that is not in sync to become leader if no other is left. This can"
+        " lose records.",
         effective=False,
     ),
 )
@@ -379,7 +394,7 @@ SYNONYMS: dict[str, tuple[Synonym, ...]] = {name: _synonyms(name) for name in TO
 
 
 def broker_defaults(values: Mapping[str, Value]) -> LogConfig:
-    """What logs are like on a broker with these (parsed) settings when the topic says nothing."""
+    """Return the log settings of a topic without overrides, for these parsed broker settings."""
     fields: dict[str, Value] = {}
     for name, synonyms in SYNONYMS.items():
         for synonym in synonyms:
@@ -393,12 +408,12 @@ def broker_defaults(values: Mapping[str, Value]) -> LogConfig:
 
 
 def log_config(broker: BrokerConfig, topic_overrides: Mapping[str, str]) -> LogConfig:
-    """The settings of a topic with these overrides on this broker, or ConfigError."""
+    """Return the settings of a topic with these overrides. Raise ConfigError if one is invalid."""
     return topic_log_config(broker.log_defaults, topic_overrides)
 
 
 def topic_log_config(defaults: LogConfig, overrides: Mapping[str, str]) -> LogConfig:
-    """The settings of a topic with these overrides; ConfigError names everything wrong in them."""
+    """Return the settings of a topic with these overrides. Raise ConfigError with all mistakes."""
     if not overrides:
         return defaults
     config = _with_values(defaults, parse_all(TOPIC_SETTINGS, overrides, "topic setting"))
@@ -419,7 +434,7 @@ def _with_values(config: LogConfig, values: Mapping[str, Value]) -> LogConfig:
 
 
 def check_together(config: LogConfig) -> None:
-    """Refuse values that exclude each other, or that this broker cannot honour."""
+    """Raise ConfigError for values that exclude each other or are not supported."""
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         raise ConfigError(
             f"min.compaction.lag.ms ({config.min_compaction_lag_ms}) must not be larger than"

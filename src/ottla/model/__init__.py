@@ -1,1 +1,1 @@
-"""The words of the domain: ids, offsets, topic partitions, errors."""
+"""Ids, topic partitions, topic names and error codes, used by every layer."""

@@ -1,4 +1,4 @@
-"""Kafka's error codes, and the one exception that carries them to a response."""
+"""Kafka's error codes, and the exception that becomes an error code in a response."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Error codes as they stand in Kafka's protocol."""
+    """The error codes of Kafka's protocol."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -147,9 +147,9 @@ class ErrorCode(IntEnum):
 
 
 class ApiError(Exception):
-    """A request, or a part of one, that is refused with a Kafka error code.
+    """The error for a request, or a part of it, that the broker refuses with an error code.
 
-    The message is for the person at the other end: it says what is wrong and what to do.
+    The message is for the user of the client. It says what is wrong and what to do.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class ApiError(Exception):
         self.code = code
         self.message = message
         self.bad_records = bad_records
-        """Of a refused batch, the numbers of the records that are to blame (KIP-467)."""
+        """The indexes of the invalid records of a refused batch (KIP-467)."""
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}" if self.message else self.code.name

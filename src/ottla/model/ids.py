@@ -1,4 +1,4 @@
-"""Identifiers of topics, partitions and clusters, in Kafka's own notation."""
+"""Identifiers of topics, partitions and clusters, in Kafka's notation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_SEQUENCE = -1
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a named topic; prints as the name of its directory."""
+    """A partition of a topic. Its text is the name of its directory."""
 
     topic: str
     partition: int
@@ -32,12 +32,12 @@ class TopicPartition(NamedTuple):
 
 
 def uuid_to_text(uuid: bytes) -> str:
-    """Kafka's text form of an id: URL-safe base64 without padding."""
+    """Return Kafka's text form of an id: URL-safe base64 without padding."""
     return urlsafe_b64encode(uuid).rstrip(b"=").decode()
 
 
 def uuid_from_text(text: str) -> bytes:
-    """The 16 bytes behind Kafka's text form; ValueError when it is not one."""
+    """Return the 16 bytes of an id in Kafka's text form. Raise ValueError if it is invalid."""
     uuid = urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if len(uuid) != UUID_BYTES:
         raise ValueError(f"{text!r} is not a Kafka id: it holds {len(uuid)} bytes, not 16")

@@ -1,4 +1,4 @@
-"""The kinds of things that have settings, as numbered in Kafka's protocol."""
+"""The resource types that have settings, with their numbers in Kafka's protocol."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ResourceType(IntEnum):
-    """What a setting is for; a broker resource named "" means all brokers."""
+    """The type of a config resource. A broker resource with the name "" means all brokers."""
 
     TOPIC = 2
     BROKER = 4

@@ -1,7 +1,7 @@
-"""Which topic names are allowed, and which two would collide.
+"""Checks of topic names: valid characters, and collisions.
 
-A name becomes a directory and part of metric names, in which '.' and '_' look the same:
-so two topics whose names differ only in those are refused.
+A topic name is part of a directory name and of metric names. In metric names '.' and '_' are
+the same, so two topics whose names differ only in these would collide and are refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345
 
 
 def reason_invalid(name: str) -> str | None:
-    """What is wrong with a topic name, or None."""
+    """Return what is wrong with a topic name, or None if it is valid."""
     if not name:
         return "it is empty"
     if name in (".", ".."):
@@ -26,7 +26,7 @@ def reason_invalid(name: str) -> str | None:
 
 
 def check_topic_name(name: str) -> None:
-    """Refuse a name no topic may have with INVALID_TOPIC_EXCEPTION."""
+    """Raise INVALID_TOPIC_EXCEPTION if the name is invalid."""
     reason = reason_invalid(name)
     if reason is not None:
         shown = name if len(name) <= MAX_NAME_LENGTH else name[:32] + "..."
@@ -34,10 +34,10 @@ def check_topic_name(name: str) -> None:
 
 
 def may_collide(name: str) -> bool:
-    """Whether another name could collide with this one."""
+    """Return True if another name could collide with this one."""
     return "." in name or "_" in name
 
 
 def collision_key(name: str) -> str:
-    """What two colliding names have in common."""
+    """Return a text that is the same for names that collide."""
     return name.replace(".", "_")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class ApiKey(IntEnum):
-    """The key that stands first in a request."""
+    """The API key, the first field of a request."""
 
     PRODUCE = 0
     FETCH = 1
@@ -101,7 +101,7 @@ class ApiKey(IntEnum):
 
 
 class ApiInfo(NamedTuple):
-    """An API: its name, its versions, the first flexible one if any."""
+    """An API: its name, its versions, and its first flexible version, if any."""
 
     name: str
     min_version: int

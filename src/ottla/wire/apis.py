@@ -1,8 +1,8 @@
-"""Which APIs and versions Ottla can decode, and the classes of their messages.
+"""The APIs and versions that Ottla can decode, and the classes of their messages.
 
-The table is generated with the messages. A message module is imported when its class is
-first asked for, so a broker pays only for the APIs its clients use. What a broker advertises
-is decided by its router: a codec here does not mean there is a handler.
+The table is generated with the messages. A message module is imported when its class is used
+for the first time, so a broker imports only the APIs that its clients use. The router decides
+what a broker advertises: an API with a codec may have no handler.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _classes: dict[str, type[Message]] = {}
 
 
 def api_info(key: int) -> ApiInfo:
-    """Name and versions of an API; KeyError when there is none with this key."""
+    """Return the name and versions of an API. Raise KeyError for an unknown key."""
     return API_INFO[key]
 
 
 def request_class(key: int) -> type[Message]:
-    """The request of an API; KeyError when there is none with this key."""
+    """Return the request class of an API. Raise KeyError for an unknown key."""
     return _message_class(key, "Request")
 
 
 def response_class(key: int) -> type[Message]:
-    """The response of an API; KeyError when there is none with this key."""
+    """Return the response class of an API. Raise KeyError for an unknown key."""
     return _message_class(key, "Response")
 
 

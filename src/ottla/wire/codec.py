@@ -1,9 +1,9 @@
-"""Decoders and encoders of messages, one pair per class and version.
+"""Decoders and encoders of messages, one of each per class and version.
 
-Each is a Python function generated from the message's FIELDS when first asked for (see
-`decoding` and `encoding`), then kept. Decoding never raises anything but DecodeError and never
-allocates for a length it has not checked; encoding raises EncodeError for a message the
-version cannot carry. Bytes after the body are the caller's business.
+Each is a Python function that is generated from the message's FIELDS on first use (see
+`decoding` and `encoding`) and then cached. A decoder raises only DecodeError, and checks a
+length before it allocates memory for it. An encoder raises EncodeError if the version cannot
+represent the message. A decoder ignores bytes after the body.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _encoders: dict[tuple[type[Message], int], Callable[..., bytes]] = {}
 
 
 def decoder(message: type[M], version: int) -> Callable[[Buffer, int, int], tuple[M, int]]:
-    """The function (buffer, start, end) -> (message, next position) for one version."""
+    """Return the function (buffer, start, end) -> (message, next position) for one version."""
     found = _decoders.get((message, version))
     if found is None:
         _check_version(message, version)
@@ -39,10 +39,11 @@ def decoder(message: type[M], version: int) -> Callable[[Buffer, int, int], tupl
 def head_decoder(
     message: type[Message], version: int, part: type[M], up_to: str
 ) -> Callable[[Buffer, int, int], tuple[M, int, int]]:
-    """For messages too large to be in memory: the fields of `part` before the one named `up_to`.
+    """Return a decoder of the fields of `part` before the field `up_to`.
 
-    `part` is a struct of the message, or the message itself. The function goes (buffer, start,
-    end) -> (part, length of that field or -1 when it is null, position after the length).
+    It is for messages that are too large to be in memory as a whole. `part` is a struct of the
+    message, or the message itself. The function is (buffer, start, end) -> (part, length of the
+    field `up_to` or -1 if it is null, position after the length).
     """
     found = _head_decoders.get((message, version, part, up_to))
     if found is None:
@@ -53,7 +54,7 @@ def head_decoder(
 
 
 def encoder(message: type[M], version: int) -> Callable[[M], bytes]:
-    """The function message -> bytes for one version."""
+    """Return the function message -> bytes for one version."""
     found = _encoders.get((message, version))
     if found is None:
         _check_version(message, version)

@@ -1,14 +1,14 @@
 """Generates the function that decodes one version of one message.
 
-Everything nested is unrolled into a single function: no call per struct, and neighbouring
-fields of fixed size, with the length that follows them, are read by one Struct. Objects are
-made without their constructor, so each field is set exactly once, the absent ones to their
-default.
+The function is flat: nested structs are unrolled, so there is no call per struct. Adjacent
+fields of fixed size, and the length after them, are read by one Struct. Objects are created
+without their constructor, so that each field is set once. Fields that the version does not
+have get their default.
 
-What makes hostile bytes harmless: a length is compared with what is left before anything is
-sliced or allocated, a count with what is left divided by the least an element takes, and no
-position past the end survives (`unpack_from` may look past the end of a frame inside a larger
-buffer, but the check after it throws away what it saw).
+Invalid bytes do no harm. A length is compared with the remaining bytes before anything is
+sliced or allocated, and a count with the remaining bytes divided by the minimum size of an
+element. `unpack_from` may read past the end of a frame inside a larger buffer, but the check
+after it discards the result.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NAMES: dict[str, object] = {
 
 
 def located(error: Exception, title: str, source: Source) -> DecodeError:
-    """The error of generated code, with the field its line is about."""
+    """Return the error of generated code with the name of the field."""
     trace = error.__traceback__
     assert isinstance(trace, TracebackType)
     field = source.field_at(trace.tb_lineno)
@@ -55,10 +55,10 @@ def located(error: Exception, title: str, source: Source) -> DecodeError:
 def generate_decoder(
     message: type[Message], version: int, flexible: bool, up_to: str | None = None
 ) -> Callable[..., object]:
-    """(buffer, start, end) -> (message, position after it), raising only DecodeError.
+    """Return the function (buffer, start, end) -> (message, next position).
 
-    With `up_to`, the message ends at the length of that field, which is returned before the
-    position: -1 for null.
+    It raises only DecodeError. With `up_to`, it stops after the length of that field and returns
+    (message, length or -1 for null, next position).
     """
     title = f"{message.__name__} v{version}"
     source = Source()
@@ -81,7 +81,7 @@ def generate_decoder(
 
 
 class _Decoding:
-    """Emits the reading of fields one after the other; `run` are the fixed ones not yet emitted."""
+    """Generates code that reads fields in order. `run` has the fixed-size fields to emit next."""
 
     def __init__(self, source: Source, version: int, flexible: bool) -> None:
         self.source = source
@@ -91,11 +91,11 @@ class _Decoding:
         self.run: list[tuple[str, str, str]] = []  # (Struct code, target, path of the field)
 
     def read(self, code: str, target: str) -> None:
-        """A value of fixed size, to be read with its neighbours."""
+        """Add a value of fixed size to the run."""
         self.run.append((code, target, self.source.path))
 
     def flush(self, *, check: bool = True) -> None:
-        """Emit the run; `check` unless what follows compares the position with the end."""
+        """Emit the run. `check` is false if the next code compares the position with the end."""
         if not self.run:
             return
         layout = Struct(">" + "".join(code for code, _, _ in self.run))
@@ -120,7 +120,7 @@ class _Decoding:
             self.source.add(f"raise DecodeError(f{reason!r})")
 
     def struct(self, message: type[Message]) -> str:
-        """Emit a struct; returns the name of the object."""
+        """Emit a struct. Return the name of the object."""
         made = self.new(message)
         tagged = self.fields(made, message, message.FIELDS)
         if self.flexible:
@@ -128,7 +128,7 @@ class _Decoding:
         return made
 
     def head(self, message: type[Message], up_to: str) -> tuple[str, str]:
-        """Emit a struct up to the length of a field; returns the names of object and length."""
+        """Emit a struct up to the length of a field. Return the names of object and length."""
         made = self.new(message)
         names = [field.name for field in message.FIELDS]
         place = names.index(up_to)
@@ -145,13 +145,13 @@ class _Decoding:
         return made, length
 
     def new(self, message: type[Message]) -> str:
-        """Emit an object that has no fields yet; returns its name."""
+        """Emit the creation of an object without fields. Return its name."""
         made = self.source.name("o")
         self.source.add(f"{made} = new({self.source.constant('Class', message)})")
         return made
 
     def fields(self, made: str, message: type[Message], fields: tuple[Field, ...]) -> list[Field]:
-        """Emit the fields of an object; returns those that are among its tagged ones."""
+        """Emit the fields of an object. Return its tagged fields."""
         source = self.source
         tagged = []
         plain = message()
@@ -167,7 +167,7 @@ class _Decoding:
         return tagged
 
     def default(self, value: object) -> str:
-        """An expression with a default: a new one for each message if it is mutable."""
+        """Return an expression for a default. A mutable default is created for each message."""
         if isinstance(value, Message):
             return self.source.constant("Class", type(value)) + "()"
         assert not value or not isinstance(value, list)
@@ -201,9 +201,9 @@ class _Decoding:
             self.source.add(f"{target} = {made}")
 
     def length(self, type_: str) -> str:
-        """Emit the run with a length at its end; returns the length's name.
+        """Emit the run and a length after it. Return the name of the length.
 
-        A compact length is one more than the real one, 0 meaning null.
+        A compact length is encoded as length + 1, and 0 means null.
         """
         length = self.source.name("n")
         self.read(length_code(type_, self.flexible), length)
@@ -216,7 +216,7 @@ class _Decoding:
         return length
 
     def null(self, length: str, target: str, nullable: bool) -> None:
-        """Emit what to do about the length that means null; an else follows."""
+        """Emit the branch for null. An else branch follows."""
         with self.source.block(f"if {length} == {0 if self.flexible else -1}:"):
             if nullable:
                 self.check_position()
@@ -225,7 +225,7 @@ class _Decoding:
                 self.source.add("raise DecodeError('is null')")
 
     def stop(self, length: str, size: int = 1) -> str:
-        """Emit the check that a value of this length is there; returns the name of its end."""
+        """Emit the check that the buffer has this many bytes. Return the name of their end."""
         stop = self.source.name("stop")
         if not self.flexible:
             self.fail_if(f"{length} < 0", f"has length {{{length}}}")
@@ -238,7 +238,7 @@ class _Decoding:
         return stop
 
     def sized(self, type_: str, target: str, nullable: bool) -> None:
-        """A string or bytes."""
+        """Emit the reading of a string or bytes."""
         length = self.length(type_)
         self.null(length, target, nullable)
         with self.source.block("else:"):
@@ -270,7 +270,7 @@ class _Decoding:
         self.source.add(f"position = {stop}")
 
     def items(self, of: str | type[Message], length: str, target: str) -> None:
-        """Items that are read one by one; the count is checked against the least they take."""
+        """Emit the reading of items one by one, after a check of the count."""
         source = self.source
         if isinstance(of, str):
             least = minimal_value_size(of, self.flexible)

@@ -1,8 +1,8 @@
 """Generates the function that encodes one version of one message.
 
-As in decoding, everything nested is unrolled into one function, and neighbouring fields of
-fixed size are packed, with the length that follows them, by one Struct. Tagged fields that
-have their default are left out (KIP-482).
+As in `decoding`, nested structs are unrolled into one function. Adjacent fields of fixed size,
+and the length after them, are packed by one Struct. Tagged fields with their default value are
+left out (KIP-482).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ NAMES: dict[str, object] = {
 
 
 class EncodeError(ValueError):
-    """A message that this version cannot carry: a bug of whoever made the message."""
+    """This version cannot represent the message. This is a bug in the code that created it."""
 
 
 def located(error: Exception, title: str, source: Source) -> EncodeError:
-    """The error of generated code, with the field its line is about."""
+    """Return the error of generated code with the name of the field."""
     trace = error.__traceback__
     assert isinstance(trace, TracebackType)
     field = source.field_at(trace.tb_lineno)
@@ -37,7 +37,7 @@ def located(error: Exception, title: str, source: Source) -> EncodeError:
 
 
 def generate_encoder(message: type[Message], version: int, flexible: bool) -> Callable[..., bytes]:
-    """(message) -> bytes, raising only EncodeError."""
+    """Return the function message -> bytes. It raises only EncodeError."""
     title = f"{message.__name__} v{version}"
     source = Source()
     source.constants.update(NAMES)
@@ -55,7 +55,7 @@ def generate_encoder(message: type[Message], version: int, flexible: bool) -> Ca
 
 
 class _Encoding:
-    """Emits the writing of fields one after the other; `run` are the fixed ones not yet emitted."""
+    """Generates code that writes fields in order. `run` has the fixed-size fields to emit next."""
 
     def __init__(self, source: Source, version: int, flexible: bool) -> None:
         self.source = source
@@ -65,11 +65,11 @@ class _Encoding:
         self.run: list[tuple[str, str, str]] = []  # (Struct code, expression, path of the field)
 
     def write(self, code: str, expression: str) -> None:
-        """A value of fixed size, to be written with its neighbours."""
+        """Add a value of fixed size to the run."""
         self.run.append((code, expression, self.source.path))
 
     def packed(self, run: list[tuple[str, str, str]]) -> str:
-        """An expression with the bytes of a run."""
+        """Return an expression for the bytes of a run."""
         if len(run) == 1 and run[0][0] == COMPACT_LENGTH:
             return f"one_byte[{run[0][1]}]"
         layout = Struct(">" + "".join(code for code, _, _ in run))
@@ -77,7 +77,7 @@ class _Encoding:
         return f"{pack}({', '.join(expression for _, expression, _ in run)})"
 
     def append(self, expression: str) -> None:
-        """Emit the bytes that a run came to."""
+        """Emit the bytes of the run."""
         first, last = self.run[0][2], self.run[-1][2]
         with self.source.at(first if first == last else f"{first} to {last}"):
             self.source.add(f"{self.parts}.append({expression})")
@@ -88,7 +88,7 @@ class _Encoding:
             self.append(self.packed(self.run))
 
     def flush_with_length(self, type_: str, length: str) -> None:
-        """Emit the run and a length; a compact one fits in the run while it is under 128."""
+        """Emit the run and a length. A compact length below 128 is part of the run."""
         before = list(self.run)
         self.write(length_code(type_, self.flexible), length)
         together = self.packed(self.run)
@@ -139,7 +139,7 @@ class _Encoding:
             self.flush()
 
     def length(self, type_: str, content: str, nullable: bool, convert: str = "") -> None:
-        """Emit the length of `content`, which is made empty if it is null."""
+        """Emit the length of `content`. Null content is replaced by an empty value."""
         source = self.source
         length = source.name("n")
         of_content = f"len({content}) + 1" if self.flexible else f"len({content})"
@@ -160,7 +160,7 @@ class _Encoding:
         self.flush_with_length(type_, length)
 
     def sized(self, type_: str, value: str, nullable: bool) -> None:
-        """A string or bytes."""
+        """Emit the writing of a string or bytes."""
         content = self.source.name("s")
         self.source.add(f"{content} = {value}")
         convert = ".encode()" if type_ == "string" else ""
@@ -206,7 +206,7 @@ class _Encoding:
         source.add(f"{outer}.extend({section})")
 
     def tag(self, field: Field, value: str, default: object, section: str) -> None:
-        """Emit a tagged field that is written only if it differs from its default."""
+        """Emit the writing of a tagged field, if its value is not the default."""
         source = self.source
         condition = "True"
         if not isinstance(default, Message):

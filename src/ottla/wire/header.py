@@ -1,10 +1,11 @@
-"""Request and response headers, both ends of them.
+"""Request and response headers, for brokers and clients.
 
-A request starts with key, version, correlation id and client id (header v1); flexible
-versions add tagged fields (v2, KIP-482), yet keep the client id in the old string form.
-A response starts with the correlation id (v0), flexible ones add tagged fields (v1), except
-ApiVersions, whose response a client must read before it knows what the broker speaks (KIP-511).
-Header v0 (ControlledShutdown v0) is not read: no supported API has it.
+A request header has the API key, the version, the correlation id and the client id (header
+v1). Flexible versions add tagged fields (v2, KIP-482), but keep the client id in the old string
+format. A response header has the correlation id (v0), and flexible versions add tagged fields
+(v1). ApiVersions responses always have header v0, because a client reads them before it knows
+the broker's versions (KIP-511). Request header v0 (ControlledShutdown v0) is not supported: no
+supported API uses it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _PREFIX = Struct(">hhi")
 _REQUEST = Struct(">hhih")
 _CORRELATION_ID = Struct(">i")
 _FLEXIBLE_RESPONSE = Struct(">ib")
-# One lookup per request: lowest and highest version, and the first whose header has tagged fields.
+# For one lookup per request: the lowest, the highest and the first flexible version.
 _NEVER = 0x7FFF
 _VERSIONS = {
     key: (
@@ -37,10 +38,10 @@ _new = object.__new__
 
 
 class RequestHeader:
-    """Who asks for what. `body` is the position after the header.
+    """A request header. `body` is the position after it.
 
-    For an API or version that Ottla has no schema of, client id and body are unknown
-    (None and NO_BODY): enough to answer UNSUPPORTED_VERSION.
+    If Ottla has no schema for the API or version, the client id and the body are unknown (None
+    and NO_BODY). This is enough to respond with UNSUPPORTED_VERSION.
     """
 
     __slots__ = ("api_key", "api_version", "body", "client_id", "correlation_id")
@@ -62,17 +63,17 @@ class RequestHeader:
 
 
 def is_supported(api_key: int, version: int) -> bool:
-    """Whether there is a schema for this version of this API."""
+    """True if Ottla has a schema for this API and version."""
     lowest, highest, _ = _VERSIONS.get(api_key, _NO_VERSIONS)
     return lowest <= version <= highest
 
 
 def decode_request_header(buffer: Buffer, start: int, end: int) -> RequestHeader:
-    """The header of the request frame in [start, end); DecodeError when it is not one."""
+    """Return the header of the request frame in [start, end). Raise DecodeError if invalid."""
     position = start + _REQUEST.size
     if position > end:
         return _short_header(buffer, start, end)
-    # Without its constructor: every request comes through here, and this is half the time.
+    # The constructor is not called: every request comes here, and this takes half the time.
     header = _new(RequestHeader)
     header.api_key, version, header.correlation_id, length = _REQUEST.unpack_from(buffer, start)
     header.api_version = version
@@ -97,7 +98,7 @@ def decode_request_header(buffer: Buffer, start: int, end: int) -> RequestHeader
 
 
 def _short_header(buffer: Buffer, start: int, end: int) -> RequestHeader:
-    """A frame with no room for a client id: enough to answer if it is not supported anyway."""
+    """Return the header of a frame without a client id, if its API or version is not supported."""
     if start + _PREFIX.size > end:
         raise DecodeError(f"request of {end - start} bytes has no whole header")
     api_key, version, correlation_id = _PREFIX.unpack_from(buffer, start)
@@ -114,7 +115,7 @@ def _text(data: Buffer) -> str:
 
 
 def request_header(api_key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """The header a client puts before the body of a request."""
+    """Return the header of a request, for a client."""
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     header = _REQUEST.pack(api_key, version, correlation_id, length) + name
@@ -122,7 +123,7 @@ def request_header(api_key: int, version: int, correlation_id: int, client_id: s
 
 
 def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
-    """The header a broker puts before the body of a response."""
+    """Return the header of a response, for a broker."""
     if version >= _FIRST_FLEXIBLE_RESPONSE.get(api_key, _NEVER):
         return _FLEXIBLE_RESPONSE.pack(correlation_id, 0)
     return _CORRELATION_ID.pack(correlation_id)
@@ -131,7 +132,7 @@ def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
 def decode_response_header(
     api_key: int, version: int, buffer: Buffer, start: int, end: int
 ) -> tuple[int, int]:
-    """(correlation id, position of the body) of a response; DecodeError when it is not one."""
+    """Return the correlation id and the position of the body. Raise DecodeError if invalid."""
     position = start + _CORRELATION_ID.size
     if position > end:
         raise DecodeError(f"response of {end - start} bytes has no whole header")

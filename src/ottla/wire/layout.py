@@ -1,7 +1,7 @@
-"""What the two code generators share: sizes and Struct codes of types, and a source builder.
+"""Shared code of the two generators: sizes and Struct codes of types, and a source builder.
 
-The builder remembers for every line of generated source which field it is about, so an
-error inside generated code can be reported with the name of the field at no cost before.
+The builder stores the field of every line of generated source. So an error in generated code
+can name the field, without any cost as long as there is no error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import CodeType
 
 from ottla.wire.message import Field, Message
 
-# Struct codes of the types that take the same number of bytes whatever their value.
+# Struct codes of the types of fixed size.
 FIXED = {
     "int8": "b",
     "int16": "h",
@@ -30,19 +30,19 @@ MAX_REMEMBERED = 64
 
 
 def fixed_size(type_: str) -> int:
-    """Bytes that every value of a fixed type takes."""
+    """Return the size of a fixed-size type."""
     return Struct(">" + FIXED[type_]).size
 
 
 def length_code(type_: str, flexible: bool) -> str:
-    """Struct code of the length (or its first byte) in front of a value of variable size."""
+    """Return the Struct code of the length, or of its first byte, before a value."""
     if flexible:
         return COMPACT_LENGTH
     return "h" if type_ == "string" else "i"
 
 
 def minimal_size(field: Field, version: int, flexible: bool) -> int:
-    """The least number of bytes this field takes in a message."""
+    """Return the minimum size of a field."""
     if field.tag is not None:
         return 0
     if field.type == "struct":
@@ -53,26 +53,26 @@ def minimal_size(field: Field, version: int, flexible: bool) -> int:
 
 
 def minimal_value_size(type_: str, flexible: bool) -> int:
-    """The least number of bytes a value takes that is not a struct."""
+    """Return the minimum size of a value that is not a struct."""
     if type_ in FIXED:
         return fixed_size(type_)
     return Struct(">" + length_code(type_, flexible)).size
 
 
 def minimal_struct_size(message: type[Message], version: int, flexible: bool) -> int:
-    """The least number of bytes a struct takes, its section of tagged fields included."""
+    """Return the minimum size of a struct, including its tagged fields section."""
     fields = (field for field in message.FIELDS if field.exists(version))
     return flexible + sum(minimal_size(field, version, flexible) for field in fields)
 
 
 def is_flexible(message: type[Message], version: int) -> bool:
-    """Whether this version of a whole message has the compact encoding of KIP-482."""
+    """Return True if this version of a message is flexible: it has compact encoding (KIP-482)."""
     first = message.FIRST_FLEXIBLE_VERSION
     return first is not None and version >= first
 
 
 class Repeated(dict[int, Callable[..., object]]):
-    """`pack` or `unpack_from` for n values of one code, made when first needed."""
+    """`pack` or `unpack_from` functions for n values of one code, created on first use."""
 
     def __init__(self, method: str, code: str) -> None:
         super().__init__()
@@ -87,35 +87,35 @@ class Repeated(dict[int, Callable[..., object]]):
 
 
 class Source:
-    """Python source under construction: indented lines, names, and the constants they use."""
+    """Generated Python source: indented lines, names, and the constants they use."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.fields: list[str] = []  # the field each line is about
+        self.fields: list[str] = []  # the field of each line
         self.constants: dict[str, object] = {}
         self._indent = ""
-        self.path = ""  # the field that lines added now are about
+        self.path = ""  # the field of the lines that are added next
         self._names = 0
 
     def add(self, line: str) -> None:
-        """One more line at the current indentation."""
+        """Add a line at the current indentation."""
         self.lines.append(self._indent + line)
         self.fields.append(self.path)
 
     def name(self, prefix: str) -> str:
-        """A local name that is not used yet."""
+        """Return a new local name."""
         self._names += 1
         return f"{prefix}{self._names}"
 
     def constant(self, prefix: str, value: object) -> str:
-        """A name for a value that generated code uses."""
+        """Return the name of a constant for generated code."""
         name = self.name(prefix)
         self.constants[name] = value
         return name
 
     @contextmanager
     def block(self, line: str) -> Iterator[None]:
-        """A line ending in a colon, and what belongs under it."""
+        """Add a line that ends in a colon, and indent the lines added inside."""
         self.add(line)
         self._indent += "    "
         yield
@@ -123,21 +123,21 @@ class Source:
 
     @contextmanager
     def at(self, path: str) -> Iterator[None]:
-        """The lines added inside are about the field at this path."""
+        """Assign the lines added inside to the field at this path."""
         before, self.path = self.path, path
         yield
         self.path = before
 
     def below(self, name: str) -> str:
-        """The path of a field of the struct that lines are about now."""
+        """Return the path of a field of the current struct."""
         return f"{self.path}.{name}" if self.path else name
 
     def field_at(self, line_number: int) -> str:
-        """The field that a line (counted from 1) is about; empty for the message itself."""
+        """Return the field of a line (counted from 1); empty for the message itself."""
         return self.fields[line_number - 1]
 
     def compile(self, title: str) -> Callable[..., object]:
-        """The function `run` that the source defines."""
+        """Compile the source and return its function `run`."""
         code: CodeType = compile("\n".join(self.lines), f"<{title}>", "exec")
         scope = dict(self.constants)
         exec(code, scope)

@@ -1,9 +1,9 @@
-"""What a message is: a slotted class whose FIELDS say how each version is laid out.
+"""The base of message classes: slotted classes whose FIELDS describe all versions.
 
-One class stands for a struct in all its versions, as in Kafka's own clients: a field that
-a version does not have keeps its default on decode and is left out on encode. The classes
-in `ottla.wire.messages` are generated; others (metadata records) are written by hand in the
-same form and use the same codec.
+One class represents a struct in all its versions, as in Kafka's clients. If a version does not
+have a field, the field keeps its default on decode and is left out on encode. The classes in
+`ottla.wire.messages` are generated. Others (metadata records) are written by hand in the same
+form and use the same codec.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ Items = list[T] | tuple[T, ...]
 
 
 def as_list(items: Items[T]) -> list[T]:
-    """The very list that was given, or a new one with what is in a tuple."""
+    """Return the given list itself, or a new list for a tuple."""
     return items if isinstance(items, list) else list(items)
 
 
 class Field:
-    """One field: its type, and from which to which version (inclusive) it is there.
+    """One field: its type, and its first and last version (inclusive).
 
     `type` is int8, int16, uint16, int32, uint32, int64, float64, bool, uuid, string, bytes,
     records, array or struct. `of` is the element type of an array (a primitive's name or a
@@ -48,20 +48,20 @@ class Field:
         self.tag = tag
 
     def exists(self, version: int) -> bool:
-        """Whether messages of this version have the field."""
+        """Return True if this version has the field."""
         return self.versions[0] <= version <= self.versions[1]
 
     def is_nullable(self, version: int) -> bool:
-        """Whether the field may be null in this version."""
+        """Return True if the field may be null in this version."""
         return self.nullable is not None and self.nullable[0] <= version <= self.nullable[1]
 
 
 class Message:
-    """Base of all message structs. Equal when of the same class with equal fields."""
+    """The base of all message structs. Two are equal if they have the same class and fields."""
 
     __slots__ = ()
     FIELDS: ClassVar[tuple[Field, ...]] = ()
-    # Set by whole messages; a struct that is only part of others has no versions of its own.
+    # Only whole messages have versions; structs inside of messages do not set these.
     API_KEY: ClassVar[int] = -1
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = -1
@@ -75,7 +75,7 @@ class Message:
     __hash__ = None  # type: ignore[assignment]  # messages are mutable
 
     def __repr__(self) -> str:
-        """Source that rebuilds the message; fields at their default are left out."""
+        """Return source code that creates the message, without fields that have their default."""
         plain = type(self)()
         values = ((f.name, getattr(self, f.name)) for f in self.FIELDS)
         shown = (f"{name}={value!r}" for name, value in values if value != getattr(plain, name))

@@ -1,8 +1,9 @@
-"""Variable-length integers and tagged fields: the parts of the encoding that Struct cannot do.
+"""Variable-length integers and tagged fields, which Struct cannot encode.
 
-Unsigned varints carry lengths, counts and tags (KIP-482); zigzag varints (`svarint` for 32,
-`svarlong` for 64 bits) carry the numbers inside records. Readers take (buffer, position, end)
-and return the value with the position after it; what is not there, or too long, is a DecodeError.
+Unsigned varints encode lengths, counts and tags (KIP-482). Zigzag varints (`svarint` for 32,
+`svarlong` for 64 bits) encode numbers inside records. Readers take (buffer, position, end) and
+return the value and the next position. They raise DecodeError if bytes are missing or a number
+is too long.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ MAX_UINT64 = 0xFFFFFFFFFFFFFFFF
 
 
 class DecodeError(ValueError):
-    """Bytes that are not what the protocol says: the sender is broken or hostile."""
+    """The bytes do not follow the protocol: the sender has a bug or is hostile."""
 
 
 def _read(buffer: Buffer, position: int, end: int, limit: int) -> tuple[int, int]:
@@ -36,24 +37,24 @@ def _read(buffer: Buffer, position: int, end: int, limit: int) -> tuple[int, int
 
 
 def read_uvarint(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
-    """An unsigned varint of at most 32 bits, and the position after it."""
+    """Read an unsigned varint of at most 32 bits. Return it and the next position."""
     return _read(buffer, position, end, MAX_UINT32)
 
 
 def read_svarint(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
-    """A zigzag varint of at most 32 bits, and the position after it."""
+    """Read a zigzag varint of at most 32 bits. Return it and the next position."""
     value, position = _read(buffer, position, end, MAX_UINT32)
     return (value >> 1) ^ -(value & 1), position
 
 
 def read_svarlong(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
-    """A zigzag varint of at most 64 bits, and the position after it."""
+    """Read a zigzag varint of at most 64 bits. Return it and the next position."""
     value, position = _read(buffer, position, end, MAX_UINT64)
     return (value >> 1) ^ -(value & 1), position
 
 
 def uvarint(value: int) -> bytes:
-    """A number from 0 on as unsigned varint."""
+    """Encode a number that is not negative as an unsigned varint."""
     if value < 0x80:
         return ONE_BYTE[value]
     out = bytearray()
@@ -65,17 +66,17 @@ def uvarint(value: int) -> bytes:
 
 
 def svarint(value: int) -> bytes:
-    """A number of at most 32 bits as zigzag varint."""
+    """Encode a number of at most 32 bits as a zigzag varint."""
     return uvarint((value << 1) ^ (value >> 31))
 
 
 def svarlong(value: int) -> bytes:
-    """A number of at most 64 bits as zigzag varint."""
+    """Encode a number of at most 64 bits as a zigzag varint."""
     return uvarint((value << 1) ^ (value >> 63))
 
 
 def skip_tags(buffer: Buffer, position: int, end: int) -> int:
-    """The position after a section of tagged fields, none of them looked at."""
+    """Skip a section of tagged fields. Return the next position."""
     count, position = read_uvarint(buffer, position, end)
     for _ in range(count):
         _, position = read_uvarint(buffer, position, end)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ottla.admin.errors import AdminError
+from ottla.client.errors import ClientError
 from ottla_spark.loading.errors import DataLost, LoadError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ LONGEST = 600
 
 def load_error(error: PySparkException | Py4JJavaError, kept: BaseException | None) -> Exception:
     """The error to raise for a query that failed; `kept` is what a batch raised in this process."""
-    if isinstance(kept, LoadError | AdminError | KeyboardInterrupt):
+    if isinstance(kept, LoadError | ClientError | KeyboardInterrupt):
         return kept if isinstance(kept, Exception) else LoadError("interrupted")
     text = str(kept if kept is not None else error)
     cause = root_cause(text)

@@ -11,8 +11,8 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from ottla.admin.errors import AdminError
-from ottla.admin.settings import SettingError, client_settings
+from ottla.client.errors import ClientError
+from ottla.client.settings import SettingError, client_settings
 from ottla_spark.loading.batches import BatchLoader
 from ottla_spark.loading.direct import DirectWriting
 from ottla_spark.loading.errors import LoadError, LoadUsageError
@@ -29,7 +29,7 @@ from ottla_spark.loading.workplace import Workplace
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ottla.admin.client import Client
+    from ottla.client.cluster import Client
 
 POLL_S = 1
 ENDS_EVERY_S = 5.0
@@ -54,7 +54,7 @@ class Listener:
 
 
 def check_topic(options: LoadOptions) -> None:
-    """AdminError or LoadUsageError if the topic cannot be reached."""
+    """ClientError or LoadUsageError if the topic cannot be reached."""
     with _connect(options) as client:
         topic_ends(client, options.topic)
 
@@ -64,7 +64,7 @@ def run_load(
 ) -> LoadResult:
     """Load until done or until `stop` is set, which is a good end only where there is no other.
 
-    LoadError, or AdminError for what the brokers refuse, when it cannot go on;
+    LoadError, or ClientError for what the brokers refuse, when it cannot go on;
     KeyboardInterrupt when it was stopped before it had done what it was for.
     """
     own = _own_session(spark)
@@ -202,7 +202,7 @@ class _Watch:
             self._asked = time.monotonic()
             try:
                 self._ends = topic_ends(self._client, self._options.topic)
-            except AdminError:
+            except ClientError:
                 pass  # the query itself says when brokers are gone for good
         if self._ends is not None:
             self._hears.progress(self._loader.tally, lag_of(self._workplace, self._ends))

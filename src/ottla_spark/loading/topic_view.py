@@ -6,13 +6,13 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ottla.admin.consuming import Consumer, start_offsets
-from ottla.admin.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from ottla.admin.route import find_route
+from ottla.client.consumer.consumer import Consumer, start_offsets
+from ottla.client.topics.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ottla.client.topics.route import find_route
 from ottla.model.ids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from ottla.admin.client import Client
+    from ottla.client.cluster import Client
 
 SAMPLE_RECORDS = 2000
 SAMPLE_BYTES = 16 << 20

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ottla.admin.client import Client
-from ottla.admin.errors import AdminError
-from ottla.admin.settings import SettingError, client_settings
-from ottla.admin.topics import create_topics, list_topics
+from ottla.client.cluster import Client
+from ottla.client.errors import ClientError
+from ottla.client.settings import SettingError, client_settings
+from ottla.client.topics.topics import create_topics, list_topics
 from ottla_spark.pipelines.model import PipelineSpec, TopicSink, TopicSource
 from ottla_spark.pipelines.problems import Problems, closest
 
@@ -28,7 +28,7 @@ def topics_there(spec: PipelineSpec, problems: Problems) -> dict[str, int] | Non
             problems.add(spec.bootstrap_line, "bootstrap_servers", error.why)
         else:
             problems.add(written.line, f"kafka.{error.name}", error.why)
-    except AdminError as error:
+    except ClientError as error:
         problems.add(spec.bootstrap_line, "bootstrap_servers", str(error))
     return None
 

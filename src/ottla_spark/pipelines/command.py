@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ottla.admin.errors import AdminError
+from ottla.client.errors import ClientError
 from ottla_spark.pipelines.api import Pipeline, check_file
 from ottla_spark.pipelines.checking import Checked
 from ottla_spark.pipelines.failures import QueryFailed
@@ -102,7 +102,7 @@ def run(target: Target, trigger: Trigger | None) -> int:
     with stopped_by_signals() as stop:
         try:
             queries = Pipeline(checked, target.spark()).run_by(wanted, view, stop)
-        except (QueryFailed, AdminError) as error:
+        except (QueryFailed, ClientError) as error:
             view.close()
             print(f"ottla: {error}", file=sys.stderr)
             return FAILED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.admin.settings import CLIENT_PROPERTIES
+from ottla.client.settings import CLIENT_PROPERTIES
 from ottla_spark.pipelines.document import Scalar
 from ottla_spark.pipelines.model import PipelineSpec, TopicSink, TopicSource
 from ottla_spark.pipelines.problems import Problems, closest

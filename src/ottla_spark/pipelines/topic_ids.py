@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from ottla.admin.topics import list_topics
+from ottla.client.topics.topics import list_topics
 from ottla_spark.pipelines.cluster_check import connect
 from ottla_spark.pipelines.failures import QueryFailed
 from ottla_spark.pipelines.model import PipelineSpec, TopicSource

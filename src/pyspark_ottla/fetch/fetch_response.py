@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, TypeVar
 
-from ottla.admin.connection import OpenResponse
-from ottla.admin.errors import check
+from ottla.client.connection import OpenResponse
+from ottla.client.errors import check
 from ottla.records.batch import LOG_OVERHEAD
 from ottla.wire.codec import DecodeError, head_decoder
 from ottla.wire.layout import is_flexible

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ottla.admin.client import NO_NODE, Client
-from ottla.admin.deadline import Deadline
-from ottla.admin.errors import ConnectionLost, Refused, TimedOut, Unreachable
+from ottla.client.cluster import NO_NODE, Client
+from ottla.client.deadline import Deadline
+from ottla.client.errors import ConnectionLost, Refused, TimedOut, Unreachable
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID
 from ottla.wire.messages.metadata import MetadataResponseTopic

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
-from ottla.admin.client import Client
-from ottla.admin.deadline import Deadline
-from ottla.admin.errors import check
-from ottla.admin.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, list_offsets
+from ottla.client.cluster import Client
+from ottla.client.deadline import Deadline
+from ottla.client.errors import check
+from ottla.client.topics.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, list_offsets
 from ottla.model.ids import TopicPartition
 from pyspark_ottla.errors import DataLoss
 from pyspark_ottla.fetch.position import Position
@@ -31,7 +31,7 @@ class LostOffsets(NamedTuple):
 def find_lost(client: Client, position: Position, timeout_ms: float) -> LostOffsets | None:
     """Return the offsets that are lost at a position, or None if its offset is in the log.
 
-    Raise AdminError if the broker does not answer.
+    Raise ClientError if the broker does not answer.
     """
     deadline = Deadline(timeout_ms, f"finding the offsets of {position.range}")
     earliest = _list_offset(client, position, EARLIEST_TIMESTAMP, deadline)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from ottla.admin.client import NO_NODE
-from ottla.admin.errors import AdminError
+from ottla.client.cluster import NO_NODE
+from ottla.client.errors import ClientError
 from pyspark_ottla.fetch.offset_range import OffsetRange
 
 FOLLOWER_FOR_S: Final = 300.0
@@ -77,7 +77,7 @@ class Position:
         """Stop fetching this range."""
         self.done = True
 
-    def failed(self, error: AdminError, timeout_ms: float) -> None:
+    def failed(self, error: ClientError, timeout_ms: float) -> None:
         """Record a temporary failure. Raise it if fetches have failed for `timeout_ms`."""
         self._failing_since = _since(self._failing_since)
         if time.monotonic() - self._failing_since > timeout_ms / 1000:

@@ -17,12 +17,12 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from ottla.admin.client import NO_NODE, Client
-from ottla.admin.connection import MAX_RESPONSE_BYTES, Connection, ready
-from ottla.admin.deadline import Deadline
-from ottla.admin.errors import (
+from ottla.client.cluster import NO_NODE, Client
+from ottla.client.connection import MAX_RESPONSE_BYTES, Connection, ready
+from ottla.client.deadline import Deadline
+from ottla.client.errors import (
     RETRIABLE,
-    AdminError,
+    ClientError,
     ProtocolViolation,
     Refused,
     TimedOut,
@@ -166,7 +166,7 @@ class RangeFetcher:
                 self._drop_node(node, asked.positions, TimedOut(purpose))
         return None
 
-    def _drop_node(self, node: int, positions: Iterable[Position], error: AdminError) -> None:
+    def _drop_node(self, node: int, positions: Iterable[Position], error: ClientError) -> None:
         """Close the connection to a broker, and look up the leaders of its partitions again."""
         connection = self._connections.pop(node, None)
         if connection is not None:
@@ -262,7 +262,7 @@ class RangeFetcher:
             position.finish()
         elif position.has_waited(self._timeout_ms):
             if end >= wanted.end:
-                raise AdminError(
+                raise ClientError(
                     f"{wanted.topic}-{wanted.partition}: a transaction that is still open blocks"
                     f" the offsets from {reached} on. Read after it has ended, or set"
                     " kafka.isolation.level=read_uncommitted"

@@ -13,8 +13,8 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from ottla.admin.connection import OpenResponse
-from ottla.admin.deadline import Deadline
+from ottla.client.connection import OpenResponse
+from ottla.client.deadline import Deadline
 from ottla.ports import Buffer
 from ottla.wire.codec import DecodeError
 from pyspark_ottla.jit import Bytes

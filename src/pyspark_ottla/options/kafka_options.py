@@ -1,6 +1,6 @@
 """The `kafka.*` options of the source: the ones it uses, rejects or ignores.
 
-Settings of the connection (brokers, TLS, SASL, rack) are parsed by `ottla.admin.settings`.
+Settings of the connection (brokers, TLS, SASL, rack) are parsed by `ottla.client.settings`.
 Settings of fetches are parsed here. Settings that only the Java consumer understands are
 accepted and ignored, so that an existing job runs unchanged. A name that no Kafka consumer has
 is rejected, because it is a typing error.
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from ottla.admin.settings import CLIENT_PROPERTIES, ClientSettings, SettingError, client_settings
+from ottla.client.settings import CLIENT_PROPERTIES, ClientSettings, SettingError, client_settings
 from pyspark_ottla.options.option_values import OptionError, whole_number
 
 PREFIX = "kafka."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ottla.admin.settings import ClientSettings
+from ottla.client.settings import ClientSettings
 from pyspark_ottla.options.source_options import SourceOptions
 
 FETCH_MAX_BYTES = 16 << 20

@@ -1,6 +1,6 @@
 """The options of the sink: `topic`, and `kafka.*` with the properties of Kafka's producer.
 
-Properties of the connection are parsed by `ottla.admin.settings`. Properties that only the
+Properties of the connection are parsed by `ottla.client.settings`. Properties that only the
 Java producer understands are accepted and ignored, so that an existing job runs unchanged.
 Properties that name Java code, and names that no producer has, are rejected.
 
@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ottla.admin.producing import ACKS_ALL
-from ottla.admin.settings import ClientSettings
+from ottla.client.producer.producer import ACKS_ALL
+from ottla.client.settings import ClientSettings
 from ottla.records.compression import CODECS
 from pyspark_ottla.options.kafka_options import (
     MAX_INT,

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.admin.route import LAST_VERSION_WITH_NAMES, TopicRoute
+from ottla.client.topics.route import LAST_VERSION_WITH_NAMES, TopicRoute
 from ottla.model.ids import TopicPartition
 from ottla.wire.messages.produce import (
     PartitionProduceData,

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable
 
-from ottla.admin.errors import RETRIABLE, AdminError, Refused
-from ottla.admin.producing import SEQUENCE_MASK, STALE_ROUTE, TOO_LARGE
+from ottla.client.errors import RETRIABLE, ClientError, Refused
+from ottla.client.producer.producer import SEQUENCE_MASK, STALE_ROUTE, TOO_LARGE
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TopicPartition
 from pyspark_ottla.options.sink_options import SinkSettings
@@ -37,7 +37,7 @@ MAX_RENEWALS = 5
 _MAX_DOUBLINGS = 16
 
 
-class RecordTooLarge(AdminError):
+class RecordTooLarge(ClientError):
     """A record is larger than the broker or the settings allow."""
 
 

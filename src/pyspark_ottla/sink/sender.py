@@ -12,12 +12,12 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.admin.client import NO_NODE
-from ottla.admin.connection import Connection, ready
-from ottla.admin.deadline import Deadline
-from ottla.admin.errors import AdminError, ConnectionLost, Refused, TimedOut, Unreachable
-from ottla.admin.producing import check_codec, new_producer_id
-from ottla.admin.route import TopicRoute, find_route
+from ottla.client.cluster import NO_NODE
+from ottla.client.connection import Connection, ready
+from ottla.client.deadline import Deadline
+from ottla.client.errors import ClientError, ConnectionLost, Refused, TimedOut, Unreachable
+from ottla.client.producer.producer import check_codec, new_producer_id
+from ottla.client.topics.route import TopicRoute, find_route
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.wire.messages.produce import ProduceResponse
@@ -216,7 +216,7 @@ class Sender:
         missing = BatchResult(ErrorCode.NETWORK_EXCEPTION, "the response has no result for it")
         self._handle_results(request, results_of(response, self._routes), missing)
 
-    def _drop_connection(self, node: _Node, error: AdminError) -> None:
+    def _drop_connection(self, node: _Node, error: ClientError) -> None:
         """Close a connection. Batches in flight on it may or may not be stored, so retry them."""
         if node.connection is not None:
             node.connection.close()

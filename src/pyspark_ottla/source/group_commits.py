@@ -16,10 +16,10 @@ import logging
 import threading
 import time
 
-from ottla.admin.client import Client
-from ottla.admin.errors import AdminError
-from ottla.admin.group_offsets import commit_offsets
-from ottla.admin.settings import ClientSettings
+from ottla.client.cluster import Client
+from ottla.client.errors import ClientError
+from ottla.client.groups.offsets import commit_offsets
+from ottla.client.settings import ClientSettings
 from pyspark_ottla.options.offset_json import Offsets
 
 REFRESH_S = 3_600.0
@@ -102,7 +102,7 @@ class GroupCommitter:
     def _commit(self, client: Client, group: str, offsets: Offsets) -> None:
         try:
             outcomes = commit_offsets(client, group, offsets)
-        except AdminError as error:
+        except ClientError as error:
             self._warn(group, str(error))
             return
         failed = [outcome.error for outcome in outcomes if outcome.error is not None]

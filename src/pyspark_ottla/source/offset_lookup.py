@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeVar
 
-from ottla.admin.client import NO_NODE, Client
-from ottla.admin.deadline import Deadline
-from ottla.admin.errors import Refused, check
-from ottla.admin.offsets import list_offsets
-from ottla.admin.settings import ClientSettings
+from ottla.client.cluster import NO_NODE, Client
+from ottla.client.deadline import Deadline
+from ottla.client.errors import Refused, check
+from ottla.client.settings import ClientSettings
+from ottla.client.topics.offsets import list_offsets
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_OFFSET, TopicPartition
 from ottla.wire.messages.metadata import MetadataResponseTopic

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ottla.admin.address import Address, parse_addresses
+from ottla.client.address import Address, parse_addresses
 
 MAX_MESSAGE_BYTES = 4_096
 SEND_TIMEOUT_S = 2.0

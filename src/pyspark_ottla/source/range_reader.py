@@ -31,7 +31,7 @@ def read_ranges(ranges: Sequence[OffsetRange], settings: ReadSettings) -> Iterat
     left out too. Offsets that compaction removed are skipped.
 
     Raise DataLoss for offsets that are gone, or log a warning if `fail_on_data_loss` is false.
-    Raise AdminError if the cluster does not answer within the request timeout.
+    Raise ClientError if the cluster does not answer within the request timeout.
     """
     # Imported here because planning does not need numba and the compiled loops.
     from pyspark_ottla.decode.decoder import Decoder

@@ -1,4 +1,4 @@
-"""Pages lead to pages that are there."""
+"""Links and file names in pages exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures: scripted brokers (those of the tests of `admin`) and settings to read from them."""
+"""Fixtures: scripted brokers (those of the tests of `client`) and settings to read from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ottla.admin.settings import ClientSettings
+from ottla.client.settings import ClientSettings
 from pyspark_ottla.options.read_settings import ReadSettings
 
 ALL = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
@@ -26,7 +26,7 @@ def _load(name: str, path: Path) -> ModuleType:
     return module
 
 
-scripted = _load("scripted_brokers", Path(__file__).parents[1] / "admin" / "conftest.py")
+scripted = _load("scripted_brokers", Path(__file__).parents[1] / "client" / "conftest.py")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The table of APIs and the lazy way to their classes."""
+"""The table of APIs, and the lazy import of their classes."""
 
 from __future__ import annotations
 

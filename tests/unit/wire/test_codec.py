@@ -1,4 +1,4 @@
-"""The codec on small messages with known bytes."""
+"""The codecs of small messages with known bytes."""
 
 from __future__ import annotations
 

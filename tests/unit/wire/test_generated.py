@@ -1,4 +1,4 @@
-"""The committed messages are what the generator writes today."""
+"""The committed messages are the current output of the generator."""
 
 from __future__ import annotations
 

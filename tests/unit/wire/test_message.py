@@ -1,4 +1,4 @@
-"""What every message class can do."""
+"""The common behaviour of message classes."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.admin.address import parse_addresses
-from ottla.admin.client import Client
-from ottla.admin.topics import create_topics, delete_topics
+from ottla.client.address import parse_addresses
+from ottla.client.cluster import Client
+from ottla.client.topics.topics import create_topics, delete_topics
 from ottla.testing import Cluster
 from ottla_spark.pipelines.failures import QueryFailed
 from ottla_spark.pipelines.model import PipelineSpec

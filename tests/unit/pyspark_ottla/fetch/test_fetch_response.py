@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.admin.connection import OpenResponse
-from ottla.admin.deadline import Deadline
-from ottla.admin.errors import ProtocolViolation, Refused
+from ottla.client.connection import OpenResponse
+from ottla.client.deadline import Deadline
+from ottla.client.errors import ProtocolViolation, Refused
 from ottla.model.errors import ErrorCode
 from ottla.ports import Buffer
 from ottla.records.record import build_batch

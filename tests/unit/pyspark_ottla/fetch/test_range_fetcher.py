@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.admin.errors import AdminError, ProtocolViolation, Refused
+from ottla.client.errors import ClientError, ProtocolViolation, Refused
 from ottla.model.errors import ErrorCode
 from ottla.records.control import ControlType, build_marker
 from ottla.records.record import build_batch
@@ -219,7 +219,7 @@ def test_an_open_transaction_is_named(brokers: Brokers, settings_for: MakeSettin
 
     brokers.answers[0] = [held_back] * 100_000
     settings = settings_for(brokers.bootstrap_servers, read_committed=True, request_timeout_ms=200)
-    with pytest.raises(AdminError, match=r"transaction that is still open .* from 10 on"):
+    with pytest.raises(ClientError, match=r"transaction that is still open .* from 10 on"):
         read(settings)
 
 
@@ -275,7 +275,7 @@ def test_bytes_that_are_no_batches(brokers: Brokers, settings_for: MakeSettings)
     brokers.answers[0] = [
         lambda offset, request: PartitionData(records=batch_at(0) + b"\xff" * 200),
     ]
-    with pytest.raises(AdminError, match="t-0 has a damaged batch"):
+    with pytest.raises(ClientError, match="t-0 has a damaged batch"):
         read(settings_for(brokers.bootstrap_servers))
 
 

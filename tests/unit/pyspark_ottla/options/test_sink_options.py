@@ -115,7 +115,7 @@ def test_what_is_refused(name: str) -> None:
             "at most 5",
         ),
         ({"kafka_compression_typ": "lz4"}, "did you mean kafka.compression.type"),
-        ({"kafka_security_protocol": "SSH"}, "kafka.security.protocol: 'SSH' is none of"),
+        ({"kafka_security_protocol": "SSH"}, "kafka.security.protocol: 'SSH' should be one of"),
     ],
 )
 def test_wrong_values(options: dict[str, str], words: str) -> None:

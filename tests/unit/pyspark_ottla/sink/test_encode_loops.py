@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.admin.partitioner import murmur2
+from ottla.client.producer.partitioner import murmur2
 from ottla.model.ids import TopicPartition
 from ottla.records.batch import crc_of, parse_header
 from ottla.records.compression import CODECS

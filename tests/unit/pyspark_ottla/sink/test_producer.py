@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.admin.errors import Refused
-from ottla.admin.settings import ClientSettings
+from ottla.client.errors import Refused
+from ottla.client.settings import ClientSettings
 from ottla.records.compression import CODECS
 from ottla.testing import Cluster
 from pyspark_ottla.options.sink_options import SinkSettings

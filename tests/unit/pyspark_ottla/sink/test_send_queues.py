@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.admin.errors import Refused
-from ottla.admin.settings import ClientSettings
+from ottla.client.errors import Refused
+from ottla.client.settings import ClientSettings
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.records.batch import crc_of, parse_header

@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.admin.connection import Connection
-from ottla.admin.errors import AdminError
+from ottla.client.connection import Connection
+from ottla.client.errors import ClientError
 from ottla.model.ids import ZERO_UUID
 from ottla.testing import Cluster
 from pyspark_ottla.errors import DataLoss
@@ -178,7 +178,7 @@ def test_a_broker_that_stays_away(settings_for: MakeSettings) -> None:
         reading = read_ranges([topic.range(0, 400)], settings)
         next(reading)
         cluster.stop()
-        with pytest.raises(AdminError, match=r"127\.0\.0\.1"):
+        with pytest.raises(ClientError, match=r"127\.0\.0\.1"):
             list(reading)
 
 

@@ -19,10 +19,10 @@ from confluent_kafka import TopicPartition as RdPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
-from ottla.admin.address import parse_addresses
-from ottla.admin.client import Client
-from ottla.admin.errors import AdminError
-from ottla.admin.group_offsets import fetch_offsets
+from ottla.client.address import parse_addresses
+from ottla.client.cluster import Client
+from ottla.client.errors import ClientError
+from ottla.client.groups.offsets import fetch_offsets
 from ottla.model.ids import TopicPartition
 from ottla.testing import Cluster
 from pyspark_ottla.errors import DataLoss, MissingTopics
@@ -373,7 +373,7 @@ def test_brokers_that_are_gone_are_an_error_in_time(
     start = found.initialOffset()
     cluster.stop()
     begun = time.monotonic()
-    with pytest.raises(AdminError, match=r"no broker answers|took longer"):
+    with pytest.raises(ClientError, match=r"no broker answers|took longer"):
         found.latestOffset(start, ALL)
     assert time.monotonic() - begun < TIMEOUT_S
 

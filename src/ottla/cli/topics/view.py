@@ -1,0 +1,73 @@
+"""Topics as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.cli.output import Column, JsonValue, print_table
+from ottla.client.cluster import NO_NODE
+from ottla.client.topics.topics import PartitionDescription, TopicDescription, TopicListing
+
+_COLUMNS = [
+    Column("partition", True),
+    Column("leader", True),
+    Column("epoch", True),
+    Column("replicas"),
+    Column("isr"),
+    Column("earliest", True),
+    Column("latest", True),
+]
+
+
+def print_description(topic: TopicDescription) -> None:
+    """Print a topic: one line about it, its settings and its partitions."""
+    copies = max((len(partition.replicas) for partition in topic.partitions), default=0)
+    internal = "  internal" if topic.is_internal else ""
+    count = len(topic.partitions)
+    sizes = f"partitions {count}  replication {copies}"
+    print(f"{topic.name}  id {topic.topic_id or '-'}  {sizes}{internal}")
+    for name, value in sorted(topic.configs.items()):
+        print(f"  {name}={value}")
+    print_table(_COLUMNS, [_row(partition) for partition in topic.partitions])
+
+
+def description_as_json(topic: TopicDescription) -> JsonValue:
+    """Return a topic with all its details as JSON."""
+    return {
+        "name": topic.name,
+        "id": topic.topic_id,
+        "internal": topic.is_internal,
+        "configs": dict(topic.configs),
+        "partitions": [dict(partition._asdict()) for partition in topic.partitions],
+    }
+
+
+def listing_as_json(topic: TopicListing) -> JsonValue:
+    """Return a topic of a list as JSON."""
+    return {
+        "name": topic.name,
+        "id": topic.topic_id,
+        "internal": topic.is_internal,
+        "partitions": topic.partition_count,
+        "replication_factor": topic.replication_factor,
+    }
+
+
+def _row(partition: PartitionDescription) -> list[str]:
+    return [
+        str(partition.partition),
+        "none" if partition.leader == NO_NODE else str(partition.leader),
+        str(partition.leader_epoch),
+        _joined(partition.replicas),
+        _joined(partition.isr),
+        _known(partition.earliest_offset),
+        _known(partition.latest_offset),
+    ]
+
+
+def _joined(nodes: Iterable[int]) -> str:
+    return ",".join(str(node) for node in nodes)
+
+
+def _known(offset: int | None) -> str:
+    return "?" if offset is None else str(offset)

@@ -1,0 +1,1 @@
+"""A small blocking client for Kafka's protocol, for the commands and for Spark."""

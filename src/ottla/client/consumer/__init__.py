@@ -1,0 +1,1 @@
+"""A consumer without a group."""

@@ -1,0 +1,1 @@
+"""Groups: list, describe and delete; members, offsets, lag."""

@@ -1,0 +1,1 @@
+"""A producer for one topic."""

@@ -1,0 +1,1 @@
+"""Security settings, TLS and SASL."""

@@ -1,0 +1,1 @@
+"""Topics: create, list, describe, alter and delete; settings, offsets, leaders."""

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from ottla.cli.app import build_app
+from ottla.cli.options import pairs
+from ottla.cli.serve import Serve, parse_plainly, up_request
+
+UP_LINES = [
+    [],
+    ["--port", "0"],
+    ["--port=19092", "--host=0.0.0.0"],
+    ["--host", "::1"],
+    ["--memory", "--data-dir", "/tmp/somewhere"],
+    ["--set", "num.partitions=3", "--set=log.retention.hours=1", "--port", "1"],
+    ["--set", "listeners=PLAINTEXT://:1234"],
+    ["--set", "a=b=c"],
+    ["--set", "a="],
+    ["--port", "65535"],
+]
+UNSURE_LINES = [
+    ["up", "--help"],
+    ["up", "-h"],
+    ["up", "--port"],
+    ["up", "--port", "x"],
+    ["up", "--port", "-1"],
+    ["up", "--port", "65536"],
+    ["up", "--port", "٣"],
+    ["up", "--port", "1", "--port", "2"],
+    ["up", "--prot", "1"],
+    ["up", "--memory=yes"],
+    ["up", "--set", "nothing"],
+    ["up", "--set", "=x"],
+    ["up", "--config", "x"],
+    ["up", "extra"],
+    ["broker"],
+    ["broker", "--config"],
+    ["broker", "--port", "1", "--config", "x"],
+    ["broker", "--memory", "--config", "x"],
+    ["broker", "file"],
+]
+
+
+def parse_fully(words: list[str]) -> Serve:
+    """Return the request that the full parser gets from a command line."""
+    _, bound, _ = build_app(whole=False).parse_args(words, exit_on_error=False, print_error=False)
+    bound.apply_defaults()
+    given = bound.arguments
+    settings = pairs(given["settings"], "--set")
+    if words[0] == "broker":
+        return Serve(given["config"], settings, memory=False)
+    return up_request(given["port"], given["host"], given["data_dir"], given["memory"], settings)
+
+
+@pytest.mark.parametrize("words", UP_LINES, ids=" ".join)
+def test_both_parsers_understand_up_alike(words: list[str]) -> None:
+    assert parse_plainly(["up", *words]) == parse_fully(["up", *words])
+
+
+@pytest.mark.parametrize(
+    "words", [["--config", "x"], ["--config=x", "--set", "node.id=3"]], ids=" ".join
+)
+def test_both_parsers_understand_broker_alike(words: list[str]) -> None:
+    assert parse_plainly(["broker", *words]) == parse_fully(["broker", *words])
+
+
+@pytest.mark.parametrize("words", UNSURE_LINES, ids=" ".join)
+def test_what_is_not_plain_goes_to_the_full_parser(words: list[str]) -> None:
+    assert parse_plainly(words) is None
+
+
+def test_up_listens_and_keeps_data_where_it_is_told() -> None:
+    assert parse_plainly(["up"]) == Serve(
+        None, {"listeners": "PLAINTEXT://127.0.0.1:9092", "log.dirs": "./ottla-data"}, False
+    )
+
+
+def test_up_with_an_ipv6_address() -> None:
+    request = parse_plainly(["up", "--host", "::1", "--port", "1"])
+    assert request is not None
+    assert request.settings["listeners"] == "PLAINTEXT://[::1]:1"
+
+
+def test_settings_by_name_win_over_options() -> None:
+    request = parse_plainly(["up", "--data-dir", "a", "--set", "log.dirs=b"])
+    assert request is not None
+    assert request.settings["log.dirs"] == "b"
+
+
+def test_starting_a_broker_imports_no_command_library() -> None:
+    heavy = {"cyclopts", "rich", "argparse", "asyncio", "inspect", "attr", "cramjam"}
+    program = (
+        "import sys; from ottla.cli.main import main; import ottla.cli.serve as s;"
+        "assert s.parse_plainly(['up', '--port', '0']); import ottla.server.main;"
+        f"print(*sorted({heavy!r} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []
