@@ -60,7 +60,7 @@ class Follower(Role):
             return NEVER
         if quorum.now_ms < self.fetch_deadline_ms:
             return min(self._fetch(), self.fetch_deadline_ms)
-        if quorum.is_voter:
+        if quorum.can_stand:
             quorum.become_prospective()
         else:
             quorum.become_unattached(quorum.epoch, quorum.election.leader_id)

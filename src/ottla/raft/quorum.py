@@ -52,8 +52,8 @@ class Quorum:
     ) -> None:
         """Take the node's own key and endpoints, its log, and a source of randomness.
 
-        `below(n)` returns a number in [0, n). `bootstrap` are the servers to ask for the
-        leader, with negative ids; without any, the voters are asked.
+        `below(n)` returns a number in [0, n). `bootstrap` are servers to ask for the leader,
+        with negative ids; the voters are asked too.
         """
         self._state = QuorumState(local, log, config, below, bootstrap)
         self._deadline_ms = NEVER
@@ -104,6 +104,7 @@ class Quorum:
         self._handle(event)
         deadline_ms = NEVER if self._finish_shutdown() else self._poll()
         effects = state.take_effects()
+        assert deadline_ms > now_ms, f"{self.role} left undone what is due"
         if deadline_ms != self._deadline_ms:
             self._deadline_ms = deadline_ms
             effects.append(SetDeadline(None if deadline_ms == NEVER else deadline_ms))

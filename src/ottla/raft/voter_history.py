@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.raft.voters import VoterSet
+from ottla.raft.voters import ReplicaKey, VoterSet
 
 STATIC_VOTERS = 0
 """kraft.version 0: the voters are configured and stay."""
@@ -49,6 +49,12 @@ class VoterHistory:
     def last_offset(self) -> int | None:
         """The offset of the latest VotersRecord, None with static voters."""
         return self._entries[-1].offset if self._entries else None
+
+    def is_removed_after(self, key: ReplicaKey, offset: int) -> bool:
+        """Return True if only the latest set, at or after `offset`, lacks this voter."""
+        if len(self._entries) < 2 or self._entries[-1].offset < offset:
+            return False
+        return self._entries[-2].voters.is_voter(key) and not self.last.is_voter(key)
 
     @property
     def kraft_version(self) -> int:
