@@ -51,7 +51,7 @@ class Follower(Role):
         self.update_voter_at_ms = quorum.now_ms
 
     def grants_vote(self, request: VoteRequest, is_log_up_to_date: bool) -> bool:
-        """Grant a pre-vote if the leader has never answered; a vote never."""
+        """Grant a pre-vote if the leader has not answered yet or resigned; a vote never."""
         return request.pre_vote and is_log_up_to_date and not self.has_fetched
 
     def poll(self) -> float:
@@ -67,7 +67,8 @@ class Follower(Role):
         return NEVER
 
     def end_quorum_epoch(self, backoff_ms: float) -> None:
-        """Stand for election after this time: the leader resigned."""
+        """Stand for election after this time: the leader resigned, and is not defended."""
+        self.has_fetched = False
         self.fetch_deadline_ms = self.quorum.now_ms + backoff_ms
 
     def leader_answered(self) -> None:

@@ -87,7 +87,7 @@ class QuorumState:
         """
         self.is_shutting_down = False
         self.role: Role = Unattached(self, NEVER)
-        self._below = below
+        self.below = below
         self._bootstrap = bootstrap
         self._effects: list[Effect] = []
         self._persisted: ElectionState | None = None
@@ -186,7 +186,7 @@ class QuorumState:
             return self.connections.next_ready_at_ms()
         ready = [i for i in peers if self.connections.is_ready(i, self.now_ms)]
         if ready:
-            return self.send(peers[ready[self._below(len(ready))]], self.fetch_request())
+            return self.send(peers[ready[self.below(len(ready))]], self.fetch_request())
         return min(self.connections.ready_at_ms(i) for i in peers)
 
     def fetch_request(self) -> FetchRequest:
@@ -209,7 +209,7 @@ class QuorumState:
     def election_deadline_ms(self) -> float:
         """Return the end of a new election timeout, with jitter."""
         timeout_ms = self.config.election_timeout_ms
-        return self.now_ms + timeout_ms + self._below(timeout_ms)
+        return self.now_ms + timeout_ms + self.below(timeout_ms)
 
     def start(self, persisted: ElectionState | None) -> None:
         """Begin where the node stopped.

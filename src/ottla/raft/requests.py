@@ -121,8 +121,13 @@ def _is_meant(quorum: QuorumState, voter: ReplicaKey | None) -> bool:
 
 
 def _succession_backoff_ms(quorum: QuorumState, candidates: tuple[ReplicaKey, ...]) -> int:
-    """Return how long to wait: nothing for the first of the list, doubling after it."""
+    """Return how long to wait: nothing for the first of the list, doubling after it.
+
+    A leader that crashed and came back has no list; then the time is random.
+    """
     longest_ms = quorum.config.election_backoff_max_ms
+    if not candidates:
+        return quorum.below(longest_ms)
     for position, candidate in enumerate(candidates):
         if candidate.matches(quorum.local.key):
             if position == 0:

@@ -42,6 +42,7 @@ class Faults(NamedTuple):
     crash: float = 0.008
     partition: float = 0.02
     snapshot: float = 0.02
+    resign: float = 0.005
     voter_change: float = 0.0
 
 
@@ -53,7 +54,7 @@ CONFIG = QuorumConfig(
     fetch_max_wait_ms=100,
 )
 USUAL = Faults()
-CALM = Faults(0, 0, 5, 5, 0, 0, 0, 0)
+CALM = Faults(0, 0, 5, 5, 0, 0, 0, 0, 0)
 
 
 class Simulation:
@@ -205,6 +206,9 @@ class Simulation:
                 self._after(node)
             elif node.quorum.is_leader and chance() < faults.voter_change:
                 self._change_voters(node)
+            elif chance() < faults.resign:
+                node.step(ev.Resign(node.quorum.election.epoch), self.now_ms)
+                self._after(node)
         if chance() < faults.partition:
             ids = sorted(self.nodes)
             self.partition = set(self.random.sample(ids, self.random.randrange(len(ids) + 1)))
