@@ -168,7 +168,7 @@ class Follower(Role):
         self.leader_answered()
         self.snapshot_id = None
 
-    def log_flushed(self, voters_changed: bool) -> None:
+    def log_flushed(self) -> None:
         self._update_high_watermark()
 
     def _update_high_watermark(self) -> None:

@@ -114,7 +114,7 @@ class Leader(Role):
         self._complete_parked_fetches()
         self.quorum.flush()
 
-    def log_flushed(self, voters_changed: bool) -> None:
+    def log_flushed(self) -> None:
         assert self.quorum.flushed_end_offset <= self.end_offset
         self.update_high_watermark()
 

@@ -86,6 +86,11 @@ class Quorum:
         """The latest voter set of the log, committed or not."""
         return self._state.voters.last
 
+    @property
+    def kraft_version(self) -> int:
+        """0 with static voters, 1 with voters that are in the log."""
+        return self._state.voters.kraft_version
+
     def describe(self, now_ms: float) -> QuorumDescription | None:
         """Return what DescribeQuorum tells, None if this node is not the leader."""
         from ottla.raft.description import describe
@@ -173,7 +178,8 @@ class Quorum:
         assert event.end_offset <= state.log.end_offset
         state.flushed_end_offset = event.end_offset
         state.is_log_writing = event.end_offset < state.log.end_offset
-        state.role.log_flushed(state.voters.add(event.control_records))
+        state.voters.add(event.control_records)
+        state.role.log_flushed()
 
     def _snapshot_installed(self, event: SnapshotInstalled) -> None:
         state = self._state
@@ -184,4 +190,4 @@ class Quorum:
         state.voters.replace(event.control_records)
         if state.high_watermark is None or end_offset > state.high_watermark:
             state.commit(end_offset)
-        state.role.log_flushed(True)
+        state.role.log_flushed()

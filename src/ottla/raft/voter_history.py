@@ -60,16 +60,14 @@ class VoterHistory:
     def kraft_version(self) -> int:
         return self._versions[-1].version if self._versions else STATIC_VOTERS
 
-    def add(self, records: Iterable[VotersAt | KraftVersionAt]) -> bool:
-        """Add control records in the order of the log; return True if the voters changed."""
-        before = self.last
+    def add(self, records: Iterable[VotersAt | KraftVersionAt]) -> None:
+        """Add control records in the order of the log."""
         for record in records:
             if isinstance(record, VotersAt):
                 assert not self._entries or record.offset > self._entries[-1].offset
                 self._entries.append(record)
             else:
                 self._versions.append(record)
-        return self.last != before
 
     def truncate(self, end_offset: int) -> None:
         """Forget the records at and after `end_offset`."""
