@@ -76,8 +76,6 @@ class Follower(Role):
         self.has_fetched = True
         self.fetch_deadline_ms = self.quorum.now_ms + self.quorum.config.fetch_timeout_ms
 
-    # fetching
-
     def _fetch(self) -> float:
         """Send what is due to the leader, or a Fetch to another node if it does not answer."""
         quorum = self.quorum
@@ -116,8 +114,6 @@ class Follower(Role):
         return voters.kraft_version >= DYNAMIC_VOTERS and voters.last.needs_update(
             self.quorum.local
         )
-
-    # responses
 
     def fetched(self, response: FetchResponse) -> None:
         """Do what the leader answered: truncate, fetch a snapshot, or append."""

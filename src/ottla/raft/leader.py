@@ -63,8 +63,6 @@ class Leader(Role):
     def grants_vote(self, request: VoteRequest, is_log_up_to_date: bool) -> bool:
         return False
 
-    # appends
-
     def begin(self, granting_ids: tuple[int, ...]) -> None:
         """Append the records that start the epoch, in one batch.
 
@@ -118,8 +116,6 @@ class Leader(Role):
         assert self.quorum.flushed_end_offset <= self.end_offset
         self.update_high_watermark()
 
-    # replication
-
     def update_high_watermark(self) -> None:
         """Move the high watermark to what a majority has, if that is more than before."""
         quorum = self.quorum
@@ -166,8 +162,6 @@ class Leader(Role):
             from ottla.raft.fetch_requests import complete_parked
 
             complete_parked(self)
-
-    # time
 
     def poll(self) -> float:
         quorum = self.quorum

@@ -121,8 +121,6 @@ class QuorumState:
     def has_remote_leader(self) -> bool:
         return self.election.leader_id not in (None, self.local.key.id)
 
-    # effects
-
     def emit(self, effect: Effect) -> None:
         """Add an effect, after what must be durable or known before it."""
         self._settle()
@@ -163,8 +161,6 @@ class QuorumState:
             self._announced = role
             self._effects.append(role)
 
-    # requests to peers
-
     def send(self, peer: Peer, message: AnyRequest) -> float:
         """Send a request if this peer is ready; return when it can be sent another one."""
         if self.connections.is_ready(peer.id, self.now_ms):
@@ -204,15 +200,13 @@ class QuorumState:
             self.config.fetch_max_bytes,
         )
 
-    # transitions
-
     def election_deadline_ms(self) -> float:
         """Return the end of a new election timeout, with jitter."""
         timeout_ms = self.config.election_timeout_ms
         return self.now_ms + timeout_ms + self.below(timeout_ms)
 
     def start(self, persisted: ElectionState | None) -> None:
-        """Begin where the node stopped.
+        """Take the role that the persisted election state asks for.
 
         A former leader must not lead or vote in the same epoch again: it may have lost
         records that it did not flush, and a record is named by its offset and epoch alone.
@@ -271,7 +265,7 @@ class QuorumState:
         role.begin(granting_ids)
 
     def become_resigned(self, preferred_candidates: tuple[ReplicaKey, ...]) -> None:
-        """Lead no more; the others are told, and the vote in this epoch stays given."""
+        """Stop leading. The vote given in this epoch is kept."""
         from ottla.raft.resigned import Resigned
 
         role = Resigned(self, preferred_candidates)

@@ -64,9 +64,6 @@ def leader_fields(quorum: QuorumState) -> fetch_requests.LeaderFields:
     return quorum.epoch, quorum.election.leader_id, quorum.leader_endpoints
 
 
-# voters
-
-
 def _vote(quorum: QuorumState, request: VoteRequest) -> tuple[ErrorCode, bool]:
     """Decide about a vote or pre-vote.
 
@@ -135,9 +132,6 @@ def _succession_backoff_ms(quorum: QuorumState, candidates: tuple[ReplicaKey, ..
             base_ms = longest_ms >> (len(candidates) - 1)
             return min(longest_ms, base_ms << (position - 1))
     return longest_ms
-
-
-# the leader
 
 
 def _leader(quorum: QuorumState, epoch: int) -> Leader | ErrorCode:

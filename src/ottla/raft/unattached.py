@@ -1,4 +1,4 @@
-"""Unattached: no known leader in this epoch, or (an observer) none that answers.
+"""Unattached: the leader of this epoch is unknown, or (for an observer) does not answer.
 
 The node asks other nodes for the leader by Fetch requests. A voter loses patience after
 the election timeout and becomes prospective; an observer never does.

@@ -84,7 +84,7 @@ class VoterChange:
         self.finish(leader, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def finish(self, leader: Leader, error: ErrorCode, message: str | None = None) -> None:
-        """Answer whoever asked."""
+        """Answer the request and end the change."""
         leader.voter_change = None
         _reply(leader, self.request_id, self.request, error, message)
 
