@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from raft_cluster import MemoryLog
 from raft_simulation import Broken, Faults, Simulation
 
 from ottla.raft import prospective, unattached
@@ -93,6 +94,13 @@ def test_committing_by_copies_of_an_old_epoch_is_noticed(monkeypatch: pytest.Mon
 
     faults = Faults(drop=0.05, crash=0.03, partition=0.1, max_flush_ms=50)
     check_noticed(monkeypatch, plant, 5, faults)
+
+
+def test_a_driver_that_does_not_flush_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def plant() -> None:
+        monkeypatch.setattr(MemoryLog, "flush", lambda log: None)
+
+    check_noticed(monkeypatch, plant, 3, Faults(crash=0.03))
 
 
 def test_counting_unflushed_records_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

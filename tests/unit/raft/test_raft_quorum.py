@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from raft_cluster import MemoryLog, Record, voter
 
@@ -21,6 +24,39 @@ def start(*voter_ids: int, election: ElectionState | None = None) -> tuple[Quoru
     voters = VoterSet(voter(voter_id) for voter_id in voter_ids)
     quorum.step(ev.Start(election, voters), 0)
     return quorum, log
+
+
+def test_a_quorum_of_one_loads_nothing_for_peers() -> None:
+    """A single broker pays for these modules at every start, so it must not need them."""
+    script = """
+import sys
+from ottla.raft.events import AppendRecords, LogFlushed, Start
+from ottla.raft.quorum import Quorum
+from ottla.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+
+class Log:
+    start_offset = end_offset = end_epoch = 0
+    earliest_snapshot = latest_snapshot = None
+
+log = Log()
+local = Voter(ReplicaKey(1), (Endpoint("CONTROLLER", "localhost", 9093),))
+quorum = Quorum(local, log, lambda limit: 0)
+quorum.step(Start(None, VoterSet([local])), 0)
+log.end_offset = 1
+quorum.step(LogFlushed(1), 0)
+quorum.step(AppendRecords(1, b"", 1), 0)
+log.end_offset = 2
+quorum.step(LogFlushed(2), 0)
+assert quorum.high_watermark == 2
+print(*sorted(m for m in sys.modules if m.startswith("ottla.raft.")))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    )
+    loaded = {name.removeprefix("ottla.raft.") for name in done.stdout.split()}
+    peers_only = {"messages", "requests", "responses", "follower", "resigned", "voter_changes"}
+    assert loaded
+    assert not loaded & {*peers_only, "fetch_requests", "description", "quorum_state_file"}
 
 
 def test_every_role_has_its_transitions() -> None:
