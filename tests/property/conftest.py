@@ -3,5 +3,5 @@
 import sys
 from pathlib import Path
 
-for package in ("log", "coordinator/groups"):
+for package in ("log", "coordinator/groups", "raft"):
     sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / package))

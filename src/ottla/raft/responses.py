@@ -1,0 +1,93 @@
+"""What the answers of peers mean.
+
+Every answer tells the epoch and leader that its sender knows, and that counts first: a higher
+epoch ends what this node was doing. Requests are given up at each transition, so an answer
+is always to a request of the present role. One that does not help (an error, or from a node
+that knows less) makes a pause before the next request to that peer.
+"""
+
+from __future__ import annotations
+
+from ottla.model.errors import ErrorCode
+from ottla.raft.events import RequestFailed, Response
+from ottla.raft.follower import Follower
+from ottla.raft.leader import Leader
+from ottla.raft.messages import (
+    AddVoterResponse,
+    ApiVersionsResponse,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochResponse,
+    FetchResponse,
+    FetchSnapshotResponse,
+    LeaderResponse,
+    RemoveVoterResponse,
+    UpdateVoterResponse,
+    VoteResponse,
+)
+from ottla.raft.nominee import Nominee
+from ottla.raft.prospective import Prospective
+from ottla.raft.quorum_state import QuorumState
+from ottla.raft.resigned import Resigned
+
+
+def handle(quorum: QuorumState, event: Response | RequestFailed) -> None:
+    """Take an answer, or the news that there will be none. Unknown requests are ignored."""
+    peer_id = quorum.connections.finish(event.request_id)
+    if peer_id is None:
+        return
+    if isinstance(event, RequestFailed):
+        quorum.connections.pause(peer_id, quorum.now_ms)
+        return
+    response = event.message
+    if isinstance(response, ApiVersionsResponse):
+        if isinstance(quorum.role, Leader) and quorum.role.voter_change is not None:
+            quorum.role.voter_change.versions_received(quorum.role, peer_id, response)
+        return
+    assert not isinstance(response, AddVoterResponse | RemoveVoterResponse)
+    role = quorum.role
+    if isinstance(response, VoteResponse) and response.error == ErrorCode.UNSUPPORTED_VERSION:
+        if isinstance(role, Prospective):
+            role.won()  # the peer knows no pre-votes: do without them
+        return
+    quorum.learn_leader(response.epoch, response.leader_id, response.endpoints)
+    if response.epoch == quorum.epoch and _handle_message(quorum, peer_id, response):
+        return
+    if quorum.role is role:
+        quorum.connections.pause(peer_id, quorum.now_ms)
+
+
+def _handle_message(quorum: QuorumState, peer_id: int, response: LeaderResponse) -> bool:
+    """Take an answer of this epoch; return False if the peer should be left alone a while."""
+    role, error = quorum.role, response.error
+    if isinstance(response, VoteResponse):
+        return _vote(role, peer_id, response)
+    if isinstance(response, FetchSnapshotResponse) and error == ErrorCode.SNAPSHOT_NOT_FOUND:
+        if isinstance(role, Follower):
+            role.snapshot_not_found()
+        return True
+    if isinstance(response, UpdateVoterResponse) and error == ErrorCode.UNSUPPORTED_VERSION:
+        return True
+    if error != ErrorCode.NONE:
+        return False
+    if isinstance(role, Leader) and isinstance(response, BeginQuorumEpochResponse):
+        if replica := role.replicas.voters.get(peer_id):
+            replica.has_acknowledged = True
+    elif isinstance(role, Resigned) and isinstance(response, EndQuorumEpochResponse):
+        role.acknowledge(peer_id)
+    elif isinstance(role, Follower):
+        if isinstance(response, FetchResponse):
+            role.fetched(response)
+        elif isinstance(response, FetchSnapshotResponse):
+            role.fetched_snapshot(response)
+        elif isinstance(response, UpdateVoterResponse):
+            role.leader_answered()
+    return True
+
+
+def _vote(role: object, peer_id: int, response: VoteResponse) -> bool:
+    if not isinstance(role, Nominee):
+        return True
+    if response.error != ErrorCode.NONE:
+        return False
+    role.record_vote(peer_id, response.vote_granted)
+    return True
