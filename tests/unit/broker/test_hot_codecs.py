@@ -178,12 +178,13 @@ def test_fetch_responses_are_read_back_by_the_schema(version: int, size: int) ->
     keys = [TOPIC_ID, bytes(16)] if by_id else [b"a", b"b"]
     content = random.Random(1).randbytes(size)
     data = [
-        PartitionData(keys[0], 0, 0, 10, 9, 1, records_of(content)),
+        PartitionData(keys[0], 0, 0, 10, 9, 1, file_of(content)),
         PartitionData(keys[0], 1, 0, 10, 9, 1, None, (3, 8) if version >= 12 else None),
         PartitionData(keys[1], 0, 1, -1, -1, -1, None),
-        PartitionData(keys[1], 5, 0, 3, 3, 0, records_of(b"tail")),
+        PartitionData(keys[1], 5, 0, 3, 3, 0, file_of(b"tail")),
     ]
-    parts = encode_fetch_response(version, 42, 0, 7, data)
+    read = [records_of(content), None, None, b"tail"]
+    parts = encode_fetch_response(version, 42, 0, 7, data, read)
     assert any(isinstance(part, FileSlice) for part in parts) == (size > 32 * 1024)
     frame = b"".join(
         part if isinstance(part, bytes) else part.file.pread(part.length, part.position)

@@ -7,7 +7,7 @@ without copying them through the process.
 from __future__ import annotations
 
 from struct import Struct, error
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ottla.log.slice import FileSlice
 from ottla.wire.primitives import DecodeError, read_uvarint, skip_tags, uvarint
@@ -55,9 +55,12 @@ class PartitionData(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    records: bytes | FileSlice | None
+    records: FileSlice | None
     diverging: tuple[int, int] | None = None  # epoch, end offset
 
+
+Records: TypeAlias = bytes | FileSlice | None
+"""Records of one partition: in memory, or where they lie in a file."""
 
 _FIXED = {  # version: struct of the fields before the topics
     4: Struct(">iiiib"),
@@ -277,8 +280,12 @@ def encode_fetch_response(
     error_code: int,
     session_id: int,
     data: list[PartitionData],
+    read: list[Records],
 ) -> list[bytes | FileSlice]:
-    """Return the whole response frame as parts to be sent one after the other."""
+    """Return the whole response frame as parts to be sent one after the other.
+
+    `read` has the records of each partition of `data`: in memory, or where they lie in a file.
+    """
     parts: list[bytes | FileSlice] = []
     pending: list[bytes] = []
     size = 0
@@ -293,15 +300,15 @@ def encode_fetch_response(
             stop += 1
         topics += 1
         pending.append(_encode_topic(version, key, stop - position))
-        for item in data[position:stop]:
-            records = item.records
+        for number in range(position, stop):
+            item, records = data[number], read[number]
             if records is None:
                 pending.append(_encode_partition(version, item, 0))
-            elif type(records) is bytes:
+            elif isinstance(records, bytes):
                 pending.append(_encode_partition(version, item, len(records)))
                 pending.append(records)
             else:
-                length = records[2]
+                length = records.length
                 pending.append(_encode_partition(version, item, length))
                 head = b"".join(pending)
                 size += len(head) + length

@@ -14,6 +14,7 @@ from ottla.broker.codecs.fetch import (
     FIRST_TOPIC_ID,
     FetchRequest,
     PartitionData,
+    Records,
     decode_fetch,
     encode_fetch_response,
 )
@@ -46,7 +47,7 @@ def handle(node: Node, request: FetchRequest, context: Context) -> None:
         context.join_session(request)
     except ApiError as error:
         context.complete_parts(
-            encode_fetch_response(context.version, context.correlation_id, error.code, 0, [])
+            encode_fetch_response(context.version, context.correlation_id, error.code, 0, [], [])
         )
         return
     if not context.answer(final=request.max_wait_ms <= 0):
@@ -118,24 +119,29 @@ class Context(RequestContext):
             entries: list[FetchEntry] = []
             if not self._collect(data, entries) and not final:
                 return False
-            if self._read_small(data, entries):
-                self._reply(data, entries)
+            records = self._read(data, entries)
+            if records is not None:
+                self._reply(data, entries, records)
                 return True
             # Look at all of them again: what the unreadable records took is room for others, and
             # others may have been lost with the same directory.
 
-    def _read_small(self, data: list[PartitionData], entries: list[FetchEntry]) -> bool:
-        """Read records that are few into memory; return False if some could not be read."""
-        for number, item in enumerate(data):
-            records = item.records
-            if isinstance(records, FileSlice) and records.length <= SMALL_READ_BYTES:
+    def _read(self, data: list[PartitionData], entries: list[FetchEntry]) -> list[Records] | None:
+        """Return each partition's records, those that are few in memory.
+
+        None if some cannot be read.
+        """
+        read: list[Records] = []
+        for item in data:
+            records: Records = item.records
+            if item.records is not None and item.records.length <= SMALL_READ_BYTES:
                 try:
-                    content = _read_all(records)
+                    records = _read_all(item.records)
                 except OSError as problem:
-                    self._give_up(entries[number], problem)
-                    return False
-                data[number] = item._replace(records=content)
-        return True
+                    self._give_up(entries[len(read)], problem)
+                    return None
+            read.append(records)
+        return read
 
     def _collect(self, data: list[PartitionData], entries: list[FetchEntry]) -> bool:
         """Look at every partition that may have something to say; whether it is enough."""
@@ -148,7 +154,7 @@ class Context(RequestContext):
             if item.error not in UNKNOWN:
                 known += 1
             if item.records is not None:
-                readable += item.records[2]
+                readable += item.records.length
             elif item.error or item.diverging is not None:
                 # A partition that is not there keeps nobody from waiting for the others.
                 enough = enough or item.error not in UNKNOWN
@@ -177,13 +183,17 @@ class Context(RequestContext):
         end = item.last_stable_offset if self.isolation_level else item.high_watermark
         return entry.fetch_offset >= end
 
-    def _reply(self, data: list[PartitionData], entries: list[FetchEntry]) -> None:
+    def _reply(
+        self, data: list[PartitionData], entries: list[FetchEntry], records: list[Records]
+    ) -> None:
         session = self.session
-        session_id = 0 if session is None else session.session_id
-        parts = encode_fetch_response(self.version, self.correlation_id, 0, session_id, data)
+        session_id = 0
         if session is not None:
+            session_id = session.session_id
             self._note_sent(data, entries)
-        self.complete_parts(parts)
+        self.complete_parts(
+            encode_fetch_response(self.version, self.correlation_id, 0, session_id, data, records)
+        )
 
     def _note_sent(self, data: list[PartitionData], entries: list[FetchEntry]) -> None:
         """Remember what the consumer knows now."""
@@ -233,7 +243,11 @@ class Context(RequestContext):
                     )
             if self.replica_id >= 0:
                 self._record_fetch(partition, entry)
-            upto = self._readable_end(log)
+                upto = log.written_end
+            elif self.isolation_level:
+                upto = log.last_stable_offset
+            else:
+                upto = log.high_watermark
             records = None
             if room > 0 or first:
                 records = log.read(
