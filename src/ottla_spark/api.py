@@ -10,20 +10,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from ottla_spark.loading.options import (
+from ottla_spark.loads.options.load_options import (
     DEFAULT_TARGET_FILE_SIZE,
     Continuous,
     Every,
     LoadOptions,
     Once,
 )
-from ottla_spark.loading.partition_by import parse_partition_by
-from ottla_spark.loading.quantities import parse_duration_s, parse_size
-from ottla_spark.loading.result import LoadResult
-from ottla_spark.loading.running import Listener, check_topic, run_load
-from ottla_spark.loading.targets import parse_dead_letters, parse_format, parse_target
+from ottla_spark.loads.options.partition_by import parse_partition_by
+from ottla_spark.loads.options.quantities import parse_duration_s, parse_size
+from ottla_spark.loads.run.load_run import Listener, check_topic, run_load
+from ottla_spark.loads.run.result import LoadResult
+from ottla_spark.loads.targets.address import parse_dead_letters, parse_format, parse_target
 from ottla_spark.session import LOCAL, prepare_environment, session
-from ottla_spark.stopping import stopped_by_signals
+from ottla_spark.stop_signals import stopped_by_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ottla_spark
-from ottla_spark.loading.storage import Storage
-from ottla_spark.loading.tables import parquet
-from ottla_spark.loading.tables.sink_log import SinkLog
+from ottla_spark.loads.state.storage import Storage
+from ottla_spark.loads.targets import parquet
+from ottla_spark.loads.targets.parquet_sink_log import SinkLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,17 +15,21 @@ import pyarrow.parquet as pq
 import pytest
 
 import ottla_spark
-from ottla_spark.loading import preparing
-from ottla_spark.loading.direct import CODEC_SETTING, OLD_LISTS_SETTING, may_write_directly
-from ottla_spark.loading.errors import LoadError
-from ottla_spark.loading.options import LoadOptions
-from ottla_spark.loading.partition_by import parse_partition_by
-from ottla_spark.loading.schemas import as_nullable
-from ottla_spark.loading.storage import Storage
-from ottla_spark.loading.tables.parquet import ParquetTable
-from ottla_spark.loading.tables.sink_log import SinkLog
-from ottla_spark.loading.tables.table import Batch
-from ottla_spark.loading.targets import Kind, Target, ValueFormat
+from ottla_spark.loads.errors import LoadError
+from ottla_spark.loads.options.load_options import LoadOptions
+from ottla_spark.loads.options.partition_by import parse_partition_by
+from ottla_spark.loads.run import load_setup
+from ottla_spark.loads.schema.evolution import as_nullable
+from ottla_spark.loads.state.storage import Storage
+from ottla_spark.loads.targets.address import Kind, Target, ValueFormat
+from ottla_spark.loads.targets.parquet import ParquetTable
+from ottla_spark.loads.targets.parquet_sink_log import SinkLog
+from ottla_spark.loads.targets.parquet_worker_files import (
+    CODEC_SETTING,
+    OLD_LISTS_SETTING,
+    may_write_directly,
+)
+from ottla_spark.loads.targets.table_writer import Batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,7 +101,7 @@ def test_a_table_that_sparks_sink_began_goes_on(
     options = {"bootstrap_servers": bootstrap_servers, "spark": spark, "compact": True}
     produce(name, 40)
     with monkeypatch.context() as before:  # as loads were before workers wrote
-        before.setattr(preparing, "direct_writing", lambda *_: None)
+        before.setattr(load_setup, "direct_writing", lambda *_: None)
         ottla_spark.load(name, f"parquet:{table}", max_records_per_batch=20, **options)
     old = set(parts(table))
     assert not any(is_workers(path) for path in old)

@@ -12,8 +12,8 @@ import pytest
 from harness.schema_registry import registry
 
 import ottla_spark
-from ottla_spark.loading.errors import LoadUsageError
-from ottla_spark.loading.running import Listener
+from ottla_spark.loads.errors import LoadUsageError
+from ottla_spark.loads.run.load_run import Listener
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

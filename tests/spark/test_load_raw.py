@@ -14,7 +14,7 @@ from ottla.admin.client import Client
 from ottla.admin.errors import Refused
 from ottla.admin.group_lag import group_lag
 from ottla.admin.groups import describe_groups
-from ottla_spark.loading.errors import LoadError, LoadUsageError
+from ottla_spark.loads.errors import LoadError, LoadUsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -143,7 +143,7 @@ def test_an_empty_topic_gives_an_empty_end(
 ) -> None:
     said: list[str] = []
 
-    class Hears(ottla_spark.loading.running.Listener):
+    class Hears(ottla_spark.loads.run.load_run.Listener):
         def say(self, line: str) -> None:
             said.append(line)
 
@@ -189,8 +189,8 @@ def test_what_does_not_go_together_is_refused(
 def test_a_second_load_at_the_same_time_is_refused(
     spark: SparkSession, bootstrap_servers: str, topic: Any, tmp_path: Path
 ) -> None:
-    from ottla_spark.loading.storage import Storage
-    from ottla_spark.loading.workplace import Workplace
+    from ottla_spark.loads.state.load_directory import Workplace
+    from ottla_spark.loads.state.storage import Storage
 
     name = topic(1)
     place = Workplace(Storage(spark), f"{tmp_path}/table/_ottla/{name}")
@@ -206,7 +206,7 @@ def test_deleted_records_stop_a_load_unless_that_is_allowed(
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
 
-    from ottla_spark.loading.errors import DataLost
+    from ottla_spark.loads.errors import DataLost
 
     name = topic(1)
     to = f"parquet:{tmp_path}/table"
@@ -230,7 +230,7 @@ def test_a_topic_created_again_between_loads_is_noticed(
 ) -> None:
     from confluent_kafka.admin import AdminClient
 
-    from ottla_spark.loading.errors import DataLost
+    from ottla_spark.loads.errors import DataLost
 
     name = topic(1)
     to = f"parquet:{tmp_path}/table"
@@ -257,9 +257,9 @@ def test_rows_that_are_not_where_the_table_is_are_not_committed(
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    from ottla_spark.loading.tables.delta import DeltaTarget
-    from ottla_spark.loading.tables.iceberg import IcebergTarget
-    from ottla_spark.loading.tables.table import RECORDS, Batch, Table
+    from ottla_spark.loads.targets.delta import DeltaTarget
+    from ottla_spark.loads.targets.iceberg import IcebergTarget
+    from ottla_spark.loads.targets.table_writer import RECORDS, Batch, Table
 
     tables: list[Table] = [
         DeltaTarget(spark, f"{tmp_path}/table", "t"),

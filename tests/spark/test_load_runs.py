@@ -18,14 +18,14 @@ from harness.deadline import eventually
 from harness.process import COMMAND
 
 from ottla_spark.api import load
-from ottla_spark.loading.options import Continuous, Every, LoadOptions
-from ottla_spark.loading.running import Listener, run_load
-from ottla_spark.loading.targets import Kind, Target, ValueFormat
+from ottla_spark.loads.options.load_options import Continuous, Every, LoadOptions
+from ottla_spark.loads.run.load_run import Listener, run_load
+from ottla_spark.loads.targets.address import Kind, Target, ValueFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ottla_spark.loading.tally import Tally
+    from ottla_spark.loads.run.tally import Tally
 
 PATIENCE_S = 120
 ROUNDS = 3

@@ -12,7 +12,7 @@ import pytest
 
 from ottla.cli.main import main
 from ottla_spark.pipelines.api import check_file
-from ottla_spark.pipelines.problems import Problem
+from ottla_spark.pipelines.spec.problems import Problem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,10 +13,10 @@ import pytest
 
 import ottla_spark
 from ottla_spark.pipelines.api import Pipeline
-from ottla_spark.pipelines.failures import QueryFailed
-from ottla_spark.pipelines.progress import QueryProgress
-from ottla_spark.pipelines.running import View
-from ottla_spark.pipelines.state_lock import state_lock
+from ottla_spark.pipelines.run.failures import QueryFailed
+from ottla_spark.pipelines.run.pipeline_run import View
+from ottla_spark.pipelines.run.progress import QueryProgress
+from ottla_spark.pipelines.run.state_lock import state_lock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

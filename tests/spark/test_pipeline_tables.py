@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ottla_spark
-from ottla_spark.pipelines.failures import QueryFailed
+from ottla_spark.pipelines.run.failures import QueryFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,10 +20,10 @@ from ottla.admin.address import parse_addresses
 from ottla.admin.client import Client
 from ottla.admin.group_offsets import fetch_offsets
 from ottla_spark.pipelines.api import Pipeline
-from ottla_spark.pipelines.failures import QueryFailed
-from ottla_spark.pipelines.problems import PipelineError
-from ottla_spark.pipelines.progress import QueryProgress
-from ottla_spark.pipelines.running import View
+from ottla_spark.pipelines.run.failures import QueryFailed
+from ottla_spark.pipelines.run.pipeline_run import View
+from ottla_spark.pipelines.run.progress import QueryProgress
+from ottla_spark.pipelines.spec.problems import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -212,7 +212,7 @@ def test_stopped_between_batches_it_goes_on_exactly_there_with_every_sink(
 def test_bad_records_stop_the_query_or_do_as_they_are_told(
     spark: SparkSession, make: Make, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
-    from ottla_spark.pipelines.failures import QueryFailed
+    from ottla_spark.pipelines.run.failures import QueryFailed
 
     name = topic()
     values = [event(0, 0), b"not json", None, b'{"id": "x"}', event(4, 4)]

@@ -9,15 +9,15 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla_spark.pipelines.analysis import Analysis
-from ottla_spark.pipelines.checking import Checked, check_spec
-from ottla_spark.pipelines.model import Once, PipelineSpec, Trigger
-from ottla_spark.pipelines.problems import PipelineError, Problems
-from ottla_spark.pipelines.progress import QueryProgress
-from ottla_spark.pipelines.running import View, run_by_trigger
-from ottla_spark.pipelines.runs import frames_for, start_query
-from ottla_spark.pipelines.spec import read_file
-from ottla_spark.pipelines.triggers import choose_trigger
+from ottla_spark.pipelines.check.pipeline_check import Checked, check_spec
+from ottla_spark.pipelines.check.spark_analysis import Analysis
+from ottla_spark.pipelines.run.pipeline_run import View, run_by_trigger
+from ottla_spark.pipelines.run.progress import QueryProgress
+from ottla_spark.pipelines.run.query import frames_for, start_query
+from ottla_spark.pipelines.spec.model import Once, PipelineSpec, Trigger
+from ottla_spark.pipelines.spec.pipeline_file import read_file
+from ottla_spark.pipelines.spec.problems import PipelineError, Problems
+from ottla_spark.pipelines.spec.trigger import choose_trigger
 from ottla_spark.session import LOCAL, session
 
 if TYPE_CHECKING:

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.admin.errors import AdminError
 from ottla_spark.pipelines.api import Pipeline, check_file
-from ottla_spark.pipelines.checking import Checked
-from ottla_spark.pipelines.failures import QueryFailed
-from ottla_spark.pipelines.model import Once, Trigger
-from ottla_spark.pipelines.picture import as_json
-from ottla_spark.pipelines.problems import Problems
-from ottla_spark.pipelines.progress import QueryProgress
-from ottla_spark.pipelines.showing import (
+from ottla_spark.pipelines.check.pipeline_check import Checked
+from ottla_spark.pipelines.run.failures import QueryFailed
+from ottla_spark.pipelines.run.progress import QueryProgress
+from ottla_spark.pipelines.show.picture import as_json
+from ottla_spark.pipelines.show.views import (
     JsonView,
     LineView,
     LiveView,
@@ -30,8 +28,10 @@ from ottla_spark.pipelines.showing import (
     summary_row,
     table_of,
 )
+from ottla_spark.pipelines.spec.model import Once, Trigger
+from ottla_spark.pipelines.spec.problems import Problems
 from ottla_spark.session import session
-from ottla_spark.stopping import stopped_by_signals
+from ottla_spark.stop_signals import stopped_by_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

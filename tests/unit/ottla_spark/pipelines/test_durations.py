@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla_spark.pipelines.durations import duration_ms
+from ottla_spark.pipelines.spec.durations import duration_ms
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ pytest.importorskip("pyspark", reason="needs ottla[spark]")
 
 from pyspark.errors import StreamingQueryException
 
-from ottla_spark.pipelines.failures import cause_of, is_slow_python
+from ottla_spark.pipelines.run.failures import cause_of, is_slow_python
 
 MALFORMED = (
     "org.apache.spark.SparkException: [MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGGESTION] Malformed"

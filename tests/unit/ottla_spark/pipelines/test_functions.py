@@ -8,9 +8,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs ottla[spark]")
 
-from ottla_spark.pipelines.document import Plain, Scalar
-from ottla_spark.pipelines.functions import FunctionError, load_function
-from ottla_spark.pipelines.model import PythonStep
+from ottla_spark.pipelines.frames.functions import FunctionError, load_function
+from ottla_spark.pipelines.spec.model import PythonStep
+from ottla_spark.pipelines.spec.yaml_tree import Plain, Scalar
 
 
 def step(function: str, inputs: int = 1, **arguments: Plain) -> PythonStep:

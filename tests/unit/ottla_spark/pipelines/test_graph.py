@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import dedent
 
-from ottla_spark.pipelines.graph import Graph
-from ottla_spark.pipelines.problems import Problems
-from ottla_spark.pipelines.spec import read_text
+from ottla_spark.pipelines.spec.graph import Graph
+from ottla_spark.pipelines.spec.pipeline_file import read_text
+from ottla_spark.pipelines.spec.problems import Problems
 
 
 def graph_of(steps: str) -> tuple[Graph, list[str]]:

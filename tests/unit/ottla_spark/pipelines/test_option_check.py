@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs ottla[spark]")
 
-from ottla_spark.pipelines.option_check import check_options
-from ottla_spark.pipelines.problems import Problems
-from ottla_spark.pipelines.spec import read_text
+from ottla_spark.pipelines.check.option_check import check_options
+from ottla_spark.pipelines.spec.pipeline_file import read_text
+from ottla_spark.pipelines.spec.problems import Problems
 
 
 def mistakes(text: str) -> list[tuple[int, str, str]]:

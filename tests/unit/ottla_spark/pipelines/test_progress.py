@@ -11,7 +11,7 @@ pytest.importorskip("pyspark", reason="needs ottla[spark]")
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from ottla_spark.pipelines.progress import QueryProgress
+from ottla_spark.pipelines.run.progress import QueryProgress
 
 
 def report(

@@ -11,11 +11,11 @@ from ottla.admin.address import parse_addresses
 from ottla.admin.client import Client
 from ottla.admin.topics import create_topics, delete_topics
 from ottla.testing import Cluster
-from ottla_spark.pipelines.failures import QueryFailed
-from ottla_spark.pipelines.model import PipelineSpec
-from ottla_spark.pipelines.problems import Problems
-from ottla_spark.pipelines.spec import read_file
-from ottla_spark.pipelines.topic_ids import check_topic_ids
+from ottla_spark.pipelines.run.failures import QueryFailed
+from ottla_spark.pipelines.run.topic_ids import check_topic_ids
+from ottla_spark.pipelines.spec.model import PipelineSpec
+from ottla_spark.pipelines.spec.pipeline_file import read_file
+from ottla_spark.pipelines.spec.problems import Problems
 
 LOSES = "{failOnDataLoss: false}"
 

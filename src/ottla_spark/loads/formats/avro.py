@@ -1,0 +1,135 @@
+"""Avro values: bare, with the schema of a file, or framed, with the schema a registry has."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from datetime import time
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from ottla_spark.loads.errors import LoadUsageError
+from ottla_spark.loads.formats.avro_references import whole_schema
+from ottla_spark.loads.formats.avro_types import AvroSchema, avro_struct
+from ottla_spark.loads.formats.binary_format import Decoded, Misfit
+from ottla_spark.loads.formats.registry_frame import unframe
+from ottla_spark.loads.formats.schema_registry import Registry, UnknownSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+MAX_CACHED_SCHEMAS = 1000
+
+
+def read_avro_file(path: Path) -> str:
+    """The text of a schema file, found to be an Avro schema."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise LoadUsageError(f"cannot read the schema {path}: {error.strerror}") from None
+    _parse(text, str(path))
+    return text
+
+
+def avro_schema_struct(text: str, source: str) -> StructType:
+    """The columns of a schema's text."""
+    return avro_struct(_parse(text, source))
+
+
+class BareAvro:
+    """Values that are all written with one schema."""
+
+    def __init__(self, schema_text: str) -> None:
+        self._schema_text = schema_text
+
+    def decode(self, value: bytes) -> Decoded:
+        """The fields of a record."""
+        return Decoded(_read(value, _parsed(self._schema_text)))
+
+    def fields_of(self, news: str) -> StructType:
+        """There is no news: the one schema is known."""
+        raise AssertionError(news)
+
+    def ignoring(self, news: Sequence[str]) -> BareAvro:
+        """The same: there is no news."""
+        return self
+
+
+class FramedAvro:
+    """Values that name their schema; `known` are ids whose fields are no news."""
+
+    def __init__(self, registry: Registry, known: frozenset[int]) -> None:
+        self._registry = registry
+        self._known = known
+
+    def decode(self, value: bytes) -> Decoded:
+        """The fields of a record, read with the schema it was written with."""
+        schema_id, start = unframe(value)
+        try:
+            text = _whole(self._registry, schema_id)
+        except UnknownSchema as error:
+            raise Misfit(str(error)) from None
+        fields = _read(value[start:], _parsed(text))
+        return Decoded(fields, None if schema_id in self._known else str(schema_id))
+
+    def fields_of(self, news: str) -> StructType:
+        """The fields of the schema with this id."""
+        return avro_schema_struct(_whole(self._registry, int(news)), f"schema {news}")
+
+    def ignoring(self, news: Sequence[str]) -> FramedAvro:
+        """The same with these ids known."""
+        return FramedAvro(self._registry, self._known | {int(each) for each in news})
+
+
+@lru_cache(maxsize=MAX_CACHED_SCHEMAS)
+def _whole(registry: Registry, schema_id: int) -> str:
+    schema = registry.schema(schema_id)
+    if schema.kind != "AVRO":
+        raise LoadUsageError(f"schema {schema_id} is {schema.kind}, not Avro: see --format")
+    return whole_schema(registry, schema)
+
+
+@lru_cache(maxsize=MAX_CACHED_SCHEMAS)
+def _parsed(text: str) -> AvroSchema:
+    return _parse(text, "the schema")
+
+
+def _parse(text: str, source: str) -> AvroSchema:
+    import fastavro
+    from fastavro.schema import SchemaParseException, UnknownType
+
+    try:
+        return fastavro.parse_schema(json.loads(text))
+    except (ValueError, KeyError, TypeError, SchemaParseException, UnknownType) as error:
+        raise LoadUsageError(f"{source} is not an Avro schema: {error}") from None
+
+
+def _read(value: bytes, schema: AvroSchema) -> dict[str, object]:
+    """One record that takes up all bytes; Misfit otherwise."""
+    import fastavro
+
+    stream = io.BytesIO(value)
+    try:
+        record = fastavro.schemaless_reader(stream, schema, None)
+    except Exception as error:  # any garbage: fastavro raises whatever its parts raise
+        raise Misfit(f"not Avro of this schema: {type(error).__name__} {error}".strip()) from None
+    left = len(value) - stream.tell()
+    if left:
+        raise Misfit(f"not Avro of this schema: {left} bytes are left over")
+    if not isinstance(record, dict):
+        raise Misfit("not an Avro record")
+    return {name: _plain(field) for name, field in record.items()}
+
+
+def _plain(value: Any) -> object:
+    """Values of logical types that have no column type of their own become text."""
+    if isinstance(value, dict):
+        return {name: _plain(inside) for name, inside in value.items()}
+    if isinstance(value, list):
+        return [_plain(inside) for inside in value]
+    if isinstance(value, time):
+        return value.isoformat()
+    return str(value) if isinstance(value, UUID) else value

@@ -1,0 +1,140 @@
+"""Formats that Python decodes, in Arrow batches on the executors: Avro and Protobuf."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from ottla_spark.loads.formats.format import NEWS, REASON, VALUE, Learned
+from ottla_spark.loads.schema.arrow_types import arrow_type, udf_on_arrays
+from ottla_spark.loads.schema.evolution import missing_fields, widened
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+_DECODED = "_ottla_decoded"
+
+
+class Misfit(Exception):
+    """A value cannot be decoded; the message says why."""
+
+
+class Decoded(NamedTuple):
+    """The fields of a value, and what it has beyond the schema."""
+
+    fields: dict[str, object]
+    news: str | None = None
+
+
+class Decoder(Protocol):
+    """Decodes values in an executor; it is pickled, so it makes what cannot be when first used."""
+
+    def decode(self, value: bytes) -> Decoded:
+        """The value's fields; Misfit if it has none."""
+
+    def fields_of(self, news: str) -> StructType:
+        """The fields that values with this news have; none where that is not known."""
+
+    def ignoring(self, news: Sequence[str]) -> Decoder:
+        """The same, for which these are no news any more."""
+
+
+class BinaryFormat:
+    """Values that `decoder` turns into the fields of `schema`; it may give more, or less."""
+
+    def __init__(self, schema: StructType, decoder: Decoder) -> None:
+        self.schema = schema
+        self._decoder = decoder
+
+    def decode(self, records: DataFrame) -> DataFrame:
+        """Send the values alone to Python, where a struct of value, reason and news is made."""
+        from pyspark.sql import functions as F
+        from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+
+        made = StructType(
+            [
+                StructField(VALUE, self.schema),
+                StructField(REASON, StringType()),
+                StructField(NEWS, ArrayType(StringType())),
+            ]
+        )
+        decoder, kind = self._decoder, arrow_type(self.schema)
+
+        def decode(values: Any) -> Any:
+            return decode_array(values, decoder, kind)
+
+        # Not deterministic: else the optimizer may run it once for each place that uses it.
+        made_by = udf_on_arrays(decode, made).asNondeterministic()
+        decoded = records.select("*", made_by(F.col("value")).alias(_DECODED))
+        return decoded.select("*", f"{_DECODED}.*").drop(_DECODED)
+
+    def explain(self, misfits: DataFrame) -> DataFrame:
+        """The reasons are as good as they get."""
+        return misfits
+
+    def learn(self, news: Sequence[str], values: Sequence[bytes]) -> Learned:
+        """The new fields, as far as the decoder knows their schema."""
+        from pyspark.sql.types import StructType
+
+        schema, fields = self.schema, StructType([])
+        for each in news:
+            missing = missing_fields(schema, self._decoder.fields_of(each))
+            schema, fields = widened(schema, missing), widened(fields, missing)
+        return Learned(fields, BinaryFormat(schema, self._decoder))
+
+    def ignoring(self, news: Sequence[str]) -> BinaryFormat:
+        """The same format, for which these are no news any more."""
+        return BinaryFormat(self.schema, self._decoder.ignoring(news))
+
+
+def decode_array(values: Any, decoder: Decoder, kind: Any) -> Any:
+    """The struct array of value, reason and news for an array of binary values."""
+    import pyarrow as pa
+
+    decoded: list[dict[str, object] | None] = []
+    reasons: list[str | None] = []
+    news: list[list[str] | None] = []
+    for value in values.to_pylist():
+        fields, why, new = _decode_one(value, decoder)
+        decoded.append(fields)
+        reasons.append(why)
+        news.append(new)
+    return pa.StructArray.from_arrays(
+        [_structs(decoded, reasons, kind), pa.array(reasons, pa.string()), _texts(news)],
+        names=[VALUE, REASON, NEWS],
+    )
+
+
+def _decode_one(
+    value: bytes | None, decoder: Decoder
+) -> tuple[dict[str, object] | None, str | None, list[str] | None]:
+    if value is None:
+        return None, None, None
+    try:
+        fields, new = decoder.decode(value)
+    except Misfit as error:
+        return None, str(error), None
+    return fields, None, None if new is None else [new]
+
+
+def _structs(decoded: list[dict[str, object] | None], reasons: list[str | None], kind: Any) -> Any:
+    """All at once; one by one only when a value does not go into the schema's type."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(decoded, kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        pass
+    for place, fields in enumerate(decoded):
+        try:
+            pa.array([fields], kind)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            decoded[place], reasons[place] = None, f"does not fit the schema: {error}"
+    return pa.array(decoded, kind)
+
+
+def _texts(news: list[list[str] | None]) -> Any:
+    import pyarrow as pa
+
+    return pa.array(news, pa.list_(pa.field("element", pa.string())))

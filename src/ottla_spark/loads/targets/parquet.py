@@ -1,0 +1,251 @@
+"""Parquet tables, written by Spark's own file sink, or by workers (`direct.py`) with its log.
+
+The sink's log (`_spark_metadata`) says which files are part of the table; a batch that the log
+has is not added again. Spark follows the log; other readers see the directory, so files that
+no commit listed are removed when a load starts.
+
+The log numbers batches and knows nothing of checkpoints: a table belongs to one load.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from ottla_spark.loads.errors import LoadError, LoadUsageError
+from ottla_spark.loads.state.load_directory import HIDDEN
+from ottla_spark.loads.state.storage import Storage
+from ottla_spark.loads.targets.parquet_sink_log import SinkFile, SinkLog, sink_file
+from ottla_spark.loads.targets.table_writer import Added, Batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation, SparkSession
+    from pyspark.sql.types import StructType
+
+    from ottla_spark.loads.options.partition_by import PartitionBy
+
+LOG_INTERVAL = 10
+"""Batches between log files that list the whole table, as Spark has it."""
+COMPACTED_LOG_INTERVAL = 1
+"""With compaction every log file lists the table, so that one rename replaces any of its files."""
+_INTERVAL_SETTING = "spark.sql.streaming.fileSink.log.compactInterval"
+INCOMING = "_incoming"
+"""Not below HIDDEN, where a topic may have any name."""
+PART = "part-"
+"""How the names of files with rows begin."""
+REPLACED_KEPT_MS = 10 * 60 * 1000
+"""How long compacted files stay for readers that listed them before."""
+
+
+class ParquetTable:
+    """The table at `path`."""
+
+    def __init__(self, spark: SparkSession, path: str, *, compacted: bool = False) -> None:
+        self.data_directory = path
+        self._log_interval = COMPACTED_LOG_INTERVAL if compacted else LOG_INTERVAL
+        self._spark = spark
+        self._partitions: list[str] = []
+        self._storage = Storage(spark)
+        self._log = SinkLog(self._storage, path)
+
+    def prepare(
+        self, schema: StructType, partitions: Sequence[PartitionBy], *, widen: bool
+    ) -> None:
+        """Refuse a directory with files that no load wrote; there is nothing to make."""
+        self._partitions = [part.column for part in partitions]
+        if self._log.last_batch() is None and self._owner() is None:
+            found = self._storage.data_files(self.data_directory)
+            if found:
+                raise LoadUsageError(
+                    f"{self.data_directory} has files that are not of a load, such as"
+                    f" {found[0].uri.rpartition('/')[2]}: give a directory of its own"
+                )
+
+    def widen(self, schema: StructType) -> None:
+        """Nothing to do: each Parquet file has its own columns (read with mergeSchema)."""
+
+    def last_batch(self, query_id: str) -> int | None:
+        """The last batch in the log, whose checkpoint is that of the only load of the table."""
+        last = self._log.last_batch()
+        if last is not None and self._owner() not in {None, query_id}:
+            raise LoadUsageError(
+                f"{self.data_directory} was loaded with another checkpoint than this one, which"
+                " knows nothing of its records: give that one with --checkpoint, or another table"
+            )
+        return last
+
+    def add(
+        self, batch: Batch, rows: DataFrame, measures: Observation, most_rows_a_file: int
+    ) -> Added:
+        """Hand the rows to Spark's file sink, which writes the files and then the log."""
+        self._own(batch)
+        plan = rows._jdf
+        self._sink(most_rows_a_file).addBatch(batch.number, plan)
+        fresh = self._log.added_by(batch.number)
+        measured = plan.queryExecution().observedMetrics().get(measures._name)
+        told = _scalars(measured.get()) if measured.isDefined() else {}
+        return Added(len(fresh), sum(file.size for file in fresh), told)
+
+    def add_files(self, batch: Batch, sizes: Mapping[str, int]) -> None:
+        """Add files that workers wrote to `incoming`, by name and size, in one commit.
+
+        What else is there comes from attempts that do not count, and is removed.
+        """
+        self._own(batch)
+        for name, size in sizes.items():
+            self._take_in(name, size)
+        self._spark.conf.set(_INTERVAL_SETTING, self._log_interval)
+        self._log.append(
+            self._spark, batch.number, [f"{self.data_directory}/{name}" for name in sizes]
+        )
+        self._clear_incoming()
+
+    def upsert(
+        self, batch: Batch, rows: DataFrame, measures: Observation, key: Sequence[str]
+    ) -> Added:
+        """Refused: a Parquet table has no way to replace a row."""
+        raise LoadUsageError("--upsert needs a table that can replace rows: delta: or iceberg:")
+
+    def clean(self, batch: Batch) -> int:
+        """Remove files that the log does not list, but for those just compacted away."""
+        del batch
+        removed = self._clear_incoming()
+        if self._log.last_batch() is None and self._owner() is None:
+            return removed
+        listed = {self._storage.canonical(file.path) for file in self._log.files()}
+        kept = self._replaced_lately()
+        for stored in self._storage.data_files(self.data_directory):
+            if stored.uri not in listed and stored.uri not in kept:
+                self._storage.remove(stored.uri)
+                removed += 1
+        return removed
+
+    def compact(self, target_file_size: int) -> int:
+        """Rewrite the small files that one log file lists, then let it list the large ones."""
+        gone = 0
+        for name in self._log.names():
+            files = self._log.read(name)
+            small = self._small(files, target_file_size)
+            if not small:
+                continue
+            fresh = [file for group in small for file in self._rewrite(group, target_file_size)]
+            replaced = {file.path for group in small for file in group}
+            self._note_replaced(replaced)
+            self._log.replace(name, [f for f in files if f.path not in replaced] + fresh)
+            gone += len(replaced)
+        return gone
+
+    @property
+    def incoming(self) -> str:
+        """Where workers put files that are not part of the table yet."""
+        return f"{self.data_directory}/{INCOMING}"
+
+    def _take_in(self, name: str, size: int) -> None:
+        """Put a file of a worker among those of the table; LoadError if it is not as it said."""
+        path = f"{self.incoming}/{name}"
+        there = self._storage.status(path).getLen() if self._storage.exists(path) else 0
+        if there != size:
+            raise LoadError(
+                f"the load stopped: a worker wrote {size} bytes to {path}, but {there} are there."
+                " The table has to lie where driver and executors see the same files"
+            )
+        self._storage.move(path, f"{self.data_directory}/{name}")
+
+    def _clear_incoming(self) -> int:
+        """Remove files of workers; nobody is writing one that will be added."""
+        names = self._storage.children(self.incoming)
+        left = [name for name in names if name.startswith(PART)]
+        for name in left:
+            self._storage.remove(f"{self.incoming}/{name}")
+        return len(left)
+
+    @property
+    def _owner_path(self) -> str:
+        return f"{self.data_directory}/{HIDDEN}/table.json"
+
+    def _own(self, batch: Batch) -> None:
+        """Note which checkpoint the table belongs to, before its first file."""
+        if self._owner() != batch.query_id:
+            told = {"query_id": batch.query_id, "log_interval": self._log_interval}
+            self._storage.write_text(self._owner_path, json.dumps(told) + "\n")
+
+    def _owner(self) -> str | None:
+        """The checkpoint that the table belongs to; its log goes on as it was begun."""
+        if not self._storage.exists(self._owner_path):
+            return None
+        told = json.loads(self._storage.read_text(self._owner_path))
+        self._log_interval = int(told["log_interval"])
+        return str(told["query_id"])
+
+    def _sink(self, most_rows_a_file: int) -> Any:
+        """Spark's sink, new for each batch: it remembers log files that compaction replaces."""
+        jvm: Any = self._spark._jvm
+        self._spark.conf.set(_INTERVAL_SETTING, self._log_interval)
+        options = {"path": self.data_directory, "maxRecordsPerFile": str(most_rows_a_file)}
+        return jvm.org.apache.spark.sql.execution.streaming.sinks.FileStreamSink(
+            self._spark._jsparkSession,
+            self.data_directory,
+            jvm.org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat(),
+            jvm.PythonUtils.toSeq(self._partitions),
+            jvm.PythonUtils.toScalaMap(options),
+        )
+
+    @staticmethod
+    def _small(files: list[SinkFile], target_file_size: int) -> list[list[SinkFile]]:
+        """Groups of small files of one directory, each of about the wanted size together."""
+        by_directory: defaultdict[str, list[SinkFile]] = defaultdict(list)
+        for file in files:
+            if file.size < target_file_size / 2:
+                by_directory[file.path.rpartition("/")[0]].append(file)
+        groups = []
+        for found in by_directory.values():
+            group: list[SinkFile] = []
+            for file in found:
+                if group and sum(f.size for f in group) + file.size > target_file_size:
+                    groups.append(group)
+                    group = []
+                group.append(file)
+            groups.append(group)
+        return [group for group in groups if len(group) > 1]
+
+    def _rewrite(self, group: list[SinkFile], target_file_size: int) -> list[SinkFile]:
+        """One file in place of a group, written aside and then moved beside the old ones."""
+        aside = f"{self.data_directory}/{HIDDEN}/compact-{uuid4().hex[:8]}"
+        paths = [self._storage.canonical(file.path) for file in group]
+        rows = self._spark.read.option("mergeSchema", "true").parquet(*paths)
+        rows.coalesce(1).write.parquet(aside)
+        directory = paths[0].rpartition("/")[0]
+        fresh = []
+        for stored in self._storage.data_files(aside):
+            place = f"{directory}/{stored.uri.rpartition('/')[2]}"
+            self._storage.move(stored.uri, place)
+            encoded = f"{group[0].path.rpartition('/')[0]}/{place.rpartition('/')[2]}"
+            fresh.append(sink_file(encoded, stored.size, stored.modified_ms, like=group[0]))
+        self._storage.remove(aside)
+        return fresh
+
+    def _note_replaced(self, paths: set[str]) -> None:
+        """Remember until when these files must stay, before the log stops listing them."""
+        until_ms = int(time.time() * 1000) + REPLACED_KEPT_MS
+        name = f"{self.data_directory}/{HIDDEN}/replaced-{until_ms}.json"
+        self._storage.write_text(name, json.dumps(sorted(map(self._storage.canonical, paths))))
+
+    def _replaced_lately(self) -> set[str]:
+        kept: set[str] = set()
+        for name in self._storage.children(f"{self.data_directory}/{HIDDEN}"):
+            if not name.startswith("replaced-"):
+                continue
+            path = f"{self.data_directory}/{HIDDEN}/{name}"
+            if int(name.removeprefix("replaced-").removesuffix(".json")) < time.time() * 1000:
+                self._storage.remove(path)
+            else:
+                kept |= set(json.loads(self._storage.read_text(path)))
+        return kept
+
+
+def _scalars(row: Any) -> dict[str, object]:
+    return {name: row.get(place) for place, name in enumerate(row.schema().fieldNames())}

@@ -1,0 +1,39 @@
+"""Whether the workers of a Spark on other machines can run a pipeline, asked before it starts.
+
+Executors write tables and keep the state of aggregations, joins and dedup. Places that they do
+not share with the driver would lose rows without a word.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla_spark.loads.errors import LoadError
+from ottla_spark.loads.run.worker_check import ask_workers, missing_words, unseen_words
+from ottla_spark.pipelines.spec.model import PipelineSpec, TableSink
+from ottla_spark.pipelines.spec.problems import WHOLE_FILE, Problems
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def check_workers(spec: PipelineSpec, spark: SparkSession, problems: Problems) -> None:
+    """Note workers that lack Ottla, and places of the file that they do not see.
+
+    Where an Iceberg table lies is known when it is opened, and asked then.
+    """
+    places = {spec.state_path: (spec.state.line, "state")}
+    for sink in spec.sinks.values():
+        if isinstance(sink, TableSink) and sink.place.is_path:
+            places[sink.place.where] = (sink.place.written.line, f"sinks.{sink.name}.table")
+    usable = [place for place, (_, where) in places.items() if not problems.about(where)]
+    try:
+        answers = ask_workers(spark, usable)
+    except LoadError as error:
+        problems.add(WHOLE_FILE, "", str(error))
+        return
+    for answer in answers:
+        if answer.missing:
+            problems.add(WHOLE_FILE, "", missing_words(answer))
+        for place in answer.unseen:
+            problems.add(*places[place], unseen_words(answer, place))

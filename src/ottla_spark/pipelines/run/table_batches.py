@@ -1,0 +1,72 @@
+"""Batches of a stream into Delta and Iceberg tables, each exactly once.
+
+After a crash Spark gives a batch again with the same number and the same rows. The table keeps
+the number of the last batch of each checkpoint with its rows, in one commit, and is asked first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla_spark.loads.options.partition_by import PartitionBy
+from ottla_spark.loads.run.worker_check import check_workers
+from ottla_spark.loads.state.checkpoint import Checkpoint
+from ottla_spark.loads.state.storage import Storage
+from ottla_spark.loads.targets.delta import DeltaTarget
+from ottla_spark.loads.targets.iceberg import IcebergTarget
+from ottla_spark.loads.targets.table_writer import DELETED, RECORDS, Batch, Table
+from ottla_spark.pipelines.spec.model import PipelineSpec, TableSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NO_LIMIT = 0
+
+
+class TableBatches:
+    """Called by Spark with each batch of the query that feeds a sink."""
+
+    def __init__(self, spec: PipelineSpec, sink: TableSink, session: SparkSession) -> None:
+        self._table = open_sink(spec, sink, session)
+        self._has_path = sink.place.is_path
+        self._checkpoint = Checkpoint(Storage(session), spec.checkpoint_of(sink.name))
+        self._upsert = [column.text for column in sink.upsert]
+        self._partitions = [PartitionBy(column.text) for column in sink.partition_by]
+
+    def prepare(self, rows: DataFrame) -> None:
+        """Make the table, or see that the one there takes these rows; LoadError if not."""
+        self._table.prepare(rows.schema, self._partitions, widen=False)
+        if not self._has_path:
+            check_workers(rows.sparkSession, [self._table.data_directory])
+
+    def __call__(self, rows: DataFrame, number: int) -> None:
+        query_id = self._checkpoint.query_id()
+        assert query_id is not None, "Spark names a checkpoint before its first batch"
+        batch = Batch(query_id, number)
+        last = self._table.last_batch(batch.query_id)
+        if last is not None and last >= number:
+            return
+        self._table.clean(batch)
+        self._write(rows, batch)
+
+    def _write(self, rows: DataFrame, batch: Batch) -> None:
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as f
+
+        measures = Observation(f"pipeline-{batch.number}")
+        seen = rows.observe(measures, f.count(f.lit(1)).alias(RECORDS))
+        if self._upsert:
+            marked = seen.withColumn(DELETED, f.lit(False))
+            self._table.upsert(batch, marked, measures, self._upsert)
+        else:
+            self._table.add(batch, seen, measures, NO_LIMIT)
+
+
+def open_sink(spec: PipelineSpec, sink: TableSink, session: SparkSession) -> Table:
+    """The table of a sink, which need not exist yet."""
+    writer = spec.group_of(sink.name)
+    if sink.place.format == "delta":
+        return DeltaTarget(session, sink.place.where, writer)
+    catalog = spec.catalogs.get(sink.place.where.partition(".")[0], {})
+    properties = {name: value.text for name, value in catalog.items()}
+    return IcebergTarget(session, sink.place.where, writer, properties)

@@ -1,0 +1,75 @@
+"""Reads one sink: a topic or a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ottla_spark.pipelines.spec.fields import Fields
+from ottla_spark.pipelines.spec.model import (
+    OUTPUT_MODES,
+    TOPIC_SINK_FORMATS,
+    Sink,
+    TableSink,
+    TopicSink,
+)
+from ottla_spark.pipelines.spec.shared_keys import read_inputs
+from ottla_spark.pipelines.spec.table_place import parse_place
+from ottla_spark.pipelines.spec.yaml_tree import Scalar
+
+
+def read_sink(name: str, fields: Fields, file: Path, names: Sequence[str]) -> Sink | None:
+    """The sink that a mapping describes; None when it cannot be told.
+
+    `names` are the sources and steps of the file.
+    """
+    kind = fields.one_of("topic", "table")
+    if kind is None:
+        return None
+    written = read_inputs(fields, names, "the source or step whose rows go here")
+    if len(written) > 1:
+        fields.complain("from", "a sink takes one source or step; UNION several in a step")
+    first = written[0] if written else Scalar(fields.line, "")
+    sink = _topic(name, fields, first) if kind == "topic" else _table(name, fields, first, file)
+    return sink if len(written) == 1 else None
+
+
+def _topic(name: str, fields: Fields, written: Scalar) -> Sink | None:
+    topic = fields.word("topic")
+    sink = TopicSink(
+        name=name,
+        line=fields.line,
+        input=written,
+        topic=topic or Scalar(fields.line, ""),
+        format=fields.choice("format", TOPIC_SINK_FORMATS, "json"),
+        key=fields.word("key"),
+        partitions=fields.count("partitions"),
+        mode=fields.choice("mode", OUTPUT_MODES, "append"),
+        mode_line=fields.line_of("mode"),
+        options=fields.pairs("options"),
+    )
+    if sink.format == "raw" and sink.key is not None:
+        fields.complain("key", "format raw takes the key from the column named key")
+    return sink if topic else None
+
+
+def _table(name: str, fields: Fields, written: Scalar, file: Path) -> Sink | None:
+    text = fields.word("table")
+    partition_by, upsert = fields.words("partition_by"), fields.words("upsert")
+    mode = fields.choice("mode", OUTPUT_MODES, "update" if upsert else "append")
+    if text is None:
+        return None
+    place = parse_place(text, file)
+    if isinstance(place, str):
+        fields.complain("table", place, text.line)
+        return None
+    if mode != "append" and not upsert:
+        fields.complain("mode", "a table takes append, or update with `upsert: [columns]`")
+    if upsert and place.format == "parquet":
+        fields.complain("upsert", "files of Parquet are never changed: use delta: or iceberg:")
+    if upsert and mode == "complete":
+        fields.complain("mode", "upsert goes with update or append")
+    if len(upsert) > 1 and place.format == "iceberg":
+        fields.complain("upsert", "an Iceberg table is updated by one column")
+    line = fields.line_of("mode")
+    return TableSink(name, fields.line, written, place, partition_by, upsert, mode, line)

@@ -1,0 +1,45 @@
+"""Where tables are, and whether they can be written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ottla_spark.pipelines.spec.table_place import (
+    TablePlace,
+    parse_place,
+    why_unreadable,
+    why_unwritable,
+)
+from ottla_spark.pipelines.spec.yaml_tree import Scalar
+
+
+def test_relative_paths_begin_where_the_file_is() -> None:
+    text = Scalar(1, "delta:lake/orders")
+    assert parse_place(text, Path("/p/o.yaml")) == TablePlace("delta", "/p/lake/orders", text)
+
+
+def test_paths_with_a_scheme_are_left_alone() -> None:
+    text = Scalar(1, "parquet:s3a://bucket/orders")
+    place = parse_place(text, Path("/p/o.yaml"))
+    assert isinstance(place, TablePlace)
+    assert place.where == "s3a://bucket/orders"
+    assert why_unwritable(place.where) is None
+    assert why_unreadable(place.where) is None
+
+
+def test_what_can_be_written(tmp_path: Path) -> None:
+    assert why_unwritable(str(tmp_path)) is None
+    assert why_unwritable(str(tmp_path / "not" / "yet" / "there")) is None
+
+
+def test_what_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert why_unwritable(str(tmp_path / "file")) == f"{tmp_path}/file is a file, not a directory"
+    assert "not a directory" in (why_unwritable(str(tmp_path / "file" / "below")) or "")
+    assert why_unwritable("/x" * 10 + "y" * 5000) is not None
+
+
+def test_what_is_there_to_read(tmp_path: Path) -> None:
+    assert why_unreadable(str(tmp_path)) is None
+    assert why_unreadable(str(tmp_path / "*.csv")) is None
+    assert why_unreadable(str(tmp_path / "none")) == f"there is nothing at {tmp_path}/none"
