@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from ottla_spark.loads.options.dead_letter_option import parse_dead_letters
 from ottla_spark.loads.options.load_options import (
     DEFAULT_TARGET_FILE_SIZE,
     Continuous,
@@ -19,9 +20,11 @@ from ottla_spark.loads.options.load_options import (
 )
 from ottla_spark.loads.options.partition_by import parse_partition_by
 from ottla_spark.loads.options.quantities import parse_duration_s, parse_size
-from ottla_spark.loads.run.load_run import Listener, check_topic, run_load
+from ottla_spark.loads.options.value_format import parse_format
+from ottla_spark.loads.run.listener import Listener
+from ottla_spark.loads.run.load_run import check_topic, run_load
 from ottla_spark.loads.run.result import LoadResult
-from ottla_spark.loads.targets.address import parse_dead_letters, parse_format, parse_target
+from ottla_spark.loads.targets.address import parse_address
 from ottla_spark.session import LOCAL, prepare_environment, session
 from ottla_spark.stop_signals import stopped_by_signals
 
@@ -99,7 +102,7 @@ def load(
     parts = [partition_by] if isinstance(partition_by, str) else partition_by
     options = LoadOptions(
         topic=topic,
-        to=parse_target(to),
+        to=parse_address(to),
         client={"bootstrap.servers": bootstrap_servers} | dict(client or {}),
         when=_when(every, continuous),
         format=parse_format(format),

@@ -18,16 +18,16 @@ import ottla_spark
 from ottla_spark.loads.errors import LoadError
 from ottla_spark.loads.options.load_options import LoadOptions
 from ottla_spark.loads.options.partition_by import parse_partition_by
-from ottla_spark.loads.run import load_setup
+from ottla_spark.loads.options.value_format import ValueFormat
 from ottla_spark.loads.schema.evolution import as_nullable
 from ottla_spark.loads.state.storage import Storage
-from ottla_spark.loads.targets.address import Kind, Target, ValueFormat
-from ottla_spark.loads.targets.parquet import ParquetTable
+from ottla_spark.loads.targets.address import TableAddress
+from ottla_spark.loads.targets.parquet import ParquetTableWriter
 from ottla_spark.loads.targets.parquet_sink_log import SinkLog
 from ottla_spark.loads.targets.parquet_worker_files import (
     CODEC_SETTING,
     OLD_LISTS_SETTING,
-    may_write_directly,
+    can_use_worker_files,
 )
 from ottla_spark.loads.targets.table_writer import Batch
 
@@ -101,7 +101,7 @@ def test_a_table_that_sparks_sink_began_goes_on(
     options = {"bootstrap_servers": bootstrap_servers, "spark": spark, "compact": True}
     produce(name, 40)
     with monkeypatch.context() as before:  # as loads were before workers wrote
-        before.setattr(load_setup, "direct_writing", lambda *_: None)
+        before.setattr(ParquetTableWriter, "worker_files", lambda *_: None)
         ottla_spark.load(name, f"parquet:{table}", max_records_per_batch=20, **options)
     old = set(parts(table))
     assert not any(is_workers(path) for path in old)
@@ -180,7 +180,7 @@ def is_daemon(process: psutil.Process) -> bool:
 def test_only_files_that_the_log_has_are_part_of_the_table(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    table = ParquetTable(spark, str(tmp_path / "table"))
+    table = ParquetTableWriter(spark, str(tmp_path / "table"))
     incoming = tmp_path / "table" / "_incoming"
     incoming.mkdir(parents=True)
     for name in ("part-a.parquet", "part-of-a-failed-task.parquet"):
@@ -205,9 +205,9 @@ def test_only_files_that_the_log_has_are_part_of_the_table(
 
 def test_which_loads_leave_the_files_to_spark(tmp_path: Path) -> None:
     def allowed(place: str = "file:/lake/t", settings: Any = (), **options: Any) -> bool:
-        to = Target(Kind.PARQUET, "/lake/t")
+        to = TableAddress("parquet", "/lake/t")
         given = LoadOptions("t", to, {}, **options)
-        return may_write_directly(given, place, SETTINGS | dict(settings))
+        return can_use_worker_files(given, place, SETTINGS | dict(settings))
 
     assert allowed()
     assert allowed(headers=True, compact=True)

@@ -13,7 +13,7 @@ from harness.schema_registry import registry
 
 import ottla_spark
 from ottla_spark.loads.errors import LoadUsageError
-from ottla_spark.loads.run.load_run import Listener
+from ottla_spark.loads.run.listener import Listener
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,6 +15,7 @@ from ottla.admin.errors import Refused
 from ottla.admin.group_lag import group_lag
 from ottla.admin.groups import describe_groups
 from ottla_spark.loads.errors import LoadError, LoadUsageError
+from ottla_spark.loads.run.listener import Listener
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -143,7 +144,7 @@ def test_an_empty_topic_gives_an_empty_end(
 ) -> None:
     said: list[str] = []
 
-    class Hears(ottla_spark.loads.run.load_run.Listener):
+    class Hears(Listener):
         def say(self, line: str) -> None:
             said.append(line)
 
@@ -168,12 +169,12 @@ def test_what_does_not_go_together_is_refused(
         load("nowhere", f"parquet:{tmp_path}/x", **options)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "data.parquet").write_bytes(b"")
-    with pytest.raises(LoadUsageError, match=r"not of a load, such as data\.parquet"):
+    with pytest.raises(LoadUsageError, match=r"no load wrote, such as data\.parquet"):
         load(name, f"parquet:{tmp_path}/mine", **options)
     with pytest.raises(LoadUsageError, match="no column nothing"):
         load(name, f"parquet:{tmp_path}/x", partition_by="nothing", **options)
     load(name, f"parquet:{tmp_path}/table", **options)
-    with pytest.raises(LoadUsageError, match="a Parquet table takes one topic"):
+    with pytest.raises(LoadUsageError, match="a parquet: table takes one topic"):
         load(other, f"parquet:{tmp_path}/table", **options)
     with pytest.raises(LoadUsageError, match="format 'raw', not 'json'"):
         load(name, f"parquet:{tmp_path}/table", format="json", schema="a INT", **options)
@@ -189,12 +190,12 @@ def test_what_does_not_go_together_is_refused(
 def test_a_second_load_at_the_same_time_is_refused(
     spark: SparkSession, bootstrap_servers: str, topic: Any, tmp_path: Path
 ) -> None:
-    from ottla_spark.loads.state.load_directory import Workplace
+    from ottla_spark.loads.state.load_directory import LoadDirectory
     from ottla_spark.loads.state.storage import Storage
 
     name = topic(1)
-    place = Workplace(Storage(spark), f"{tmp_path}/table/_ottla/{name}")
-    with place.lock(), pytest.raises(LoadError, match="is running already"):
+    place = LoadDirectory(Storage(spark), f"{tmp_path}/table/_ottla/{name}")
+    with place.lock(), pytest.raises(LoadError, match="is already running"):
         ottla_spark.load(
             name, f"delta:{tmp_path}/table", bootstrap_servers=bootstrap_servers, spark=spark
         )
@@ -257,13 +258,13 @@ def test_rows_that_are_not_where_the_table_is_are_not_committed(
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    from ottla_spark.loads.targets.delta import DeltaTarget
-    from ottla_spark.loads.targets.iceberg import IcebergTarget
-    from ottla_spark.loads.targets.table_writer import RECORDS, Batch, Table
+    from ottla_spark.loads.targets.delta import DeltaTableWriter
+    from ottla_spark.loads.targets.iceberg import IcebergTableWriter
+    from ottla_spark.loads.targets.table_writer import RECORDS, Batch, TableWriter
 
-    tables: list[Table] = [
-        DeltaTarget(spark, f"{tmp_path}/table", "t"),
-        IcebergTarget(spark, "c.db.events", "t", catalog),
+    tables: list[TableWriter] = [
+        DeltaTableWriter(spark, f"{tmp_path}/table", "t"),
+        IcebergTableWriter(spark, "c.db.events", "t", catalog),
     ]
     for table in tables:
         measures = Observation("rows")

@@ -19,8 +19,10 @@ from harness.process import COMMAND
 
 from ottla_spark.api import load
 from ottla_spark.loads.options.load_options import Continuous, Every, LoadOptions
-from ottla_spark.loads.run.load_run import Listener, run_load
-from ottla_spark.loads.targets.address import Kind, Target, ValueFormat
+from ottla_spark.loads.options.value_format import ValueFormat
+from ottla_spark.loads.run.listener import Listener
+from ottla_spark.loads.run.load_run import run_load
+from ottla_spark.loads.targets.address import TableAddress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +59,7 @@ def test_what_comes_while_it_runs_is_loaded(
     produce(name, A_ROUND)
     options = LoadOptions(
         topic=name,
-        to=Target(Kind.PARQUET, f"{tmp_path}/table"),
+        to=TableAddress("parquet", f"{tmp_path}/table"),
         client={"bootstrap.servers": bootstrap_servers},
         when=Continuous(0.2),
     )
@@ -82,7 +84,7 @@ def test_an_end_before_the_first_record_is_a_good_end(
 
     options = LoadOptions(
         topic=topic(),
-        to=Target(Kind.PARQUET, f"{tmp_path}/table"),
+        to=TableAddress("parquet", f"{tmp_path}/table"),
         client={"bootstrap.servers": bootstrap_servers},
         when=Every(60),
         format=ValueFormat.JSON,

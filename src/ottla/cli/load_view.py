@@ -20,7 +20,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from ottla_spark.loads.run.load_run import Listener
+from ottla_spark.loads.run.listener import Listener
 
 if TYPE_CHECKING:
     from ottla_spark.loads.run.tally import Tally

@@ -1,4 +1,4 @@
-"""How a load ends other than well; `exit_code` is that of `ottla load`."""
+"""Errors that end a load. `exit_code` is the exit code of `ottla load`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ DATA_LOST = 4
 
 
 class LoadError(Exception):
-    """The load stopped; what is in the table stays right, and the same command goes on there."""
+    """The load stopped. The table is correct, and the same command continues the load."""
 
     exit_code = FAILED
 
 
 class LoadUsageError(LoadError):
-    """What was asked for makes no sense, or not with this table; nothing was touched."""
+    """The options are wrong, or do not match the table. Nothing was changed."""
 
     exit_code = WRONG_USAGE
 
 
 class DataLost(LoadError):
-    """Records that were not loaded yet are gone from the topic."""
+    """Records were deleted from the topic before they were loaded."""
 
     exit_code = DATA_LOST

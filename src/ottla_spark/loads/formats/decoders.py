@@ -15,7 +15,7 @@ from ottla_spark.loads.formats.binary_format import Decoder
 from ottla_spark.loads.formats.proto_files import read_proto_file
 from ottla_spark.loads.formats.protobuf import BareProtobuf, FramedProtobuf, proto_struct
 from ottla_spark.loads.formats.schema_registry import Registry
-from ottla_spark.loads.targets.address import ValueFormat
+from ottla_spark.loads.options.value_format import ValueFormat
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -15,8 +15,8 @@ from ottla_spark.loads.formats.json_inference import infer
 from ottla_spark.loads.formats.registry_frame import unframe
 from ottla_spark.loads.formats.schema_registry import Registry
 from ottla_spark.loads.options.load_options import LoadOptions
+from ottla_spark.loads.options.value_format import ValueFormat
 from ottla_spark.loads.schema.evolution import difference, missing_fields, widened
-from ottla_spark.loads.targets.address import ValueFormat
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

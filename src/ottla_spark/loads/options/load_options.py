@@ -1,4 +1,4 @@
-"""Everything a load is told; checked where one value is enough to see that it is wrong."""
+"""All options of a load, with the checks that need nothing but the options."""
 
 from __future__ import annotations
 
@@ -7,42 +7,45 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ottla_spark.loads.errors import LoadUsageError
+from ottla_spark.loads.options.dead_letter_option import DeadLetters
 from ottla_spark.loads.options.partition_by import PartitionBy
-from ottla_spark.loads.targets.address import DeadLetters, Kind, Target, ValueFormat
+from ottla_spark.loads.options.value_format import ValueFormat
+from ottla_spark.loads.targets.address import TableAddress
+from ottla_spark.loads.targets.registry import compaction_schemes, upsert_schemes
 
 MIB = 1 << 20
 DEFAULT_TARGET_FILE_SIZE = 128 * MIB
 TRIGGER_S = 5.0
-_DECODED_BY_SCHEMA = frozenset({ValueFormat.AVRO, ValueFormat.PROTOBUF})
+_REGISTRY_FORMATS = frozenset({ValueFormat.AVRO, ValueFormat.PROTOBUF})
 
 
 @dataclass(frozen=True)
 class Once:
-    """Load what is there and end."""
+    """Load the records that the topic has now, then end."""
 
 
 @dataclass(frozen=True)
 class Every:
-    """Load what is there, again after each interval, until stopped."""
+    """Load the records that the topic has, and repeat after each interval until stopped."""
 
     interval_s: float
 
 
 @dataclass(frozen=True)
 class Continuous:
-    """Load what comes, a batch whenever the interval is over, until stopped."""
+    """Load new records, one batch per interval, until stopped."""
 
     interval_s: float = TRIGGER_S
 
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """One load."""
+    """The options of one load."""
 
     topic: str
-    to: Target
+    to: TableAddress
     client: Mapping[str, str]
-    """Kafka's client properties, bootstrap.servers among them."""
+    """Kafka's client properties, including bootstrap.servers."""
     when: Once | Every | Continuous = field(default_factory=Once)
     format: ValueFormat = ValueFormat.RAW
     schema: str | None = None
@@ -65,34 +68,37 @@ class LoadOptions:
     catalog: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.upsert and self.to.kind is Kind.PARQUET:
-            raise LoadUsageError(
-                "--upsert needs a table that can replace rows: delta: or iceberg:, not parquet:"
-            )
-        if self.compact and self.to.kind is Kind.ICEBERG:
-            raise LoadUsageError("--compact is for parquet: and delta:, not iceberg:")
+        self._check_target()
         if self.format is ValueFormat.RAW:
-            self._refuse_for_raw()
-        if self.registry is not None and self.format not in {
-            ValueFormat.AVRO,
-            ValueFormat.PROTOBUF,
-        }:
-            raise LoadUsageError("--registry is for --format avro and --format protobuf")
+            self._check_raw()
+        if self.registry is not None and self.format not in _REGISTRY_FORMATS:
+            raise LoadUsageError("--registry needs --format avro or --format protobuf")
         if self.message is not None and self.format is not ValueFormat.PROTOBUF:
-            raise LoadUsageError("--message is for --format protobuf")
+            raise LoadUsageError("--message needs --format protobuf")
         if self.starting_offsets not in {"earliest", "latest"}:
             raise LoadUsageError("--from should be earliest or latest")
 
-    def _refuse_for_raw(self) -> None:
+    def _check_target(self) -> None:
+        target = self.to.target
+        why = target.why_no_upsert(key_columns=1) if self.upsert else ""
+        if why:
+            raise LoadUsageError(f"--upsert: {why}. Use {upsert_schemes()}")
+        why = target.why_no_compaction() if self.compact else ""
+        if why:
+            raise LoadUsageError(
+                f"--compact: {why}. Only {compaction_schemes()} tables can be compacted"
+            )
+
+    def _check_raw(self) -> None:
         for given, name in ((self.schema, "--schema"), (self.evolve, "--evolve")):
             if given:
-                raise LoadUsageError(f"{name} says nothing about raw values: give --format")
+                raise LoadUsageError(f"{name} has no meaning for raw values: set --format")
         if self.coordinates:
-            raise LoadUsageError("--coordinates are columns of a raw table already")
+            raise LoadUsageError("--coordinates is not needed: a raw table has these columns")
 
     @property
     def group_id(self) -> str:
-        """The group whose offsets show how far the load is: named after topic and table."""
+        """The consumer group that shows the load's lag; named after topic and table by default."""
         if self.group is not None:
             return self.group
         mark = hashlib.sha256(str(self.to).encode()).hexdigest()[:6]
@@ -100,7 +106,7 @@ class LoadOptions:
 
     @property
     def identity(self) -> dict[str, str]:
-        """What may not change between runs of one load."""
+        """The options that must not change between runs of one load."""
         return {
             "topic": self.topic,
             "table": str(self.to),

@@ -1,7 +1,7 @@
-"""Partitioning of tables: by a column, or by the year, month, day or hour of one.
+"""The option --partition-by: a column, or the year, month, day or hour of one.
 
-The values are those of Iceberg's transforms in the shape that paths show: 2026, 2026-01,
-2026-01-31 (a DATE), 2026-01-31-12, all UTC.
+The values are those of Iceberg's transforms, written as in paths: 2026, 2026-01, 2026-01-31 (a
+DATE), 2026-01-31-12. All are UTC.
 """
 
 from __future__ import annotations
@@ -24,36 +24,31 @@ IDENTITY = "identity"
 
 @dataclass(frozen=True)
 class PartitionBy:
-    """One partition column: `transform` of `source`."""
+    """One partition column: `transform` applied to the column `source`."""
 
     source: str
     transform: str = IDENTITY
 
     @property
     def is_time(self) -> bool:
-        """Whether it is made from a point in time."""
+        """True if it is the year, month, day or hour of a column."""
         return self.transform != IDENTITY
 
     @property
     def column(self) -> str:
-        """Its name in paths, and in Parquet and Delta tables."""
+        """Its name in paths and in tables that store it."""
         return f"{self.source}_{self.transform}" if self.is_time else self.source
-
-    @property
-    def column_in_iceberg(self) -> str:
-        """The name of the partition field of an Iceberg table, which no column may have."""
-        return self.column if self.is_time else f"{self.source}_{IDENTITY}"
 
     def __str__(self) -> str:
         return f"{self.transform}({self.source})" if self.is_time else self.source
 
 
 def parse_partition_by(texts: Iterable[str]) -> tuple[PartitionBy, ...]:
-    """What --partition-by says, possibly repeated, possibly with commas."""
+    """Return the columns that --partition-by names. It may be repeated or have commas."""
     parts = [part.strip() for text in texts for part in text.split(",") if part.strip()]
     found = tuple(_parse(part) for part in parts)
     if len({each.column for each in found}) != len(found):
-        raise LoadUsageError(f"--partition-by has a column twice: {', '.join(map(str, found))}")
+        raise LoadUsageError(f"--partition-by names a column twice: {', '.join(map(str, found))}")
     return found
 
 
@@ -61,14 +56,14 @@ def _parse(text: str) -> PartitionBy:
     form = _FORM.fullmatch(text)
     if form is None or bool(form[1]) != bool(form[3]):
         raise LoadUsageError(
-            f"--partition-by {text!r} should be a column, or year, month, day or hour of one:"
-            " day(timestamp)"
+            f"--partition-by {text!r} should be a column, or the year, month, day or hour of one,"
+            " such as day(timestamp)"
         )
     return PartitionBy(form[2], form[1] or IDENTITY)
 
 
 def partition_value(part: PartitionBy, source: Column, kind: DataType) -> Column:
-    """The partition column made from `source`, whose type is `kind`."""
+    """Return the partition column for `source`, whose type is `kind`."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import DateType, StringType, TimestampNTZType, TimestampType
 
@@ -78,8 +73,8 @@ def partition_value(part: PartitionBy, source: Column, kind: DataType) -> Column
         source = F.try_to_timestamp(source)
     elif not isinstance(kind, DateType | TimestampType | TimestampNTZType):
         raise LoadUsageError(
-            f"--partition-by {part}: {part.source} is {kind.simpleString()}, and {part.transform}()"
-            " needs a timestamp, a date or a string that holds one"
+            f"--partition-by {part}: {part.source} is {kind.simpleString()}, but {part.transform}()"
+            " needs a timestamp, a date or a string with one of them"
         )
     if part.transform == "day":
         return F.to_date(source)
@@ -87,7 +82,7 @@ def partition_value(part: PartitionBy, source: Column, kind: DataType) -> Column
 
 
 def partition_type(part: PartitionBy) -> DataType:
-    """The type of a partition column that is made from a time."""
+    """Return the type of a partition column with the year, month, day or hour of another."""
     from pyspark.sql.types import DateType, StringType
 
     return DateType() if part.transform == "day" else StringType()

@@ -1,4 +1,4 @@
-"""Sizes and durations as people write them."""
+"""Sizes and durations in options, such as 128m and 1h30m."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_BYTES = 1 << 40
 
 
 def parse_size(text: str, option: str) -> int:
-    """128m, 1g, 64MiB or a number of bytes, in bytes."""
+    """Return the bytes of a size such as 128m, 1g, 64MiB or a plain number."""
     found = _SIZE.fullmatch(text.strip())
     size = int(float(found[1]) * _UNITS[found[2].lower()]) if found else 0
     if not 0 < size <= MOST_BYTES:
@@ -23,17 +23,8 @@ def parse_size(text: str, option: str) -> int:
 
 
 def parse_duration_s(text: str, option: str) -> float:
-    """5m, 1h30m or 500ms, in seconds."""
+    """Return the seconds of a duration such as 5m, 1h30m or 500ms."""
     parts = _DURATION.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise LoadUsageError(f"{option} {text!r} should be a duration such as 30s, 5m or 1h30m")
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)
-
-
-def bytes_in_words(size: float) -> str:
-    """1.5 MiB of 1572864."""
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"

@@ -1,7 +1,7 @@
-"""Records that did not fit: into a table, exactly once, or to a topic, at least once.
+"""Dead letters: records that do not fit, in a table (exactly once) or a topic (at least once).
 
-Each comes with why, and with everything needed to find or to send it again: topic, partition,
-offset, timestamp, key and value.
+Each has the reason and what is needed to find or resend it: topic, partition, offset, timestamp,
+key and value.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from ottla_spark.loads.formats.format import REASON
-from ottla_spark.loads.targets.parquet import ParquetTable
+from ottla_spark.loads.targets.parquet import ParquetTableWriter
 from ottla_spark.loads.targets.table_writer import Batch
 
 if TYPE_CHECKING:
@@ -20,35 +20,35 @@ COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
 HEADER_PREFIX = "ottla."
 
 
-class DeadLetterPlace(Protocol):
-    """Takes the records of a batch that did not fit."""
+class DeadLetterSink(Protocol):
+    """Takes the records of a batch that do not fit."""
 
     name: str
 
     def holds(self, batch: Batch) -> bool:
-        """Whether the records of this batch are there already, for certain."""
+        """Return whether the records of this batch were certainly written already."""
 
     def put(self, batch: Batch, misfits: DataFrame) -> None:
-        """Put records there; they have the columns of the source and REASON."""
+        """Write records, which have the columns of the source and REASON."""
 
     def clean(self, batch: Batch) -> int:
-        """Remove what killed attempts at this batch left behind; how much it was."""
+        """Remove files that killed attempts at this batch left; return how many."""
 
 
 class DeadLetterTable:
-    """A Parquet table of its own."""
+    """Dead letters in a separate Parquet table."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.name = path
-        self._table = ParquetTable(spark, path)
+        self._table = ParquetTableWriter(spark, path)
 
     def holds(self, batch: Batch) -> bool:
-        """The table's log knows its batches."""
+        """Return whether the table's log has the batch."""
         last = self._table.last_batch(batch.query_id)
         return last is not None and last >= batch.number
 
     def put(self, batch: Batch, misfits: DataFrame) -> None:
-        """Add rows with Spark's file sink."""
+        """Add rows through Spark's file sink."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
 
@@ -57,12 +57,12 @@ class DeadLetterTable:
         self._table.add(batch, rows, Observation(), 0)
 
     def clean(self, batch: Batch) -> int:
-        """Remove files of attempts that were killed."""
+        """Remove files of killed attempts."""
         return self._table.clean(batch)
 
 
 class DeadLetterTopic:
-    """Another topic: key and value as they were, the rest in headers."""
+    """Dead letters in a topic: the same key and value, everything else in headers."""
 
     def __init__(self, topic: str, client: Mapping[str, str]) -> None:
         self.name = f"topic {topic}"
@@ -70,11 +70,11 @@ class DeadLetterTopic:
         self._client = dict(client)
 
     def holds(self, batch: Batch) -> bool:
-        """Never for certain: a topic does not tell."""
+        """Return False: a topic cannot tell."""
         return False
 
     def put(self, batch: Batch, misfits: DataFrame) -> None:
-        """Write messages with the sink of the data source."""
+        """Write records through the data source."""
         from pyspark.sql import functions as F
 
         told = {"reason": F.col(REASON)} | {name: F.col(name) for name in COLUMNS[:4]}
@@ -90,5 +90,5 @@ class DeadLetterTopic:
         writer.options(**{f"kafka.{name}": text for name, text in self._client.items()}).save()
 
     def clean(self, batch: Batch) -> int:
-        """Nothing is left behind."""
+        """Return 0: killed attempts leave no files."""
         return 0

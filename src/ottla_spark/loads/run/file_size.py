@@ -1,7 +1,7 @@
-"""How many files a batch becomes, so that they are neither many and small nor huge.
+"""Decides how many tasks write a batch, and how many rows a file gets.
 
-The size of a row is learnt from the files written so far. A batch whose share for each task
-would be far below the wanted size is written by fewer tasks; files end at the wanted size.
+The size of a row is learned from the files written so far. Files end at the target size. If a
+batch is too small to give each task a file of that size, fewer tasks write it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 
-class Sizing:
-    """Aims at files of `target` bytes."""
+class FileSize:
+    """Plans files of about `target` bytes."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -18,18 +18,18 @@ class Sizing:
         self._size = 0
 
     def learn(self, rows: int, size: int) -> None:
-        """Files with so many rows took so many bytes."""
+        """Take into account that files with `rows` rows have `size` bytes."""
         self._rows += rows
         self._size += size
 
     def most_rows_a_file(self) -> int:
-        """Where a file should end; 0, for no limit, while nothing is known."""
+        """Return how many rows a file should have; 0 (no limit) before the first files."""
         if not self._rows or not self._size:
             return 0
         return max(1, math.ceil(self._target * self._rows / self._size))
 
     def tasks(self, rows: int | None, tasks: int) -> int:
-        """How many tasks should write a batch of about so many rows."""
+        """Return how many of the tasks should write a batch of about `rows` rows."""
         if rows is None or not self._rows or tasks <= 1:
             return tasks
         from pyspark_ottla.planning import tasks_for_files

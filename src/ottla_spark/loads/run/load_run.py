@@ -1,7 +1,6 @@
-"""A load from beginning to end: look at the topic, prepare, run the query, sum up.
+"""Runs a load from start to end: reads the topic's offsets, sets up, runs the query, sums up.
 
-Whatever ends the query, what the table holds is right, and the same load goes on where it
-stopped.
+Whatever ends the query, the table is correct, and the same load continues where it stopped.
 """
 
 from __future__ import annotations
@@ -11,20 +10,19 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from ottla.admin.errors import AdminError
 from ottla.admin.settings import SettingError, client_settings
 from ottla_spark.loads.errors import LoadError, LoadUsageError
 from ottla_spark.loads.options.load_options import Continuous, Every, LoadOptions, Once
+from ottla_spark.loads.options.value_format import ValueFormat
 from ottla_spark.loads.run.batch_loader import BatchLoader
 from ottla_spark.loads.run.failure_cause import load_error
-from ottla_spark.loads.run.load_setup import Prepared, prepare
+from ottla_spark.loads.run.listener import Listener, ProgressWatch, lag_of
+from ottla_spark.loads.run.load_setup import LoadSetup, prepare
 from ottla_spark.loads.run.recreated_topic import check_recreated
 from ottla_spark.loads.run.result import LoadResult
-from ottla_spark.loads.run.tally import Tally
-from ottla_spark.loads.run.topic_sample import Ends, sample, topic_ends
-from ottla_spark.loads.state.load_directory import Workplace
-from ottla_spark.loads.targets.address import ValueFormat
-from ottla_spark.loads.targets.parquet_worker_files import DirectWriting
+from ottla_spark.loads.run.topic_sample import TopicOffsets, sample, topic_offsets
+from ottla_spark.loads.state.load_directory import LoadDirectory
+from ottla_spark.loads.targets.table_writer import WorkerFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,81 +30,67 @@ if TYPE_CHECKING:
     from ottla.admin.client import Client
 
 POLL_S = 1
-ENDS_EVERY_S = 5.0
 STARTS = 4
-_TOO_BUSY = "Python worker failed to connect back"  # within ten seconds, which Spark has fixed
+_SLOW_WORKER = "Python worker failed to connect back"  # within Spark's fixed ten seconds
 RECORDS_A_CORE = 2_500_000
 UPSERTS_A_BATCH = 500_000
 DECODED_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
 
 
-class Listener:
-    """Hears how a load goes; this one keeps quiet."""
-
-    def say(self, line: str) -> None:
-        """One line for people."""
-
-    def started(self, records: int) -> None:
-        """The load begins; so many records wait."""
-
-    def progress(self, tally: Tally, lag: int) -> None:
-        """A moment has passed while a query runs."""
-
-
 def check_topic(options: LoadOptions) -> None:
-    """AdminError or LoadUsageError if the topic cannot be reached."""
+    """Raise AdminError or LoadUsageError if the topic cannot be reached."""
     with _connect(options) as client:
-        topic_ends(client, options.topic)
+        topic_offsets(client, options.topic)
 
 
 def run_load(
-    spark: SparkSession, options: LoadOptions, hears: Listener, stop: threading.Event
+    spark: SparkSession, options: LoadOptions, listener: Listener, stop: threading.Event
 ) -> LoadResult:
-    """Load until done or until `stop` is set, which is a good end only where there is no other.
+    """Load until done, or until `stop` is set.
 
-    LoadError, or AdminError for what the brokers refuse, when it cannot go on;
-    KeyboardInterrupt when it was stopped before it had done what it was for.
+    Raise LoadError, or AdminError for errors of the brokers, if the load cannot continue. Raise
+    KeyboardInterrupt if a load that ends by itself was stopped before its end.
     """
     own = _own_session(spark)
     began = time.monotonic()
     with ExitStack() as held:
         client = held.enter_context(_connect(options))
-        ends = _wait_for_records(client, options, hears, stop)
-        if ends is None:
+        offsets = _wait_for_records(client, options, listener, stop)
+        if offsets is None:
             return LoadResult(options, time.monotonic() - began)
         prepared = prepare(
-            own, options, lambda: sample(client, options.topic, ends), hears.say, held
+            own, options, lambda: sample(client, options.topic, offsets), listener.say, held
         )
-        check_recreated(prepared.workplace, ends, options, hears.say)
+        check_recreated(prepared.directory, offsets, options, listener.say)
         loader = BatchLoader(
             options,
-            prepared.workplace,
+            prepared.directory,
             prepared.table,
             prepared.dead_letters,
             prepared.format,
-            hears.say,
-            prepared.direct,
+            listener.say,
+            prepared.worker_files,
         )
         loader.tally.leftovers = prepared.leftovers
-        hears.started(lag_of(prepared.workplace, ends))
-        watch = _Watch(client, options, prepared, loader, hears)
+        listener.started(lag_of(prepared.directory, offsets))
+        watch = ProgressWatch(client, options, prepared.directory, loader, listener)
         _run(own, options, prepared, loader, watch, stop)
         if stop.is_set() and isinstance(options.when, Once):
             raise KeyboardInterrupt
-        now = topic_ends(client, options.topic)
+        now = topic_offsets(client, options.topic)
         if options.allow_data_loss and now.topic_id:
-            prepared.workplace.note_topic_id(now.topic_id)  # it may have changed meanwhile
+            prepared.directory.set_topic_id(now.topic_id)  # it may have changed during the load
         return LoadResult(
             options,
             time.monotonic() - began,
             loader.tally,
             prepared.dead_letters.name,
-            lag_of(prepared.workplace, now),
+            lag_of(prepared.directory, now),
         )
 
 
 def _own_session(spark: SparkSession) -> SparkSession:
-    """A session whose settings are the load's own; the one that was given keeps its own."""
+    """Return a new session with the load's settings. The given session keeps its own."""
     own = spark.newSession()
     own.conf.set("spark.sql.session.timeZone", "UTC")
     own.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
@@ -122,25 +106,30 @@ def _connect(options: LoadOptions) -> Client:
 
 
 def _wait_for_records(
-    client: Client, options: LoadOptions, hears: Listener, stop: threading.Event
-) -> Ends | None:
-    """The ends of the topic; None if it stays empty and there is nothing to find a schema in."""
-    ends = topic_ends(client, options.topic)
-    learns = options.format is not ValueFormat.RAW and options.schema is None
-    if ends.records or not learns:
-        return ends
-    hears.say(f"{options.topic} is empty: there is nothing to find the schema in")
-    while not isinstance(options.when, Once) and not ends.records:
+    client: Client, options: LoadOptions, listener: Listener, stop: threading.Event
+) -> TopicOffsets | None:
+    """Return the topic's offsets; None if it stays empty and a sample is needed for the schema."""
+    offsets = topic_offsets(client, options.topic)
+    needs_sample = options.format is not ValueFormat.RAW and options.schema is None
+    if offsets.records or not needs_sample:
+        return offsets
+    listener.say(f"{options.topic} is empty: the schema needs at least one record")
+    while not isinstance(options.when, Once) and not offsets.records:
         if stop.wait(min(options.when.interval_s, 5)):
             break
-        ends = topic_ends(client, options.topic)
-    return ends if ends.records else None
+        offsets = topic_offsets(client, options.topic)
+    return offsets if offsets.records else None
 
 
-def _records(spark: SparkSession, options: LoadOptions, direct: DirectWriting | None) -> DataFrame:
-    """The stream of the topic's records, with the columns that are needed, or of their files."""
+def _records(
+    spark: SparkSession, options: LoadOptions, worker_files: WorkerFiles | None
+) -> DataFrame:
+    """Return the stream of the topic's records, or of the files that workers write of them."""
     raw = options.format is ValueFormat.RAW
-    reader = spark.readStream.format("ottla") if direct is None else direct.reader(spark)
+    if worker_files is None:
+        reader = spark.readStream.format("ottla")
+    else:
+        reader = worker_files.reader(spark)
     chosen = {
         "subscribe": options.topic,
         "startingOffsets": options.starting_offsets,
@@ -157,7 +146,7 @@ def _records(spark: SparkSession, options: LoadOptions, direct: DirectWriting | 
 
 
 def _batch_limit(spark: SparkSession, options: LoadOptions) -> int:
-    """Records in a batch: many, for large files; fewer where a merge holds them in memory."""
+    """Return the most records of a batch: many, for large files; fewer for merges in memory."""
     if options.max_records_per_batch is not None:
         return options.max_records_per_batch
     if options.upsert:
@@ -165,60 +154,17 @@ def _batch_limit(spark: SparkSession, options: LoadOptions) -> int:
     return RECORDS_A_CORE * spark.sparkContext.defaultParallelism
 
 
-def lag_of(workplace: Workplace, ends: Ends) -> int:
-    """Records of the topic that the load has not committed."""
-    done = {
-        int(partition): offset
-        for (_, partition), offset in workplace.checkpoint.positions().items()
-    }
-    return sum(
-        max(0, end - max(done.get(partition, 0), ends.earliest[partition]))
-        for partition, end in ends.latest.items()
-    )
-
-
-class _Watch:
-    """Tells the listener how far a running load is; asks the brokers now and then."""
-
-    def __init__(
-        self,
-        client: Client,
-        options: LoadOptions,
-        prepared: Prepared,
-        loader: BatchLoader,
-        hears: Listener,
-    ) -> None:
-        self._client = client
-        self._options = options
-        self._workplace = prepared.workplace
-        self._loader = loader
-        self._hears = hears
-        self._ends: Ends | None = None
-        self._asked = 0.0
-
-    def look(self) -> None:
-        """Tell now."""
-        if self._ends is None or time.monotonic() - self._asked > ENDS_EVERY_S:
-            self._asked = time.monotonic()
-            try:
-                self._ends = topic_ends(self._client, self._options.topic)
-            except AdminError:
-                pass  # the query itself says when brokers are gone for good
-        if self._ends is not None:
-            self._hears.progress(self._loader.tally, lag_of(self._workplace, self._ends))
-
-
 def _run(
     spark: SparkSession,
     options: LoadOptions,
-    prepared: Prepared,
+    prepared: LoadSetup,
     loader: BatchLoader,
-    watch: _Watch,
+    watch: ProgressWatch,
     stop: threading.Event,
 ) -> None:
     while True:
         began = time.monotonic()
-        _run_again(spark, options, prepared.workplace, loader, watch, stop)
+        _run_again(spark, options, prepared.directory, loader, watch, stop)
         if options.compact and not stop.is_set():
             loader.compact()
         if not isinstance(options.when, Every):
@@ -230,52 +176,52 @@ def _run(
 def _run_again(
     spark: SparkSession,
     options: LoadOptions,
-    workplace: Workplace,
+    directory: LoadDirectory,
     loader: BatchLoader,
-    watch: _Watch,
+    watch: ProgressWatch,
     stop: threading.Event,
 ) -> None:
-    """Run a query; start it anew a few times where only the machine was too busy to begin."""
+    """Run a query; restart it a few times if a Python worker did not start in time."""
     for _ in range(STARTS - 1):
         try:
-            return _run_query(spark, options, workplace, loader, watch, stop)
+            return _run_query(spark, options, directory, loader, watch, stop)
         except LoadError as error:
-            if _TOO_BUSY not in str(error):
+            if _SLOW_WORKER not in str(error):
                 raise
-    return _run_query(spark, options, workplace, loader, watch, stop)
+    return _run_query(spark, options, directory, loader, watch, stop)
 
 
 def _run_query(
     spark: SparkSession,
     options: LoadOptions,
-    workplace: Workplace,
+    directory: LoadDirectory,
     loader: BatchLoader,
-    watch: _Watch,
+    watch: ProgressWatch,
     stop: threading.Event,
 ) -> None:
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
 
-    writer = _records(spark, options, loader.direct).writeStream.foreachBatch(loader)
+    writer = _records(spark, options, loader.worker_files).writeStream.foreachBatch(loader)
     writer = writer.queryName(options.group_id)
-    writer = writer.option("checkpointLocation", workplace.checkpoint.path)
+    writer = writer.option("checkpointLocation", directory.checkpoint.path)
     if isinstance(options.when, Continuous):
         writer = writer.trigger(processingTime=f"{options.when.interval_s} seconds")
     else:
         writer = writer.trigger(availableNow=True)
     try:
-        workplace.checkpoint.remove_half_planned()
+        directory.checkpoint.remove_half_planned()
         query = writer.start()
         try:
             while not query.awaitTermination(POLL_S) and not stop.is_set():
-                watch.look()
-            watch.look()
+                watch.report()
+            watch.report()
         finally:
             query.stop()
     except (PySparkException, Py4JJavaError) as error:
         raise load_error(error, loader.failure) from error
     except (Py4JError, ConnectionError) as error:
         raise LoadError(
-            "the load stopped: Spark's Java process has ended. The same command goes on where it"
-            " stopped"
+            "the load stopped: Spark's Java process has ended. Run the same command to continue"
+            " the load"
         ) from error

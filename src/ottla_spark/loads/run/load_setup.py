@@ -1,6 +1,6 @@
-"""Everything a load needs before its first record: table, directory, schema, dead letters.
+"""Sets up a load: table, load directory, schema, dead letters.
 
-What can be refused is refused here, before anything is read or written.
+All checks run here, before the first record is read or written.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from ottla_spark.loads.errors import LoadUsageError
 from ottla_spark.loads.formats.format import Format
 from ottla_spark.loads.formats.format_choice import choose_format
 from ottla_spark.loads.options.load_options import LoadOptions
-from ottla_spark.loads.run.dead_letters import DeadLetterPlace, DeadLetterTable, DeadLetterTopic
+from ottla_spark.loads.run.dead_letters import DeadLetterSink, DeadLetterTable, DeadLetterTopic
 from ottla_spark.loads.run.worker_check import check_workers
 from ottla_spark.loads.schema.new_fields import field_types
-from ottla_spark.loads.schema.table_columns import make_shape
-from ottla_spark.loads.state.load_directory import HIDDEN, Workplace
+from ottla_spark.loads.schema.table_columns import table_columns
+from ottla_spark.loads.state.load_directory import HIDDEN, LoadDirectory
 from ottla_spark.loads.state.storage import Storage
-from ottla_spark.loads.targets.address import Kind, absolute
-from ottla_spark.loads.targets.parquet_worker_files import DirectWriting, direct_writing
-from ottla_spark.loads.targets.registry import open_table
-from ottla_spark.loads.targets.table_writer import Batch, Table
+from ottla_spark.loads.targets.address import absolute
+from ottla_spark.loads.targets.registry import several_topics_schemes
+from ottla_spark.loads.targets.table_writer import Batch, TableWriter, WorkerFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,18 +32,19 @@ NO_CHECKPOINT = "none yet"
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A load that is ready to run; `leftovers` of killed attempts were removed.
+class LoadSetup:
+    """A load that is ready to run.
 
-    `direct` where workers write the files of the table.
+    `leftovers` counts the removed files of killed attempts. `worker_files` is set if workers
+    write the files of the table.
     """
 
-    workplace: Workplace
-    table: Table
-    dead_letters: DeadLetterPlace
+    directory: LoadDirectory
+    table: TableWriter
+    dead_letters: DeadLetterSink
     format: Format | None
     leftovers: int
-    direct: DirectWriting | None
+    worker_files: WorkerFiles | None
 
 
 def prepare(
@@ -53,76 +53,81 @@ def prepare(
     sample_values: Callable[[], list[bytes]],
     say: Callable[[str], None],
     held: ExitStack,
-) -> Prepared:
-    """Make or check everything; what is locked is locked until `held` is closed."""
+) -> LoadSetup:
+    """Create or check everything. Closing `held` releases the lock."""
     storage = Storage(spark)
-    table = open_table(spark, options)
-    workplace = _workplace(storage, options, table)
-    if workplace is not None:
-        held.enter_context(workplace.lock())
-    pinned = None if workplace is None else workplace.schema()
-    values = sample_values() if _needs_sample(options, pinned) else []
-    form = choose_format(options, pinned, values)
-    shape = make_shape(options, None if form is None else form.schema)
-    table.prepare(shape.schema, shape.partitions, widen=options.evolve)
-    if workplace is None:
-        workplace = _workplace(storage, options, table)
-        assert workplace is not None
-        held.enter_context(workplace.lock())
-    workplace.claim(options.identity)
-    if form is not None and form.schema != pinned:
-        _pin(workplace, form.schema, pinned, say)
+    to = options.to
+    table = to.target.open(
+        spark, to.location, options.topic, catalog=options.catalog, compacted=options.compact
+    )
+    directory = _directory(storage, options, table)
+    if directory is not None:
+        held.enter_context(directory.lock())
+    saved = None if directory is None else directory.schema()
+    values = sample_values() if _needs_sample(options, saved) else []
+    form = choose_format(options, saved, values)
+    columns = table_columns(options, None if form is None else form.schema)
+    table.prepare(columns.schema, columns.partitions, widen=options.evolve)
+    if directory is None:
+        directory = _directory(storage, options, table)
+        assert directory is not None
+        held.enter_context(directory.lock())
+    directory.claim(options.identity)
+    if form is not None and form.schema != saved:
+        _save_schema(directory, form.schema, saved, say)
     dead_letters = _dead_letters(spark, options, table)
     places = [table.data_directory]
     if isinstance(dead_letters, DeadLetterTable):
         places.append(dead_letters.name)
     check_workers(spark, places)
-    leftovers = _check_and_clean(workplace, table, dead_letters)
-    direct = direct_writing(spark, options, table)
-    return Prepared(workplace, table, dead_letters, form, leftovers, direct)
+    leftovers = _check_and_clean(directory, table, dead_letters)
+    worker_files = table.worker_files(options)
+    return LoadSetup(directory, table, dead_letters, form, leftovers, worker_files)
 
 
-def _workplace(storage: Storage, options: LoadOptions, table: Table) -> Workplace | None:
-    """Beside the data, or where it was said; None while the table has no place yet."""
+def _directory(storage: Storage, options: LoadOptions, table: TableWriter) -> LoadDirectory | None:
+    """Return --checkpoint, or a directory in the table; None if the table has none yet."""
     if options.checkpoint is not None:
-        return Workplace(storage, absolute(options.checkpoint))
+        return LoadDirectory(storage, absolute(options.checkpoint))
     if not table.data_directory:
         return None
     hidden = f"{table.data_directory}/{HIDDEN}"
-    if options.to.kind is Kind.PARQUET:
-        _refuse_second_load(storage, hidden, options.topic)
-    return Workplace(storage, f"{hidden}/{options.topic}")
+    if not options.to.target.takes_several_topics:
+        _check_only_topic(storage, hidden, options)
+    return LoadDirectory(storage, f"{hidden}/{options.topic}")
 
 
-def _refuse_second_load(storage: Storage, hidden: str, topic: str) -> None:
-    """The log of Spark's file sink numbers the batches of one load only."""
+def _check_only_topic(storage: Storage, hidden: str, options: LoadOptions) -> None:
+    """Raise LoadUsageError if the table has another topic."""
     for name in storage.children(hidden):
-        if name != topic and storage.exists(f"{hidden}/{name}/load.json"):
+        if name != options.topic and storage.exists(f"{hidden}/{name}/load.json"):
             raise LoadUsageError(
-                f"{hidden.removesuffix('/' + HIDDEN)} holds topic {name}: a Parquet table takes"
-                " one topic; Delta and Iceberg tables take several"
+                f"{hidden.removesuffix('/' + HIDDEN)} already has topic {name}, and a"
+                f" {options.to.scheme}: table takes one topic. Use another table, or"
+                f" {several_topics_schemes()}, which take several topics"
             )
 
 
-def _needs_sample(options: LoadOptions, pinned: StructType | None) -> bool:
-    if options.format == "raw" or pinned is not None:
+def _needs_sample(options: LoadOptions, saved: StructType | None) -> bool:
+    if options.format == "raw" or saved is not None:
         return False
     return options.schema is None
 
 
-def _pin(
-    workplace: Workplace,
+def _save_schema(
+    directory: LoadDirectory,
     schema: StructType,
     before: StructType | None,
     say: Callable[[str], None],
 ) -> None:
-    workplace.pin(schema)
-    say(f"schema, kept in {workplace.directory}/schema.json{'' if before is None else ' (wider)'}:")
+    directory.save_schema(schema)
+    changed = "" if before is None else " (new fields)"
+    say(f"schema, saved in {directory.directory}/schema.json{changed}:")
     for name, kind in field_types(schema):
         say(f"  {name} {kind}")
 
 
-def _dead_letters(spark: SparkSession, options: LoadOptions, table: Table) -> DeadLetterPlace:
+def _dead_letters(spark: SparkSession, options: LoadOptions, table: TableWriter) -> DeadLetterSink:
     wanted = options.dead_letters
     if wanted.topic:
         return DeadLetterTopic(wanted.topic, options.client)
@@ -130,15 +135,18 @@ def _dead_letters(spark: SparkSession, options: LoadOptions, table: Table) -> De
     return DeadLetterTable(spark, path)
 
 
-def _check_and_clean(workplace: Workplace, table: Table, dead_letters: DeadLetterPlace) -> int:
-    """See that table and checkpoint belong together, then remove what killed attempts left."""
-    query_id = workplace.checkpoint.query_id()
+def _check_and_clean(
+    directory: LoadDirectory, table: TableWriter, dead_letters: DeadLetterSink
+) -> int:
+    """Check that table and checkpoint belong together, then remove files of killed attempts."""
+    query_id = directory.checkpoint.query_id()
     last = table.last_batch(query_id or NO_CHECKPOINT)
-    planned = workplace.checkpoint.planned_batch()
+    planned = directory.checkpoint.planned_batch()
     if last is not None and (planned is None or planned < last):
         raise LoadUsageError(
-            f"the table holds batch {last}, of which the checkpoint {workplace.checkpoint.path}"
-            " knows nothing: it is older than the table, or another's. Going on would lose records"
+            f"the table has batch {last}, but the checkpoint {directory.checkpoint.path} does not:"
+            " it is older than the table, or belongs to another one. Continuing would lose"
+            " records. Name the right one with --checkpoint, or use another table"
         )
     if query_id is None:
         return 0

@@ -1,4 +1,4 @@
-"""What a load did, for people and for programs."""
+"""The result of a load."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ottla_spark.loads.errors import DEAD_LETTERS, DONE
 from ottla_spark.loads.options.load_options import LoadOptions
 from ottla_spark.loads.run.tally import Tally
 
-Told: TypeAlias = "str | int | float | dict[str, str]"
+JsonValue: TypeAlias = "str | int | float | dict[str, str]"
 
 
 @dataclass(frozen=True)
 class LoadResult:
-    """The end of a load that did not fail."""
+    """The result of a load that did not fail."""
 
     options: LoadOptions
     seconds: float
@@ -24,16 +24,16 @@ class LoadResult:
 
     @property
     def exit_code(self) -> int:
-        """0, or 3 when records went to the dead letters."""
+        """0, or 3 if there are dead letters."""
         return DEAD_LETTERS if self.tally.dead_letters else DONE
 
     @property
     def rows_per_second(self) -> float:
-        """Records a second over the whole run."""
+        """Records per second over the whole run."""
         return self.tally.records / self.seconds if self.seconds else 0.0
 
-    def as_json(self) -> dict[str, Told]:
-        """Everything, by stable names."""
+    def as_json(self) -> dict[str, JsonValue]:
+        """Return the result as JSON. The names are stable."""
         tally = self.tally
         return {
             "topic": self.options.topic,

@@ -1,4 +1,4 @@
-"""What a load has done so far, as the progress bar and the summary tell it."""
+"""Counts of a running load, for the progress bar and the summary."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Tally:
-    """Counts since this run began; `news` are fields that were met beyond the schema."""
+    """Counts since this run started. `news` are fields of records that the schema lacks."""
 
     records: int = 0
     dead_letters: int = 0
@@ -21,5 +21,5 @@ class Tally:
 
     @property
     def rows(self) -> int:
-        """Records that went into the table."""
+        """The records that went into the table."""
         return self.records - self.dead_letters

@@ -1,4 +1,4 @@
-"""What a load looks at in a topic before Spark does: its ends, and a sample of its values."""
+"""Reads a topic's offsets and a sample of its values, before Spark reads the topic."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ POLL_MS = 200
 
 
 @dataclass(frozen=True)
-class Ends:
-    """The first offset and the one after the last, of each partition; the topic's id as hex.
+class TopicOffsets:
+    """The earliest and latest offset of each partition, and the topic id as hex.
 
-    The id is empty where the brokers give topics none.
+    The id is empty if the brokers give topics no ids.
     """
 
     earliest: dict[int, int]
@@ -33,38 +33,38 @@ class Ends:
 
     @property
     def records(self) -> int:
-        """How many offsets lie between."""
+        """The number of offsets in between, of all partitions."""
         return sum(end - self.earliest[partition] for partition, end in self.latest.items())
 
 
-def topic_ends(client: Client, topic: str) -> Ends:
-    """The ends of a topic now; Refused when there is no such topic."""
-    deadline = client.deadline(f"finding the ends of {topic}")
+def topic_offsets(client: Client, topic: str) -> TopicOffsets:
+    """Return the current offsets of a topic; raise Refused if there is no such topic."""
+    deadline = client.deadline(f"listing the offsets of {topic}")
     route = find_route(client, topic, deadline)
     partitions = list(route.leaders)
-    return Ends(
+    return TopicOffsets(
         start_offsets(client, topic, partitions, EARLIEST_TIMESTAMP, deadline),
         start_offsets(client, topic, partitions, LATEST_TIMESTAMP, deadline),
         "" if route.topic_id == ZERO_UUID else route.topic_id.hex(),
     )
 
 
-def sample(client: Client, topic: str, ends: Ends) -> list[bytes]:
-    """Some values from the beginning and the end of each partition, none that is null."""
-    busy = [p for p, end in ends.latest.items() if end > ends.earliest[p]]
+def sample(client: Client, topic: str, offsets: TopicOffsets) -> list[bytes]:
+    """Return some non-null values from the start and the end of each partition."""
+    busy = [p for p, end in offsets.latest.items() if end > offsets.earliest[p]]
     if not busy:
         return []
     each = max(1, SAMPLE_RECORDS // (2 * len(busy)))
-    first = {p: ends.earliest[p] for p in busy}
-    last = {p: max(ends.latest[p] - each, ends.earliest[p]) for p in busy}
-    values = _read(client, topic, first, ends, each)
-    return values + _read(client, topic, last, ends, each)
+    first = {p: offsets.earliest[p] for p in busy}
+    last = {p: max(offsets.latest[p] - each, offsets.earliest[p]) for p in busy}
+    values = _read(client, topic, first, offsets, each)
+    return values + _read(client, topic, last, offsets, each)
 
 
 def _read(
-    client: Client, topic: str, positions: dict[int, int], ends: Ends, each: int
+    client: Client, topic: str, positions: dict[int, int], offsets: TopicOffsets, each: int
 ) -> list[bytes]:
-    """Up to so many values of each partition, within bounds of bytes and time."""
+    """Return up to `each` values per partition, within limits of bytes and time."""
     consumer = Consumer(client, topic, positions, lambda *_: None)
     left = dict.fromkeys(positions, each)
     values: list[bytes] = []
@@ -78,7 +78,7 @@ def _read(
                 values += found
                 size += sum(map(len, found))
                 room = left.pop(fetched.partition, 0) - len(wanted)
-                if room > 0 and fetched.next_offset < ends.latest[fetched.partition]:
+                if room > 0 and fetched.next_offset < offsets.latest[fetched.partition]:
                     left[fetched.partition] = room
                 else:
                     consumer.positions.pop(fetched.partition, None)

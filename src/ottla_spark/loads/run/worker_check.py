@@ -1,7 +1,7 @@
-"""What a Spark on other machines has to have, asked of its workers before anything is written.
+"""Checks Spark workers on other machines before anything is written.
 
-Executors write the files of a table, the driver commits them. Where both do not see the same
-files, Spark itself notices nothing: rows would be counted and be nowhere.
+Executors write the files of a table, and the driver commits them. If they do not see the same
+files, rows are lost, and Spark does not notice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Answer(NamedTuple):
-    """Of one task: where it ran, what it could not import, which places it did not see."""
+    """The answer of one task: its host, its import error, the directories it does not see."""
 
     host: str
     missing: str
@@ -31,13 +31,13 @@ class Answer(NamedTuple):
 
 
 def check_workers(spark: SparkSession, places: Sequence[str]) -> None:
-    """LoadUsageError if workers lack Ottla, or do not see the files of the driver in `places`."""
+    """Raise LoadUsageError if workers lack Ottla or do not see the driver's files in `places`."""
     for answer in ask_workers(spark, places):
-        refuse(answer)
+        check_answer(answer)
 
 
 def ask_workers(spark: SparkSession, places: Sequence[str]) -> list[Answer]:
-    """What tasks on the workers say; nothing where they are threads of this machine."""
+    """Return the answers of tasks on the workers; nothing if Spark runs on this machine."""
     context = spark.sparkContext
     if (context.master or "").startswith("local"):
         return []
@@ -45,36 +45,36 @@ def ask_workers(spark: SparkSession, places: Sequence[str]) -> list[Answer]:
         return _ask(context, marks)
 
 
-def refuse(answer: Answer) -> None:
-    """LoadUsageError if a worker lacks something, with words that say what to do."""
+def check_answer(answer: Answer) -> None:
+    """Raise LoadUsageError if a worker lacks something; the message says what to do."""
     if answer.missing:
-        raise LoadUsageError(missing_words(answer))
+        raise LoadUsageError(missing_message(answer))
     for place in answer.unseen:
-        raise LoadUsageError(unseen_words(answer, place))
+        raise LoadUsageError(unseen_message(answer, place))
 
 
-def missing_words(answer: Answer) -> str:
-    """What to do about a worker that could not import Ottla."""
+def missing_message(answer: Answer) -> str:
+    """Return the message for a worker that cannot import Ottla."""
     return (
         f"the Spark worker on {answer.host} says: {answer.missing}. Install ottla[spark] for"
         f" {_python()} on every worker, or set PYSPARK_PYTHON to the Python that has it"
     )
 
 
-def unseen_words(answer: Answer, place: str) -> str:
-    """What to do about a place that a worker does not see."""
+def unseen_message(answer: Answer, place: str) -> str:
+    """Return the message for a directory that a worker does not see."""
     return (
-        f"the Spark worker on {answer.host} does not see {place} as this machine does: it has to"
-        " lie where all of them reach it, on a shared file system or an object store"
+        f"the Spark worker on {answer.host} does not see {place} as this machine does: put it on"
+        " a shared file system or an object store that all machines reach"
     )
 
 
 @contextmanager
 def _marked(places: Sequence[str]) -> Iterator[dict[str, str]]:
-    """By place, the path of a file in it as long as this lasts.
+    """Create a file in each directory; yield its path by directory; remove the files at the end.
 
-    Where the place is still to be made, the file lies in the directory it will be made in:
-    nothing is left behind, whether or not the place is made later.
+    If a directory does not exist yet, the file is created in its nearest existing parent, so
+    nothing is left behind.
     """
     marks: dict[str, Path] = {}
     try:
@@ -99,7 +99,9 @@ def _ask(context: SparkContext, marks: Mapping[str, str]) -> list[Answer]:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    def look(_: int) -> tuple[str, str, list[str]]:  # in here, so that it travels by value
+    def look(
+        _: int,
+    ) -> tuple[str, str, list[str]]:  # a local function, so that Spark pickles it by value
         import os
         import socket
 
@@ -124,7 +126,7 @@ def _ask(context: SparkContext, marks: Mapping[str, str]) -> list[Answer]:
 
 
 def _cause(text: str) -> str:
-    """The innermost cause that Java names, or what Python said."""
+    """Return the innermost cause that Java names, or else Python's message."""
     caused = [line for line in text.splitlines() if line.startswith("Caused by: ")]
     return caused[-1].removeprefix("Caused by: ") if caused else root_cause(text)
 

@@ -1,6 +1,6 @@
-"""Spark's types as Arrow's and back, for the types that tables have.
+"""Converts Spark's types to Arrow's and back, for the types that tables have.
 
-Spark has such functions, but not where programs may rely on them.
+Spark has such functions, but they are not part of its public API.
 """
 
 from __future__ import annotations
@@ -15,24 +15,27 @@ if TYPE_CHECKING:
 
 
 def udf_on_arrays(function: Callable[[Any], Any], returns: DataType | str) -> Any:
-    """A Spark function from one Arrow array to another; executors import what it needs."""
+    """Return a Spark function that maps one Arrow array to another."""
     import pyarrow as pa
     from pyspark.sql.pandas import functions
 
-    function.__annotations__ = {"values": pa.Array, "return": pa.Array}  # how Spark is told
+    function.__annotations__ = {
+        "values": pa.Array,
+        "return": pa.Array,
+    }  # Spark reads the types here
     make: Any = functions.arrow_udf
     return make(function, returns)
 
 
 def arrow_schema(schema: StructType) -> Any:
-    """The Arrow schema of rows; every field may be null."""
+    """Return the Arrow schema of rows. Every field may be null."""
     import pyarrow as pa
 
     return pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in schema.fields])
 
 
 def arrow_type(kind: DataType) -> Any:
-    """The Arrow type of values as Spark hands them to Python; LoadUsageError if there is none."""
+    """Return the Arrow type of a Spark type; raise LoadUsageError if there is none."""
     import pyarrow as pa
     from pyspark.sql import types as T
 
@@ -51,7 +54,7 @@ def arrow_type(kind: DataType) -> Any:
 
 
 def spark_schema(schema: Any) -> StructType:
-    """The Spark schema of an Arrow schema."""
+    """Return the Spark schema of an Arrow schema."""
     from pyspark.sql.types import StructField, StructType
 
     return StructType([StructField(field.name, _spark_type(field.type)) for field in schema])
@@ -73,7 +76,7 @@ def _spark_type(kind: Any) -> DataType:
     for name, arrow in _simple().items():
         if arrow == plain:
             return _named(name)
-    raise LoadUsageError(f"a column of Arrow's type {kind} cannot be loaded into")
+    raise LoadUsageError(f"the table has a column of type {kind}, which Ottla cannot load into")
 
 
 def _named(name: str) -> DataType:

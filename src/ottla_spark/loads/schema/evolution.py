@@ -1,4 +1,4 @@
-"""Schemas of tables: what one lacks, what stands against adding it, and what may be null."""
+"""Compares and extends the schemas of tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NULLABILITY: Final = ("nullable", "containsNull", "valueContainsNull")
 
 
 def as_nullable(schema: StructType) -> StructType:
-    """The schema with nulls allowed everywhere: rows without any may be followed by some with."""
+    """Return the schema with nulls allowed everywhere, because later rows may have some."""
     from pyspark.sql.types import StructType
 
     def allow(part: dict[str, Any]) -> dict[str, Any]:
@@ -22,9 +22,9 @@ def as_nullable(schema: StructType) -> StructType:
 
 
 def missing_fields(table: StructType, wanted: StructType) -> StructType:
-    """The fields of `wanted` that the table lacks; a struct appears with its new fields only.
+    """Return the fields of `wanted` that the table lacks. A struct has only its new fields.
 
-    One whose name differs from another's by case alone is left out: tables take no such pair.
+    Leave out a field whose name differs from an existing one only by case: tables cannot have both.
     """
     from pyspark.sql.types import StructField, StructType
 
@@ -43,7 +43,7 @@ def missing_fields(table: StructType, wanted: StructType) -> StructType:
 
 
 def widened(schema: StructType, added: StructType) -> StructType:
-    """The schema with these fields added, in structs too; the old ones keep their places."""
+    """Return the schema with these fields added, also in structs. Old fields keep their order."""
     from pyspark.sql.types import StructField, StructType
 
     fields = []
@@ -58,10 +58,10 @@ def widened(schema: StructType, added: StructType) -> StructType:
 
 
 def difference(table: StructType, wanted: StructType) -> str:
-    """Why rows of `wanted` cannot be added to the table; empty when they can."""
+    """Return why rows of `wanted` cannot be added to the table; empty if they can."""
     for field in wanted.fields:
         if field.name not in table.names:
-            return f"it has no {field.name} (add it with --evolve)"
+            return f"the table has no {field.name} (--evolve adds it)"
         problem = _type_difference(table[field.name].dataType, field.dataType)
         if problem:
             return f"{field.name} {problem}"
@@ -73,9 +73,9 @@ def _type_difference(table: DataType, wanted: DataType) -> str:
 
     if isinstance(table, StructType) and isinstance(wanted, StructType):
         problem = difference(table, wanted)
-        return f"differs inside: {problem}" if problem else ""
+        return f"has different fields: {problem}" if problem else ""
     if isinstance(table, ArrayType) and isinstance(wanted, ArrayType):
         return _type_difference(table.elementType, wanted.elementType)
     if table.simpleString() != wanted.simpleString():
-        return f"is {table.simpleString()} there and {wanted.simpleString()} here"
+        return f"is {table.simpleString()} in the table and {wanted.simpleString()} in the records"
     return ""

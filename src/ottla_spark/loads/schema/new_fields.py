@@ -1,4 +1,4 @@
-"""Fields that records have and the schema has not: found, told, and added if that is wanted."""
+"""Finds fields that records have and the schema does not."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ MOST_NAMES = 100
 MOST_VALUES = 500
 
 
-def find_news(decoded: DataFrame, form: Format) -> tuple[list[str], Learned] | None:
-    """What is new in these records and which fields that gives, None if nothing is."""
+def find_new_fields(decoded: DataFrame, form: Format) -> tuple[list[str], Learned] | None:
+    """Return what is new in these records, and the fields it gives; None if nothing is new."""
     from pyspark.sql import functions as F
 
     new = decoded.where(F.col(REASON).isNull() & F.col("value").isNotNull() & (F.size(NEWS) > 0))
@@ -30,7 +30,7 @@ def find_news(decoded: DataFrame, form: Format) -> tuple[list[str], Learned] | N
 
 
 def field_types(schema: StructType, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Every field with its path and type, for people."""
+    """Yield the path and type of every field, for messages."""
     from pyspark.sql.types import StructType
 
     for field in schema.fields:

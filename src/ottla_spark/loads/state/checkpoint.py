@@ -1,7 +1,7 @@
-"""What Spark keeps of a query, in its own files.
+"""Reads Spark's checkpoint of a streaming query.
 
-Its identity (`metadata`), where each batch ends, written before it runs (`offsets/N`), and
-which batches are done (`commits/N`).
+Spark keeps the id of the query (`metadata`), the end offsets of each batch, written before the
+batch runs (`offsets/N`), and which batches are done (`commits/N`).
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from ottla_spark.loads.state.storage import Storage
 
 
 class Checkpoint:
-    """The checkpoint of one query at `path`, which need not exist yet."""
+    """The checkpoint of one query in the directory `path`, which need not exist yet."""
 
     def __init__(self, storage: Storage, path: str) -> None:
         self._storage = storage
         self.path = path
 
     def query_id(self) -> str | None:
-        """The identity that Spark gave the checkpoint, None before the first run."""
+        """Return the id that Spark gave the checkpoint; None before the first run."""
         path = f"{self.path}/metadata"
         if not self._storage.exists(path):
             return None
         return str(json.loads(self._storage.read_text(path))["id"])
 
     def planned_batch(self) -> int | None:
-        """The highest batch that Spark has planned, None before the first."""
+        """Return the highest batch that Spark has planned; None before the first."""
         return self._last("offsets")
 
     def remove_half_planned(self) -> None:
-        """Remove what an end in the middle of planning the first batch left.
+        """Remove the temporary file of a first batch whose planning was killed.
 
-        Spark writes the plan beside its place and renames it. It passes over such files later,
-        but refuses a checkpoint that has nothing else, for good.
+        Spark writes the plan to a temporary file and renames it. Later it ignores such files, but
+        it never accepts a checkpoint that has nothing else.
         """
         if self.planned_batch() is not None:
             return
@@ -41,18 +41,18 @@ class Checkpoint:
             self._storage.remove(f"{self.path}/offsets/{name}")
 
     def positions(self) -> dict[tuple[str, str], int]:
-        """Where the next batch begins, by topic and partition; empty before the first batch."""
+        """Return the next offset of each topic and partition; empty before the first batch."""
         last = self._last("commits")
         return {} if last is None else (self._offsets(last) or {})
 
     def planned_records(self, batch: int) -> int | None:
-        """How many offsets a batch covers, by Spark's log of offsets; None if it does not say."""
+        """Return how many offsets a planned batch covers; None if Spark's files do not tell."""
         ends = self._offsets(batch)
         starts = self._offsets(batch - 1) if batch else {}
         if ends is None or starts is None:
             return None
         if not starts:
-            return None  # where the first batch began is not written down
+            return None  # Spark does not write down where the first batch starts
         return sum(end - starts.get(place, end) for place, end in ends.items())
 
     def _last(self, log: str) -> int | None:

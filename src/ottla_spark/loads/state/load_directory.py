@@ -1,13 +1,13 @@
-"""The directory of a load: Spark's checkpoint, what the load is, and the schema it pinned.
+"""The directory of a load, with everything the load keeps between runs.
 
-    load.json    topic, format and shape of the table, fixed by the first run
+    load.json    topic, table, format and other options that the first run fixed
     schema.json  the fields of the values, as a Spark schema; grows with --evolve
-    topic-id     of the topic that was loaded last, as hex: one created again has another
-    checkpoint/  Spark's own: where the load stopped
-    lock         held while a load runs, where the directory is on this machine
+    topic-id     the id of the topic that was loaded last, as hex; a recreated topic has another
+    checkpoint/  Spark's checkpoint: the offsets that were loaded
+    lock         locked while a load runs, if the directory is on this machine
 
-It lies beside the data (TABLE/_ottla/TOPIC) unless --checkpoint says otherwise. Names with an
-underscore are hidden from everything that reads tables.
+It is TABLE/_ottla/TOPIC unless --checkpoint names another. Readers of tables ignore names that
+start with an underscore.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _open_lock(directory: str) -> TextIO:
         raise LoadUsageError(f"cannot write to {directory}: {error.strerror}") from None
 
 
-class Workplace:
+class LoadDirectory:
     """The files of one load in `directory`."""
 
     def __init__(self, storage: Storage, directory: str) -> None:
@@ -48,7 +48,7 @@ class Workplace:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the load for this process; LoadError when another one runs."""
+        """Lock the directory for this process; raise LoadError if another load holds it."""
         local = local_path(self.directory)
         if local is None:
             yield
@@ -57,11 +57,13 @@ class Workplace:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise LoadError(f"this load is running already: {local} is in use") from None
+                raise LoadError(
+                    f"this load is already running: another process uses {local}"
+                ) from None
             yield
 
     def claim(self, identity: Mapping[str, str]) -> None:
-        """Note what this load is at the first run; LoadUsageError if it is now another one."""
+        """Write the options down at the first run; later raise LoadUsageError if they differ."""
         path = f"{self.directory}/load.json"
         if not self.storage.exists(path):
             self.storage.write_text(path, json.dumps(dict(identity), indent=2) + "\n")
@@ -71,20 +73,20 @@ class Workplace:
             if noted.get(name) != value:
                 raise LoadUsageError(
                     f"{self.directory} belongs to a load with {name} {noted.get(name)!r}, not"
-                    f" {value!r}: give what it was started with, or another table"
+                    f" {value!r}: use the options of its first run, or another table"
                 )
 
     def topic_id(self) -> str | None:
-        """The id that was noted last, if one was."""
+        """Return the id of the topic that was loaded last; None before the first run."""
         path = f"{self.directory}/{_TOPIC_ID}"
         return self.storage.read_text(path).strip() if self.storage.exists(path) else None
 
-    def note_topic_id(self, topic_id: str) -> None:
-        """What the checkpoint knows is about the topic with this id."""
+    def set_topic_id(self, topic_id: str) -> None:
+        """Write down the id of the topic whose offsets the checkpoint has."""
         self.storage.write_text(f"{self.directory}/{_TOPIC_ID}", topic_id + "\n")
 
     def schema(self) -> StructType | None:
-        """The pinned schema, if there is one."""
+        """Return the saved schema; None before the first run."""
         from pyspark.sql.types import StructType
 
         path = f"{self.directory}/schema.json"
@@ -95,7 +97,7 @@ class Workplace:
         except (ValueError, KeyError, TypeError) as error:
             raise LoadError(f"{path} is not a Spark schema: {error}") from None
 
-    def pin(self, schema: StructType) -> None:
-        """Make this the schema from now on."""
+    def save_schema(self, schema: StructType) -> None:
+        """Save the schema for this and later runs."""
         text = json.dumps(schema.jsonValue(), indent=2) + "\n"
         self.storage.write_text(f"{self.directory}/schema.json", text)

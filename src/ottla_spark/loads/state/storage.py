@@ -1,6 +1,6 @@
-"""Files where Spark keeps them: any file system that this Spark can write, through Hadoop's API.
+"""Files on any file system that Spark can write, through Hadoop's API.
 
-A path is given as text; `local_path` is the same place for Python where there is one.
+Paths are text. `local_path` gives the path for Python, if the file is on this machine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class StoredFile(NamedTuple):
-    """A file: its URI (not percent-encoded, as Hadoop writes it), its size and its age."""
+    """A file: its URI as Hadoop writes it (not percent-encoded), its size and its time."""
 
     uri: str
     size: int
@@ -27,44 +27,44 @@ class Storage:
     def __init__(self, spark: SparkSession) -> None:
         self._jvm: Any = spark._jvm
         self._conf = spark._jsparkSession.sessionState().newHadoopConf()
-        # Only Spark's own choice replaces files atomically on every file system.
+        # Without this setting Spark picks a class that replaces files atomically everywhere.
         self._conf.unset("spark.sql.streaming.checkpointFileManagerClass")
 
     def settings(self, prefix: str) -> dict[str, str]:
-        """Hadoop's settings whose names begin like this."""
+        """Return Hadoop's settings whose names start with `prefix`."""
         found = self._conf.getPropsWithPrefix(prefix)
         return {prefix + name: str(found[name]) for name in found}
 
     def canonical(self, path: str) -> str:
-        """The one form of a path or of a percent-encoded URI that files are listed with."""
+        """Return a path, or a percent-encoded URI, in the form in which files are listed."""
         if "://" in path:
             path = self._path(self._jvm.java.net.URI(path)).toString()
         return str(self._file_system(path).makeQualified(self._path(path)).toString())
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory."""
+        """Return whether a file or directory exists."""
         return bool(self._file_system(path).exists(self._path(path)))
 
     def status(self, path: str) -> Any:
-        """What Hadoop says about a file."""
+        """Return Hadoop's status of a file."""
         return self._file_system(path).getFileStatus(self._path(path))
 
     def children(self, path: str) -> list[str]:
-        """The names in a directory; none where there is no directory."""
+        """Return the names in a directory; empty if it does not exist."""
         if not self.exists(path):
             return []
         return [status.getPath().getName() for status in self._statuses(path)]
 
     def files(self, path: str) -> list[StoredFile]:
-        """All files below a directory."""
+        """Return all files below a directory."""
         return list(self._walk(path)) if self.exists(path) else []
 
     def data_files(self, path: str) -> list[StoredFile]:
-        """The files below a directory that readers of tables look at: no hidden names."""
+        """Return the files below a directory that readers of tables see: no hidden names."""
         return list(self._walk(path, hidden=False)) if self.exists(path) else []
 
     def read_text(self, path: str) -> str:
-        """The content of a file."""
+        """Return the content of a file."""
         stream = self._file_system(path).open(self._path(path))
         try:
             return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode()
@@ -72,7 +72,7 @@ class Storage:
             stream.close()
 
     def write_text(self, path: str, text: str) -> None:
-        """Put a file there whole, in place of the one that was there: old or new, never half."""
+        """Write or replace a file atomically."""
         self.make_directory(path.rpartition("/")[0])
         stream = self._checkpoint_files(path).createAtomic(self._path(path), True)
         try:
@@ -83,18 +83,18 @@ class Storage:
         stream.close()
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and those above it."""
+        """Create a directory and its parents."""
         self._file_system(path).mkdirs(self._path(path))
 
     def move(self, source: str, destination: str) -> None:
-        """Rename a file within a file system; the directory is made."""
+        """Rename a file within a file system; create the directory if needed."""
         files = self._file_system(source)
         files.mkdirs(self._path(destination).getParent())
         if not files.rename(self._path(source), self._path(destination)):
             raise OSError(f"cannot move {source} to {destination}")
 
     def remove(self, path: str) -> None:
-        """Remove a file or a directory with everything in it; fine if it is not there."""
+        """Remove a file or a whole directory; do nothing if it does not exist."""
         self._file_system(path).delete(self._path(path), True)
 
     def _checkpoint_files(self, path: str) -> Any:
@@ -125,7 +125,7 @@ class Storage:
 
 
 def local_path(path: str) -> str | None:
-    """The path for this process, or None when the place is not among this machine's files."""
+    """Return the path on this machine; None if the file is elsewhere."""
     if path.startswith("file:"):
         return "/" + path.removeprefix("file:").lstrip("/")
     return path if os.path.isabs(path) else None

@@ -1,24 +1,26 @@
-"""Delta tables: executors write Parquet files, the driver commits them with delta-rs.
+"""The target `delta:PATH`. Executors write Parquet files, the driver commits them with delta-rs.
 
-A commit holds the files and a transaction identifier (the checkpoint's id, the batch's number),
-which the table answers for later. Files of attempts that were killed before their commit are
-known by the name of their directory and removed when the batch is tried again.
+A commit holds the files and a transaction identifier: the checkpoint's id and the batch's number.
+The table can be asked for it later. An attempt that is killed before its commit leaves a directory
+whose name tells the batch; the next attempt removes it.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from ottla_spark.loads.errors import LoadUsageError
 from ottla_spark.loads.schema.evolution import as_nullable, difference, missing_fields
 from ottla_spark.loads.state.load_directory import HIDDEN
 from ottla_spark.loads.state.storage import Storage
+from ottla_spark.loads.targets.delta_reader import read_delta
 from ottla_spark.loads.targets.delta_statistics import delta_statistics
 from ottla_spark.loads.targets.staged_files import StagedFile, Staging, check_rows, staged_rows
-from ottla_spark.loads.targets.table_writer import DELETED, Added, Batch
+from ottla_spark.loads.targets.table_writer import DELETED, Added, Batch, TableWriter
+from ottla_spark.loads.targets.target import Target
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -33,8 +35,42 @@ _METADATA_KEY = "ottla"
 _COMMITS_LOOKED_AT = 100
 
 
-class DeltaTarget:
-    """The table at `path`; `topic` is noted in its commits."""
+class DeltaTarget(Target):
+    """Delta tables."""
+
+    scheme: ClassVar[str] = "delta"
+    form: ClassVar[str] = "delta:PATH"
+
+    def why_no_upsert(self, key_columns: int) -> str:
+        """Return nothing: Delta replaces rows by any key."""
+        return ""
+
+    def why_no_compaction(self) -> str:
+        """Return nothing: Delta has an operation for it."""
+        return ""
+
+    def open(
+        self,
+        spark: SparkSession,
+        location: str,
+        writer: str,
+        *,
+        catalog: Mapping[str, str],
+        compacted: bool = False,
+    ) -> DeltaTableWriter:
+        """Open the table in a directory."""
+        return DeltaTableWriter(spark, location, writer)
+
+    def read(self, spark: SparkSession, location: str, catalog: Mapping[str, str]) -> DataFrame:
+        """Return the rows of the table's current version."""
+        return read_delta(spark, location)
+
+
+TARGET = DeltaTarget()
+
+
+class DeltaTableWriter(TableWriter):
+    """The table in the directory `path`. Its commits name `topic`."""
 
     def __init__(self, spark: SparkSession, path: str, topic: str) -> None:
         self.data_directory = path
@@ -48,7 +84,7 @@ class DeltaTarget:
     def prepare(
         self, schema: StructType, partitions: Sequence[PartitionBy], *, widen: bool
     ) -> None:
-        """Make the table, or see that the one there takes these columns."""
+        """Create the table, or check that the existing one has these columns."""
         from deltalake import DeltaTable, Schema
 
         self._partitions = [part.column for part in partitions]
@@ -66,14 +102,14 @@ class DeltaTarget:
             raise LoadUsageError(
                 f"{self.data_directory} is partitioned by"
                 f" {table.metadata().partition_columns or 'nothing'}, not by"
-                f" {self._partitions or 'nothing'}: give --partition-by as it is"
+                f" {self._partitions or 'nothing'}: set --partition-by to what the table has"
             )
         problem = difference(_schema_of(table), schema)
         if problem:
-            raise LoadUsageError(f"{self.data_directory} has other columns: {problem}")
+            raise LoadUsageError(f"{self.data_directory} has different columns: {problem}")
 
     def widen(self, schema: StructType) -> None:
-        """Add what is missing with a commit of its own; asked again, it adds nothing."""
+        """Add the missing columns in a separate commit. A second call adds nothing."""
         from deltalake import Schema
 
         table = self._open()
@@ -82,17 +118,17 @@ class DeltaTarget:
             table.alter.add_columns(list(Schema.from_json(missing.json()).fields))
 
     def last_batch(self, query_id: str) -> int | None:
-        """The transaction version of the checkpoint's id."""
+        """Return the transaction version of the checkpoint's id."""
         table = self._open()
         last = table.transaction_version(query_id)
         if last is None:
-            self._refuse_strange_checkpoint(table)
+            self._check_other_checkpoint(table)
         return last
 
     def add(
         self, batch: Batch, rows: DataFrame, measures: Observation, most_rows_a_file: int
     ) -> Added:
-        """Let executors write the files, then commit them."""
+        """Let the executors write the files, then commit them."""
         directory = self._staging.new_attempt(batch)
         files = self._staging.write(rows, directory, self._partitions, most_rows_a_file)
         check_rows(files, measures.get)
@@ -109,7 +145,7 @@ class DeltaTarget:
     def upsert(
         self, batch: Batch, rows: DataFrame, measures: Observation, key: Sequence[str]
     ) -> Added:
-        """Merge rows that executors wrote aside into the table."""
+        """Let the executors write the rows to a separate directory, then merge them."""
         directory = self._aside.new_attempt(batch)
         files = self._aside.write(rows, directory, (), 0)
         table = self._open()
@@ -131,11 +167,11 @@ class DeltaTarget:
         return Added(len(files), sum(file.size for file in files), measures.get)
 
     def clean(self, batch: Batch) -> int:
-        """Remove the directories of attempts whose batch the table does not hold."""
+        """Remove the directories of attempts at batches that the table does not have."""
         return self._staging.clean(batch) + self._aside.clean(batch)
 
     def compact(self, target_file_size: int) -> int:
-        """Delta's own optimize; old versions keep their files until a vacuum."""
+        """Run Delta's optimize. Old versions keep their files until a vacuum."""
         done = self._open().optimize.compact(target_size=target_file_size)
         return int(done["numFilesRemoved"])
 
@@ -166,13 +202,13 @@ class DeltaTarget:
             app_transactions=[Transaction(batch.query_id, batch.number)],
         )
 
-    def _refuse_strange_checkpoint(self, table: DeltaTable) -> None:
-        """Where the topic was loaded with another checkpoint, its records would come twice."""
+    def _check_other_checkpoint(self, table: DeltaTable) -> None:
+        """Raise LoadUsageError if another checkpoint loaded the topic: records would come twice."""
         for commit in table.history(_COMMITS_LOOKED_AT):
             if json.loads(commit.get(_METADATA_KEY) or "{}").get("topic") == self._topic:
                 raise LoadUsageError(
                     f"{self.data_directory} has records of {self._topic} that were loaded with"
-                    " another checkpoint: give that one with --checkpoint, or another table"
+                    " another checkpoint: name that one with --checkpoint, or use another table"
                 )
 
 

@@ -1,7 +1,7 @@
-"""Column statistics of a Parquet file as Delta's log keeps them, for readers that skip files.
+"""Column statistics of a Parquet file for Delta's log, so that readers can skip files.
 
-Only columns whose order is beyond doubt: whole numbers, dates and timestamps. Delta keeps
-timestamps in milliseconds, so the highest is rounded up.
+Only types that all readers order the same way: integers, dates and timestamps. Delta keeps
+timestamps in milliseconds, so the highest one is rounded up.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def delta_statistics(footer: Any) -> dict[str, object]:
-    """Rows, nulls, lowest and highest values of a file."""
+    """Return the row count, and the null count, lowest and highest value of each column."""
     lowest: dict[str, object] = {}
     highest: dict[str, object] = {}
     nulls: dict[str, int] = {}

@@ -1,41 +1,119 @@
-"""Iceberg tables: executors write Parquet files, the driver adds them with pyiceberg.
+"""The target `iceberg:CATALOG.NAMESPACE.TABLE`. Executors write files, pyiceberg adds them.
 
-A commit holds the snapshot with the files and, in the snapshot and as a property of the table,
-the batch's number under the checkpoint's id. The property is what is asked later: it outlives
-snapshots that are expired.
+A commit holds the files, and the batch's number under the checkpoint's id: in the snapshot and in
+a property of the table. Loads read the property, because snapshots expire.
 
-Iceberg keeps partition columns in the files and derives partition values from them, so Spark
-lays the files out by copies of those columns.
+Iceberg keeps partition columns in the files and derives partition values from them. Spark
+therefore partitions the files by copies of those columns.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from ottla_spark.loads.errors import LoadError, LoadUsageError
-from ottla_spark.loads.options.partition_by import PartitionBy, partition_value
+from ottla_spark.loads.options.partition_by import IDENTITY, PartitionBy, partition_value
 from ottla_spark.loads.schema.arrow_types import arrow_schema, spark_schema
 from ottla_spark.loads.schema.evolution import difference, missing_fields
 from ottla_spark.loads.state.load_directory import HIDDEN
 from ottla_spark.loads.state.storage import Storage
 from ottla_spark.loads.targets.staged_files import Staging, check_rows, staged_rows
-from ottla_spark.loads.targets.table_writer import DELETED, Added, Batch
+from ottla_spark.loads.targets.table_writer import DELETED, Added, Batch, TableWriter
+from ottla_spark.loads.targets.target import Target, UnreadableTable
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.table import Transaction
     from pyspark.sql import DataFrame, Observation, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 _LAYOUT = "_ottla_layout_"
 _NO_MATCH = "Delete operation did not match any records"
 
 
-class IcebergTarget:
-    """The table `place` (CATALOG.NAMESPACE.TABLE); `properties` are added to its catalog's."""
+class IcebergTarget(Target):
+    """Iceberg tables."""
+
+    scheme: ClassVar[str] = "iceberg"
+    form: ClassVar[str] = "iceberg:CATALOG.NAMESPACE.TABLE"
+    is_directory: ClassVar[bool] = False
+    stores_partition_columns: ClassVar[bool] = False
+
+    def parse_location(self, text: str, resolve: Callable[[str], str]) -> str | None:
+        """Return the dotted name; None unless it has at least three parts."""
+        parts = text.split(".")
+        return text if len(parts) >= 3 and all(parts) else None
+
+    def table_name(self, location: str) -> str:
+        """Return the last part of the dotted name."""
+        return location.rpartition(".")[2]
+
+    def catalog_name(self, location: str) -> str:
+        """Return the first part of the dotted name."""
+        return location.partition(".")[0]
+
+    def why_no_upsert(self, key_columns: int) -> str:
+        """Return why the key has too many columns; empty for one column."""
+        return "an Iceberg table is updated by one column" if key_columns > 1 else ""
+
+    def why_no_compaction(self) -> str:
+        """Return what to use instead: pyiceberg cannot rewrite data files."""
+        return "pyiceberg cannot rewrite data files; compact the table with another engine"
+
+    def column_type(self, kind: DataType) -> DataType:
+        """Return the type in the table: INT for the smaller integers that Iceberg lacks."""
+        from pyspark.sql import types as T
+
+        if isinstance(kind, T.StructType):
+            fields = [T.StructField(f.name, self.column_type(f.dataType)) for f in kind.fields]
+            return T.StructType(fields)
+        if isinstance(kind, T.ArrayType):
+            return T.ArrayType(self.column_type(kind.elementType))
+        if isinstance(kind, T.MapType):
+            return T.MapType(self.column_type(kind.keyType), self.column_type(kind.valueType))
+        return T.IntegerType() if isinstance(kind, T.ByteType | T.ShortType) else kind
+
+    def open(
+        self,
+        spark: SparkSession,
+        location: str,
+        writer: str,
+        *,
+        catalog: Mapping[str, str],
+        compacted: bool = False,
+    ) -> IcebergTableWriter:
+        """Open the table with this dotted name."""
+        return IcebergTableWriter(spark, location, writer, catalog)
+
+    def read(self, spark: SparkSession, location: str, catalog: Mapping[str, str]) -> DataFrame:
+        """Return the rows of the current snapshot, which Spark reads from its Parquet files."""
+        from pyiceberg.catalog import load_catalog
+        from pyiceberg.exceptions import NoSuchTableError
+
+        catalog_name, _, identifier = location.partition(".")
+        try:
+            table = load_catalog(catalog_name, **dict(catalog)).load_table(identifier)
+        except ValueError as error:
+            raise UnreadableTable(f"unknown Iceberg catalog {catalog_name}: {error}") from None
+        except NoSuchTableError as error:
+            raise UnreadableTable(str(error)) from None
+        tasks = list(table.scan().plan_files())
+        if any(task.delete_files for task in tasks):
+            raise UnreadableTable(f"{location} has delete files, which Ottla cannot read")
+        schema = _schema_of(table)
+        if not tasks:
+            return spark.createDataFrame([], schema)
+        return spark.read.schema(schema).parquet(*(task.file.file_path for task in tasks))
+
+
+TARGET = IcebergTarget()
+
+
+class IcebergTableWriter(TableWriter):
+    """The table `place` (CATALOG.NAMESPACE.TABLE). `properties` are added to its catalog's."""
 
     def __init__(
         self, spark: SparkSession, place: str, topic: str, properties: Mapping[str, str]
@@ -52,7 +130,7 @@ class IcebergTarget:
     def prepare(
         self, schema: StructType, partitions: Sequence[PartitionBy], *, widen: bool
     ) -> None:
-        """Make the namespace and the table, or see that the one there takes these columns."""
+        """Create the namespace and the table, or check that the existing one has these columns."""
         self._partitions = list(partitions)
         if not self._catalog.table_exists(self._identifier):
             self._create(schema)
@@ -61,11 +139,11 @@ class IcebergTarget:
         table = self._found()
         problem = difference(_schema_of(table), schema)
         if problem:
-            raise LoadUsageError(f"{self._identifier} has other columns: {problem}")
+            raise LoadUsageError(f"{self._identifier} has different columns: {problem}")
         self._check_partitions(table)
 
     def widen(self, schema: StructType) -> None:
-        """Add what is missing, nested fields too, with a commit of its own."""
+        """Add the missing columns and nested fields in a separate commit."""
         table = self._open()
         if missing_fields(_schema_of(table), schema).fields:
             with table.update_schema() as update:
@@ -75,13 +153,13 @@ class IcebergTarget:
                 transaction.set_properties({"schema.name-mapping.default": names})
 
     def last_batch(self, query_id: str) -> int | None:
-        """The number under the checkpoint's id."""
+        """Return the number under the checkpoint's id."""
         properties = self._open().properties
         owner = properties.get(f"ottla.load.{self._topic}")
         if owner is not None and owner != query_id:
             raise LoadUsageError(
                 f"{self._identifier} has records of {self._topic} that were loaded with another"
-                " checkpoint: give that one with --checkpoint, or another table"
+                " checkpoint: name that one with --checkpoint, or use another table"
             )
         number = properties.get(f"ottla.batch.{query_id}")
         return None if number is None else int(number)
@@ -89,7 +167,7 @@ class IcebergTarget:
     def add(
         self, batch: Batch, rows: DataFrame, measures: Observation, most_rows_a_file: int
     ) -> Added:
-        """Let executors write the files, then add them in one commit."""
+        """Let the executors write the files, then add them in one commit."""
         table = self._open()
         layout = [f"{_LAYOUT}{place}" for place in range(len(self._partitions))]
         for name, part in zip(layout, self._partitions, strict=True):
@@ -103,7 +181,7 @@ class IcebergTarget:
                 transaction.add_files(
                     [file.uri for file in files],
                     snapshot_properties=self._snapshot_note(batch),
-                    check_duplicate_files=False,  # the names are new: a UUID each
+                    check_duplicate_files=False,  # each name has a new UUID
                 )
             self._note(transaction, batch)
         return Added(len(files), sum(file.size for file in files), measures.get)
@@ -111,7 +189,7 @@ class IcebergTarget:
     def upsert(
         self, batch: Batch, rows: DataFrame, measures: Observation, key: Sequence[str]
     ) -> Added:
-        """Delete the rows of every key that is given and append those that go on, in one commit."""
+        """Delete the rows of all given keys and append the rows to keep, in one commit."""
         import pyarrow.dataset as ds
         from pyiceberg.expressions import In
 
@@ -135,15 +213,9 @@ class IcebergTarget:
         return Added(len(files), sum(file.size for file in files), measures.get)
 
     def clean(self, batch: Batch) -> int:
-        """Remove the directories of attempts whose batch the table does not hold."""
+        """Remove the directories of attempts at batches that the table does not have."""
         places = (f"{self.data_directory}/data", f"{self.data_directory}/{HIDDEN}/staging")
         return sum(Staging(self._storage, place).clean(batch) for place in places)
-
-    def compact(self, target_file_size: int) -> int:
-        """Refused: pyiceberg has no rewrite of data files."""
-        raise LoadUsageError(
-            "--compact is for parquet: and delta:; compact an Iceberg table with its own engine"
-        )
 
     def _create(self, schema: StructType) -> None:
         namespace = self._identifier.rpartition(".")[0]
@@ -153,7 +225,7 @@ class IcebergTarget:
             if self._partitions:
                 with creating.update_spec() as spec:
                     for part in self._partitions:
-                        spec.add_field(part.source, part.transform, part.column_in_iceberg)
+                        spec.add_field(part.source, part.transform, _partition_field(part))
 
     def _found(self) -> IcebergTable:
         table = self._open()
@@ -172,7 +244,7 @@ class IcebergTarget:
             raise LoadUsageError(
                 f"{self._identifier} is partitioned by {there or 'nothing'}, not by"
                 f" {', '.join(map(str, self._partitions)) or 'nothing'}:"
-                " give --partition-by as it is"
+                " set --partition-by to what the table has"
             )
 
     @staticmethod
@@ -195,12 +267,16 @@ def _open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
         return load_catalog(name, **dict(properties))
     except ValueError as error:
         raise LoadUsageError(
-            f"the Iceberg catalog {name} is not known ({error}). Say where it is in"
-            f" ~/.pyiceberg.yaml, or with --catalog uri=sqlite:///{name}.db"
-            " --catalog warehouse=file:///place/for/tables"
+            f"unknown Iceberg catalog {name} ({error}). Configure it in ~/.pyiceberg.yaml, or with"
+            f" --catalog uri=sqlite:///{name}.db --catalog warehouse=file:///path/to/tables"
         ) from None
     except ImportError as error:
-        raise LoadError(f"the Iceberg catalog {name} needs another package: {error}") from None
+        raise LoadError(f"the Iceberg catalog {name} needs a Python package: {error}") from None
+
+
+def _partition_field(part: PartitionBy) -> str:
+    """Return the name of a partition field, which must differ from all column names."""
+    return part.column if part.is_time else f"{part.source}_{IDENTITY}"
 
 
 def _schema_of(table: IcebergTable) -> StructType:

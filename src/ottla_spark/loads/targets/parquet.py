@@ -1,10 +1,11 @@
-"""Parquet tables, written by Spark's own file sink, or by workers (`direct.py`) with its log.
+"""The target `parquet:PATH`. Spark's file sink or Python workers write the files.
 
-The sink's log (`_spark_metadata`) says which files are part of the table; a batch that the log
-has is not added again. Spark follows the log; other readers see the directory, so files that
-no commit listed are removed when a load starts.
+The sink's log (`_spark_metadata`) lists the files of the table by batch, so a batch is not added
+twice. Spark reads the log. Other readers list the directory, so a load first removes files that
+the log does not list.
 
-The log numbers batches and knows nothing of checkpoints: a table belongs to one load.
+The log numbers batches but does not name a checkpoint. A table therefore belongs to one load.
+`parquet_worker_files.py` tells when workers write, `parquet_sink_log.py` reads the log.
 """
 
 from __future__ import annotations
@@ -13,36 +14,82 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 
 from ottla_spark.loads.errors import LoadError, LoadUsageError
 from ottla_spark.loads.state.load_directory import HIDDEN
 from ottla_spark.loads.state.storage import Storage
 from ottla_spark.loads.targets.parquet_sink_log import SinkFile, SinkLog, sink_file
-from ottla_spark.loads.targets.table_writer import Added, Batch
+from ottla_spark.loads.targets.parquet_worker_files import ParquetWorkerFiles, worker_files
+from ottla_spark.loads.targets.table_writer import Added, Batch, TableWriter
+from ottla_spark.loads.targets.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
     from pyspark.sql.types import StructType
 
+    from ottla_spark.loads.options.load_options import LoadOptions
     from ottla_spark.loads.options.partition_by import PartitionBy
 
 LOG_INTERVAL = 10
-"""Batches between log files that list the whole table, as Spark has it."""
+"""Spark's default: every tenth log file lists the whole table."""
 COMPACTED_LOG_INTERVAL = 1
-"""With compaction every log file lists the table, so that one rename replaces any of its files."""
+"""With compaction every log file lists the whole table: one rename replaces any of its files."""
 _INTERVAL_SETTING = "spark.sql.streaming.fileSink.log.compactInterval"
 INCOMING = "_incoming"
-"""Not below HIDDEN, where a topic may have any name."""
+"""The directory for files of workers. Not below HIDDEN, where a topic may have any name."""
 PART = "part-"
-"""How the names of files with rows begin."""
+"""The start of the names of data files."""
 REPLACED_KEPT_MS = 10 * 60 * 1000
-"""How long compacted files stay for readers that listed them before."""
+"""How long compacted files are kept for readers that listed them before."""
 
 
-class ParquetTable:
-    """The table at `path`."""
+class ParquetTarget(Target):
+    """Directories of Parquet files."""
+
+    scheme: ClassVar[str] = "parquet"
+    form: ClassVar[str] = "parquet:PATH"
+    takes_several_topics: ClassVar[bool] = False
+
+    def why_no_upsert(self, key_columns: int) -> str:
+        """Return why rows cannot be replaced."""
+        return "rows in Parquet files cannot be replaced"
+
+    def why_no_compaction(self) -> str:
+        """Return nothing: the files can be rewritten."""
+        return ""
+
+    def open(
+        self,
+        spark: SparkSession,
+        location: str,
+        writer: str,
+        *,
+        catalog: Mapping[str, str],
+        compacted: bool = False,
+    ) -> ParquetTableWriter:
+        """Open the table in a directory."""
+        return ParquetTableWriter(spark, location, compacted=compacted)
+
+    def read(self, spark: SparkSession, location: str, catalog: Mapping[str, str]) -> DataFrame:
+        """Return the rows of the files that Spark finds."""
+        return spark.read.parquet(location)
+
+    def stream_writer(
+        self, rows: DataFrame, location: str, partition_by: Sequence[str]
+    ) -> DataStreamWriter:
+        """Return Spark's file sink."""
+        writer = rows.writeStream.format("parquet").option("path", location)
+        return writer.partitionBy(*partition_by) if partition_by else writer
+
+
+TARGET = ParquetTarget()
+
+
+class ParquetTableWriter(TableWriter):
+    """The table in the directory `path`."""
 
     def __init__(self, spark: SparkSession, path: str, *, compacted: bool = False) -> None:
         self.data_directory = path
@@ -55,33 +102,33 @@ class ParquetTable:
     def prepare(
         self, schema: StructType, partitions: Sequence[PartitionBy], *, widen: bool
     ) -> None:
-        """Refuse a directory with files that no load wrote; there is nothing to make."""
+        """Raise LoadUsageError if the directory has files that no load wrote."""
         self._partitions = [part.column for part in partitions]
         if self._log.last_batch() is None and self._owner() is None:
             found = self._storage.data_files(self.data_directory)
             if found:
                 raise LoadUsageError(
-                    f"{self.data_directory} has files that are not of a load, such as"
-                    f" {found[0].uri.rpartition('/')[2]}: give a directory of its own"
+                    f"{self.data_directory} has files that no load wrote, such as"
+                    f" {found[0].uri.rpartition('/')[2]}: use an empty directory"
                 )
 
     def widen(self, schema: StructType) -> None:
-        """Nothing to do: each Parquet file has its own columns (read with mergeSchema)."""
+        """Do nothing: each Parquet file has its own columns (read them with mergeSchema)."""
 
     def last_batch(self, query_id: str) -> int | None:
-        """The last batch in the log, whose checkpoint is that of the only load of the table."""
+        """Return the last batch in the log; raise LoadUsageError if another checkpoint wrote it."""
         last = self._log.last_batch()
         if last is not None and self._owner() not in {None, query_id}:
             raise LoadUsageError(
-                f"{self.data_directory} was loaded with another checkpoint than this one, which"
-                " knows nothing of its records: give that one with --checkpoint, or another table"
+                f"{self.data_directory} was loaded with another checkpoint:"
+                " name that one with --checkpoint, or use another table"
             )
         return last
 
     def add(
         self, batch: Batch, rows: DataFrame, measures: Observation, most_rows_a_file: int
     ) -> Added:
-        """Hand the rows to Spark's file sink, which writes the files and then the log."""
+        """Pass the rows to Spark's file sink, which writes the files and then the log."""
         self._own(batch)
         plan = rows._jdf
         self._sink(most_rows_a_file).addBatch(batch.number, plan)
@@ -91,33 +138,27 @@ class ParquetTable:
         return Added(len(fresh), sum(file.size for file in fresh), told)
 
     def add_files(self, batch: Batch, sizes: Mapping[str, int]) -> None:
-        """Add files that workers wrote to `incoming`, by name and size, in one commit.
+        """Add the files that workers wrote to `incoming`, by name and size, in one commit.
 
-        What else is there comes from attempts that do not count, and is removed.
+        Remove all other files there. They come from failed or repeated tasks.
         """
         self._own(batch)
         for name, size in sizes.items():
-            self._take_in(name, size)
+            self._move_into_table(name, size)
         self._spark.conf.set(_INTERVAL_SETTING, self._log_interval)
         self._log.append(
             self._spark, batch.number, [f"{self.data_directory}/{name}" for name in sizes]
         )
         self._clear_incoming()
 
-    def upsert(
-        self, batch: Batch, rows: DataFrame, measures: Observation, key: Sequence[str]
-    ) -> Added:
-        """Refused: a Parquet table has no way to replace a row."""
-        raise LoadUsageError("--upsert needs a table that can replace rows: delta: or iceberg:")
-
     def clean(self, batch: Batch) -> int:
-        """Remove files that the log does not list, but for those just compacted away."""
+        """Remove files that the log does not list, except recently compacted ones."""
         del batch
         removed = self._clear_incoming()
         if self._log.last_batch() is None and self._owner() is None:
             return removed
         listed = {self._storage.canonical(file.path) for file in self._log.files()}
-        kept = self._replaced_lately()
+        kept = self._recently_replaced()
         for stored in self._storage.data_files(self.data_directory):
             if stored.uri not in listed and stored.uri not in kept:
                 self._storage.remove(stored.uri)
@@ -125,7 +166,7 @@ class ParquetTable:
         return removed
 
     def compact(self, target_file_size: int) -> int:
-        """Rewrite the small files that one log file lists, then let it list the large ones."""
+        """Rewrite the small files that each log file lists, then replace the log file."""
         gone = 0
         for name in self._log.names():
             files = self._log.read(name)
@@ -141,22 +182,26 @@ class ParquetTable:
 
     @property
     def incoming(self) -> str:
-        """Where workers put files that are not part of the table yet."""
+        """The directory for files of workers that are not part of the table yet."""
         return f"{self.data_directory}/{INCOMING}"
 
-    def _take_in(self, name: str, size: int) -> None:
-        """Put a file of a worker among those of the table; LoadError if it is not as it said."""
+    def worker_files(self, options: LoadOptions) -> ParquetWorkerFiles | None:
+        """Return how workers write the files of this load; None if Spark's writer does."""
+        return worker_files(self._spark, options, self)
+
+    def _move_into_table(self, name: str, size: int) -> None:
+        """Move a worker's file into the table; raise LoadError if it has another size."""
         path = f"{self.incoming}/{name}"
         there = self._storage.status(path).getLen() if self._storage.exists(path) else 0
         if there != size:
             raise LoadError(
                 f"the load stopped: a worker wrote {size} bytes to {path}, but {there} are there."
-                " The table has to lie where driver and executors see the same files"
+                " Put the table where the driver and the executors see the same files"
             )
         self._storage.move(path, f"{self.data_directory}/{name}")
 
     def _clear_incoming(self) -> int:
-        """Remove files of workers; nobody is writing one that will be added."""
+        """Remove the files of workers; return how many. No worker writes at this moment."""
         names = self._storage.children(self.incoming)
         left = [name for name in names if name.startswith(PART)]
         for name in left:
@@ -168,13 +213,13 @@ class ParquetTable:
         return f"{self.data_directory}/{HIDDEN}/table.json"
 
     def _own(self, batch: Batch) -> None:
-        """Note which checkpoint the table belongs to, before its first file."""
+        """Write down which checkpoint the table belongs to, before its first file."""
         if self._owner() != batch.query_id:
             told = {"query_id": batch.query_id, "log_interval": self._log_interval}
             self._storage.write_text(self._owner_path, json.dumps(told) + "\n")
 
     def _owner(self) -> str | None:
-        """The checkpoint that the table belongs to; its log goes on as it was begun."""
+        """Return the id of the checkpoint that the table belongs to, and keep its log interval."""
         if not self._storage.exists(self._owner_path):
             return None
         told = json.loads(self._storage.read_text(self._owner_path))
@@ -182,7 +227,7 @@ class ParquetTable:
         return str(told["query_id"])
 
     def _sink(self, most_rows_a_file: int) -> Any:
-        """Spark's sink, new for each batch: it remembers log files that compaction replaces."""
+        """Return a new sink of Spark: an old one caches log files that compaction replaces."""
         jvm: Any = self._spark._jvm
         self._spark.conf.set(_INTERVAL_SETTING, self._log_interval)
         options = {"path": self.data_directory, "maxRecordsPerFile": str(most_rows_a_file)}
@@ -196,7 +241,7 @@ class ParquetTable:
 
     @staticmethod
     def _small(files: list[SinkFile], target_file_size: int) -> list[list[SinkFile]]:
-        """Groups of small files of one directory, each of about the wanted size together."""
+        """Return groups of small files of one directory, each about `target_file_size` in sum."""
         by_directory: defaultdict[str, list[SinkFile]] = defaultdict(list)
         for file in files:
             if file.size < target_file_size / 2:
@@ -213,7 +258,7 @@ class ParquetTable:
         return [group for group in groups if len(group) > 1]
 
     def _rewrite(self, group: list[SinkFile], target_file_size: int) -> list[SinkFile]:
-        """One file in place of a group, written aside and then moved beside the old ones."""
+        """Write one file with the rows of a group elsewhere, then move it beside the old files."""
         aside = f"{self.data_directory}/{HIDDEN}/compact-{uuid4().hex[:8]}"
         paths = [self._storage.canonical(file.path) for file in group]
         rows = self._spark.read.option("mergeSchema", "true").parquet(*paths)
@@ -229,12 +274,13 @@ class ParquetTable:
         return fresh
 
     def _note_replaced(self, paths: set[str]) -> None:
-        """Remember until when these files must stay, before the log stops listing them."""
+        """Write down until when these files are kept, before the log stops listing them."""
         until_ms = int(time.time() * 1000) + REPLACED_KEPT_MS
         name = f"{self.data_directory}/{HIDDEN}/replaced-{until_ms}.json"
         self._storage.write_text(name, json.dumps(sorted(map(self._storage.canonical, paths))))
 
-    def _replaced_lately(self) -> set[str]:
+    def _recently_replaced(self) -> set[str]:
+        """Return compacted files that are still kept for readers."""
         kept: set[str] = set()
         for name in self._storage.children(f"{self.data_directory}/{HIDDEN}"):
             if not name.startswith("replaced-"):

@@ -1,8 +1,8 @@
-"""The log of Spark's file sink (`_spark_metadata`): which files are part of a Parquet table.
+"""The log of Spark's file sink (`_spark_metadata`), which lists the files of a Parquet table.
 
-A log file is named after its batch; `N.compact` holds everything up to batch N. The first line
-is `v1`, each other one the JSON of a file. Spark writes the log; here it is read, Spark is
-given files to list, and one file of it is replaced as a whole when files were compacted.
+A log file is named after its batch; `N.compact` lists everything up to batch N. The first line is
+`v1`, each other line is the JSON of one file. Spark writes the log. This module reads it, asks
+Spark to append to it, and replaces whole log files after a compaction.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VERSION = "v1"
 
 @dataclass(frozen=True)
 class SinkFile:
-    """One file of the table; `path` is a percent-encoded URI."""
+    """One file of the table. `path` is a percent-encoded URI, `line` its line in the log."""
 
     path: str
     size: int
@@ -34,7 +34,7 @@ class SinkFile:
 
 
 class LogName(NamedTuple):
-    """A log file: `compact` when it repeats all that came before."""
+    """The name of a log file. A `compact` one repeats everything before it."""
 
     batch: int
     compact: bool
@@ -44,16 +44,16 @@ class LogName(NamedTuple):
 
 
 class SinkLog:
-    """The log of the table at `table`."""
+    """The log of the table in the directory `table`."""
 
     def __init__(self, storage: Storage, table: str) -> None:
         self._storage = storage
         self._directory = f"{table}/{DIRECTORY}"
 
     def names(self, until: int | None = None) -> list[LogName]:
-        """The log files that together tell the table: the last compact one and what follows.
+        """Return the log files that list the table: the last compact one and all after it.
 
-        With `until`, as the table was after that batch.
+        With `until`, return those that list the table as it was after that batch.
         """
         all_names = sorted(
             LogName(int(name.removesuffix(COMPACT)), name.endswith(COMPACT))
@@ -65,23 +65,23 @@ class SinkLog:
         return [name for name in found if name.batch > compact or name == (compact, True)]
 
     def last_batch(self) -> int | None:
-        """The last batch that was committed."""
+        """Return the last batch in the log."""
         return max((name.batch for name in self.names()), default=None)
 
     def read(self, name: LogName) -> list[SinkFile]:
-        """The files that one log file lists."""
+        """Return the files that one log file lists."""
         path = f"{self._directory}/{name}"
         version, *lines = self._storage.read_text(path).splitlines()
         if version != VERSION:
-            raise LoadError(f"{path} has version {version!r}: only {VERSION} is understood")
+            raise LoadError(f"{path} has version {version!r}: Ottla reads only {VERSION}")
         return [_parse(line) for line in lines if line]
 
     def files(self) -> list[SinkFile]:
-        """All files of the table."""
+        """Return all files of the table."""
         return [file for name in self.names() for file in self.read(name)]
 
     def added_by(self, batch: int) -> list[SinkFile]:
-        """The files that this batch, the last one, added."""
+        """Return the files that this batch, the last one, added."""
         name = next(name for name in self.names() if name.batch == batch)
         if not name.compact:
             return self.read(name)
@@ -89,7 +89,7 @@ class SinkLog:
         return [file for file in self.read(name) if file.path not in before]
 
     def append(self, spark: SparkSession, batch: int, paths: Sequence[str]) -> None:
-        """Let Spark list these files as those of a batch, in one step; LoadError if it has it."""
+        """Let Spark add these files as one batch; raise LoadError if the log has the batch."""
         jvm: Any = spark._jvm
         sinks = jvm.org.apache.spark.sql.execution.streaming.sinks
         context = spark.sparkContext
@@ -107,7 +107,7 @@ class SinkLog:
             raise LoadError(f"{self._directory} has batch {batch} already: another load wrote it")
 
     def replace(self, name: LogName, files: list[SinkFile]) -> None:
-        """Make one log file list these files instead, atomically."""
+        """Replace one log file atomically by one that lists these files."""
         text = "\n".join([VERSION, *(file.line for file in files)])
         self._storage.write_text(f"{self._directory}/{name}", text)
 
@@ -118,7 +118,7 @@ def _parse(line: str) -> SinkFile:
 
 
 def sink_file(path: str, size: int, modified_ms: int, like: SinkFile) -> SinkFile:
-    """The entry of a new file; everything else is as in the entry of another."""
+    """Return the entry of a new file, with the other attributes of an existing entry."""
     told = json.loads(like.line) | {"path": path, "size": size, "modificationTime": modified_ms}
     line = json.dumps(told, separators=(",", ":"))
     return SinkFile(path, size, modified_ms, line)

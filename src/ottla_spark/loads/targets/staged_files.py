@@ -1,7 +1,7 @@
-"""Parquet files that executors wrote and a table has still to take in.
+"""Parquet files that executors wrote and that a table has not committed yet.
 
-Spark writes them below a directory that no other attempt uses, so what the directory holds
-after the job is exactly the attempt's rows, and what a killed attempt left is known by name.
+Each attempt writes to a directory of its own. After the job the directory has exactly the rows of
+the attempt, and the directory of a killed attempt can be found by its name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PREFIX_LENGTH = 8
 
 @dataclass(frozen=True)
 class StagedFile:
-    """A Parquet file with rows: its footer, and its place relative to the staging directory."""
+    """A Parquet file with rows: its footer, and its path relative to the directory."""
 
     uri: str
     relative: str
@@ -34,7 +34,7 @@ class StagedFile:
 
     @property
     def partition(self) -> dict[str, str | None]:
-        """The values of the partition columns, from the directories it lies in."""
+        """The values of the partition columns, from the names of its directories."""
         pairs = [part.partition("=") for part in self.relative.split("/")[:-1]]
         return {
             unquote(name): None if value == NULL_PARTITION else unquote(value)
@@ -43,27 +43,27 @@ class StagedFile:
 
 
 class Staging:
-    """The attempts of a load's batches below `root`."""
+    """The directories of a load's attempts, below `root`."""
 
     def __init__(self, storage: Storage, root: str) -> None:
         self._storage = storage
         self._root = root
 
     def new_attempt(self, batch: Batch) -> str:
-        """A directory that nothing else writes to."""
+        """Return the path of a directory that nothing else writes to."""
         return f"{self._root}/{self._prefix(batch)}{batch.number}-{uuid4().hex[:8]}"
 
     def write(
         self, rows: DataFrame, directory: str, partitions: Sequence[str], most_rows_a_file: int
     ) -> list[StagedFile]:
-        """Write rows as Parquet; the files that have any."""
+        """Write rows as Parquet; return the files that have rows."""
         writer = rows.write.mode("error").option("maxRecordsPerFile", most_rows_a_file)
         writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         (writer.partitionBy(*partitions) if partitions else writer).parquet(directory)
         return self._files(directory)
 
     def clean(self, batch: Batch) -> int:
-        """Remove attempts at this batch and later ones; how many there were."""
+        """Remove attempts at this batch and later ones; return how many."""
         removed = 0
         for name in self._storage.children(self._root):
             number = name.removeprefix(self._prefix(batch)).partition("-")[0]
@@ -90,18 +90,18 @@ class Staging:
 
 
 def check_rows(files: Sequence[StagedFile], measured: Mapping[str, Any]) -> None:
-    """LoadError unless the files have every row that went by; nothing is committed then."""
+    """Raise LoadError, before the commit, unless the files have every row that was written."""
     there = sum(file.footer.num_rows for file in files)
     wanted = measured[RECORDS] - measured.get(MISFITS, 0)
     if there != wanted:
         raise LoadError(
             f"the load stopped: executors wrote {wanted} rows, but {there} are where the table is."
-            " It has to lie where driver and executors see the same files"
+            " Put the table where the driver and the executors see the same files"
         )
 
 
 def read_footer(uri: str) -> Any:
-    """The footer of a Parquet file."""
+    """Return the footer of a Parquet file."""
     import pyarrow.parquet as pq
 
     file_system, path = _locate(uri)
@@ -109,7 +109,7 @@ def read_footer(uri: str) -> Any:
 
 
 def staged_rows(files: Sequence[StagedFile]) -> Any:
-    """The rows of files, of which there is at least one, as a dataset of Arrow."""
+    """Return the rows of at least one file as an Arrow dataset."""
     import pyarrow.dataset as ds
 
     places = [_locate(file.uri) for file in files]

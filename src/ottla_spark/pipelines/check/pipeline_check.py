@@ -17,8 +17,8 @@ from ottla_spark.pipelines.check.worker_check import check_workers
 from ottla_spark.pipelines.frames.functions import Function, FunctionError, load_function
 from ottla_spark.pipelines.spec.graph import Graph, functions_of
 from ottla_spark.pipelines.spec.model import FileSource, PipelineSpec, TableSink, TableSource
+from ottla_spark.pipelines.spec.paths import beside, why_unreadable, why_unwritable
 from ottla_spark.pipelines.spec.problems import Problems
-from ottla_spark.pipelines.spec.table_place import beside, why_unreadable, why_unwritable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,13 +68,13 @@ def _check_places(spec: PipelineSpec, problems: Problems) -> None:
         problems.add(spec.state.line, "state", f"cannot be written: {why}")
     for sink in spec.sinks.values():
         if isinstance(sink, TableSink) and sink.place.is_path:
-            why = why_unwritable(sink.place.where)
+            why = why_unwritable(sink.place.location)
             if why:
                 where = f"sinks.{sink.name}.table"
                 problems.add(sink.place.written.line, where, f"cannot be written: {why}")
     for source in spec.sources.values():
         if isinstance(source, TableSource) and source.place.is_path:
-            why = why_unreadable(source.place.where)
+            why = why_unreadable(source.place.location)
             if why:
                 problems.add(source.place.written.line, f"sources.{source.name}.table", why)
         elif isinstance(source, FileSource):

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla_spark.loads.targets.target import UnreadableTable
 from ottla_spark.pipelines.check.sink_check import check_sink
 from ottla_spark.pipelines.check.state_check import unbounded_state
 from ottla_spark.pipelines.frames.frames import Frames, NotAFrame, own_session
 from ottla_spark.pipelines.frames.functions import Function
 from ottla_spark.pipelines.frames.source_frames import BadSchema, Opening
-from ottla_spark.pipelines.frames.tables import UnreadableTable
 from ottla_spark.pipelines.spark_errors import index_in, quiet_spark, sentence
 from ottla_spark.pipelines.spec.graph import Graph, Relation
 from ottla_spark.pipelines.spec.model import (

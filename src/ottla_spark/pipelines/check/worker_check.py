@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla_spark.loads.errors import LoadError
-from ottla_spark.loads.run.worker_check import ask_workers, missing_words, unseen_words
+from ottla_spark.loads.run.worker_check import ask_workers, missing_message, unseen_message
 from ottla_spark.pipelines.spec.model import PipelineSpec, TableSink
 from ottla_spark.pipelines.spec.problems import WHOLE_FILE, Problems
 
@@ -25,7 +25,7 @@ def check_workers(spec: PipelineSpec, spark: SparkSession, problems: Problems) -
     places = {spec.state_path: (spec.state.line, "state")}
     for sink in spec.sinks.values():
         if isinstance(sink, TableSink) and sink.place.is_path:
-            places[sink.place.where] = (sink.place.written.line, f"sinks.{sink.name}.table")
+            places[sink.place.location] = (sink.place.written.line, f"sinks.{sink.name}.table")
     usable = [place for place, (_, where) in places.items() if not problems.about(where)]
     try:
         answers = ask_workers(spark, usable)
@@ -34,6 +34,6 @@ def check_workers(spec: PipelineSpec, spark: SparkSession, problems: Problems) -
         return
     for answer in answers:
         if answer.missing:
-            problems.add(WHOLE_FILE, "", missing_words(answer))
+            problems.add(WHOLE_FILE, "", missing_message(answer))
         for place in answer.unseen:
-            problems.add(*places[place], unseen_words(answer, place))
+            problems.add(*places[place], unseen_message(answer, place))

@@ -15,9 +15,8 @@ from ottla_spark.loads.errors import LoadError
 from ottla_spark.loads.formats.binary_format import BinaryFormat
 from ottla_spark.loads.formats.decoders import bare, framed
 from ottla_spark.loads.formats.schema_registry import Registry
-from ottla_spark.loads.targets.address import ValueFormat
+from ottla_spark.loads.options.value_format import ValueFormat
 from ottla_spark.pipelines.frames.records import decode
-from ottla_spark.pipelines.frames.tables import read_table
 from ottla_spark.pipelines.frames.topic_options import source_options
 from ottla_spark.pipelines.spec.model import (
     BINARY_FORMATS,
@@ -28,7 +27,7 @@ from ottla_spark.pipelines.spec.model import (
     TopicSource,
     Watermark,
 )
-from ottla_spark.pipelines.spec.table_place import beside
+from ottla_spark.pipelines.spec.paths import beside
 from ottla_spark.pipelines.spec.yaml_tree import Scalar
 from pyspark_ottla.schema import columns as columns_of
 from pyspark_ottla.schema import schema
@@ -66,7 +65,9 @@ class Opening:
         if isinstance(source, TopicSource):
             return decode(self._records(source), source, self._values(source))
         if isinstance(source, TableSource):
-            return read_table(self.session, source.place, self.spec.catalogs)
+            place = source.place
+            catalog = place.catalog(self.spec.catalogs)
+            return place.target.read(self.session, place.location, catalog)
         return self._files(source)
 
     def _values(self, source: TopicSource) -> StructType | BinaryFormat | None:

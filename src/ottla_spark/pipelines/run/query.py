@@ -62,13 +62,13 @@ def _settings(checked: Checked) -> dict[str, str]:
 def _writer(checked: Checked, rows: DataFrame, sink: Sink) -> DataStreamWriter:
     if isinstance(sink, TopicSink):
         return _topic_writer(encode(rows, sink), sink, sink_options(checked.spec, sink))
-    if sink.place.format != "parquet":
-        batches = TableBatches(checked.spec, sink, rows.sparkSession)
-        batches.prepare(rows)
-        return rows.writeStream.foreachBatch(batches)
-    writer = rows.writeStream.format("parquet").option("path", sink.place.where)
     columns = [column.text for column in sink.partition_by]
-    return writer.partitionBy(*columns) if columns else writer
+    writer = sink.place.target.stream_writer(rows, sink.place.location, columns)
+    if writer is not None:
+        return writer
+    batches = TableBatches(checked.spec, sink, rows.sparkSession)
+    batches.prepare(rows)
+    return rows.writeStream.foreachBatch(batches)
 
 
 def _topic_writer(records: DataFrame, sink: TopicSink, options: dict[str, str]) -> DataStreamWriter:

@@ -12,9 +12,7 @@ from ottla_spark.loads.options.partition_by import PartitionBy
 from ottla_spark.loads.run.worker_check import check_workers
 from ottla_spark.loads.state.checkpoint import Checkpoint
 from ottla_spark.loads.state.storage import Storage
-from ottla_spark.loads.targets.delta import DeltaTarget
-from ottla_spark.loads.targets.iceberg import IcebergTarget
-from ottla_spark.loads.targets.table_writer import DELETED, RECORDS, Batch, Table
+from ottla_spark.loads.targets.table_writer import DELETED, RECORDS, Batch
 from ottla_spark.pipelines.spec.model import PipelineSpec, TableSink
 
 if TYPE_CHECKING:
@@ -27,8 +25,14 @@ class TableBatches:
     """Called by Spark with each batch of the query that feeds a sink."""
 
     def __init__(self, spec: PipelineSpec, sink: TableSink, session: SparkSession) -> None:
-        self._table = open_sink(spec, sink, session)
-        self._has_path = sink.place.is_path
+        place = sink.place
+        self._table = place.target.open(
+            session,
+            place.location,
+            spec.group_of(sink.name),
+            catalog=place.catalog(spec.catalogs),
+        )
+        self._has_path = place.is_path
         self._checkpoint = Checkpoint(Storage(session), spec.checkpoint_of(sink.name))
         self._upsert = [column.text for column in sink.upsert]
         self._partitions = [PartitionBy(column.text) for column in sink.partition_by]
@@ -60,13 +64,3 @@ class TableBatches:
             self._table.upsert(batch, marked, measures, self._upsert)
         else:
             self._table.add(batch, seen, measures, NO_LIMIT)
-
-
-def open_sink(spec: PipelineSpec, sink: TableSink, session: SparkSession) -> Table:
-    """The table of a sink, which need not exist yet."""
-    writer = spec.group_of(sink.name)
-    if sink.place.format == "delta":
-        return DeltaTarget(session, sink.place.where, writer)
-    catalog = spec.catalogs.get(sink.place.where.partition(".")[0], {})
-    properties = {name: value.text for name, value in catalog.items()}
-    return IcebergTarget(session, sink.place.where, writer, properties)

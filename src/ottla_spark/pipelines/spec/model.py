@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from ottla_spark.pipelines.spec.table_place import TablePlace, beside
+from ottla_spark.pipelines.spec.paths import beside
+from ottla_spark.pipelines.spec.table_place import TablePlace
 from ottla_spark.pipelines.spec.yaml_tree import Plain, Scalar
 
 DEFAULT_BOOTSTRAP_SERVERS: Final = "127.0.0.1:9092"

@@ -186,7 +186,7 @@ def _refuse_shared_tables(spec: PipelineSpec, problems: Problems) -> None:
     seen: dict[str, str] = {}
     for sink in spec.sinks.values():
         if isinstance(sink, TableSink):
-            first = seen.setdefault(sink.place.where, sink.name)
+            first = seen.setdefault(sink.place.location, sink.name)
             if first != sink.name:
                 problems.add(
                     sink.place.written.line,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ottla_spark.loads.targets.registry import upsert_schemes
 from ottla_spark.pipelines.spec.fields import Fields
 from ottla_spark.pipelines.spec.model import (
     OUTPUT_MODES,
@@ -65,11 +66,11 @@ def _table(name: str, fields: Fields, written: Scalar, file: Path) -> Sink | Non
         return None
     if mode != "append" and not upsert:
         fields.complain("mode", "a table takes append, or update with `upsert: [columns]`")
-    if upsert and place.format == "parquet":
-        fields.complain("upsert", "files of Parquet are never changed: use delta: or iceberg:")
+    why = place.target.why_no_upsert(len(upsert)) if upsert else ""
+    if why:
+        hint = f"; use {upsert_schemes()}" if place.target.why_no_upsert(1) else ""
+        fields.complain("upsert", f"{why}{hint}")
     if upsert and mode == "complete":
         fields.complain("mode", "upsert goes with update or append")
-    if len(upsert) > 1 and place.format == "iceberg":
-        fields.complain("upsert", "an Iceberg table is updated by one column")
     line = fields.line_of("mode")
     return TableSink(name, fields.line, written, place, partition_by, upsert, mode, line)

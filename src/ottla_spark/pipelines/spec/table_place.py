@@ -1,82 +1,51 @@
-"""Where tables are: `parquet:PATH`, `delta:PATH`, `iceberg:CATALOG.NAMESPACE.TABLE`.
-
-Whether a place on this machine can be written is asked of the file system without touching
-anything; places with a scheme of their own (s3a://, hdfs://) are Spark's to know.
-"""
+"""The tables of a pipeline file, such as `parquet:PATH` or `iceberg:CATALOG.NAMESPACE.TABLE`."""
 
 from __future__ import annotations
 
-import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
+from ottla_spark.loads.targets.registry import TARGETS, address_forms, target_of
+from ottla_spark.loads.targets.target import Target
+from ottla_spark.pipelines.spec.paths import beside
 from ottla_spark.pipelines.spec.problems import closest
 from ottla_spark.pipelines.spec.yaml_tree import Scalar
-
-TABLE_FORMATS: Final = ("parquet", "delta", "iceberg")
 
 
 @dataclass(frozen=True)
 class TablePlace:
-    """A table: its format, and its path or dotted name as Spark or a catalog knows it."""
+    """A table: the scheme of its target, its location, and the text in the file."""
 
-    format: str
-    where: str
+    scheme: str
+    location: str
     written: Scalar
 
     @property
+    def target(self) -> Target:
+        """The kind of table."""
+        return target_of(self.scheme)
+
+    @property
     def is_path(self) -> bool:
-        """Whether the table is a directory."""
-        return self.format != "iceberg"
+        """True if the location is a directory."""
+        return self.target.is_directory
+
+    def catalog(self, catalogs: Mapping[str, Mapping[str, Scalar]]) -> dict[str, str]:
+        """Return the properties that the file gives the table's catalog."""
+        properties = catalogs.get(self.target.catalog_name(self.location) or "", {})
+        return {name: value.text for name, value in properties.items()}
 
 
 def parse_place(written: Scalar, file: Path) -> TablePlace | str:
-    """The table that a text means, or what is wrong with the text."""
-    kind, colon, where = written.text.partition(":")
-    if not colon or kind not in TABLE_FORMATS:
-        hint = closest(kind, TABLE_FORMATS)
-        return (
-            f"{written.text!r} should be parquet:PATH, delta:PATH"
-            f" or iceberg:CATALOG.NAMESPACE.TABLE{hint}"
-        )
-    if not where.strip():
-        return f"{written.text!r} names no table after {kind}:"
-    if kind == "iceberg":
-        if where.count(".") < 2 or not all(where.split(".")):
-            return f"{written.text!r} should be iceberg:CATALOG.NAMESPACE.TABLE"
-        return TablePlace(kind, where, written)
-    return TablePlace(kind, beside(file, where), written)
-
-
-def beside(file: Path, path: str) -> str:
-    """A path of the file as the machine knows it: relative ones begin where the file is."""
-    return path if "://" in path else str(file.parent / path.removeprefix("file:"))
-
-
-def why_unwritable(path: str) -> str | None:
-    """Why a directory cannot be written or made; None when it can, or when nobody here knows."""
-    if "://" in path:
-        return None
-    try:
-        place = Path(path).absolute()
-        existing = next(found for found in (place, *place.parents) if found.exists())
-        if not existing.is_dir():
-            return f"{existing} is a file, not a directory"
-        writable = os.access(existing, os.W_OK | os.X_OK)
-    except (OSError, ValueError) as error:
-        return str(error)
-    return None if writable else f"{existing} cannot be written by this user"
-
-
-def why_unreadable(path: str) -> str | None:
-    """Why there is nothing to read at a path; None when there is, or when nobody here knows."""
-    if "://" in path or any(letter in path for letter in "*?[{"):
-        return None
-    try:
-        if not Path(path).exists():
-            return f"there is nothing at {path}"
-        readable = os.access(path, os.R_OK)
-    except (OSError, ValueError) as error:
-        return str(error)
-    return None if readable else f"{path} cannot be read by this user"
+    """Return the table that a text names, or a message about what is wrong with the text."""
+    scheme, colon, rest = written.text.partition(":")
+    if not colon or scheme not in TARGETS:
+        return f"{written.text!r} should be {address_forms()}{closest(scheme, TARGETS)}"
+    if not rest.strip():
+        return f"{written.text!r} names no table after {scheme}:"
+    target = target_of(scheme)
+    location = target.parse_location(rest, lambda path: beside(file, path))
+    if location is None:
+        return f"{written.text!r} should be {target.form}"
+    return TablePlace(scheme, location, written)

@@ -7,34 +7,29 @@ import os
 import pytest
 
 from ottla_spark.loads.errors import LoadUsageError
+from ottla_spark.loads.options.dead_letter_option import DeadLetters, parse_dead_letters
 from ottla_spark.loads.options.load_options import LoadOptions
 from ottla_spark.loads.options.partition_by import PartitionBy, parse_partition_by
 from ottla_spark.loads.options.quantities import parse_duration_s, parse_size
-from ottla_spark.loads.targets.address import (
-    DeadLetters,
-    Kind,
-    Target,
-    ValueFormat,
-    parse_dead_letters,
-    parse_target,
-)
+from ottla_spark.loads.options.value_format import ValueFormat
+from ottla_spark.loads.targets.address import TableAddress, parse_address
 
 CLIENT = {"bootstrap.servers": "127.0.0.1:9092"}
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "place", "name"),
+    ("text", "scheme", "location", "name"),
     [
-        ("parquet:/a/b", Kind.PARQUET, "/a/b", "b"),
-        ("parquet:b/", Kind.PARQUET, os.path.abspath("b"), "b"),
-        ("parquet:file:///a/b c/", Kind.PARQUET, "/a/b c", "b c"),
-        ("delta:s3a://bucket/t/", Kind.DELTA, "s3a://bucket/t", "t"),
-        ("iceberg:cat.ns.t", Kind.ICEBERG, "cat.ns.t", "t"),
+        ("parquet:/a/b", "parquet", "/a/b", "b"),
+        ("parquet:b/", "parquet", os.path.abspath("b"), "b"),
+        ("parquet:file:///a/b c/", "parquet", "/a/b c", "b c"),
+        ("delta:s3a://bucket/t/", "delta", "s3a://bucket/t", "t"),
+        ("iceberg:cat.ns.t", "iceberg", "cat.ns.t", "t"),
     ],
 )
-def test_targets(text: str, kind: Kind, place: str, name: str) -> None:
-    target = parse_target(text)
-    assert (target.kind, target.place, target.name) == (kind, place, name)
+def test_targets(text: str, scheme: str, location: str, name: str) -> None:
+    address = parse_address(text)
+    assert (address.scheme, address.location, address.name) == (scheme, location, name)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +37,7 @@ def test_targets(text: str, kind: Kind, place: str, name: str) -> None:
 )
 def test_other_targets_are_refused(text: str) -> None:
     with pytest.raises(LoadUsageError, match="should be"):
-        parse_target(text)
+        parse_address(text)
 
 
 def test_dead_letters() -> None:
@@ -106,19 +101,23 @@ def test_other_partitions_are_refused(text: str) -> None:
         ({"registry": "http://x"}, "--registry"),
         ({"message": "M"}, "--message"),
         ({"format": ValueFormat.JSON, "message": "M"}, "--message"),
-        ({"to": Target(Kind.ICEBERG, "a.b.c"), "compact": True}, "--compact"),
+        ({"to": TableAddress("iceberg", "a.b.c"), "compact": True}, "--compact"),
         ({"starting_offsets": "5"}, "--from"),
     ],
 )
 def test_what_does_not_go_together(given: dict[str, object], words: str) -> None:
-    options: dict[str, object] = {"topic": "t", "to": Target(Kind.PARQUET, "/p"), "client": CLIENT}
+    options: dict[str, object] = {
+        "topic": "t",
+        "to": TableAddress("parquet", "/p"),
+        "client": CLIENT,
+    }
     with pytest.raises(LoadUsageError, match=words):
         LoadOptions(**(options | given))  # type: ignore[arg-type]
 
 
 def test_the_group_is_named_after_the_load() -> None:
-    first = LoadOptions("t", Target(Kind.PARQUET, "/a/orders"), CLIENT)
-    second = LoadOptions("t", Target(Kind.PARQUET, "/b/orders"), CLIENT)
+    first = LoadOptions("t", TableAddress("parquet", "/a/orders"), CLIENT)
+    second = LoadOptions("t", TableAddress("parquet", "/b/orders"), CLIENT)
     assert first.group_id.startswith("ottla-load.t.orders.")
     assert first.group_id != second.group_id
     assert LoadOptions("t", first.to, CLIENT, group="mine").group_id == "mine"

@@ -20,8 +20,9 @@ from ottla_spark.loads.formats.format_choice import choose_format
 from ottla_spark.loads.formats.protobuf import FramedProtobuf
 from ottla_spark.loads.formats.schema_registry import Registry, UnknownSchema
 from ottla_spark.loads.options.load_options import LoadOptions
+from ottla_spark.loads.options.value_format import ValueFormat
 from ottla_spark.loads.schema.new_fields import field_types
-from ottla_spark.loads.targets.address import Kind, Target, ValueFormat
+from ottla_spark.loads.targets.address import TableAddress
 
 NAME = {"name": "n", "type": "string"}
 WHO = {"type": "record", "name": "Who", "namespace": "shop", "fields": [NAME]}
@@ -165,7 +166,7 @@ def test_a_schema_file_beside_a_registry_says_the_columns(url: str, tmp_path: Pa
     file.write_text(json.dumps(WHO))
     options = LoadOptions(
         topic="t",
-        to=Target(Kind.PARQUET, "/t"),
+        to=TableAddress("parquet", "/t"),
         client={},
         format=ValueFormat.AVRO,
         registry=url,

@@ -12,12 +12,13 @@ from pyspark.sql import types as T
 from ottla_spark.loads.errors import DataLost, LoadError, LoadUsageError
 from ottla_spark.loads.options.load_options import LoadOptions
 from ottla_spark.loads.options.partition_by import parse_partition_by
+from ottla_spark.loads.options.value_format import ValueFormat
 from ottla_spark.loads.run.failure_cause import load_error, root_cause
-from ottla_spark.loads.run.file_size import Sizing
+from ottla_spark.loads.run.file_size import FileSize
 from ottla_spark.loads.schema.arrow_types import arrow_schema, spark_schema
 from ottla_spark.loads.schema.evolution import as_nullable, difference, missing_fields, widened
-from ottla_spark.loads.schema.table_columns import make_shape
-from ottla_spark.loads.targets.address import Kind, Target, ValueFormat
+from ottla_spark.loads.schema.table_columns import table_columns
+from ottla_spark.loads.targets.address import TableAddress
 from ottla_spark.loads.targets.delta_statistics import delta_statistics
 
 MIB = 1 << 20
@@ -41,8 +42,10 @@ def test_missing_fields_are_found_inside_structs_and_added_there() -> None:
 def test_differences() -> None:
     table = struct(id=LONG, who=struct(name=TEXT), tags=T.ArrayType(TEXT), more=TEXT)
     assert difference(table, struct(tags=T.ArrayType(TEXT), id=LONG)) == ""
-    assert difference(table, struct(id=TEXT)) == "id is bigint there and string here"
-    assert "it has no age" in difference(table, struct(who=struct(age=LONG)))
+    assert (
+        difference(table, struct(id=TEXT)) == "id is bigint in the table and string in the records"
+    )
+    assert "the table has no age" in difference(table, struct(who=struct(age=LONG)))
     assert difference(table, struct(tags=T.ArrayType(LONG))) != ""
 
 
@@ -68,7 +71,7 @@ def test_arrow_and_back() -> None:
 
 
 def test_small_batches_are_written_by_few_tasks_and_files_end_at_their_size() -> None:
-    sizing = Sizing(100 * MIB)
+    sizing = FileSize(100 * MIB)
     assert (sizing.most_rows_a_file(), sizing.tasks(10, 8)) == (0, 8)
     sizing.learn(1000, MIB)
     assert sizing.most_rows_a_file() == 100_000
@@ -100,27 +103,27 @@ def test_statistics_of_a_file(tmp_path: Path) -> None:
     assert found["nullCount"] == {"n": 1, "day": 1, "at": 0, "text": 1, "nothing": 3}
 
 
-def options(kind: Kind, **more: object) -> LoadOptions:
-    given: dict[str, object] = {"topic": "t", "to": Target(kind, "/x"), "client": {}}
+def options(kind: str, **more: object) -> LoadOptions:
+    given: dict[str, object] = {"topic": "t", "to": TableAddress(kind, "/x"), "client": {}}
     return LoadOptions(**(given | more))  # type: ignore[arg-type]
 
 
 def test_columns_of_tables() -> None:
     day = parse_partition_by(["day(timestamp)"])
-    raw = make_shape(options(Kind.DELTA, partition_by=day), None)
+    raw = table_columns(options("delta", partition_by=day), None)
     assert raw.schema.names[-2:] == ["timestampType", "timestamp_day"]
     values = struct(id=T.ByteType(), at=T.TimestampType())
     json = {"format": ValueFormat.JSON}
-    plain = make_shape(options(Kind.PARQUET, partition_by=day, **json), values)
+    plain = table_columns(options("parquet", partition_by=day, **json), values)
     assert plain.schema.simpleString() == "struct<id:tinyint,at:timestamp,timestamp_day:date>"
-    upsert = make_shape(options(Kind.ICEBERG, upsert=True, **json), values)
+    upsert = table_columns(options("iceberg", upsert=True, **json), values)
     assert upsert.schema.simpleString() == "struct<id:int,at:timestamp,_key:binary>"
     with pytest.raises(LoadUsageError, match="--coordinates gives it"):
-        make_shape(options(Kind.ICEBERG, partition_by=day, **json), values)
-    given = make_shape(options(Kind.ICEBERG, partition_by=day, coordinates=True, **json), values)
+        table_columns(options("iceberg", partition_by=day, **json), values)
+    given = table_columns(options("iceberg", partition_by=day, coordinates=True, **json), values)
     assert [part.source for part in given.partitions] == ["_timestamp"]
     with pytest.raises(LoadUsageError, match="two columns '_key'"):
-        make_shape(options(Kind.DELTA, upsert=True, **json), struct(_key=TEXT))
+        table_columns(options("delta", upsert=True, **json), struct(_key=TEXT))
 
 
 WORKER_FAILED = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted
@@ -141,7 +144,7 @@ def test_causes() -> None:
     java = "\n".join(WORKER_FAILED.splitlines()[:5])
     assert root_cause(java) == "org.apache.spark.SparkException: Job aborted due to stage failure"
     assert root_cause("nothing more") == "nothing more"
-    assert root_cause("") == "for no reason given"
+    assert root_cause("") == "no reason given"
 
 
 def test_errors_that_end_a_load() -> None:

@@ -102,7 +102,7 @@ def test_a_good_file_is_understood() -> None:
     assert isinstance(out, TopicSink)
     assert (out.topic.text, out.partitions, out.mode) == ("big-orders", 3, "update")
     assert isinstance(lake, TableSink)
-    assert lake.place.where == "/pipelines/lake/orders"
+    assert lake.place.location == "/pipelines/lake/orders"
 
 
 def test_what_a_small_file_leaves_out_has_defaults() -> None:
@@ -249,7 +249,12 @@ def test_mistakes_of_steps(name: str, body: str, below: str, words: str) -> None
         ("b", "{from: a, topic: b, partitions: 0}", ".partitions", "above 0"),
         ("b", "{from: a, topic: b, format: raw, key: x}", ".key", "column named key"),
         ("b", "{from: a, table: 'parquet:x', mode: update}", ".mode", "append"),
-        ("b", "{from: a, table: 'parquet:x', upsert: id}", ".upsert", "never changed"),
+        (
+            "b",
+            "{from: a, table: 'parquet:x', upsert: id}",
+            ".upsert",
+            "use delta: or iceberg:",
+        ),
         ("b", "{from: a, table: 'delta:x', upsert: id, mode: complete}", ".mode", "update"),
         ("b", "{from: a, table: 'iceberg:x.y.z', upsert: [id, n]}", ".upsert", "one column"),
         ("../b", "{from: a, topic: b}", "", "letters"),

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ottla_spark.pipelines.spec.table_place import (
-    TablePlace,
-    parse_place,
-    why_unreadable,
-    why_unwritable,
-)
+from ottla_spark.pipelines.spec.paths import why_unreadable, why_unwritable
+from ottla_spark.pipelines.spec.table_place import TablePlace, parse_place
 from ottla_spark.pipelines.spec.yaml_tree import Scalar
 
 
@@ -22,9 +18,9 @@ def test_paths_with_a_scheme_are_left_alone() -> None:
     text = Scalar(1, "parquet:s3a://bucket/orders")
     place = parse_place(text, Path("/p/o.yaml"))
     assert isinstance(place, TablePlace)
-    assert place.where == "s3a://bucket/orders"
-    assert why_unwritable(place.where) is None
-    assert why_unreadable(place.where) is None
+    assert place.location == "s3a://bucket/orders"
+    assert why_unwritable(place.location) is None
+    assert why_unreadable(place.location) is None
 
 
 def test_what_can_be_written(tmp_path: Path) -> None:
@@ -42,4 +38,4 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
 def test_what_is_there_to_read(tmp_path: Path) -> None:
     assert why_unreadable(str(tmp_path)) is None
     assert why_unreadable(str(tmp_path / "*.csv")) is None
-    assert why_unreadable(str(tmp_path / "none")) == f"there is nothing at {tmp_path}/none"
+    assert why_unreadable(str(tmp_path / "none")) == f"{tmp_path}/none does not exist"

@@ -1,9 +1,7 @@
-"""Reads tables into Spark without a jar for them.
+"""Reads a Delta table into Spark without Delta's jar.
 
-Parquet is Spark's own. Of Delta and Iceberg the Python libraries tell which Parquet files make
-up the table now, and Spark reads those. A table with deletes beside its files (deletion
-vectors, delete files) or with renamed columns (column mapping) is refused: its files alone
-would show something else than the table.
+delta-rs lists the Parquet files of the current version, and Spark reads them. A table with
+deletion vectors or column mapping is refused, because its files alone do not show its rows.
 """
 
 from __future__ import annotations
@@ -14,9 +12,7 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
-from ottla_spark.loads.schema.arrow_types import spark_schema
-from ottla_spark.pipelines.spec.table_place import TablePlace
-from ottla_spark.pipelines.spec.yaml_tree import Scalar
+from ottla_spark.loads.targets.target import UnreadableTable
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -27,22 +23,8 @@ MAX_PARTITIONS: Final = 500
 _BESIDE_FILES: Final = frozenset({"deletionVectors", "columnMapping"})
 
 
-class UnreadableTable(Exception):
-    """The table is not there or not of a kind that can be read; the message says which."""
-
-
-def read_table(
-    session: SparkSession, place: TablePlace, catalogs: Mapping[str, Mapping[str, Scalar]]
-) -> DataFrame:
-    """The rows of a table as it is now."""
-    if place.format == "parquet":
-        return session.read.parquet(place.where)
-    if place.format == "delta":
-        return _delta(session, place.where)
-    return _iceberg(session, place.where, catalogs)
-
-
-def _delta(session: SparkSession, path: str) -> DataFrame:
+def read_delta(session: SparkSession, path: str) -> DataFrame:
+    """Return the rows of the table's current version."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
     from pyspark.sql.types import StructType
@@ -50,10 +32,10 @@ def _delta(session: SparkSession, path: str) -> DataFrame:
     try:
         table = DeltaTable(path)
     except DeltaError as error:
-        raise UnreadableTable(f"{path} is no Delta table that can be read: {error}") from None
+        raise UnreadableTable(f"{path} cannot be read as a Delta table: {error}") from None
     strange = _BESIDE_FILES & set(table.protocol().reader_features or ())
     if strange:
-        raise UnreadableTable(f"{path} has {', '.join(strange)}, which cannot be read here")
+        raise UnreadableTable(f"{path} uses {', '.join(strange)}, which Ottla cannot read")
     schema = StructType.fromJson(json.loads(table.schema().to_json()))
     groups = _files_by_partition(table)
     if len(groups) > MAX_PARTITIONS:
@@ -71,7 +53,7 @@ def _delta(session: SparkSession, path: str) -> DataFrame:
 def _files_by_partition(
     table: DeltaTable,
 ) -> dict[tuple[tuple[str, str | None], ...], list[str]]:
-    """The files of each combination of partition values, which are not in the files."""
+    """Return the files of each combination of partition values. The files lack these columns."""
     groups: defaultdict[tuple[tuple[str, str | None], ...], list[str]] = defaultdict(list)
     columns = table.metadata().partition_columns
     if not columns:
@@ -101,26 +83,3 @@ def _with_values(rows: DataFrame, values: tuple[tuple[str, str | None], ...]) ->
     for name, value in values:
         rows = rows.withColumn(name, f.lit(value))
     return rows
-
-
-def _iceberg(
-    session: SparkSession, name: str, catalogs: Mapping[str, Mapping[str, Scalar]]
-) -> DataFrame:
-    from pyiceberg.catalog import load_catalog
-    from pyiceberg.exceptions import NoSuchTableError
-
-    catalog_name, _, identifier = name.partition(".")
-    properties = {key: value.text for key, value in catalogs.get(catalog_name, {}).items()}
-    try:
-        table = load_catalog(catalog_name, **properties).load_table(identifier)
-    except ValueError as error:
-        raise UnreadableTable(f"the Iceberg catalog {catalog_name} is not known: {error}") from None
-    except NoSuchTableError as error:
-        raise UnreadableTable(str(error)) from None
-    tasks = list(table.scan().plan_files())
-    if any(task.delete_files for task in tasks):
-        raise UnreadableTable(f"{name} has delete files, which cannot be read here")
-    schema = spark_schema(table.schema().as_arrow())
-    if not tasks:
-        return session.createDataFrame([], schema)
-    return session.read.schema(schema).parquet(*(task.file.file_path for task in tasks))
