@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM ask for an end; what runs looks for it between two calls of Spark.
+"""Ctrl-C and SIGTERM set an event, which loads and pipelines check between calls of Spark.
 
-An exception out of a signal handler, as Python and PySpark have it, would leave a call to Java
-half answered: the thread's next call gets the answer of that one.
+An exception from a signal handler could interrupt a call to Java before its answer is read. The
+next call of the thread would then read that answer.
 """
 
 from __future__ import annotations
@@ -14,42 +14,42 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 
 
-class Asked(threading.Event):
-    """An event that the handler of a signal may set, once and for all.
+class StopEvent(threading.Event):
+    """An event that a signal handler may set. It is never cleared.
 
-    Setting threading's own takes a lock, which the thread that the handler interrupts holds
-    for moments of its `wait`: both would stand still for good.
+    `threading.Event.set` takes a lock. If the interrupted thread holds it in `wait`, that would
+    be a deadlock.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._asked = False
-        self._wakes: SimpleQueue[None] = SimpleQueue()  # whose `put` may interrupt its `get`
+        self._is_set = False
+        self._wakes: SimpleQueue[None] = SimpleQueue()  # `put` is safe while `get` is interrupted
 
     def set(self) -> None:
-        self._asked = True
+        self._is_set = True
         self._wakes.put(None)
 
     def is_set(self) -> bool:
-        return self._asked
+        return self._is_set
 
     def wait(self, timeout: float | None = None) -> bool:
-        if not self._asked:
+        if not self._is_set:
             with contextlib.suppress(Empty):
                 self._wakes.get(timeout=timeout)
-                self._wakes.put(None)  # for others who wait
-        return self._asked
+                self._wakes.put(None)  # for other waiting threads
+        return self._is_set
 
 
 @contextlib.contextmanager
-def stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set; the second of them interrupts, as if without this.
+def stop_on_signals() -> Iterator[threading.Event]:
+    """Yield an event that Ctrl-C and SIGTERM set. A second signal raises KeyboardInterrupt.
 
-    In another thread than the main one, which alone may hear signals, nothing sets it.
+    Only the main thread receives signals. In other threads nothing sets the event.
     """
-    stop = Asked()
+    stop = StopEvent()
 
-    def ask(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
@@ -57,7 +57,7 @@ def stopped_by_signals() -> Iterator[threading.Event]:
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:

@@ -73,13 +73,13 @@ def check(spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, tmp_pat
         ("{sql: SELECT o.id FROM orders o JOIN loose l ON o.id = l.id}", "either side"),
         (
             "{sql: SELECT o.id FROM orders o JOIN loose l ON o.id = l.id AND l.at > o.ts}",
-            "unbounded state: this join never forgets the rows of",
+            "unbounded state: this join never drops the rows of",
         ),
         ("{dedup: id, from: loose}", "unbounded state: this dedup"),
         ("{dedup: idd, from: orders}", "'idd'"),
-        ("{python: 'gone.py:f', from: orders}", "there is no file"),
+        ("{python: 'gone.py:f', from: orders}", "gone.py does not exist"),
         ("{python: 'operator:neg', from: orders}", "operator:neg fails: TypeError"),
-        ("{python: 'builtins:repr', from: orders}", "gave str, not a DataFrame"),
+        ("{python: 'builtins:repr', from: orders}", "returned str, not a DataFrame"),
         (
             "{sql: 'SELECT id FROM orders', watermark: {column: ts, delay: 1m}}",
             "no column 'ts'",
@@ -110,11 +110,11 @@ def test_a_mistake_deep_in_sql_is_found_in_its_own_line(check: Check) -> None:
         ("{from: s, topic: nowhere}", 0, ".topic", "there is no topic 'nowhere'"),
         ("{from: s, topic: check-orders, key: idd}", 0, ".key", "no column 'idd'"),
         ("{from: s, topic: check-orders, format: raw}", 0, ".from", "a column named value"),
-        ("{from: s, topic: check-orders, mode: complete}", 0, ".mode", "possible here: append"),
+        ("{from: s, topic: check-orders, mode: complete}", 0, ".mode", "possible modes: append"),
         ("{from: s, table: 'parquet:taken/x'}", 0, ".table", "is a file, not a directory"),
         ("{from: s, table: 'parquet:x', partition_by: dya}", 0, ".partition_by", "'day'"),
         ("{from: s, table: 'parquet:x', partition_by: [id, day]}", 0, ".partition_by", "no column"),
-        ("{from: still, topic: check-orders}", 0, ".from", "nothing streams into 'still'"),
+        ("{from: still, topic: check-orders}", 0, ".from", "'still' is not a stream"),
         ("\n    from: s\n    mode: complete\n    topic: check-orders", 2, ".mode", "complete"),
     ],
 )
@@ -143,7 +143,7 @@ def test_output_modes_that_cannot_be(check: Check, sql: str, mode: str, possible
     sink = f"{{from: s, topic: check-orders, mode: {mode}}}"
     (problem,) = check(f'{TOP}steps:\n  s: {{sql: "{sql}"}}\nsinks:\n  out: {sink}\n')
     assert (problem.line, problem.where) == (SINK_LINE, "sinks.out.mode")
-    assert problem.message.endswith(f"possible here: {possible}" if possible else "mode")
+    assert problem.message.endswith(f"possible modes: {possible}" if possible else "mode")
 
 
 @pytest.mark.parametrize(

@@ -137,5 +137,5 @@ def test_the_frames_are_there_for_python(spark: SparkSession, numbers: Pipeline)
 
 
 def test_two_runs_of_one_state_do_not_meet(numbers: Pipeline) -> None:
-    with state_lock(numbers.spec), pytest.raises(QueryFailed, match="runs already"):
+    with state_lock(numbers.spec), pytest.raises(QueryFailed, match="already running"):
         numbers.run(once=True)

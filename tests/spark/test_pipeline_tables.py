@@ -162,5 +162,5 @@ def test_a_table_with_other_columns_is_refused_before_anything_runs(
         sinks:
           out: {from: other, table: "delta:lake"}
         """
-    with pytest.raises(QueryFailed, match=r"sinks\.out: .*has other columns"):
+    with pytest.raises(QueryFailed, match=r"sinks\.out: .*has different columns"):
         run("second", rest)

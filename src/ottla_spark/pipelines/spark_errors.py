@@ -1,4 +1,4 @@
-"""Spark's errors in a sentence, and the place in a SQL text that they blame."""
+"""Shortens Spark's errors to a sentence, and finds the SQL position that they refer to."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SPARK_LOGGER: Final = "SQLQueryContextLogger"
 
 @contextmanager
 def quiet_spark() -> Iterator[None]:
-    """Keep PySpark from logging errors that are about to be said in better words."""
+    """Keep PySpark from logging errors that Ottla reports itself."""
     logger = logging.getLogger(_SPARK_LOGGER)
     before = logger.level
     logger.setLevel(logging.CRITICAL + 1)
@@ -34,14 +34,14 @@ def quiet_spark() -> Iterator[None]:
 
 
 def sentence(error: PySparkException, relations: Iterable[str] = ()) -> str:
-    """What Spark says, without its codes and plans; `relations` may have been meant."""
+    """Return Spark's message without codes and plans. `relations` serve as suggestions."""
     condition = error.getCondition() or ""
     about = error.getMessageParameters() or {}
     if condition.startswith("UNRESOLVED_COLUMN"):
         name = _unquoted(about.get("objectName") or about.get("colName", ""))
         known = about.get("proposal") or about.get("fieldNames", "")
         proposal = [_unquoted(word) for word in known.split(", ") if word]
-        there = f"; there are {', '.join(proposal)}" if proposal else ""
+        there = f"; the columns are {', '.join(proposal)}" if proposal else ""
         return f"there is no column {name!r}{closest(name, proposal) or there}"
     if condition.startswith("TABLE_OR_VIEW_NOT_FOUND"):
         name = _unquoted(about.get("relationName", ""))
@@ -50,14 +50,14 @@ def sentence(error: PySparkException, relations: Iterable[str] = ()) -> str:
 
 
 def plain_text(message: str) -> str:
-    """The first sentence or two of a message of Spark."""
+    """Return the first sentence or two of a message of Spark."""
     text = _HEAD.sub("", _TAIL.sub("", message)).strip()
     first = text.split("\n\n", 1)[0].split(";\n", 1)[0]
     return " ".join(first.split()).removesuffix(".")
 
 
 def index_in(error: PySparkException, text: str) -> int:
-    """Where in a SQL text the error is; 0 when Spark does not say."""
+    """Return the position of the error in a SQL text; 0 if Spark does not tell."""
     from pyspark.errors import QueryContextType
 
     for context in error.getQueryContext():

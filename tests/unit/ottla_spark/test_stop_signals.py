@@ -11,13 +11,13 @@ import time
 
 import pytest
 
-from ottla_spark.stop_signals import Asked
+from ottla_spark.stop_signals import StopEvent
 
 ROUNDS = 1000
 WAITS = """\
-from ottla_spark.stop_signals import stopped_by_signals
+from ottla_spark.stop_signals import stop_on_signals
 while True:
-    with stopped_by_signals() as stop:
+    with stop_on_signals() as stop:
         print("waiting", flush=True)
         while not stop.wait(0.00001):
             pass
@@ -41,7 +41,7 @@ def test_a_signal_at_any_moment_of_a_wait_ends_it() -> None:
 
 
 def test_everybody_who_waits_is_woken() -> None:
-    asked = Asked()
+    asked = StopEvent()
     assert not asked.wait(0.001)
     threads = [threading.Thread(target=asked.wait, daemon=True) for _ in range(3)]
     for thread in threads:

@@ -1,4 +1,4 @@
-"""Avro values: bare, with the schema of a file, or framed, with the schema a registry has."""
+"""Decodes Avro values, with one schema from a file or with the schemas of a registry."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_CACHED_SCHEMAS = 1000
 
 
 def read_avro_file(path: Path) -> str:
-    """The text of a schema file, found to be an Avro schema."""
+    """Return the text of a schema file; raise LoadUsageError if it is no Avro schema."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -35,38 +35,38 @@ def read_avro_file(path: Path) -> str:
 
 
 def avro_schema_struct(text: str, source: str) -> StructType:
-    """The columns of a schema's text."""
+    """Return the columns of a schema."""
     return avro_struct(_parse(text, source))
 
 
 class BareAvro:
-    """Values that are all written with one schema."""
+    """Values without a frame, all written with one schema."""
 
     def __init__(self, schema_text: str) -> None:
         self._schema_text = schema_text
 
     def decode(self, value: bytes) -> Decoded:
-        """The fields of a record."""
+        """Return the fields of a value."""
         return Decoded(_read(value, _parsed(self._schema_text)))
 
     def fields_of(self, news: str) -> StructType:
-        """There is no news: the one schema is known."""
+        """Raise AssertionError: with one known schema, nothing is new."""
         raise AssertionError(news)
 
     def ignoring(self, news: Sequence[str]) -> BareAvro:
-        """The same: there is no news."""
+        """Return the same decoder."""
         return self
 
 
 class FramedAvro:
-    """Values that name their schema; `known` are ids whose fields are no news."""
+    """Values whose frame names the schema. `known` are ids whose fields are not new."""
 
     def __init__(self, registry: Registry, known: frozenset[int]) -> None:
         self._registry = registry
         self._known = known
 
     def decode(self, value: bytes) -> Decoded:
-        """The fields of a record, read with the schema it was written with."""
+        """Return the fields of a value, read with the schema that it was written with."""
         schema_id, start = unframe(value)
         try:
             text = _whole(self._registry, schema_id)
@@ -76,11 +76,11 @@ class FramedAvro:
         return Decoded(fields, None if schema_id in self._known else str(schema_id))
 
     def fields_of(self, news: str) -> StructType:
-        """The fields of the schema with this id."""
+        """Return the fields of the schema with this id."""
         return avro_schema_struct(_whole(self._registry, int(news)), f"schema {news}")
 
     def ignoring(self, news: Sequence[str]) -> FramedAvro:
-        """The same with these ids known."""
+        """Return a decoder that also knows these ids."""
         return FramedAvro(self._registry, self._known | {int(each) for each in news})
 
 
@@ -88,7 +88,7 @@ class FramedAvro:
 def _whole(registry: Registry, schema_id: int) -> str:
     schema = registry.schema(schema_id)
     if schema.kind != "AVRO":
-        raise LoadUsageError(f"schema {schema_id} is {schema.kind}, not Avro: see --format")
+        raise LoadUsageError(f"schema {schema_id} is {schema.kind}, not Avro: change --format")
     return whole_schema(registry, schema)
 
 
@@ -108,24 +108,24 @@ def _parse(text: str, source: str) -> AvroSchema:
 
 
 def _read(value: bytes, schema: AvroSchema) -> dict[str, object]:
-    """One record that takes up all bytes; Misfit otherwise."""
+    """Return the one record in the value; raise Misfit if there is none, or more bytes."""
     import fastavro
 
     stream = io.BytesIO(value)
     try:
         record = fastavro.schemaless_reader(stream, schema, None)
-    except Exception as error:  # any garbage: fastavro raises whatever its parts raise
+    except Exception as error:  # fastavro raises many types for invalid bytes
         raise Misfit(f"not Avro of this schema: {type(error).__name__} {error}".strip()) from None
     left = len(value) - stream.tell()
     if left:
-        raise Misfit(f"not Avro of this schema: {left} bytes are left over")
+        raise Misfit(f"not Avro of this schema: {left} bytes are left after it")
     if not isinstance(record, dict):
         raise Misfit("not an Avro record")
     return {name: _plain(field) for name, field in record.items()}
 
 
 def _plain(value: Any) -> object:
-    """Values of logical types that have no column type of their own become text."""
+    """Turn values of logical types without a column type into text."""
     if isinstance(value, dict):
         return {name: _plain(inside) for name, inside in value.items()}
     if isinstance(value, list):

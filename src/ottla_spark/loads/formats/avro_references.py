@@ -1,4 +1,4 @@
-"""Avro schemas that refer to others by name, made whole: each definition where it is first used."""
+"""Resolves references between Avro schemas: each definition is put where it is first used."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ MOST_REFERENCES = 200
 
 
 def whole_schema(registry: Registry, schema: RegisteredSchema) -> str:
-    """The text of a schema with everything it refers to in it."""
+    """Return the text of a schema with all schemas that it refers to."""
     if not schema.references:
         return schema.text
     definitions: dict[str, AvroSchema] = {}
-    _gather(registry, schema, definitions)
+    _fetch_references(registry, schema, definitions)
     return json.dumps(_inline(json.loads(schema.text), definitions, ""))
 
 
-def _gather(
+def _fetch_references(
     registry: Registry, schema: RegisteredSchema, definitions: dict[str, AvroSchema]
 ) -> None:
     for reference in schema.references:
@@ -30,7 +30,7 @@ def _gather(
             raise LoadError(f"a schema refers to more than {MOST_REFERENCES} others")
         found = registry.version(reference)
         definitions[reference.name] = json.loads(found.text)
-        _gather(registry, found, definitions)
+        _fetch_references(registry, found, definitions)
 
 
 def _inline(schema: AvroSchema, definitions: dict[str, AvroSchema], namespace: str) -> AvroSchema:

@@ -1,8 +1,8 @@
-"""Avro's types as Spark's.
+"""Converts Avro's types to Spark's.
 
-A union with null is the other type, which may be null; int and long together are BIGINT, float
-and double DOUBLE. Other unions, and schemas that contain themselves, have no column type and
-are refused by name.
+A union with null is the other type, and may be null. A union of int and long is BIGINT, one of
+float and double is DOUBLE. Other unions, and schemas that contain themselves, have no column
+type; the error names the field.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _WIDER = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "d
 
 
 def avro_struct(schema: AvroSchema) -> StructType:
-    """The columns of a record schema."""
+    """Return the columns of a record schema."""
     from pyspark.sql.types import StructType
 
     found = _spark_type(schema, "value", {}, ())
     if not isinstance(found, StructType):
-        raise LoadUsageError(f"the Avro schema is a {found.simpleString()}: it has to be a record")
+        raise LoadUsageError(f"the Avro schema is a {found.simpleString()}, but must be a record")
     return found
 
 
@@ -39,7 +39,7 @@ def _spark_type(
         return _union(schema, path, named, inside)
     if isinstance(schema, str):
         if schema in inside:
-            raise LoadUsageError(f"{path}: {schema} contains itself, which no column can")
+            raise LoadUsageError(f"{path}: {schema} contains itself, so it has no column type")
         return (
             _spark_type(named[schema], path, named, inside)
             if schema in named

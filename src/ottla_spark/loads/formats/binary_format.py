@@ -1,4 +1,4 @@
-"""Formats that Python decodes, in Arrow batches on the executors: Avro and Protobuf."""
+"""Avro and Protobuf: formats that Python decodes, in Arrow batches on the executors."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ class Misfit(Exception):
 
 
 class Decoded(NamedTuple):
-    """The fields of a value, and what it has beyond the schema."""
+    """The fields of a value. `news` names what it has that the schema lacks, if anything."""
 
     fields: dict[str, object]
     news: str | None = None
 
 
 class Decoder(Protocol):
-    """Decodes values in an executor; it is pickled, so it makes what cannot be when first used."""
+    """Decodes values in an executor. It is pickled, so it creates unpicklable parts when used."""
 
     def decode(self, value: bytes) -> Decoded:
-        """The value's fields; Misfit if it has none."""
+        """Return the value's fields; raise Misfit if it cannot be decoded."""
 
     def fields_of(self, news: str) -> StructType:
-        """The fields that values with this news have; none where that is not known."""
+        """Return the fields of values with this `news`; empty if they are not known."""
 
     def ignoring(self, news: Sequence[str]) -> Decoder:
-        """The same, for which these are no news any more."""
+        """Return a decoder that no longer reports these as new."""
 
 
 class BinaryFormat:
-    """Values that `decoder` turns into the fields of `schema`; it may give more, or less."""
+    """Values that `decoder` turns into the fields of `schema`. It may return more or fewer."""
 
     def __init__(self, schema: StructType, decoder: Decoder) -> None:
         self.schema = schema
         self._decoder = decoder
 
     def decode(self, records: DataFrame) -> DataFrame:
-        """Send the values alone to Python, where a struct of value, reason and news is made."""
+        """Send only the values to Python, which returns a struct of value, reason and news."""
         from pyspark.sql import functions as F
         from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
@@ -64,17 +64,17 @@ class BinaryFormat:
         def decode(values: Any) -> Any:
             return decode_array(values, decoder, kind)
 
-        # Not deterministic: else the optimizer may run it once for each place that uses it.
+        # Declared nondeterministic, because the optimizer may otherwise run it several times.
         made_by = udf_on_arrays(decode, made).asNondeterministic()
         decoded = records.select("*", made_by(F.col("value")).alias(_DECODED))
         return decoded.select("*", f"{_DECODED}.*").drop(_DECODED)
 
     def explain(self, misfits: DataFrame) -> DataFrame:
-        """The reasons are as good as they get."""
+        """Return the records as they are: the reasons are complete."""
         return misfits
 
     def learn(self, news: Sequence[str], values: Sequence[bytes]) -> Learned:
-        """The new fields, as far as the decoder knows their schema."""
+        """Return the new fields whose types the decoder knows."""
         from pyspark.sql.types import StructType
 
         schema, fields = self.schema, StructType([])
@@ -84,12 +84,12 @@ class BinaryFormat:
         return Learned(fields, BinaryFormat(schema, self._decoder))
 
     def ignoring(self, news: Sequence[str]) -> BinaryFormat:
-        """The same format, for which these are no news any more."""
+        """Return a format that no longer reports these as new."""
         return BinaryFormat(self.schema, self._decoder.ignoring(news))
 
 
 def decode_array(values: Any, decoder: Decoder, kind: Any) -> Any:
-    """The struct array of value, reason and news for an array of binary values."""
+    """Return a struct array of value, reason and news for an array of binary values."""
     import pyarrow as pa
 
     decoded: list[dict[str, object] | None] = []
@@ -119,7 +119,7 @@ def _decode_one(
 
 
 def _structs(decoded: list[dict[str, object] | None], reasons: list[str | None], kind: Any) -> Any:
-    """All at once; one by one only when a value does not go into the schema's type."""
+    """Convert all values at once; one by one only if some value does not fit the type."""
     import pyarrow as pa
 
     try:

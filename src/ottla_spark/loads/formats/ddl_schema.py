@@ -1,4 +1,4 @@
-"""Schemas as people give them: DDL, a file with DDL, or a file with Spark's JSON."""
+"""The option --schema of JSON: DDL, a file with DDL, or a file with Spark's JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def read_spark_schema(given: str) -> StructType:
-    """The schema that --schema means; a running Spark reads DDL."""
+    """Return the schema that --schema names. Parsing DDL needs a running Spark."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 
@@ -22,7 +22,7 @@ def read_spark_schema(given: str) -> StructType:
     if "\n" not in given and path.is_file():
         text = path.read_text(encoding="utf-8")
     elif path.suffix in {".json", ".ddl", ".sql"} and " " not in given:
-        raise LoadUsageError(f"--schema: there is no file {given}")
+        raise LoadUsageError(f"--schema: the file {given} does not exist")
     else:
         text = given
     try:

@@ -1,4 +1,4 @@
-"""The decoder of a binary format: for bare values with the schema of a file, or for framed ones."""
+"""Creates decoders of Avro and Protobuf, for values with or without a registry's frame."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def bare(kind: ValueFormat, schema: Path, message: str | None) -> tuple[Decoder, StructType]:
-    """How values without a frame are decoded with this schema, and the columns they have."""
+    """Return the decoder and the columns for values without a frame, by a schema file."""
     if kind is ValueFormat.AVRO:
         text = read_avro_file(schema)
         return BareAvro(text), avro_schema_struct(text, str(schema))
@@ -32,7 +32,7 @@ def bare(kind: ValueFormat, schema: Path, message: str | None) -> tuple[Decoder,
 
 
 def framed(kind: ValueFormat, registry: Registry, message: str | None) -> Decoder:
-    """How values that name their schema are decoded, with what the registry has."""
+    """Return the decoder for values whose frame names a schema of the registry."""
     if kind is ValueFormat.AVRO:
         return FramedAvro(registry, frozenset())
     return FramedProtobuf(registry, message, frozenset())

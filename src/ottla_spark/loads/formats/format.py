@@ -1,6 +1,6 @@
-"""What a load asks of a format.
+"""The interface of a value format.
 
-`decode` never fails because of a record: one that does not fit gets a reason instead of a value.
+`decode` never fails because of a record. A record that does not fit gets a reason, and no value.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ NEWS = "_ottla_news"
 
 
 class Learned(NamedTuple):
-    """Fields that records have and the schema has not, and the format that has them."""
+    """The fields that records have and the schema lacks, and a format that has them."""
 
     fields: StructType
     format: Format
 
 
 class Format(Protocol):
-    """One format with one schema; it does not change, `learn` gives another."""
+    """A format with a schema. It never changes; `learn` returns another one."""
 
     schema: StructType
 
     def decode(self, records: DataFrame) -> DataFrame:
-        """Add VALUE (a struct), REASON (why it does not fit, else null) and NEWS to records.
+        """Add VALUE (a struct), REASON (why it does not fit, or null) and NEWS to records.
 
-        NEWS names what a value has beyond the schema, as an array of text; null or empty if
-        nothing. Where the column `value` is null, the three mean nothing.
+        NEWS is an array that names what a value has and the schema lacks; null or empty if
+        nothing. If the column `value` is null, the three have no meaning.
         """
 
     def explain(self, misfits: DataFrame) -> DataFrame:
-        """Better words in REASON for the few records that did not fit."""
+        """Replace REASON by a better explanation, for the few records that do not fit."""
 
     def learn(self, news: Sequence[str], values: Sequence[bytes]) -> Learned:
-        """What is new, from what NEWS said and some of the values that said it."""
+        """Return the new fields, from the entries of NEWS and some of the values that have them."""
 
     def ignoring(self, news: Sequence[str]) -> Format:
-        """The same format, for which these are no news any more."""
+        """Return a format that no longer reports these as new."""

@@ -1,4 +1,4 @@
-"""The format of a load, and the schema it begins with: given, pinned earlier, or from a sample."""
+"""Chooses the format of a load and its schema: from options, an earlier run, or a sample."""
 
 from __future__ import annotations
 
@@ -25,83 +25,83 @@ if TYPE_CHECKING:
 
 
 def choose_format(
-    options: LoadOptions, pinned: StructType | None, values: Sequence[bytes]
+    options: LoadOptions, saved: StructType | None, values: Sequence[bytes]
 ) -> Format | None:
-    """The format to read values with, None when they stay raw; `values` are a sample."""
+    """Return the format of the values; None if they stay raw.
+
+    `saved` is the schema of earlier runs, `values` are a sample.
+    """
     if options.format is ValueFormat.RAW:
         return None
     if options.format is ValueFormat.JSON:
-        return JsonFormat(_settle(pinned, _json_schema(options, pinned, values), options))
-    decoder, wanted = _binary(options, values, pinned)
-    return BinaryFormat(_settle(pinned, wanted, options), decoder)
+        return JsonFormat(_merge_schema(saved, _json_schema(options, saved, values), options))
+    decoder, wanted = _binary(options, values, saved)
+    return BinaryFormat(_merge_schema(saved, wanted, options), decoder)
 
 
-def _settle(pinned: StructType | None, wanted: StructType, options: LoadOptions) -> StructType:
-    """The schema to go on with: the pinned one, wider if that is wanted and allowed."""
-    if pinned is None:
+def _merge_schema(saved: StructType | None, wanted: StructType, options: LoadOptions) -> StructType:
+    """Return the schema to use: the saved one, with new fields if --evolve allows them."""
+    if saved is None:
         if not wanted.fields:
-            raise LoadError("the schema has no fields: say with --schema what values hold")
+            raise LoadError("the schema has no fields: set --schema")
         return wanted
-    missing = missing_fields(pinned, wanted)
-    problem = difference(widened(pinned, missing), wanted)
+    missing = missing_fields(saved, wanted)
+    problem = difference(widened(saved, missing), wanted)
     if problem:
-        raise LoadUsageError(f"the schema is not the one the table was loaded with: {problem}")
+        raise LoadUsageError(f"the schema differs from that of earlier runs: {problem}")
     if missing.fields and not options.evolve:
         raise LoadUsageError(
-            f"the schema has fields that the table has not ({', '.join(missing.names)}):"
+            f"the schema has fields that the table lacks ({', '.join(missing.names)}):"
             " add them with --evolve"
         )
-    return widened(pinned, missing)
+    return widened(saved, missing)
 
 
 def _json_schema(
-    options: LoadOptions, pinned: StructType | None, values: Sequence[bytes]
+    options: LoadOptions, saved: StructType | None, values: Sequence[bytes]
 ) -> StructType:
     if options.schema is not None:
         return read_spark_schema(options.schema)
-    if pinned is not None:
-        return pinned
+    if saved is not None:
+        return saved
     found = infer(values)
     if not found.fields:
         raise LoadError(
-            f"none of {len(values)} records that were looked at is a JSON object with fields:"
-            " say with --schema what values hold"
+            f"none of {len(values)} sampled records is a JSON object with fields: set --schema"
         )
     return found
 
 
 def _binary(
-    options: LoadOptions, values: Sequence[bytes], pinned: StructType | None
+    options: LoadOptions, values: Sequence[bytes], saved: StructType | None
 ) -> tuple[Decoder, StructType]:
     if options.registry is not None:
-        return _framed(options, Registry(options.registry, options.registry_login), values, pinned)
+        return _framed(options, Registry(options.registry, options.registry_login), values, saved)
     if options.schema is None:
         raise LoadUsageError(
-            f"--format {options.format} needs --schema FILE, or --registry URL where records"
-            " are framed for one"
+            f"--format {options.format} needs --schema FILE, or --registry URL if the records"
+            " were written with a schema registry"
         )
     return bare(options.format, Path(options.schema), options.message)
 
 
 def _framed(
-    options: LoadOptions, registry: Registry, values: Sequence[bytes], pinned: StructType | None
+    options: LoadOptions, registry: Registry, values: Sequence[bytes], saved: StructType | None
 ) -> tuple[Decoder, StructType]:
-    """The newest schema that the sample names; later ones are news."""
+    """Return the decoder, and the columns of the newest schema in the sample."""
     decoder = framed(options.format, registry, options.message)
-    if pinned is not None:
-        return decoder, pinned
+    if saved is not None:
+        return decoder, saved
     if options.schema is not None:
         return decoder, bare(options.format, Path(options.schema), options.message)[1]
     newest = _newest(values, decoder)
     if newest is None:
-        raise LoadError(
-            f"none of {len(values)} records that were looked at has a schema of {registry.url}"
-        )
+        raise LoadError(f"none of {len(values)} sampled records has a schema of {registry.url}")
     return decoder.ignoring([newest]), decoder.fields_of(newest)
 
 
 def _newest(values: Sequence[bytes], decoder: Decoder) -> str | None:
-    """What the decoder calls the schema with the highest id; each id is tried once."""
+    """Return the decoder's name of the schema with the highest id. Each id is tried once."""
     by_id: dict[int, str] = {}
     for value in values:
         try:

@@ -1,8 +1,8 @@
-"""JSON values, read by Spark's own parser.
+"""Decodes JSON values with Spark's own parser.
 
-A record fits when it is an object and every field that is there has the type of the schema. A
-field that is missing is null. Fields beyond the schema are news: looked for at the top and in
-structs, not inside lists.
+A record fits if it is an object and all its fields have the types of the schema. A missing field
+is null. Fields that the schema lacks are new; they are searched at the top and in structs, not in
+lists.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
 
 
 class JsonFormat:
-    """JSON objects with the fields of `schema`; `ignored` are fields that were told of already."""
+    """JSON objects with the fields of `schema`. `ignored` are new fields already reported."""
 
     def __init__(self, schema: StructType, ignored: frozenset[str] = frozenset()) -> None:
         self.schema = schema
         self._ignored = ignored
 
     def decode(self, records: DataFrame) -> DataFrame:
-        """Parse once; what did not parse or convert is marked by Spark's corrupt-record column."""
+        """Parse once. Spark's corrupt-record column marks values that do not fit."""
         from pyspark.sql import functions as F
         from pyspark.sql.types import StringType, StructField, StructType
 
@@ -47,7 +47,7 @@ class JsonFormat:
         )
 
     def explain(self, misfits: DataFrame) -> DataFrame:
-        """Look at each value again in Python, which can say what is wrong."""
+        """Look at each value again in Python, which can tell what is wrong."""
         from pyspark.sql import functions as F
 
         schema = self.schema
@@ -64,12 +64,12 @@ class JsonFormat:
         return misfits.withColumn(REASON, told)
 
     def learn(self, news: Sequence[str], values: Sequence[bytes]) -> Learned:
-        """The new fields with the types that these values show."""
+        """Return the new fields, with the types of these values."""
         fields = missing_fields(self.schema, infer(values))
         return Learned(fields, JsonFormat(widened(self.schema, fields), self._ignored))
 
     def ignoring(self, news: Sequence[str]) -> JsonFormat:
-        """The same format, for which these fields are no news any more."""
+        """Return a format that no longer reports these fields as new."""
         return JsonFormat(self.schema, self._ignored | set(news))
 
     def _news(self, text: Column) -> Column:
@@ -82,7 +82,7 @@ class JsonFormat:
         return F.concat(*found)
 
     def _beyond(self, text: Column, path: tuple[str, ...], struct: StructType) -> Column:
-        """The names in the object at `path` that its struct does not have, with the path."""
+        """Return the paths of the names in the object at `path` that its struct lacks."""
         from pyspark.sql import functions as F
 
         prefix = "".join(f"{name}." for name in path)
@@ -97,7 +97,7 @@ class JsonFormat:
 def _structs(
     schema: StructType, path: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], StructType]]:
-    """Every struct with its path, the schema itself first."""
+    """Yield every struct with its path, the schema itself first."""
     from pyspark.sql.types import StructType
 
     yield path, schema

@@ -1,10 +1,9 @@
-"""The schema of JSON values, from a sample.
+"""Infers the schema of JSON values from a sample.
 
-Rules: whole numbers are BIGINT (DECIMAL(38,0) when larger), others DOUBLE; text is TIMESTAMP or
-DATE when all of it is written as ISO 8601 says, else STRING; objects are STRUCTs, lists ARRAYs.
-Where two kinds meet the wider one is taken: BIGINT and DOUBLE give DOUBLE, DATE and TIMESTAMP
-give TIMESTAMP, anything else STRING, which holds any JSON as text. A field that was null
-everywhere is STRING.
+Integers are BIGINT (DECIMAL(38,0) if larger), other numbers DOUBLE. Text is TIMESTAMP or DATE if
+all values are written in ISO 8601, else STRING. Objects are STRUCT, lists ARRAY. If types differ,
+the wider one is used: BIGINT and DOUBLE give DOUBLE, DATE and TIMESTAMP give TIMESTAMP, anything
+else gives STRING, which holds any JSON as text. A field that is always null is STRING.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _TIMES = ("date", "timestamp")
 
 @dataclass(frozen=True)
 class Items:
-    """A list, whose elements are of this shape."""
+    """A list with elements of this shape."""
 
     element: Shape
 
@@ -40,7 +39,7 @@ Shape: TypeAlias = "str | Items | dict[str, Shape] | None"
 
 
 def infer(values: Iterable[bytes]) -> StructType:
-    """The schema of all values that are JSON objects; without fields when none is."""
+    """Return the schema of all values that are JSON objects; without fields if none is."""
     from pyspark.sql.types import StructType
 
     merged: Shape = {}

@@ -1,4 +1,4 @@
-"""Why a JSON value does not fit a schema, in words; asked only for values that do not."""
+"""Explains why a JSON value does not fit a schema. Used only for values that do not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHOWN = 60
 
 
 def reason(value: bytes, schema: DataType) -> str:
-    """The first thing that is wrong with a value."""
+    """Return the first thing that is wrong with a value."""
     try:
         text = value.decode()
     except UnicodeDecodeError as error:
@@ -57,7 +57,7 @@ def _fits(value: object, kind: DataType) -> bool:
         return isinstance(value, int) and not isinstance(value, bool)
     if isinstance(kind, T.NumericType):
         return isinstance(value, int | float) and not isinstance(value, bool)
-    # Text for a date may be right or wrong; Spark found something wrong, so it is the suspect.
+    # Spark found something wrong, and text for a date is the most likely cause.
     return not isinstance(kind, T.DateType | T.TimestampType | T.TimestampNTZType)
 
 

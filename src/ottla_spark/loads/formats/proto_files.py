@@ -1,4 +1,4 @@
-"""Protobuf schemas: files and texts compiled to descriptor sets, and messages found there."""
+"""Compiles Protobuf schemas to descriptor sets, and finds messages in them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_IMPORTS = 200
 
 
 def read_proto_file(path: Path) -> bytes:
-    """The descriptor set of a .proto file, or of a file that is one already; main file last."""
+    """Return the descriptor set of a .proto file, or of a file that is one; main file last."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -33,12 +33,12 @@ def read_proto_file(path: Path) -> bytes:
 
 
 def compile_texts(main: str, imports: Mapping[str, str], source: str) -> bytes:
-    """The descriptor set of a schema's text and the texts it imports, by name."""
+    """Return the descriptor set of a schema and of the texts that it imports by name."""
     with tempfile.TemporaryDirectory(prefix="ottla-proto-") as directory:
         for name, text in {MAIN: main, **imports}.items():
             place = Path(directory, name).resolve()
             if not place.is_relative_to(Path(directory).resolve()):
-                raise LoadError(f"{source} imports {name!r}, which is no name of a schema")
+                raise LoadError(f"{source} imports {name!r}, which is not the name of a schema")
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text, encoding="utf-8")
         return _compile(Path(directory), MAIN, source)
@@ -46,17 +46,17 @@ def compile_texts(main: str, imports: Mapping[str, str], source: str) -> bytes:
 
 @lru_cache(maxsize=MAX_CACHED)
 def registered(registry: Registry, schema_id: int) -> bytes:
-    """The descriptor set of a registry's schema with all it refers to."""
+    """Return the descriptor set of a registry's schema and all that it refers to."""
     schema = registry.schema(schema_id)
     if schema.kind != "PROTOBUF":
-        raise LoadUsageError(f"schema {schema_id} is {schema.kind}, not Protobuf: see --format")
+        raise LoadUsageError(f"schema {schema_id} is {schema.kind}, not Protobuf: change --format")
     imports: dict[str, str] = {}
-    _gather(registry, schema, imports)
+    _fetch_imports(registry, schema, imports)
     return compile_texts(schema.text, imports, f"schema {schema_id}")
 
 
 def message_named(descriptors: bytes, name: str | None, source: str) -> Descriptor:
-    """A message by its name, or the only one of the main file."""
+    """Return the message with this name, or the only one of the main file."""
     pool, files = _pool(descriptors), _files(descriptors, source)
     if name is not None:
         try:
@@ -72,14 +72,14 @@ def message_named(descriptors: bytes, name: str | None, source: str) -> Descript
     if len(messages) != 1:
         names = ", ".join(message.name for message in messages)
         raise LoadUsageError(
-            f"{source} has several messages ({names}): say which with --message, or with message"
-            " in the file of a pipeline"
+            f"{source} has several messages ({names}): choose one with --message, or with the key"
+            " `message` of a pipeline file"
         )
     return messages[0]
 
 
 def message_at(descriptors: bytes, indexes: tuple[int, ...]) -> Descriptor | None:
-    """The message at this place of the main file, None if there is none."""
+    """Return the message at this position of the main file; None if there is none."""
     found: Descriptor | None = None
     messages = list(
         _pool(descriptors)
@@ -94,7 +94,7 @@ def message_at(descriptors: bytes, indexes: tuple[int, ...]) -> Descriptor | Non
     return found
 
 
-def _gather(registry: Registry, schema: RegisteredSchema, imports: dict[str, str]) -> None:
+def _fetch_imports(registry: Registry, schema: RegisteredSchema, imports: dict[str, str]) -> None:
     for reference in schema.references:
         if reference.name in imports:
             continue
@@ -102,11 +102,11 @@ def _gather(registry: Registry, schema: RegisteredSchema, imports: dict[str, str
             raise LoadError(f"a schema imports more than {MOST_IMPORTS} others")
         found = registry.version(reference)
         imports[reference.name] = found.text
-        _gather(registry, found, imports)
+        _fetch_imports(registry, found, imports)
 
 
 def _compile(directory: Path, name: str, source: str) -> bytes:
-    """Run protoc, which is a library of grpcio-tools, in a process: it writes to stderr itself."""
+    """Run protoc of grpcio-tools in a process of its own, because it writes to stderr."""
     import subprocess
     import sys
 
@@ -123,7 +123,7 @@ def _compile(directory: Path, name: str, source: str) -> bytes:
 
 
 def _files(descriptors: bytes, source: str) -> list[str]:
-    """The names of the files of a descriptor set; protoc puts the main one last."""
+    """Return the file names of a descriptor set. protoc puts the main one last."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.message import DecodeError
 

@@ -1,9 +1,9 @@
-"""Protobuf messages as columns.
+"""Converts Protobuf messages to columns.
 
-Enums are text, unsigned 32-bit numbers BIGINT, unsigned 64-bit ones DECIMAL(20,0). The types of
-google.protobuf that stand for plain values are those: Timestamp, the wrappers; others of them
-are JSON text. A field without presence that is not set has its default, as proto3 says; one
-with presence is null. A message that contains itself has no column type and is refused.
+Enums are text, unsigned 32-bit numbers BIGINT, unsigned 64-bit numbers DECIMAL(20,0). Timestamp and
+the wrapper types of google.protobuf become plain values, its other types JSON text. An unset
+field has its default if it has no presence (proto3), and is null otherwise. A message that
+contains itself has no column type and is refused.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _JSON = frozenset(
 
 
 def message_struct(descriptor: Descriptor) -> StructType:
-    """The columns of a message."""
+    """Return the columns of a message."""
     return _struct(descriptor, (descriptor.full_name,))
 
 
 def message_fields(message: Message) -> dict[str, object]:
-    """The values of a message's fields, by the names of its columns."""
+    """Return the values of a message's fields by column name."""
     return {field.name: _value_of(message, field) for field in message.DESCRIPTOR.fields}
 
 
@@ -70,7 +70,7 @@ def _single_type(field: FieldDescriptor, inside: tuple[str, ...]) -> DataType:
     if name in _JSON:
         return StringType()
     if name in inside:
-        raise LoadUsageError(f"{field.full_name}: {name} contains itself, which no column can")
+        raise LoadUsageError(f"{field.full_name}: {name} contains itself, so it has no column type")
     return _struct(field.message_type, (*inside, name))
 
 
@@ -136,5 +136,5 @@ def _message_converter(descriptor: Descriptor) -> Callable[[Any], object]:
 
 
 def _microseconds(timestamp: Any) -> int:
-    """Arrow takes microseconds since 1970 for a timestamp."""
+    """Return microseconds since 1970, which Arrow accepts as a timestamp."""
     return int(timestamp.seconds) * 1_000_000 + int(timestamp.nanos) // 1000

@@ -1,6 +1,6 @@
-"""Protobuf values: bare, with the schema of a file, or framed, with the schema a registry has.
+"""Decodes Protobuf values, with one schema from a file or with the schemas of a registry.
 
-Protobuf keeps fields that a schema does not have, by their number: those are news.
+Protobuf keeps fields that the schema lacks, by number. Those are reported as new.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ MAX_CACHED = 1000
 
 
 def proto_struct(descriptors: bytes, message: str | None, source: str) -> StructType:
-    """The columns of a message of a descriptor set."""
+    """Return the columns of a message of a descriptor set."""
     return message_struct(message_named(descriptors, message, source))
 
 
 class BareProtobuf:
-    """Values that are all one message; `known` are field numbers that are no news."""
+    """Values without a frame, all of one message. `known` are field numbers that are not new."""
 
     def __init__(
         self, descriptors: bytes, message: str | None, known: frozenset[str] = frozenset()
@@ -39,25 +39,25 @@ class BareProtobuf:
         self._known = known
 
     def decode(self, value: bytes) -> Decoded:
-        """The fields of a message."""
+        """Return the fields of a message."""
         descriptor = _named(self._descriptors, self._message)
         message = _parse(value, descriptor)
         news = next((each for each in _unknown(message) if each not in self._known), None)
         return Decoded(message_fields(message), news)
 
     def fields_of(self, news: str) -> StructType:
-        """Nothing but the number of such a field is known."""
+        """Return no fields: only the number of such a field is known."""
         from pyspark.sql.types import StructType
 
         return StructType([])
 
     def ignoring(self, news: Sequence[str]) -> BareProtobuf:
-        """The same with these field numbers known."""
+        """Return a decoder that also knows these field numbers."""
         return BareProtobuf(self._descriptors, self._message, self._known | set(news))
 
 
 class FramedProtobuf:
-    """Values that name their schema; `known` are ids whose fields are no news."""
+    """Values whose frame names the schema. `known` are ids whose fields are not new."""
 
     def __init__(self, registry: Registry, message: str | None, known: frozenset[int]) -> None:
         self._registry = registry
@@ -65,7 +65,7 @@ class FramedProtobuf:
         self._known = known
 
     def decode(self, value: bytes) -> Decoded:
-        """The fields of a message, read with the schema it was written with."""
+        """Return the fields of a message, read with the schema that it was written with."""
         schema_id, start = unframe(value)
         indexes, start = message_indexes(value, start)
         try:
@@ -79,13 +79,13 @@ class FramedProtobuf:
             descriptor.name,
             descriptor.full_name,
         }:
-            raise Misfit(f"is a {descriptor.full_name}, not a {self._message}")
+            raise Misfit(f"the message is a {descriptor.full_name}, not a {self._message}")
         fields = message_fields(_parse(value[start:], descriptor))
         news = None if schema_id in self._known else f"{schema_id}:{'.'.join(map(str, indexes))}"
         return Decoded(fields, news)
 
     def fields_of(self, news: str) -> StructType:
-        """The fields of the message that the framing names."""
+        """Return the fields of the message that the frame names."""
         schema_id, _, indexes = news.partition(":")
         place = tuple(int(index) for index in indexes.split("."))
         descriptor = message_at(registered(self._registry, int(schema_id)), place)
@@ -93,7 +93,7 @@ class FramedProtobuf:
         return message_struct(descriptor)
 
     def ignoring(self, news: Sequence[str]) -> FramedProtobuf:
-        """The same with these schemas known."""
+        """Return a decoder that also knows these schemas."""
         ids = {int(each.partition(":")[0]) for each in news}
         return FramedProtobuf(self._registry, self._message, self._known | ids)
 
@@ -116,7 +116,7 @@ def _parse(value: bytes, descriptor: Descriptor) -> Message:
 
 
 def _unknown(message: Message) -> list[str]:
-    """The fields of a message that its schema does not have."""
+    """Return the fields of a message that its schema lacks."""
     from google.protobuf.unknown_fields import UnknownFieldSet
 
     return [f"field number {field.field_number}" for field in UnknownFieldSet(message)]

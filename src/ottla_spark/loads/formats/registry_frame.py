@@ -1,7 +1,7 @@
-"""The framing of schema registries: a zero byte, the id of the schema in four, then the value.
+"""The frame that schema registries put before a value: a zero byte and a four-byte schema id.
 
-Protobuf values have the place of their message type in the schema between the two: a count and
-that many indexes as zigzag varints, or a single zero for the first message.
+Protobuf values then have the position of their message type in the schema: a count and that many
+indexes as zigzag varints, or a single zero for the first message.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ MOST_INDEXES = 64
 
 
 def unframe(value: bytes) -> tuple[int, int]:
-    """The id of the schema, and where the value itself begins."""
+    """Return the schema id, and where the value itself starts."""
     if len(value) < HEADER_LENGTH or value[0] != 0:
         raise Misfit(
-            "not framed for a schema registry: it does not begin with a zero byte and an id"
+            "not written with a schema registry: it does not start with a zero byte and an id"
         )
     return int.from_bytes(value[1:HEADER_LENGTH], "big"), HEADER_LENGTH
 
 
 def message_indexes(value: bytes, start: int) -> tuple[tuple[int, ...], int]:
-    """The place of the message type, and where the message begins."""
+    """Return the position of the message type, and where the message starts."""
     count, start = _varint(value, start)
     if count == 0:
         return (0,), start
     if not 0 < count <= MOST_INDEXES:
-        raise Misfit(f"the framing tells of {count} message indexes")
+        raise Misfit(f"the frame has {count} message indexes")
     indexes = []
     for _ in range(count):
         index, start = _varint(value, start)
@@ -39,9 +39,9 @@ def _varint(value: bytes, start: int) -> tuple[int, int]:
     number = 0
     for place in range(10):
         if start + place >= len(value):
-            raise Misfit("the framing ends in the middle of its message indexes")
+            raise Misfit("the frame ends inside its message indexes")
         byte = value[start + place]
         number |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:
             return (number >> 1) ^ -(number & 1), start + place + 1
-    raise Misfit("the framing has a message index that does not end")
+    raise Misfit("the frame has a message index that is too long")

@@ -1,8 +1,7 @@
-"""A schema registry, asked over HTTP for schemas by their id.
+"""A client of a schema registry, which returns schemas by id over HTTP.
 
-A schema never changes, so each is asked for once by each process. A registry that does not
-answer stops the load after a few tries: that is no fault of a record. An id that it does not
-have is.
+Schemas never change, so each process fetches each schema once. If the registry does not answer, a
+few retries follow, then the load stops. If the registry lacks an id, the record does not fit.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class UnknownSchema(Exception):
 
 @dataclass(frozen=True)
 class Reference:
-    """Another schema that one needs, by the name it is imported with."""
+    """A reference to another schema, by the name it is imported with."""
 
     name: str
     subject: str
@@ -43,7 +42,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class RegisteredSchema:
-    """A schema's text, its kind (AVRO, PROTOBUF or JSON) and what it needs."""
+    """A schema: its text, its kind (AVRO, PROTOBUF or JSON) and its references."""
 
     text: str
     kind: str
@@ -52,24 +51,26 @@ class RegisteredSchema:
 
 @dataclass(frozen=True)
 class Registry:
-    """A registry at `url`; `login` is USER:PASSWORD, or empty."""
+    """A registry at `url`. `login` is USER:PASSWORD, or empty."""
 
     url: str
     login: str = ""
 
     def __post_init__(self) -> None:
         if urlsplit(self.url).scheme not in {"http", "https"}:
-            raise LoadUsageError(f"the registry {self.url!r} should be a URL: http://host:8081")
+            raise LoadUsageError(
+                f"the registry {self.url!r} should be a URL such as http://host:8081"
+            )
 
     def __repr__(self) -> str:
         return f"Registry({self.url!r})"
 
     def schema(self, schema_id: int) -> RegisteredSchema:
-        """The schema with this id; UnknownSchema if there is none."""
+        """Return the schema with this id; raise UnknownSchema if there is none."""
         return _fetch(self, f"/schemas/ids/{schema_id}", f"schema {schema_id}")
 
     def version(self, reference: Reference) -> RegisteredSchema:
-        """The schema that another one refers to."""
+        """Return the schema that a reference names."""
         subject = quote(reference.subject, safe="")
         path = f"/subjects/{subject}/versions/{reference.version}"
         return _fetch(self, path, f"{reference.subject} version {reference.version}")
@@ -88,9 +89,7 @@ def _fetch(registry: Registry, path: str, what: str) -> RegisteredSchema:
             ),
         )
     except (KeyError, TypeError, ValueError):
-        raise LoadError(
-            f"{registry.url}{path} answered with something else than a schema"
-        ) from None
+        raise LoadError(f"{registry.url}{path} did not answer with a schema") from None
 
 
 def _get(registry: Registry, path: str, what: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Asks the data source whether it takes the options of topic sources and sinks."""
+"""Checks the options of topic sources and sinks with the data source's own parser."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ from pyspark_ottla.sink_options import sink_settings
 
 
 def check_options(spec: PipelineSpec, problems: Problems) -> None:
-    """Note options that the data source refuses, in the line of the one that is wrong."""
-    if _refuse_unknown_properties(spec, problems):
+    """Report options that the data source refuses, with the line of the option."""
+    if _check_client_properties(spec, problems):
         return
     for source in spec.sources.values():
         where = f"sources.{source.name}"
-        if isinstance(source, TopicSource) and not _refuse_unknown(
+        if isinstance(source, TopicSource) and not _has_unknown(
             source.options, KNOWN, where, problems
         ):
             try:
                 stream_options(source_options(spec, source, spec.group_of("check")))
             except OptionError as error:
-                _blame(spec, source.options, where, source.line, str(error), problems)
+                _report(spec, source.options, where, source.line, str(error), problems)
     for sink in spec.sinks.values():
         where = f"sinks.{sink.name}"
-        if isinstance(sink, TopicSink) and not _refuse_unknown(sink.options, (), where, problems):
+        if isinstance(sink, TopicSink) and not _has_unknown(sink.options, (), where, problems):
             try:
                 sink_settings(sink_options(spec, sink))
             except OptionError as error:
-                _blame(spec, sink.options, where, sink.line, str(error), problems)
+                _report(spec, sink.options, where, sink.line, str(error), problems)
 
 
-def _refuse_unknown_properties(spec: PipelineSpec, problems: Problems) -> bool:
-    """What is true of every client stands at the top; the rest belongs to a source or a sink."""
+def _check_client_properties(spec: PipelineSpec, problems: Problems) -> bool:
+    """Report keys of `kafka` that not all clients have; they belong to a source or a sink."""
     unknown = [name for name in spec.kafka if name not in CLIENT_PROPERTIES]
     for name in unknown:
         hint = closest(name, CLIENT_PROPERTIES) or (
-            f"; what only consumers or only producers have goes to the options of a source or"
-            f" a sink, as `kafka.{name}`"
+            f"; put a property of consumers or producers into the options of a source or a sink,"
+            f" as `kafka.{name}`"
         )
-        message = f"is no property that all clients have{hint}"
+        message = f"is not a property of all clients{hint}"
         problems.add(spec.kafka[name].line, f"kafka.{name}", message)
     return bool(unknown)
 
 
-def _refuse_unknown(
+def _has_unknown(
     options: dict[str, Scalar], known: Iterable[str], where: str, problems: Problems
 ) -> bool:
-    """Spark leaves options that mean nothing to it alone; here they are mistakes."""
+    """Report unknown options, which Spark would ignore."""
     by_case = {name.lower(): name for name in known}
     unknown = [
         name
@@ -67,7 +67,7 @@ def _refuse_unknown(
     return bool(unknown)
 
 
-def _blame(
+def _report(
     spec: PipelineSpec,
     options: dict[str, Scalar],
     where: str,
@@ -75,7 +75,7 @@ def _blame(
     message: str,
     problems: Problems,
 ) -> None:
-    """The option is the one that the message names."""
+    """Report a problem at the option that the message names."""
     written = {f"{where}.options.{name}": (name, value) for name, value in options.items()}
     written |= {f"kafka.{name}": (name, value) for name, value in spec.kafka.items()}
     for path, (name, value) in written.items():

@@ -1,7 +1,7 @@
-"""Everything that can be known before a query starts, in one pass.
+"""Runs all checks of a pipeline before a query starts.
 
-What is wrong with one part does not hide what is wrong with another: each check leaves out
-only what it cannot look at.
+A problem of one part does not hide problems of others: each check leaves out only what it cannot
+examine.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ottla_spark.pipelines.check.option_check import check_options
 from ottla_spark.pipelines.check.spark_analysis import Analysis, analyse
-from ottla_spark.pipelines.check.topic_check import check_topics, topics_there
+from ottla_spark.pipelines.check.topic_check import check_topics, topic_partitions
 from ottla_spark.pipelines.check.worker_check import check_workers
 from ottla_spark.pipelines.frames.functions import Function, FunctionError, load_function
 from ottla_spark.pipelines.spec.graph import Graph, functions_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Checked:
-    """A pipeline with what was found out about it."""
+    """A pipeline and the results of the checks."""
 
     spec: PipelineSpec
     graph: Graph
@@ -38,11 +38,11 @@ class Checked:
 def check_spec(
     spec: PipelineSpec, session: Callable[[], SparkSession], problems: Problems
 ) -> Checked:
-    """Look at everything; `session` is asked for when the time for Spark has come."""
+    """Run all checks. `session` is called only when Spark is needed."""
     graph = Graph(spec, problems)
     _check_places(spec, problems)
     check_options(spec, problems)
-    topics = topics_there(spec, problems)
+    topics = topic_partitions(spec, problems)
     if topics is not None:
         check_topics(spec, topics, problems)
     spark = session()

@@ -1,4 +1,4 @@
-"""Whether the rows of a relation can go to a sink: their columns, and the output mode."""
+"""Checks that rows can be written to a sink: their columns, and the output mode."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RAW_COLUMNS: Final = ("key", "value", "headers", "topic", "partition")
 
 
 def check_sink(sink: Sink, rows: DataFrame, problems: Problems) -> StructType | None:
-    """The schema of what is written; None, with problems, when it cannot be written."""
+    """Return the schema of what is written; None, with problems, if it cannot be written."""
     where = f"sinks.{sink.name}"
     twice = [name for name, count in Counter(map(str.lower, rows.columns)).items() if count > 1]
     if twice:
@@ -43,7 +43,10 @@ def _check_table(sink: TableSink, rows: DataFrame, problems: Problems) -> None:
     where = f"sinks.{sink.name}"
     known = {column.lower() for column in rows.columns}
     if known and known <= {column.text.lower() for column in sink.partition_by}:
-        line, message = sink.partition_by[0].line, "leaves no column for the files themselves"
+        line, message = (
+            sink.partition_by[0].line,
+            "names all columns: the files need at least one other column",
+        )
         problems.add(line, f"{where}.partition_by", message)
     for key, columns in (("partition_by", sink.partition_by), ("upsert", sink.upsert)):
         for column in columns:
@@ -80,7 +83,8 @@ def _why_no_records(sink: TopicSink, rows: DataFrame) -> str | None:
     if sink.format == "json":
         return None
     if "value" not in columns:
-        return f"format {sink.format} needs a column named value; there are {listed(rows.columns)}"
+        there = listed(rows.columns)
+        return f"format {sink.format} needs a column named value; the columns are {there}"
     strange = columns - set(RAW_COLUMNS)
     if sink.format == "raw" and strange:
         return f"format raw takes {listed(RAW_COLUMNS)}, not {listed(sorted(strange))}"
@@ -92,7 +96,7 @@ def _check_mode(sink: Sink, rows: DataFrame, problems: Problems) -> None:
     if why is None:
         return
     possible = [mode for mode in _modes_of(sink) if _why_mode_impossible(rows, mode) is None]
-    advice = f"; possible here: {listed(possible)}" if possible else ""
+    advice = f"; possible modes: {listed(possible)}" if possible else ""
     problems.add(sink.mode_line, f"sinks.{sink.name}.mode", f"{why}{advice}")
 
 

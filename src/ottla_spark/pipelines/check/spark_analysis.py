@@ -1,8 +1,8 @@
-"""Has Spark analyse a pipeline without starting anything: columns, SQL, state, output modes.
+"""Lets Spark analyse a pipeline without running it: columns, SQL, state, output modes.
 
-Each relation is built twice over stand-ins for the topics. Once with everything it needs, as
-it will run, for its schema and for what Spark allows of the whole. Once alone, over leaves
-with the schemas of its inputs, so that state is blamed on the step that makes it.
+Topics are replaced by empty streams. Each source and step is built twice. First with all its
+inputs, as it will run, to get its schema and Spark's errors. Then alone, over empty inputs with
+the same schemas, so that state is reported at the step that creates it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla_spark.pipelines.check.sink_check import check_sink
 from ottla_spark.pipelines.check.state_check import unbounded_state
 from ottla_spark.pipelines.frames.frames import Frames, NotAFrame, own_session
 from ottla_spark.pipelines.frames.functions import Function
-from ottla_spark.pipelines.frames.source_frames import BadSchema, Opening
+from ottla_spark.pipelines.frames.source_frames import BadSchema, SourceFrames
 from ottla_spark.pipelines.spark_errors import index_in, quiet_spark, sentence
 from ottla_spark.pipelines.spec.graph import Graph, Relation
 from ottla_spark.pipelines.spec.model import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Analysis:
-    """The schemas of relations and of what sinks write, of those that could be analysed."""
+    """The schemas of sources, steps and sinks; without those that could not be analysed."""
 
     relations: dict[str, StructType] = field(default_factory=dict)
     sinks: dict[str, StructType] = field(default_factory=dict)
@@ -51,7 +51,7 @@ def analyse(
     session: SparkSession,
     problems: Problems,
 ) -> Analysis:
-    """Note everything that Spark refuses; what depends on something refused is left out."""
+    """Report everything that Spark refuses. Skip what depends on something refused."""
     with tempfile.TemporaryDirectory(prefix="ottla-check-") as empty, quiet_spark():
         check = _Check(spec, graph, functions, session, problems, empty)
         for name in graph.order(*spec.sources, *spec.steps):
@@ -75,10 +75,10 @@ class _Check:
         self._spec, self._graph, self._problems = spec, graph, problems
         self._empty = empty
         self._session = own_session(session)
-        opening = Opening(spec, self._session, group="", empty_directory=empty)
-        self._whole = Frames(opening, graph, functions)
-        apart = Opening(spec, own_session(session), group="", empty_directory=empty)
-        self._alone = Frames(apart, graph, functions, shown_as=self._leaf)
+        whole = SourceFrames(spec, self._session, group="", empty_directory=empty)
+        self._whole = Frames(whole, graph, functions)
+        alone = SourceFrames(spec, own_session(session), group="", empty_directory=empty)
+        self._alone = Frames(alone, graph, functions, shown_as=self._leaf)
 
     def relation(self, name: str) -> None:
         relation = self._graph.relation(name)
@@ -101,7 +101,7 @@ class _Check:
 
         try:
             if isinstance(relation, SqlStep):
-                self._refuse_commands(relation)
+                self._check_is_query(relation)
             return self._whole.build(relation.name)
         except PySparkException as error:
             self._problems.add(*self._blame(relation, where, error))
@@ -115,8 +115,8 @@ class _Check:
             self._problems.add(_line(relation), where, _in_function(relation, error))
         return None
 
-    def _refuse_commands(self, step: SqlStep) -> None:
-        """Commands are run when they are analysed: only a query may go on."""
+    def _check_is_query(self, step: SqlStep) -> None:
+        """Raise NotAFrame for a command. Spark would run a command when it analyses it."""
         from pyspark.errors import ParseException
 
         parser = self._session._jsparkSession.sessionState().sqlParser()
@@ -124,9 +124,7 @@ class _Check:
         try:
             parser.parsePlan(f"SELECT * FROM ({step.sql.text.rstrip().rstrip(';')}\n)")
         except ParseException:
-            raise NotAFrame("should be a query; commands that change something are not run") from (
-                None
-            )
+            raise NotAFrame("should be a query, not a command that changes something") from None
 
     def _blame(
         self, relation: Relation, where: str, error: PySparkException
@@ -151,7 +149,7 @@ class _Check:
         return [*self._spec.sources, *self._spec.steps]
 
     def _leaf(self, rows: DataFrame) -> DataFrame:
-        """Rows of the same columns and watermark that come from nowhere."""
+        """Return empty rows with the same columns and watermark."""
         session = rows.sparkSession
         if rows.isStreaming:
             return session.readStream.schema(rows.schema).parquet(self._empty)
@@ -170,7 +168,7 @@ class _Check:
             self._problems.add(
                 sink.input.line,
                 f"{where}.from",
-                f"nothing streams into {name!r}: read a topic, or files with stream: true",
+                f"{name!r} is not a stream: read a topic, or files with stream: true",
             )
             return
         schema = check_sink(sink, rows, self._problems)
@@ -190,7 +188,7 @@ def _line(relation: Relation) -> int:
 
 
 def _in_function(step: PythonStep, error: Exception, words: str = "") -> str:
-    """A failure inside the function of a step, with the line of its own file."""
+    """Return the message for an exception in a step's function, with its line."""
     place = step.function.text.rpartition(":")[0]
     own = [
         frame

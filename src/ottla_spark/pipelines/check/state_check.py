@@ -1,9 +1,9 @@
-"""Finds state that grows for ever, and output modes that cannot be, in Spark's own plans.
+"""Finds unbounded state and impossible output modes in Spark's plans.
 
-A streaming aggregation, dedup or join remembers rows. Only a watermark lets Spark forget them,
-and only where the operator can use it: an aggregation and a dedup by a key that carries it, a
-join by keys that carry it or by a range between two event times. Without keys an aggregation
-remembers one row. `UnsupportedOperationChecker` is what Spark asks when a query starts.
+A streaming aggregation, dedup or join keeps rows as state. Spark can drop them only with a
+watermark that the operator can use: an aggregation or dedup needs a key with the watermark, a join
+needs keys with it or a range between two event times. An aggregation without keys keeps one row.
+Spark itself calls `UnsupportedOperationChecker` when a query starts.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SOME_TIME_MS: Final = 1_700_000_000_000
-_ADVICE: Final = "say `unbounded: true` if its keys are few"
+_ADVICE: Final = "set `unbounded: true` if there are few keys"
 
 
 def unbounded_state(rows: DataFrame) -> list[str]:
-    """What of this plan remembers rows for ever, each with what to do about it."""
+    """Return a message for each operator of the plan whose state grows without bound."""
     plan = rows._jdf.queryExecution().analyzed()
     found = [why for node in _nodes(plan) if (why := _why_unbounded(node))]
     if any(_is_stream_join(node) for node in _nodes(plan)):
@@ -33,7 +33,7 @@ def unbounded_state(rows: DataFrame) -> list[str]:
 
 
 def check_output_mode(rows: DataFrame, mode: str) -> None:
-    """Raise Spark's AnalysisException unless a stream of these rows can be written so."""
+    """Raise Spark's AnalysisException if a stream of these rows cannot use the output mode."""
     jvm = _jvm(rows)
     checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
     output_mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode.capitalize())()
@@ -68,10 +68,10 @@ def _why_unbounded(node: JavaObject) -> str | None:
         keys, what = node.output(), "DISTINCT"
         advice = "select the watermark's column too"
     else:
-        keys, what, advice = node.keys(), "dedup", "give what it reads a watermark"
+        keys, what, advice = node.keys(), "dedup", "give its input a watermark"
     if _any_watermarked(keys):
         return None
-    return f"unbounded state: this {what} never forgets a key; {advice}, or {_ADVICE}"
+    return f"unbounded state: this {what} never drops a key; {advice}, or {_ADVICE}"
 
 
 def _any_watermarked(expressions: JavaObject) -> bool:
@@ -89,7 +89,7 @@ def _is_stream_join(node: JavaObject) -> bool:
 
 
 def _why_join_unbounded(rows: DataFrame, join: JavaObject) -> str | None:
-    """The rule by which Spark cleans the state of a join of two streams."""
+    """Return why Spark cannot clean the state of a join of two streams, by Spark's own rule."""
     jvm = _jvm(rows)
     helper = jvm.org.apache.spark.sql.catalyst.analysis.StreamingJoinHelper
     if helper.isWatermarkInJoinKeys(join):
@@ -104,7 +104,7 @@ def _why_join_unbounded(rows: DataFrame, join: JavaObject) -> str | None:
         return None
     which = "either side" if not any(ends) else ("the right side" if ends[0] else "the left side")
     return (
-        f"unbounded state: this join never forgets the rows of {which}; give both sides a"
+        f"unbounded state: this join never drops the rows of {which}; give both sides a"
         " watermark and join on a range of their times, such as"
         f" b.ts BETWEEN a.ts AND a.ts + INTERVAL 5 MINUTES, or {_ADVICE}"
     )

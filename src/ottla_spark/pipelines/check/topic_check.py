@@ -1,4 +1,4 @@
-"""Asks the brokers whether the topics of a pipeline are there."""
+"""Checks that the topics of a pipeline exist, and creates the topics of sinks."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ottla_spark.pipelines.spec.problems import Problems, closest
 ANSWER_TIMEOUT_MS = 15_000
 
 
-def topics_there(spec: PipelineSpec, problems: Problems) -> dict[str, int] | None:
-    """The partition counts of all topics; None, with a problem, when no broker answers."""
+def topic_partitions(spec: PipelineSpec, problems: Problems) -> dict[str, int] | None:
+    """Return the partition counts of all topics; None, with a problem, if no broker answers."""
     if not any(isinstance(end, TopicSource | TopicSink) for end in _ends(spec)):
         return {}
     try:
@@ -34,14 +34,14 @@ def topics_there(spec: PipelineSpec, problems: Problems) -> dict[str, int] | Non
 
 
 def connect(spec: PipelineSpec) -> Client:
-    """A client of the pipeline's brokers; SettingError says what is wrong with its settings."""
+    """Return a client of the pipeline's brokers; raise SettingError for wrong settings."""
     properties = {name: value.text for name, value in spec.kafka.items()}
     properties.setdefault("request.timeout.ms", str(ANSWER_TIMEOUT_MS))
     return client_settings({**properties, "bootstrap.servers": spec.bootstrap_servers}).connect()
 
 
 def check_topics(spec: PipelineSpec, there: dict[str, int], problems: Problems) -> None:
-    """Note topics that are not there and that nothing in the file makes."""
+    """Report topics that do not exist and that no sink of the file creates."""
     made = {sink.topic.text for sink in missing_sinks(spec, there)}
     for source in spec.sources.values():
         if isinstance(source, TopicSource):
@@ -52,13 +52,13 @@ def check_topics(spec: PipelineSpec, there: dict[str, int], problems: Problems) 
             problems.add(
                 sink.topic.line,
                 f"sinks.{sink.name}.topic",
-                f"there is no topic {name!r}{closest(name, there)}; say `partitions: N` here to"
-                f" have it made, or make it with `ottla topics create {name}`",
+                f"there is no topic {name!r}{closest(name, there)}; set `partitions: N` here to"
+                f" create it, or run `ottla topics create {name}`",
             )
 
 
 def missing_sinks(spec: PipelineSpec, there: Iterable[str]) -> list[TopicSink]:
-    """The sinks whose topics `run` makes."""
+    """Return the sinks whose topics `run` creates."""
     return [
         sink
         for sink in spec.sinks.values()
@@ -66,8 +66,8 @@ def missing_sinks(spec: PipelineSpec, there: Iterable[str]) -> list[TopicSink]:
     ]
 
 
-def make_topics(spec: PipelineSpec) -> list[str]:
-    """Make the topics of sinks that say how many partitions they want; those that were made."""
+def create_sink_topics(spec: PipelineSpec) -> list[str]:
+    """Create the missing topics of sinks with `partitions`; return their names."""
     if not any(isinstance(sink, TopicSink) and sink.partitions for sink in spec.sinks.values()):
         return []
     with connect(spec) as client:
@@ -84,7 +84,7 @@ def _check_source(source: TopicSource, there: set[str], problems: Problems) -> N
     where = f"sources.{source.name}"
     for topic in source.topics:
         if topic.text not in there:
-            hint = closest(topic.text, there) or "; `ottla topics list` shows those there are"
+            hint = closest(topic.text, there) or "; `ottla topics list` shows all topics"
             message = f"there is no topic {topic.text!r}{hint}"
             problems.add(topic.line, f"{where}.topic", message)
     if source.pattern is None:
@@ -95,7 +95,7 @@ def _check_source(source: TopicSource, there: set[str], problems: Problems) -> N
         problems.add(source.pattern.line, f"{where}.pattern", f"not a regular expression: {error}")
         return
     if not any(pattern.search(name) for name in there):
-        message = f"no topic has a name like {source.pattern.text!r}"
+        message = f"no topic matches {source.pattern.text!r}"
         problems.add(source.pattern.line, f"{where}.pattern", message)
 
 

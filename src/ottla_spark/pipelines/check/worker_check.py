@@ -1,7 +1,7 @@
-"""Whether the workers of a Spark on other machines can run a pipeline, asked before it starts.
+"""Checks that Spark workers on other machines can run a pipeline, before it starts.
 
-Executors write tables and keep the state of aggregations, joins and dedup. Places that they do
-not share with the driver would lose rows without a word.
+Executors write tables and keep the state of aggregations, joins and dedup. In directories that
+they do not share with the driver, rows would be lost without an error.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def check_workers(spec: PipelineSpec, spark: SparkSession, problems: Problems) -> None:
-    """Note workers that lack Ottla, and places of the file that they do not see.
+    """Report workers that lack Ottla, and directories of the file that they do not see.
 
-    Where an Iceberg table lies is known when it is opened, and asked then.
+    The directory of an Iceberg table is known only when it is opened, and is checked then.
     """
     places = {spec.state_path: (spec.state.line, "state")}
     for sink in spec.sinks.values():

@@ -1,7 +1,7 @@
-"""The DataFrames of a pipeline: each source and step by its name.
+"""Builds the DataFrames of sources and steps.
 
-Each is registered as a temporary view under its name, in a session of its own, so that SQL
-steps read the others by name and nobody else's views are touched.
+Each one is registered as a temporary view with its name, so that SQL steps can read it. The views
+live in a session of the pipeline, so other sessions do not see them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla_spark.pipelines.frames.functions import Function
-from ottla_spark.pipelines.frames.source_frames import Opening, with_watermark
+from ottla_spark.pipelines.frames.source_frames import SourceFrames, with_watermark
 from ottla_spark.pipelines.spec.graph import Graph
 from ottla_spark.pipelines.spec.model import DedupStep, PythonStep, SqlStep, Step
 
@@ -21,48 +21,48 @@ WATERMARK_MARK = "spark.watermarkDelayMs"
 
 
 class NotAFrame(Exception):
-    """A Python step gave something else than a DataFrame."""
+    """A step is not a query, or its function did not return a DataFrame."""
 
 
 class Frames:
-    """Builds frames when they are asked for, each once."""
+    """Builds each DataFrame once, when it is needed."""
 
     def __init__(
         self,
-        opening: Opening,
+        sources: SourceFrames,
         graph: Graph,
         functions: dict[str, Function],
         *,
         shown_as: Callable[[DataFrame], DataFrame] | None = None,
     ) -> None:
-        """With `shown_as`, others read what it makes of a frame in place of the frame."""
-        self._opening = opening
+        """With `shown_as`, other steps read `shown_as(frame)` in place of the frame."""
+        self._sources = sources
         self._graph = graph
         self._functions = functions
         self._shown_as = shown_as
         self._built: dict[str, DataFrame] = {}
 
     def frame(self, name: str) -> DataFrame:
-        """The rows of a source or step, after building what it needs."""
+        """Return the rows of a source or step; build what it needs first."""
         for needed in self._graph.order(name):
             if needed not in self._built:
                 self.build(needed)
         return self._built[name]
 
     def build(self, name: str) -> DataFrame:
-        """Build one frame whose inputs are built."""
+        """Build the rows of one source or step whose inputs are built."""
         relation = self._graph.relation(name)
         if isinstance(relation, SqlStep | PythonStep | DedupStep):
             rows = with_watermark(self._step(relation), relation.watermark)
         else:
-            rows = self._opening.open(relation)
+            rows = self._sources.open(relation)
         self._built[name] = rows if self._shown_as is None else self._shown_as(rows)
         self._built[name].createOrReplaceTempView(name)
         return rows
 
     def _step(self, step: Step) -> DataFrame:
         if isinstance(step, SqlStep):
-            return self._opening.session.sql(step.sql.text)
+            return self._sources.session.sql(step.sql.text)
         inputs = [self._built[name] for name in self._graph.inputs(step.name)]
         if isinstance(step, DedupStep):
             return _dedup(inputs[0], step)
@@ -70,19 +70,19 @@ class Frames:
         from pyspark.sql import DataFrame
 
         if not isinstance(rows, DataFrame):
-            raise NotAFrame(f"{step.function.text} gave {type(rows).__name__}, not a DataFrame")
+            raise NotAFrame(f"{step.function.text} returned {type(rows).__name__}, not a DataFrame")
         return rows
 
 
 def own_session(session: SparkSession) -> SparkSession:
-    """A session with the settings, functions and catalog of this one and views of its own."""
+    """Return a session with the same settings, functions and catalog, but separate views."""
     from pyspark.sql import SparkSession
 
     return SparkSession(session.sparkContext, session._jsparkSession.cloneSession())
 
 
 def has_watermark(rows: DataFrame) -> bool:
-    """Whether a column of these rows carries a watermark."""
+    """Return whether a column of these rows has a watermark."""
     return any(WATERMARK_MARK in field.metadata for field in rows.schema.fields)
 
 

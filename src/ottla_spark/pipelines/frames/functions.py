@@ -1,7 +1,7 @@
-"""Python functions named in a file: `fns.py:clean` beside the file, or `package.module:clean`.
+"""Imports the Python functions of steps: `fns.py:clean`, or `package.module:clean`.
 
-A file's code is pickled by value when Spark sends a user-defined function to its executors,
-because they have no such file; a module must be installed where they run.
+Executors do not have the file, so Spark pickles its code by value. A module must be installed on
+the executors.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Function: TypeAlias = Callable[..., "DataFrame"]
 
 
 class FunctionError(Exception):
-    """The function cannot be had or called; the message says why."""
+    """The function cannot be imported or called; the message says why."""
 
 
 def load_function(step: PythonStep, file: Path) -> Function:
-    """The function of a step, able to take the step's inputs and arguments."""
+    """Return the function of a step; raise FunctionError if it does not take its arguments."""
     place, _, name = step.function.text.rpartition(":")
     module = _from_file(file.parent / place) if place.endswith(".py") else _module(place)
     function = getattr(module, name, None)
@@ -38,7 +38,7 @@ def load_function(step: PythonStep, file: Path) -> Function:
         known = [found for found, _ in inspect.getmembers(module, inspect.isfunction)]
         raise FunctionError(f"{place} has no function {name!r}{closest(name, known)}")
     if not callable(function):
-        raise FunctionError(f"{name} in {place} is no function")
+        raise FunctionError(f"{name} in {place} is not a function")
     _check_arguments(function, step)
     return function  # type: ignore[no-any-return]
 
@@ -47,7 +47,7 @@ def _check_arguments(function: Function, step: PythonStep) -> None:
     try:
         signature = inspect.signature(function)
     except ValueError:
-        return  # built-in code: Python finds out when it is called
+        return  # built-in code has no signature; Python checks the call
     try:
         signature.bind(*step.inputs, **step.arguments)
     except TypeError as error:
@@ -60,11 +60,11 @@ def _check_arguments(function: Function, step: PythonStep) -> None:
 
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise FunctionError(f"there is no file {path}")
+        raise FunctionError(f"the file {path} does not exist")
     name = f"ottla_pipeline_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise FunctionError(f"{path} is no Python file")
+        raise FunctionError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -85,7 +85,7 @@ def _module(name: str) -> ModuleType:
 
 
 def _unusable(subject: str, error: BaseException) -> FunctionError:
-    """Other people's code failed while it was imported: in its own words, with its line."""
+    """Return the error for code that failed during import, with its line."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     place = f" ({Path(frame.filename).name}, line {frame.lineno})"
     is_own = frame.filename.startswith("<frozen") or frame.filename == __file__

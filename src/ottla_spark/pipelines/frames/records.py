@@ -1,8 +1,7 @@
-"""Records to rows and rows to records, in Spark's own expressions where it has them.
+"""Decodes records of topics to rows, and encodes rows to records.
 
-A record without a value (a tombstone) has nothing to decode and gives no row, except in
-format raw. A record whose value does not fit the schema stops the query, is dropped, or gives
-a row of nulls, as `bad_records` says.
+A record without a value (a tombstone) gives no row, except in format raw. If a value does not fit
+the schema, `bad_records` decides: the query fails, the record is dropped, or the row has nulls.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _PLACE: Final = ("topic", "partition", "offset")
 
 
 def record_columns(source: TopicSource) -> list[str]:
-    """The columns of a record that decoding needs; nothing for all of them."""
+    """Return the columns of a record that decoding needs; empty for all of them."""
     if source.format == "raw":
         return []
     place = _PLACE if source.format in BINARY_FORMATS else ()
@@ -33,7 +32,7 @@ def record_columns(source: TopicSource) -> list[str]:
 def decode(
     records: DataFrame, source: TopicSource, schema: StructType | BinaryFormat | None
 ) -> DataFrame:
-    """The rows of a topic's records."""
+    """Return the rows of a topic's records."""
     from pyspark.sql import functions as f
 
     if source.format == "raw":
@@ -56,7 +55,7 @@ def decode(
 
 
 def _fitting(decoded: DataFrame, source: TopicSource) -> DataFrame:
-    """What becomes of values that were not decoded, as `bad_records` says."""
+    """Handle values that cannot be decoded, as `bad_records` says."""
     from pyspark.sql import functions as f
 
     if source.bad_records == "drop":
@@ -81,7 +80,7 @@ def _from_json(text: Column, schema: StructType, source: TopicSource) -> Column:
 
 
 def encode(rows: DataFrame, sink: TopicSink) -> DataFrame:
-    """The records that a sink writes: key, value, and whatever else format raw has."""
+    """Return the records that a sink writes: key, value, and the other columns of format raw."""
     from pyspark.sql import functions as f
 
     if sink.format == "raw":

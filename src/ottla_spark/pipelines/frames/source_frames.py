@@ -1,8 +1,7 @@
 """Opens the sources of a pipeline as DataFrames.
 
-`open_live` reads what is there. `open_stand_in` has the same schema and streams as the live
-one does, and needs no broker: a topic becomes a stream of the files of an empty directory. A
-check therefore meets exactly what Spark would refuse later.
+A check needs no broker: it opens a topic as a stream of files of an empty directory, with the
+same schema. Spark then refuses in the check what it would refuse in a run.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class BadSchema(Exception):
-    """What a source says of its schema is none."""
+    """The schema of a source is invalid; the message says why."""
 
     def __init__(self, schema: Scalar, why: str) -> None:
         super().__init__(why)
@@ -46,10 +45,10 @@ class BadSchema(Exception):
 
 
 @dataclass(frozen=True)
-class Opening:
-    """How sources are opened: in this session, committing to `group`.
+class SourceFrames:
+    """Opens sources in a session. Their offsets are committed to `group`.
 
-    `empty_directory` is given for a check, and stands for every topic.
+    A check sets `empty_directory`, which is read in place of every topic.
     """
 
     spec: PipelineSpec
@@ -58,7 +57,7 @@ class Opening:
     empty_directory: str | None = None
 
     def open(self, source: Source) -> DataFrame:
-        """The rows of a source, with its watermark."""
+        """Return the rows of a source, with its watermark."""
         return with_watermark(self._rows(source), source.watermark)
 
     def _rows(self, source: Source) -> DataFrame:
@@ -71,7 +70,7 @@ class Opening:
         return self._files(source)
 
     def _values(self, source: TopicSource) -> StructType | BinaryFormat | None:
-        """What values hold; None where nothing is said of it."""
+        """Return the schema of the values; None if the file gives none."""
         if source.schema is None:
             return None
         if source.format in BINARY_FORMATS:
@@ -102,7 +101,7 @@ class Opening:
 
 
 def binary_format(source: TopicSource, schema: Scalar, file: Path) -> BinaryFormat:
-    """Values with the columns of a schema's file; framed ones where there is a registry."""
+    """Return the format of a schema file, with a registry's frame if the source has one."""
     kind = ValueFormat(source.format)
     message = source.message.text if source.message else None
     try:
@@ -116,19 +115,19 @@ def binary_format(source: TopicSource, schema: Scalar, file: Path) -> BinaryForm
 
 
 def parse_schema(ddl: Scalar) -> StructType:
-    """The columns that a DDL text names, such as `id long, at timestamp`."""
+    """Return the columns of a DDL text such as `id long, at timestamp`."""
     from pyspark.sql.types import StructType
 
     found = StructType.fromDDL(ddl.text)
     if not isinstance(found, StructType):
         raise BadSchema(
-            ddl, f"{ddl.text!r} is a type and names no columns, as `id long, at timestamp` does"
+            ddl, f"{ddl.text!r} is a type without column names; write `id long, at timestamp`"
         )
     return found
 
 
 def with_watermark(rows: DataFrame, watermark: Watermark | None) -> DataFrame:
-    """The same rows, with the lateness that is waited for."""
+    """Return the rows with a watermark, if there is one."""
     if watermark is None:
         return rows
     return rows.withWatermark(watermark.column.text, f"{watermark.delay_ms} milliseconds")

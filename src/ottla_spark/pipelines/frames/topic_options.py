@@ -1,4 +1,4 @@
-"""The options of `format("ottla")` for the topics of a pipeline."""
+"""The options of the data source `ottla` for the topics of a pipeline."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ottla_spark.pipelines.spec.model import PipelineSpec, TopicSink, TopicSourc
 
 
 def source_options(spec: PipelineSpec, source: TopicSource, group: str) -> dict[str, str]:
-    """How a topic source is read, committing to a group."""
+    """Return the options to read a topic source, with offsets committed to a group."""
     options = _client_options(spec)
     if source.pattern is not None:
         options["subscribePattern"] = source.pattern.text
@@ -24,7 +24,7 @@ def source_options(spec: PipelineSpec, source: TopicSource, group: str) -> dict[
 
 
 def sink_options(spec: PipelineSpec, sink: TopicSink) -> dict[str, str]:
-    """How a topic sink is written."""
+    """Return the options to write a topic sink."""
     options = _client_options(spec) | {"topic": sink.topic.text}
     return options | {name: value.text for name, value in sink.options.items()}
 

@@ -1,4 +1,4 @@
-"""Why a query ended, in the words of whoever failed first."""
+"""Finds the cause of a failed query in Spark's exception."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ if TYPE_CHECKING:
 
 _NAMED: Final = re.compile(r"(?:[\w.$]+: )?\[([A-Z][A-Z0-9_.]+)\] ")
 _HINTS: Final = {
-    "MALFORMED_RECORD_IN_PARSING": "; `bad_records: drop` or `keep` at the source goes on",
+    "MALFORMED_RECORD_IN_PARSING": "; set `bad_records: drop` or `keep` at the source to continue",
 }
 _SLOW_PYTHON: Final = "Timed out while waiting for the Python worker to connect back"
 _TRACEBACK: Final = "Traceback (most recent call last):\n"
 
 
 class QueryFailed(Exception):
-    """A query of a pipeline ended with an error; the message says which and why."""
+    """A query of a pipeline failed; the message says which one and why."""
 
 
 def cause_of(error: StreamingQueryException) -> str:
-    """The reason in a line or two: a Python exception's own words, or those of Spark's cause.
+    """Return the cause in a line or two: the message of a Python exception, or of Spark.
 
-    Of a chain of causes the deepest that Spark has a name for is the one that explains; below
-    it libraries speak, above it everyone through whom it passed.
+    Of a chain of causes, the deepest one with a Spark error name explains the failure best.
     """
     raised = _raised_in_python(str(error))
     if raised:
@@ -44,12 +43,12 @@ def cause_of(error: StreamingQueryException) -> str:
 
 
 def is_slow_python(error: StreamingQueryException) -> bool:
-    """Whether a Python process did not report in the time that Spark gives it to start."""
+    """Return whether a Python process did not start within Spark's timeout."""
     return _SLOW_PYTHON in str(error)
 
 
 def _raised_in_python(text: str) -> str:
-    """The line after the last Python traceback, which is the exception itself."""
+    """Return the line of the exception after the last Python traceback."""
     _, found, rest = text.rpartition(_TRACEBACK)
     if not found:
         return ""

@@ -1,9 +1,8 @@
-"""Runs all queries of a pipeline: once, on a schedule, or until told to stop.
+"""Runs all queries of a pipeline: once, on a schedule, or until stopped.
 
-One query that fails ends the run, because the others would go on without saying so. Whatever
-ends it, every query is stopped before this returns; what a batch had not finished is done
-again from its checkpoint by the next run. The one failure that is tried again, a few times, is
-a Python process that did not start in time: it says nothing about the pipeline.
+If one query fails, the run ends, because the failure could go unnoticed otherwise. All queries are
+stopped before this returns. The next run repeats unfinished batches from the checkpoints. Only one
+failure is retried, a few times: a Python process that did not start in time.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla_spark.loads.errors import LoadError
 from ottla_spark.pipelines.check.pipeline_check import Checked
-from ottla_spark.pipelines.check.topic_check import make_topics
+from ottla_spark.pipelines.check.topic_check import create_sink_topics
 from ottla_spark.pipelines.run.failures import QueryFailed, cause_of, is_slow_python
 from ottla_spark.pipelines.run.progress import QueryProgress
 from ottla_spark.pipelines.run.query import start_query
@@ -32,31 +31,31 @@ if TYPE_CHECKING:
 POLL_S: Final = 0.25
 MAX_RESTARTS: Final = 5
 SOURCES_TIMEOUT_S: Final = 60.0
-_OPENING: Final = "Initializing sources"
+_STARTING: Final = "Initializing sources"
 
 
 class View:
-    """Sees a run go by; this one looks away."""
+    """Receives the progress of a run. This one ignores it; subclasses show it."""
 
     def started(self, queries: Sequence[QueryProgress]) -> None:
-        """All queries run."""
+        """Called when all queries have started."""
 
     def batch(self, query: QueryProgress) -> None:
-        """A query finished a batch."""
+        """Called when a query has finished a batch."""
 
     def polled(self, queries: Sequence[QueryProgress]) -> None:
-        """A moment has passed."""
+        """Called several times a second."""
 
     def waiting(self, seconds: float) -> None:
-        """All is done until the next scheduled run."""
+        """Called between two scheduled runs, with the time until the next one."""
 
 
 def run_by_trigger(
     checked: Checked, spark: SparkSession, trigger: Trigger, view: View, stop: threading.Event
 ) -> list[QueryProgress]:
-    """Run as the trigger says; the account of each query, of all its runs together."""
+    """Run as the trigger says; return the progress of each query over all its runs."""
     with state_lock(checked.spec):
-        make_topics(checked.spec)
+        create_sink_topics(checked.spec)
         check_topic_ids(checked.spec)
         if isinstance(trigger, Every):
             return _run_every(checked, spark, trigger, view, stop)
@@ -92,11 +91,11 @@ def _run(
     run = _Run(checked, spark, trigger, view)
     try:
         run.start()
-        while not run.look() and not stop.wait(POLL_S):
+        while not run.poll() and not stop.wait(POLL_S):
             view.polled(run.queries)
     finally:
         run.stop()
-    run.take_in()
+    run.refresh()
     if not stop.is_set():
         run.raise_failure()
     view.polled(run.queries)
@@ -112,10 +111,10 @@ class _Run:
         self._restarts: Counter[str] = Counter()
 
     def start(self) -> None:
-        """Start the query of every sink, each when the sources of the last one are open.
+        """Start the queries of all sinks, one after the other.
 
-        Two queries with Python sources that started at the same moment timed out waiting for
-        their Python processes, every time (pyspark 4.3).
+        With pyspark 4.3, two queries with Python sources that start at the same moment always
+        time out waiting for their Python processes.
         """
         for sink in self._checked.spec.sinks:
             self.queries.append(QueryProgress(sink, self._started(sink)))
@@ -123,14 +122,14 @@ class _Run:
         self._view.started(self.queries)
 
     def stop(self) -> None:
-        """End all queries; the batches they were at are done again by the next run."""
+        """Stop all queries. The next run repeats their unfinished batches."""
         for query in self.queries:
             query.query.stop()
 
-    def look(self) -> bool:
-        """Take in what happened; whether all queries have ended. QueryFailed when one failed."""
+    def poll(self) -> bool:
+        """Update the progress; return whether all queries have ended. Raise QueryFailed."""
         ended = [not query.query.isActive for query in self.queries]
-        self.take_in()
+        self.refresh()
         failed = [query for query in self.queries if self._failed(query)]
         for query in failed:
             self._restarts[query.sink] += 1
@@ -138,23 +137,23 @@ class _Run:
             _await_sources(query.query)
         return all(ended) and not failed
 
-    def take_in(self) -> None:
-        """Count the batches that were finished."""
+    def refresh(self) -> None:
+        """Count the finished batches."""
         for query in self.queries:
             if query.refresh():
                 self._view.batch(query)
 
     def raise_failure(self) -> None:
-        """QueryFailed if a query failed."""
+        """Raise QueryFailed if a query failed."""
         for query in self.queries:
             error = query.query.exception()
             if error is not None:
                 raise QueryFailed(f"sinks.{query.sink}: {cause_of(error)}")
 
     def _failed(self, query: QueryProgress) -> bool:
-        """Whether a query failed and may be started anew; QueryFailed when it may not.
+        """Return whether a failed query may be restarted; raise QueryFailed if it may not.
 
-        Spark gives a new Python process ten seconds to start, which a busy machine may exceed.
+        Spark gives a new Python process ten seconds to start. A busy machine may need longer.
         """
         error = query.query.exception()
         if error is None:
@@ -177,7 +176,7 @@ class _Run:
 
 
 def _await_sources(query: StreamingQuery) -> None:
-    """Wait, within bounds, until a query has opened its sources or has ended."""
+    """Wait, with a timeout, until a query has initialized its sources or has ended."""
     deadline = time.monotonic() + SOURCES_TIMEOUT_S
-    while query.isActive and query.status["message"] == _OPENING and time.monotonic() < deadline:
+    while query.isActive and query.status["message"] == _STARTING and time.monotonic() < deadline:
         time.sleep(POLL_S / 5)

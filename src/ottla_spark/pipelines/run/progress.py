@@ -1,4 +1,4 @@
-"""What a running query has done, from the progress that Spark reports for each batch."""
+"""The progress of a query, from Spark's report of each batch."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ NO_BATCH = -1
 
 @dataclass
 class QueryProgress:
-    """The account of one query; figures that Spark has not told are None.
+    """The progress of one query. Figures that Spark does not report are None.
 
-    Spark tells no end of a topic, so no lag, for a batch that it repeats after a stop.
+    For a batch that Spark repeats after a stop, it reports no end offsets, so there is no lag.
     """
 
     sink: str
@@ -31,7 +31,7 @@ class QueryProgress:
     watermark: str | None = None
 
     def refresh(self) -> bool:
-        """Take in what was reported since the last time; whether there was anything."""
+        """Add what Spark reported since the last call; return whether there was a new batch."""
         last = self.query.lastProgress
         if last is None or (last.batchId == self.batch and last.numInputRows == 0):
             return False
@@ -58,7 +58,7 @@ class QueryProgress:
 
 
 def _lag(progress: StreamingQueryProgress) -> int | None:
-    """Records between what the query has read and the ends of the logs, of all its topics."""
+    """Return the records of all topics that the query has not read yet."""
     lags = [_source_lag(source.endOffset, source.latestOffset) for source in progress.sources]
     known = [lag for lag in lags if lag is not None]
     return sum(known) if known else None
@@ -72,7 +72,7 @@ def _source_lag(end: str | None, latest: str | None) -> int | None:
 
 
 def _offsets(text: str | None) -> dict[tuple[str, str], int] | None:
-    """Offsets by topic and partition, when the text is a topic source's."""
+    """Return offsets by topic and partition; None if the text is not of a topic source."""
     try:
         topics = json.loads(text) if text else None
     except ValueError:

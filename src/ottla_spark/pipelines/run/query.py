@@ -1,4 +1,4 @@
-"""Starts the queries of a pipeline: one for each sink, each with its own checkpoint and group."""
+"""Starts the query of a sink. Each sink has its own query, checkpoint and consumer group."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla_spark.loads.state.storage import Storage
 from ottla_spark.pipelines.check.pipeline_check import Checked
 from ottla_spark.pipelines.frames.frames import Frames, own_session
 from ottla_spark.pipelines.frames.records import encode
-from ottla_spark.pipelines.frames.source_frames import Opening
+from ottla_spark.pipelines.frames.source_frames import SourceFrames
 from ottla_spark.pipelines.frames.topic_options import sink_options
 from ottla_spark.pipelines.run.table_batches import TableBatches
 from ottla_spark.pipelines.spec.model import Always, Sink, TopicSink, Trigger
@@ -29,21 +29,21 @@ STATE_SETTINGS: Final = {
 
 
 def frames_for(checked: Checked, spark: SparkSession, sink: str) -> Frames:
-    """Live frames whose topics commit their offsets to the group of a sink."""
+    """Return DataFrames whose topics commit their offsets to the group of a sink."""
     session = own_session(spark)
     for name, value in _settings(checked).items():
         if session.conf.isModifiable(name):
             session.conf.set(name, value)
-    opening = Opening(checked.spec, session, checked.spec.group_of(sink))
-    return Frames(opening, checked.graph, checked.functions)
+    sources = SourceFrames(checked.spec, session, checked.spec.group_of(sink))
+    return Frames(sources, checked.graph, checked.functions)
 
 
 def start_query(
     checked: Checked, spark: SparkSession, sink: Sink, trigger: Trigger
 ) -> StreamingQuery:
-    """Start the query that feeds a sink."""
+    """Start the query that writes to a sink."""
     name = checked.graph.known(sink.input.text)
-    assert name is not None, "a checked pipeline has what its sinks read"
+    assert name is not None, "a checked pipeline has the inputs of its sinks"
     rows = frames_for(checked, spark, sink.name).frame(name)
     writer = _writer(checked, rows, sink).outputMode(sink.mode)
     writer = writer.queryName(checked.spec.group_of(sink.name))
@@ -72,7 +72,7 @@ def _writer(checked: Checked, rows: DataFrame, sink: Sink) -> DataStreamWriter:
 
 
 def _topic_writer(records: DataFrame, sink: TopicSink, options: dict[str, str]) -> DataStreamWriter:
-    """Spark lets a sink in Python append; rows of other modes are appended batch by batch."""
+    """Return the writer of a topic. Python sinks only append, so other modes use foreachBatch."""
     if sink.mode == "append":
         return records.writeStream.format("ottla").options(**options)
 

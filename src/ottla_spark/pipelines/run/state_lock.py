@@ -1,6 +1,7 @@
-"""One run at a time: a lock in the state directory, where that is on this machine.
+"""A lock file in the state directory, so that a pipeline runs only once at a time.
 
-Two runs over the same checkpoints would each think that its batch is the next.
+Two runs with the same checkpoints would write the same batches. The lock works only if the
+directory is on this machine.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ottla_spark.pipelines.spec.model import PipelineSpec
 
 @contextlib.contextmanager
 def state_lock(spec: PipelineSpec) -> Iterator[None]:
-    """Hold the pipeline's state; QueryFailed when another run holds it."""
+    """Lock the state directory; raise QueryFailed if another run holds the lock."""
     if "://" in spec.state_path:
         yield
         return
@@ -29,5 +30,7 @@ def state_lock(spec: PipelineSpec) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise QueryFailed(f"this pipeline runs already: {spec.state_path} is in use") from None
+            raise QueryFailed(
+                f"this pipeline is already running: {spec.state_path} is in use"
+            ) from None
         yield

@@ -1,7 +1,7 @@
-"""Batches of a stream into Delta and Iceberg tables, each exactly once.
+"""Writes the batches of a stream into a table, each exactly once.
 
-After a crash Spark gives a batch again with the same number and the same rows. The table keeps
-the number of the last batch of each checkpoint with its rows, in one commit, and is asked first.
+After a crash Spark repeats a batch with the same number and the same rows. The table commits the
+rows and the batch's number together, and is asked for the last number first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NO_LIMIT = 0
 
 
 class TableBatches:
-    """Called by Spark with each batch of the query that feeds a sink."""
+    """Spark calls it with each batch of the sink's query."""
 
     def __init__(self, spec: PipelineSpec, sink: TableSink, session: SparkSession) -> None:
         place = sink.place
@@ -38,7 +38,7 @@ class TableBatches:
         self._partitions = [PartitionBy(column.text) for column in sink.partition_by]
 
     def prepare(self, rows: DataFrame) -> None:
-        """Make the table, or see that the one there takes these rows; LoadError if not."""
+        """Create the table; raise LoadError if the existing one cannot take these rows."""
         self._table.prepare(rows.schema, self._partitions, widen=False)
         if not self._has_path:
             check_workers(rows.sparkSession, [self._table.data_directory])

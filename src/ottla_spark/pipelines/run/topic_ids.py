@@ -1,7 +1,7 @@
-"""Notices topics that were deleted and created again while a pipeline did not run.
+"""Detects topics that were deleted and created again while a pipeline did not run.
 
-While it runs the data source does. Between runs only the ids of topics tell, which are kept in
-the state directory, where that is on this machine: `topics.json`, an id by topic.
+While it runs, the data source detects this. Between runs only the topic ids tell. The state
+directory keeps them in `topics.json`, if it is on this machine.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ _FILE = "topics.json"
 
 
 def check_topic_ids(spec: PipelineSpec) -> None:
-    """QueryFailed if a topic that was read is another one now and its source minds lost records."""
+    """Raise QueryFailed if a topic was recreated, unless its source ignores data loss."""
     sources = [source for source in spec.sources.values() if isinstance(source, TopicSource)]
     if not sources or "://" in spec.state_path:
         return
     state = Path(spec.state_path)
     with connect(spec) as client:
         now = {found.name: found.topic_id for found in list_topics(client) if found.topic_id}
-    before = _noted(state / _FILE)
+    before = _read_ids(state / _FILE)
     changed = {name for name, topic_id in now.items() if before.get(name, topic_id) != topic_id}
     if changed and any(state.glob("*/offsets/*")):
         for source in sources:
-            _refuse(source, sorted(filter(source_reads(source), changed)))
+            _check_source(source, sorted(filter(source_reads(source), changed)))
     read = {
         name: found for name, found in now.items() if any(source_reads(s)(name) for s in sources)
     }
-    _note(state / _FILE, before | read)
+    _write_ids(state / _FILE, before | read)
 
 
 def source_reads(source: TopicSource) -> Callable[[str], bool]:
-    """Whether a source reads a topic, by its name."""
+    """Return a function that tells whether the source reads the topic with a name."""
     if source.pattern is None:
         names = {topic.text for topic in source.topics}
         return names.__contains__
@@ -48,19 +48,19 @@ def source_reads(source: TopicSource) -> Callable[[str], bool]:
     return lambda name: pattern.search(name) is not None
 
 
-def _refuse(source: TopicSource, changed: list[str]) -> None:
-    minds = {name.lower(): value.text.lower() for name, value in source.options.items()}
-    if not changed or minds.get("failondataloss") == "false":
+def _check_source(source: TopicSource, changed: list[str]) -> None:
+    options = {name.lower(): value.text.lower() for name, value in source.options.items()}
+    if not changed or options.get("failondataloss") == "false":
         return
     raise QueryFailed(
-        f"sources.{source.name}: {changed[0]} was deleted and created again since the last run:"
-        " what was not read of it is lost, and at the offsets that were read are other records."
-        " Start anew with another state directory, or set failOnDataLoss: false in the options of"
-        " the source to go on at the same offsets"
+        f"sources.{source.name}: {changed[0]} was deleted and created again since the last run."
+        " Records of the old topic that were not read are lost. Use another state directory to"
+        " start from the beginning, or set failOnDataLoss: false in the options of the source to"
+        " continue at the same offsets"
     )
 
 
-def _noted(path: Path) -> dict[str, str]:
+def _read_ids(path: Path) -> dict[str, str]:
     if not path.exists():
         return {}
     try:
@@ -70,8 +70,8 @@ def _noted(path: Path) -> dict[str, str]:
         raise QueryFailed(f"state: {path} cannot be read: {error}") from None
 
 
-def _note(path: Path, ids: dict[str, str]) -> None:
-    """Old or new, never half."""
+def _write_ids(path: Path, ids: dict[str, str]) -> None:
+    """Write the ids atomically."""
     aside = path.with_suffix(".new")
     aside.write_text(json.dumps(ids, indent=2, sort_keys=True) + "\n")
     os.replace(aside, path)

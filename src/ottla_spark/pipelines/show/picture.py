@@ -1,6 +1,6 @@
-"""A pipeline as a tree for each sink, down to its sources, with the schema of each step.
+"""Draws a pipeline as a tree for each sink, down to its sources, with all schemas.
 
-What several sinks share is drawn in full where it comes first, and by its name afterwards.
+A part that several sinks share is drawn in full once, and then only by name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Json: TypeAlias = dict[str, object]
 
 @dataclass
 class Box:
-    """One thing of the picture; `inputs` are drawn below it."""
+    """A sink, step or source in the picture. Its inputs are drawn below it."""
 
     kind: str
     name: str
@@ -43,19 +43,19 @@ class Box:
 
 
 def draw(checked: Checked) -> list[Box]:
-    """A box for each sink, with everything it needs below."""
+    """Return a box for each sink, with everything it reads below."""
     drawn: set[str] = set()
     return [_sink_box(checked, sink, drawn) for sink in checked.spec.sinks.values()]
 
 
 def heading(checked: Checked) -> str:
-    """The pipeline in a line."""
+    """Return the pipeline in one line."""
     spec = checked.spec
     return f"{spec.name}: {trigger_words(spec.trigger)}, state in {spec.state.text}"
 
 
 def trigger_words(trigger: Trigger) -> str:
-    """When a pipeline runs."""
+    """Return the trigger as text."""
     if isinstance(trigger, Once):
         return "once"
     if isinstance(trigger, Every):
@@ -65,7 +65,7 @@ def trigger_words(trigger: Trigger) -> str:
 
 
 def duration_words(length_ms: int) -> str:
-    """A length of time in its largest whole unit."""
+    """Return a duration in its largest whole unit."""
     for unit, unit_ms in (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000)):
         if length_ms and length_ms % unit_ms == 0:
             count = length_ms // unit_ms
@@ -74,7 +74,7 @@ def duration_words(length_ms: int) -> str:
 
 
 def as_json(checked: Checked) -> Json:
-    """The same for programs."""
+    """Return the picture as JSON."""
     spec, analysis = checked.spec, checked.analysis
     relations = [checked.graph.relation(name) for name in checked.graph.order(*_all(checked))]
     return {

@@ -1,4 +1,4 @@
-"""What the commands print: boxes and moving lines on a terminal, plain lines anywhere else."""
+"""Prints pictures and progress: boxes and a live table on a terminal, else plain lines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TITLES: Final = ("sink", "batch", "rows", "rows/s", "lag", "state rows")
 
 
 def print_picture(checked: Checked) -> None:
-    """Draw a pipeline."""
+    """Print the picture of a pipeline."""
     if sys.stdout.isatty():
         _print_boxes(checked)
         return
@@ -76,7 +76,7 @@ def _add_box(tree: Tree, box: Box) -> None:
 
 
 def summary_row(query: QueryProgress) -> tuple[str, ...]:
-    """One query in the words of a table."""
+    """Return the progress of a query as the cells of a table row."""
     return (
         query.sink,
         "-" if query.batch == NO_BATCH else str(query.batch),
@@ -88,7 +88,7 @@ def summary_row(query: QueryProgress) -> tuple[str, ...]:
 
 
 def progress_json(query: QueryProgress) -> dict[str, object]:
-    """One query for programs."""
+    """Return the progress of a query as JSON."""
     return {
         "sink": query.sink,
         "batch": None if query.batch == NO_BATCH else query.batch,
@@ -102,7 +102,7 @@ def progress_json(query: QueryProgress) -> dict[str, object]:
 
 
 def table_of(queries: Sequence[QueryProgress], title: str | None = None) -> Table:
-    """All queries, a line each."""
+    """Return a table with a row for each query."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -116,7 +116,7 @@ def table_of(queries: Sequence[QueryProgress], title: str | None = None) -> Tabl
 
 
 class LiveView(View):
-    """A table that moves, on a terminal."""
+    """A live table on a terminal."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -133,15 +133,15 @@ class LiveView(View):
     def waiting(self, seconds: float) -> None:
         from rich.text import Text
 
-        self._live.update(Text(f"the next run begins in {duration_words(int(seconds) * 1000)}"))
+        self._live.update(Text(f"the next run starts in {duration_words(int(seconds) * 1000)}"))
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Restore the terminal."""
         self._live.stop()
 
 
 class LineView(View):
-    """A line for a query now and then, for logs."""
+    """Prints a line for a query every few seconds, for logs."""
 
     def __init__(self) -> None:
         self._said: dict[str, float] = {}
@@ -154,14 +154,14 @@ class LineView(View):
             print(f"{query.sink}: batch {batch}, {rows} rows, {rate} rows/s, lag {lag}", flush=True)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no terminal to restore."""
 
 
 class JsonView(View):
-    """A JSON document a line, for each batch."""
+    """Prints a JSON document for each batch, one per line."""
 
     def batch(self, query: QueryProgress) -> None:
         print(json.dumps({"event": "batch", **progress_json(query)}), flush=True)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no terminal to restore."""

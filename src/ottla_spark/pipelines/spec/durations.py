@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: 5m, 90s, 1h30m, 10 minutes, 1 hour 30 minutes."""
+"""Durations in pipeline files: 5m, 90s, 1h30m, 10 minutes, 1 hour 30 minutes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXPECTED: Final = "should look like 90s, 5m, 1h30m or 10 minutes"
 
 
 def duration_ms(text: str) -> int | None:
-    """Milliseconds, or None when the text is no length of time."""
+    """Return milliseconds; None if the text is not a duration."""
     rest = text.strip().lower()
     total = 0.0
     while rest:

@@ -1,7 +1,7 @@
-"""Takes the keys of one mapping by name and kind; what nobody took is a mistake.
+"""Reads the keys of one mapping by name and type. Keys that nobody reads are mistakes.
 
-Every method that finds something wrong notes a problem with its line and answers as if the
-key were not there, so that reading goes on and finds the other mistakes too.
+A method that finds a mistake adds a problem and returns as if the key were missing. Reading
+continues, so that other mistakes are found too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_NUMBER = 2**31 - 1
 
 
 class Fields:
-    """The entries of one mapping, being taken."""
+    """The entries of one mapping."""
 
     def __init__(self, mapping: Mapping, where: str, problems: Problems, line: int) -> None:
         self._mapping = mapping
@@ -28,23 +28,23 @@ class Fields:
         self._is_understood = True
 
     def has(self, key: str) -> bool:
-        """Whether the key is there, whatever it holds."""
+        """Return whether the key exists, with any value."""
         return key in self._mapping.entries
 
     def line_of(self, key: str) -> int:
-        """The line of a key; of the mapping's own key when it is missing."""
+        """Return the line of a key; the line of the mapping if the key is missing."""
         return self._mapping.key_lines.get(key, self.line)
 
     def complain(self, key: str, message: str, line: int | None = None) -> None:
-        """Note a problem of a key's value."""
+        """Add a problem of a key's value."""
         self.problems.add(self.line_of(key) if line is None else line, self.path(key), message)
 
     def path(self, key: str) -> str:
-        """The keys that lead to a value."""
+        """Return the path of keys to a value."""
         return f"{self.where}.{key}" if self.where else key
 
     def word(self, key: str, *, required: str = "") -> Scalar | None:
-        """One value; `required` says why it must be there."""
+        """Return one value. `required` says why it is needed."""
         node = self._take(key)
         if node is None:
             if required:
@@ -56,7 +56,7 @@ class Fields:
         return None
 
     def words(self, key: str, *, required: str = "") -> tuple[Scalar, ...]:
-        """One value or a list of them."""
+        """Return the values of a key that holds one value or a list."""
         node = self._take(key)
         if node is None:
             if required:
@@ -70,7 +70,7 @@ class Fields:
         return tuple(found)
 
     def choice(self, key: str, choices: Items[str], default: str) -> str:
-        """One of a few words."""
+        """Return one of the allowed words."""
         found = self.word(key)
         if found is None:
             return default
@@ -81,7 +81,7 @@ class Fields:
         return found.text
 
     def flag(self, key: str) -> bool:
-        """True or false; false when it is missing."""
+        """Return true or false; false if it is missing."""
         found = self.word(key)
         if found is None or found.text.lower() in _FALSE:
             return False
@@ -90,18 +90,18 @@ class Fields:
         return True
 
     def count(self, key: str) -> int | None:
-        """A whole number above zero."""
+        """Return a positive integer."""
         found = self.word(key)
         if found is None:
             return None
         digits = found.text if found.text.isascii() and found.text.isdigit() else ""
         if not digits or len(digits) > 10 or not 0 < int(digits) <= MAX_NUMBER:
-            self.complain(key, f"{found.text!r} should be a whole number above 0", found.line)
+            self.complain(key, f"{found.text!r} should be a positive integer", found.line)
             return None
         return int(digits)
 
     def pairs(self, key: str) -> dict[str, Scalar]:
-        """Names and their values."""
+        """Return names and their values."""
         found = self.below(key)
         if found is None:
             return {}
@@ -109,33 +109,33 @@ class Fields:
         return {name: value for name, value in values.items() if value is not None}
 
     def below(self, key: str) -> Fields | None:
-        """The mapping that a key holds."""
+        """Return the mapping that a key holds."""
         node = self._take(key)
         if node is None:
             return None
         if isinstance(node, Mapping):
             return Fields(node, self.path(key), self.problems, self.line_of(key))
         if not (isinstance(node, Scalar) and node.is_null):
-            self.complain(key, f"should hold keys and values, not {_kind(node)}")
+            self.complain(key, f"should have keys and values, not {_kind(node)}")
         return None
 
     def names(self) -> list[str]:
-        """The keys that are there."""
+        """Return all keys of the mapping."""
         return list(self._mapping.entries)
 
     def node(self, key: str) -> Node | None:
-        """What a key holds, of any kind."""
+        """Return the node of a key, of any type."""
         return self._take(key)
 
     def one_of(self, *keys: str) -> str | None:
-        """Which one of several keys is there; it is a problem when none is, or two are."""
+        """Return the one key of several that is present. None or two of them are a problem."""
         found = [key for key in keys if self.has(key)]
         self._known.update(dict.fromkeys(keys))
         if len(found) == 1:
             return found[0]
         self._is_understood = False
         if found:
-            message = f"has {listed(found)}; one of them is enough"
+            message = f"has {listed(found)}: keep one of them"
         else:
             hints = [closest(name, keys) for name in self.names()]
             message = f"needs {_either(keys)}" + next((hint for hint in hints if hint), "")
@@ -143,18 +143,18 @@ class Fields:
         return None
 
     def done(self) -> None:
-        """Everything known was taken: what is left is unknown.
+        """Add a problem for each key that was not read.
 
-        Where `one_of` could not tell what the mapping is about, neither can this.
+        If `one_of` found no single key, the known keys are unclear, and nothing is added.
         """
         if not self._is_understood:
             return
         for key in self._mapping.entries:
             if key not in self._known:
-                hint = closest(key, self._known) or f"; known are {listed(self._known)}"
+                hint = closest(key, self._known) or f"; the keys are {listed(self._known)}"
                 if " " in key:
-                    hint = "; put a text with commas or colons in quotes"
-                self.complain(key, f"there is no such key{hint}")
+                    hint = "; put text with commas or colons in quotes"
+                self.complain(key, f"is not a known key{hint}")
 
     def _take(self, key: str) -> Node | None:
         self._known[key] = None

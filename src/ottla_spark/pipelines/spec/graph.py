@@ -1,7 +1,7 @@
-"""What reads what: the order in which frames can be built, and what stands in its way.
+"""The graph of sources and steps: which reads which, and in what order to build them.
 
-Names are matched as SQL matches them, without regard to case. A relation in SQL that the file
-does not have is left to Spark, whose catalog may.
+Names are compared without regard to case, as in SQL. If the file lacks a relation that SQL
+names, Spark looks for it in its catalog.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ Relation: TypeAlias = Source | Step
 
 
 class Graph:
-    """The sources and steps of a spec by what they read."""
+    """The sources and steps of a file, with their inputs."""
 
     def __init__(self, spec: PipelineSpec, problems: Problems) -> None:
         self._relations: dict[str, Relation] = {**spec.sources, **spec.steps}
         self._names = {name.lower(): name for name in self._relations}
         self._inputs = {name: self._inputs_of(step) for name, step in spec.steps.items()}
-        self._refuse_cycles(problems)
+        self._check_cycles(problems)
 
     def known(self, name: str) -> str | None:
-        """The name as it was written where it was defined; None when there is none."""
+        """Return the name as its definition spells it; None if it is not defined."""
         return self._names.get(name.lower())
 
     def inputs(self, name: str) -> tuple[str, ...]:
-        """What a step reads; nothing for a source."""
+        """Return what a step reads; empty for a source."""
         return self._inputs.get(name, ())
 
     def relation(self, name: str) -> Relation:
-        """The source or step of a name."""
+        """Return the source or step with this name."""
         return self._relations[name]
 
     def order(self, *last: str) -> list[str]:
-        """These names and everything they need, each after what it reads.
+        """Return these names and everything they need, each after its inputs.
 
-        Steps of a cycle come in some order.
+        Steps of a cycle come in any order.
         """
         ordered: dict[str, None] = {}
         entered: set[str] = set()
@@ -55,7 +55,7 @@ class Graph:
         return list(ordered)
 
     def streams(self, name: str) -> bool:
-        """Whether rows keep coming: something that it needs is a stream."""
+        """Return whether any source that it needs is a stream."""
         needed = (self._relations[found] for found in self.order(name))
         return any(getattr(relation, "streams", False) for relation in needed)
 
@@ -65,14 +65,14 @@ class Graph:
             return tuple(dict.fromkeys(found for name in names if (found := self.known(name))))
         return tuple(found for name in step.inputs if (found := self.known(name.text)))
 
-    def _refuse_cycles(self, problems: Problems) -> None:
+    def _check_cycles(self, problems: Problems) -> None:
         for cycle in self._cycles():
             step = self._relations[cycle[0]]
             way = " reads ".join([*cycle, cycle[0]])
-            problems.add(step.line, f"steps.{step.name}", f"steps go round in a circle: {way}")
+            problems.add(step.line, f"steps.{step.name}", f"the steps form a cycle: {way}")
 
     def _cycles(self) -> list[list[str]]:
-        """Each circle of steps once, from the step of it that stands first in the file."""
+        """Return each cycle once, from the step of it that is first in the file."""
         done: set[str] = set()
         cycles = []
         for start in self._inputs:
@@ -84,7 +84,7 @@ class Graph:
         return cycles
 
     def _way_back(self, start: str, done: set[str]) -> list[str]:
-        """The shortest way from a step to itself through steps not looked at yet."""
+        """Return the shortest path from a step to itself through steps not visited yet."""
         came_from: dict[str, str] = {}
         pending = [start]
         for name in pending:
@@ -101,5 +101,5 @@ class Graph:
 
 
 def functions_of(spec: PipelineSpec) -> list[PythonStep]:
-    """The steps that are Python functions."""
+    """Return the steps that are Python functions."""
     return [step for step in spec.steps.values() if isinstance(step, PythonStep)]

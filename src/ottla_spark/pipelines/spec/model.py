@@ -1,7 +1,7 @@
-"""A pipeline as it was written: sources, steps and sinks, each with its lines.
+"""The content of a pipeline file: sources, steps and sinks, with their lines.
 
-What a check may blame is kept as the `Scalar` it was written as. Names are those of the file;
-whether they mean anything is `graph`'s and Spark's business.
+Values that a check may complain about are kept as `Scalar`, which has the line. Names are those
+of the file; `graph` and Spark check them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KEPT_PREFIX: Final = "_"
 
 @dataclass(frozen=True)
 class Watermark:
-    """How late a row may come, by a column of event time."""
+    """How late a row may arrive, by a column of event time."""
 
     column: Scalar
     delay_ms: int
@@ -35,7 +35,7 @@ class Watermark:
 
 @dataclass(frozen=True)
 class TopicSource:
-    """Records of topics, decoded by `format`; `keep` names columns of the record to keep."""
+    """Records of topics, decoded by `format`. `keep` names columns of the record to keep."""
 
     name: str
     line: int
@@ -56,7 +56,7 @@ class TopicSource:
 
 @dataclass(frozen=True)
 class TableSource:
-    """A table as it is when a query starts."""
+    """A table, as it is when a query starts."""
 
     name: str
     line: int
@@ -67,7 +67,7 @@ class TableSource:
 
 @dataclass(frozen=True)
 class FileSource:
-    """Files of a directory: as they are, or as a stream of those that appear."""
+    """Files of a directory: the current ones, or a stream of new ones."""
 
     name: str
     line: int
@@ -84,7 +84,7 @@ Source: TypeAlias = TopicSource | TableSource | FileSource
 
 @dataclass(frozen=True)
 class SqlStep:
-    """A query over the sources and steps it names."""
+    """A SQL query over sources and steps."""
 
     name: str
     line: int
@@ -108,7 +108,7 @@ class PythonStep:
 
 @dataclass(frozen=True)
 class DedupStep:
-    """The first row of each key, remembered for as long as the watermark says."""
+    """The first row of each key. The watermark decides how long a key is remembered."""
 
     name: str
     line: int
@@ -123,7 +123,7 @@ Step: TypeAlias = SqlStep | PythonStep | DedupStep
 
 @dataclass(frozen=True)
 class TopicSink:
-    """Rows become records of a topic, at least once."""
+    """Writes rows to a topic, at least once."""
 
     name: str
     line: int
@@ -139,7 +139,7 @@ class TopicSink:
 
 @dataclass(frozen=True)
 class TableSink:
-    """Rows go to a table, exactly once: added, or in place of those with the same `upsert`."""
+    """Writes rows to a table, exactly once. With `upsert`, rows replace those with that key."""
 
     name: str
     line: int
@@ -156,19 +156,19 @@ Sink: TypeAlias = TopicSink | TableSink
 
 @dataclass(frozen=True)
 class Once:
-    """All there is, then stop."""
+    """Process the current records, then stop."""
 
 
 @dataclass(frozen=True)
 class Every:
-    """All there is, again and again after this long."""
+    """Process the current records, and repeat at this interval."""
 
     interval_ms: int
 
 
 @dataclass(frozen=True)
 class Always:
-    """Micro-batches without end: one after the other, or at this pace."""
+    """Run micro-batches until stopped, one after the other or at this interval."""
 
     interval_ms: int = 0
 
@@ -178,7 +178,7 @@ Trigger: TypeAlias = Once | Every | Always
 
 @dataclass(frozen=True)
 class PipelineSpec:
-    """Everything a file says."""
+    """The content of a whole file."""
 
     file: Path
     name: str
@@ -195,13 +195,13 @@ class PipelineSpec:
 
     @property
     def state_path(self) -> str:
-        """The directory of checkpoints, beside the file unless it is absolute or has a scheme."""
+        """The directory of checkpoints; a relative path starts at the file's directory."""
         return beside(self.file, self.state.text)
 
     def group_of(self, sink: str) -> str:
-        """The group that a sink's query commits its offsets to."""
+        """Return the consumer group that a sink's query commits its offsets to."""
         return f"{self.name}.{sink}"
 
     def checkpoint_of(self, sink: str) -> str:
-        """Where a sink's query remembers what it did."""
+        """Return the checkpoint directory of a sink's query."""
         return f"{self.state_path}/{sink}"

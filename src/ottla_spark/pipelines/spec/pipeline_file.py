@@ -1,7 +1,7 @@
-"""Reads a pipeline file into a `PipelineSpec`, noting every mistake with its line.
+"""Reads a pipeline file into a `PipelineSpec`, and reports every mistake with its line.
 
-What is wrong is left out of the result, so that the rest can still be checked; a spec may
-only be run when no problem was noted.
+Parts with mistakes are left out, so that the rest can still be checked. A spec may run only if
+there is no problem.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TRIGGER_WORDS: Final = ("once", "always")
 
 
 def read_file(file: Path, problems: Problems) -> PipelineSpec | None:
-    """What a file says; None when it cannot be read at all."""
+    """Read a file; return None, with a problem, if it cannot be read at all."""
     try:
         text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -49,7 +49,7 @@ def read_file(file: Path, problems: Problems) -> PipelineSpec | None:
 
 
 def read_text(text: str, file: Path, problems: Problems) -> PipelineSpec | None:
-    """What the text of a file says; relative paths in it begin where `file` is."""
+    """Read the text of a file. Relative paths in it start at the directory of `file`."""
     top = parse(text, problems)
     if top is None:
         return None
@@ -72,13 +72,13 @@ def read_text(text: str, file: Path, problems: Problems) -> PipelineSpec | None:
         sinks=_sinks(fields, file, names),
     )
     fields.done()
-    _refuse_shared_names(spec, problems)
-    _refuse_shared_tables(spec, problems)
+    _check_names(spec, problems)
+    _check_tables(spec, problems)
     return spec
 
 
 def _names_below(top: Mapping, key: str) -> list[str]:
-    """What a section names, those that cannot be read too."""
+    """Return all names of a section, including entries with mistakes."""
     section = top.entries.get(key)
     return list(section.entries) if isinstance(section, Mapping) else []
 
@@ -93,7 +93,7 @@ def _name(fields: Fields, file: Path) -> str:
 
 
 def _trigger(fields: Fields) -> Trigger:
-    """once, always, every 5m, or 10s for a micro-batch every ten seconds."""
+    """Read `once`, `always`, `every 5m`, or `10s` for a micro-batch every ten seconds."""
     written = fields.word("trigger")
     if written is None or written.text == "always":
         return Always()
@@ -111,7 +111,7 @@ def _trigger(fields: Fields) -> Trigger:
 
 
 def _catalogs(fields: Fields) -> dict[str, dict[str, Scalar]]:
-    """Properties of Iceberg catalogs, by their names."""
+    """Read the properties of Iceberg catalogs by name."""
     section = fields.below("catalogs")
     return {} if section is None else {name: section.pairs(name) for name in section.names()}
 
@@ -147,28 +147,28 @@ def _sinks(fields: Fields, file: Path, names: list[str]) -> dict[str, Sink]:
 
 
 def _entries(fields: Fields, key: str, pattern: re.Pattern[str]) -> list[tuple[str, Fields]]:
-    """The named mappings below a key; the key must be there unless it is `steps`."""
+    """Return the named mappings below a key. Only `steps` may be missing."""
     section = fields.below(key)
     if section is None or not section.names():
         if key != "steps" and not fields.problems.about(key):
-            fields.complain(key, f"is missing: a pipeline has {key}")
+            fields.complain(key, f"is missing: a pipeline needs {key}")
         return []
     found = []
     for name in section.names():
         if not pattern.fullmatch(name):
-            allowed = "letters, digits and underscores, no digit first"
+            allowed = "letters, digits and underscores, and not start with a digit"
             if pattern is FILE_NAME:
                 allowed = "letters, digits, dots, dashes and underscores"
             section.complain(name, f"the name {name!r} should be {allowed}")
         elif (below := section.below(name)) is not None:
             found.append((name, below))
         elif not fields.problems.about(section.path(name)):
-            section.complain(name, "says nothing")
+            section.complain(name, "is empty")
     return found
 
 
-def _refuse_shared_names(spec: PipelineSpec, problems: Problems) -> None:
-    """SQL tells `Big` and `big` not apart, nor a source from a step."""
+def _check_names(spec: PipelineSpec, problems: Problems) -> None:
+    """Report equal names of sources and steps. SQL ignores case."""
     seen: dict[str, tuple[str, int]] = {}
     for section, nodes in (("sources", spec.sources), ("steps", spec.steps)):
         for node in nodes.values():
@@ -177,12 +177,12 @@ def _refuse_shared_names(spec: PipelineSpec, problems: Problems) -> None:
                 problems.add(
                     node.line,
                     f"{section}.{node.name}",
-                    f"the name is taken by {first[0]} in line {first[1]}",
+                    f"has the same name as {first[0]} in line {first[1]}",
                 )
 
 
-def _refuse_shared_tables(spec: PipelineSpec, problems: Problems) -> None:
-    """Two streams into one table overwrite each other's account of what they wrote."""
+def _check_tables(spec: PipelineSpec, problems: Problems) -> None:
+    """Report tables with two sinks, which would overwrite each other's batch numbers."""
     seen: dict[str, str] = {}
     for sink in spec.sinks.values():
         if isinstance(sink, TableSink):
@@ -191,5 +191,5 @@ def _refuse_shared_tables(spec: PipelineSpec, problems: Problems) -> None:
                 problems.add(
                     sink.place.written.line,
                     f"sinks.{sink.name}.table",
-                    f"sinks.{first} writes this table already; UNION the two in one step",
+                    f"sinks.{first} already writes this table; UNION the two in one step",
                 )

@@ -1,7 +1,7 @@
-"""What is wrong with a pipeline file, each with the line that says it.
+"""The problems of a pipeline file, with line numbers.
 
-Everything that looks at a file adds to one `Problems`, so that a person sees all mistakes at
-once. A problem's `where` is the path of keys that leads to it, such as `steps.big.sql`.
+All checks add to one `Problems`, so that people see all mistakes at once. `where` is the path of
+keys to the problem, such as `steps.big.sql`.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ WHOLE_FILE = 0
 
 
 class Problem(NamedTuple):
-    """One mistake: the line (from 1; WHOLE_FILE when no line is to blame), the keys, the words."""
+    """One mistake: its line (from 1; WHOLE_FILE if it has none), its keys, the message."""
 
     line: int
     where: str
     message: str
 
     def text(self, file: str) -> str:
-        """One line for a person, in the form editors can jump to."""
+        """Return one line of text, in the form that editors can jump to."""
         place = file if self.line == WHOLE_FILE else f"{file}:{self.line}"
         return ": ".join(part for part in (place, self.where, self.message) if part)
 
 
 class Problems:
-    """A growing list of problems, in order of their lines."""
+    """A list of problems, sorted by line."""
 
     def __init__(self) -> None:
         self._found: dict[Problem, None] = {}
 
     def add(self, line: int, where: str, message: str) -> None:
-        """Note a problem; the same one twice is one."""
+        """Add a problem. The same problem twice counts once."""
         self._found[Problem(line, where, message)] = None
 
     def __iter__(self) -> Iterator[Problem]:
@@ -43,12 +43,12 @@ class Problems:
         return len(self._found)
 
     def about(self, prefix: str) -> bool:
-        """Whether something is wrong at these keys or below them."""
+        """Return whether there is a problem at these keys or below them."""
         return any((found.where + ".").startswith(prefix + ".") for found in self._found)
 
 
 class PipelineError(Exception):
-    """The pipeline cannot be run as it is written; `problems` says why, all at once."""
+    """The pipeline file has problems; `problems` lists all of them."""
 
     def __init__(self, file: str, problems: Iterable[Problem]) -> None:
         self.file = file
@@ -57,12 +57,12 @@ class PipelineError(Exception):
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean X?` when a known word is near, else nothing."""
+    """Return `; did you mean X?` if a known word is similar, else an empty text."""
     near = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def listed(words: Iterable[str]) -> str:
-    """Words for a sentence: `a, b and c`."""
+    """Return words for a sentence: `a, b and c`."""
     *most, last = list(words) or ["nothing"]
     return f"{', '.join(most)} and {last}" if most else last

@@ -1,4 +1,4 @@
-"""Parts that sources, steps and sinks have in common."""
+"""Keys that sources, steps and sinks share: `watermark` and `from`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ottla_spark.pipelines.spec.yaml_tree import Scalar
 
 
 def read_watermark(fields: Fields) -> Watermark | None:
-    """`watermark: {column: ts, delay: 10 minutes}`."""
+    """Read `watermark: {column: ts, delay: 10 minutes}`."""
     below = fields.below("watermark")
     if below is None:
         return None
-    column = below.word("column", required="the column of event time")
-    delay = below.word("delay", required="how late a row may come, such as 10 minutes")
+    column = below.word("column", required="name the column of event time")
+    delay = below.word("delay", required="say how late a row may arrive, such as 10 minutes")
     below.done()
     if column is None or delay is None:
         return None
@@ -29,11 +29,11 @@ def read_watermark(fields: Fields) -> Watermark | None:
 
 
 def read_inputs(fields: Fields, names: Sequence[str], required: str) -> tuple[Scalar, ...]:
-    """`from: name` or `from: [name, name]`, of the sources and steps that the file has."""
+    """Read `from: name` or `from: [name, name]`. The names are sources and steps of the file."""
     found = fields.words("from", required=required)
     known = {name.lower() for name in names}
     for name in found:
         if name.text.lower() not in known:
-            hint = closest(name.text, names) or f"; there are {listed(names)}"
+            hint = closest(name.text, names) or f"; the names are {listed(names)}"
             fields.complain("from", f"there is no source or step {name.text!r}{hint}", name.line)
     return found

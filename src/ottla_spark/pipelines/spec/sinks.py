@@ -20,16 +20,16 @@ from ottla_spark.pipelines.spec.yaml_tree import Scalar
 
 
 def read_sink(name: str, fields: Fields, file: Path, names: Sequence[str]) -> Sink | None:
-    """The sink that a mapping describes; None when it cannot be told.
+    """Read a sink; return None, with a problem, if it is incomplete.
 
     `names` are the sources and steps of the file.
     """
     kind = fields.one_of("topic", "table")
     if kind is None:
         return None
-    written = read_inputs(fields, names, "the source or step whose rows go here")
+    written = read_inputs(fields, names, "name the source or step to write")
     if len(written) > 1:
-        fields.complain("from", "a sink takes one source or step; UNION several in a step")
+        fields.complain("from", "a sink writes one source or step; UNION several in a step")
     first = written[0] if written else Scalar(fields.line, "")
     sink = _topic(name, fields, first) if kind == "topic" else _table(name, fields, first, file)
     return sink if len(written) == 1 else None
@@ -50,7 +50,7 @@ def _topic(name: str, fields: Fields, written: Scalar) -> Sink | None:
         options=fields.pairs("options"),
     )
     if sink.format == "raw" and sink.key is not None:
-        fields.complain("key", "format raw takes the key from the column named key")
+        fields.complain("key", "is not needed: format raw takes the key from the column named key")
     return sink if topic else None
 
 
@@ -65,12 +65,12 @@ def _table(name: str, fields: Fields, written: Scalar, file: Path) -> Sink | Non
         fields.complain("table", place, text.line)
         return None
     if mode != "append" and not upsert:
-        fields.complain("mode", "a table takes append, or update with `upsert: [columns]`")
+        fields.complain("mode", "a table needs append, or update with `upsert: [columns]`")
     why = place.target.why_no_upsert(len(upsert)) if upsert else ""
     if why:
         hint = f"; use {upsert_schemes()}" if place.target.why_no_upsert(1) else ""
         fields.complain("upsert", f"{why}{hint}")
     if upsert and mode == "complete":
-        fields.complain("mode", "upsert goes with update or append")
+        fields.complain("mode", "upsert needs update or append")
     line = fields.line_of("mode")
     return TableSink(name, fields.line, written, place, partition_by, upsert, mode, line)

@@ -23,8 +23,8 @@ from ottla_spark.pipelines.spec.table_place import parse_place
 from ottla_spark.pipelines.spec.yaml_tree import Scalar
 
 _NEEDED_SCHEMAS: Final = {
-    "json": 'JSON needs one, such as "id long, at timestamp"',
-    "avro": "Avro needs a file with one, such as orders.avsc",
+    "json": 'JSON needs a schema, such as "id long, at timestamp"',
+    "avro": "Avro needs a schema file, such as orders.avsc",
     "protobuf": "Protobuf needs a .proto file or a descriptor set",
 }
 _ONLY_WITH: Final = {
@@ -37,7 +37,7 @@ _ONLY_WITH: Final = {
 
 
 def read_source(name: str, fields: Fields, file: Path) -> Source | None:
-    """The source that a mapping describes; None when it cannot be told."""
+    """Read a source; return None, with a problem, if it is incomplete."""
     kind = fields.one_of("topic", "pattern", "table", "files")
     if kind == "table":
         return _table(name, fields, file)
@@ -75,11 +75,11 @@ def _check_format(source: TopicSource, fields: Fields) -> None:
     for key, formats in _ONLY_WITH.items():
         if fields.has(key) and source.format not in formats:
             wanted = " or ".join(formats)
-            fields.complain(key, f"goes with format {wanted}, and this is {source.format}")
+            fields.complain(key, f"needs format {wanted}, but the format is {source.format}")
     if source.registry_login is not None and source.registry is None:
-        fields.complain("registry_login", "goes with registry, which is not there")
+        fields.complain("registry_login", "needs registry, which is missing")
     if source.format == "raw" and source.keep:
-        fields.complain("keep", "format raw has all columns of the record already")
+        fields.complain("keep", "is not needed: format raw has all columns of the record")
     for column in source.keep:
         if column.text not in RECORD_COLUMNS:
             hint = closest(column.text, RECORD_COLUMNS)
@@ -116,6 +116,6 @@ def _files(name: str, fields: Fields) -> Source | None:
 def _check_files(source: FileSource, fields: Fields) -> None:
     needs_schema = source.streams and source.format not in ("parquet", "orc", "text")
     if needs_schema and source.schema is None and not fields.has("schema"):
-        fields.complain("schema", f"is missing: a stream of {source.format} files needs one")
+        fields.complain("schema", f"is missing: a stream of {source.format} files needs a schema")
     if source.watermark is not None and not source.streams:
-        fields.complain("watermark", "goes with stream: true; files read at once have no lateness")
+        fields.complain("watermark", "needs stream: true")

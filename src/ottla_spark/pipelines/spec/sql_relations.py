@@ -1,10 +1,9 @@
-"""Which relations a SQL query reads, found without a parser's help.
+"""Finds the relations that a SQL query reads, without Spark's parser, which needs a JVM.
 
-Steps may stand in any order in a file, so their order comes from what they read. Spark's own
-parser would need a running JVM; the words after FROM and JOIN do not. Strings, comments and
-quoted names are told apart, `extract(YEAR FROM ts)` and `IS DISTINCT FROM` are not relations,
-and names that a WITH defines hide the outer ones. Spark still has the last word: what this
-misses shows itself there as an unknown table.
+Steps may have any order in a file. Their real order follows from what they read: the names after
+FROM and JOIN. The scanner knows strings, comments and quoted names. It knows that `extract(YEAR
+FROM ts)` and `IS DISTINCT FROM` name no relations, and that names of a WITH hide outer ones. If it
+misses a relation, Spark later reports an unknown table.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class _Token(NamedTuple):
 
 @dataclass
 class _Level:
-    """One pair of parentheses: whether it holds a query, and whether relations are listed now."""
+    """The state inside one pair of parentheses."""
 
     is_query: bool = False
     in_relations: bool = False
@@ -54,7 +53,7 @@ class _Level:
 
 
 def relations_of(sql: str) -> list[str]:
-    """The plain names that a query reads, in order, each once; dotted names are left out."""
+    """Return the plain names that a query reads, in order, each once, without dotted names."""
     tokens = list(_tokens(sql))
     defined = _defined_names(tokens)
     found = dict.fromkeys(name for name in _relations(tokens) if name.lower() not in defined)
@@ -62,7 +61,7 @@ def relations_of(sql: str) -> list[str]:
 
 
 def first_word(sql: str) -> str:
-    """The first keyword of a statement, in lower case; empty when it has none."""
+    """Return the first keyword of a statement in lower case; empty if it has none."""
     return next((token.text.lower() for token in _tokens(sql) if token.is_name), "")
 
 
@@ -78,7 +77,7 @@ def _tokens(sql: str) -> Iterator[_Token]:
 
 
 def _defined_names(tokens: list[_Token]) -> set[str]:
-    """The names before `AS (` where a WITH is about: a superset that only hides relations."""
+    """Return the names before `AS (` in a query with WITH. Too many names do no harm."""
     if not any(token.keyword == "with" for token in tokens):
         return set()
     names = set()
@@ -111,7 +110,7 @@ def _relations(tokens: list[_Token]) -> Iterator[str]:
 
 
 def _step(level: _Level, token: _Token, before: _Token) -> None:
-    """What a word other than a relation's name means for the words after it."""
+    """Update the state for a token that is not the name of a relation."""
     word = token.keyword
     if word == "select":
         level.is_query, level.in_relations, level.expects_relation = True, False, False
@@ -129,6 +128,6 @@ def _step(level: _Level, token: _Token, before: _Token) -> None:
 
 
 def _stands_alone(tokens: list[_Token], index: int) -> bool:
-    """Whether a name is neither a part of a dotted one nor a function that makes rows."""
+    """Return whether a name is neither part of a dotted name nor a table function."""
     after = tokens[index + 1].text if index + 1 < len(tokens) else ""
     return after not in (".", "(")

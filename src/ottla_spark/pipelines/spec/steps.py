@@ -17,7 +17,7 @@ QUERY_WORDS: Final = frozenset({"select", "with", "from", "values", "table"})
 
 
 def read_step(name: str, fields: Fields, names: Sequence[str]) -> Step | None:
-    """The step that a mapping describes; None when it cannot be told.
+    """Read a step; return None, with a problem, if it is incomplete.
 
     `names` are the sources and steps of the file.
     """
@@ -36,7 +36,7 @@ def _sql(name: str, fields: Fields) -> Step | None:
     watermark, unbounded = read_watermark(fields), fields.flag("unbounded")
     if fields.has("from"):
         fields.words("from")
-        fields.complain("from", "goes without saying: SQL names what it reads")
+        fields.complain("from", "is not needed: the SQL names what it reads")
     if sql is None:
         return None
     if first_word(sql.text) not in QUERY_WORDS:
@@ -47,7 +47,7 @@ def _sql(name: str, fields: Fields) -> Step | None:
 
 def _python(name: str, fields: Fields, names: Sequence[str]) -> Step | None:
     function = fields.word("python")
-    inputs = read_inputs(fields, names, "the sources and steps that the function gets")
+    inputs = read_inputs(fields, names, "name the sources and steps that the function gets")
     watermark, unbounded = read_watermark(fields), fields.flag("unbounded")
     arguments = _arguments(fields)
     if function is None or not inputs:
@@ -65,17 +65,17 @@ def _arguments(fields: Fields) -> dict[str, Plain]:
     if node is None:
         return {}
     if not isinstance(node, Mapping) or not all(key.isidentifier() for key in node.entries):
-        fields.complain("with", "should hold the function's arguments by name")
+        fields.complain("with", "should have the function's arguments by name")
         return {}
     return {key: plain(value) for key, value in node.entries.items()}
 
 
 def _dedup(name: str, fields: Fields, names: Sequence[str]) -> Step | None:
     columns = fields.words("dedup")
-    inputs = read_inputs(fields, names, "the source or step whose rows are looked at")
+    inputs = read_inputs(fields, names, "name the source or step to read")
     unbounded = fields.flag("unbounded")
     if len(inputs) > 1:
-        fields.complain("from", "dedup looks at one source or step")
+        fields.complain("from", "dedup reads one source or step")
     if not columns or len(inputs) != 1:
         return None
     return DedupStep(name, fields.line, columns, inputs, unbounded)

@@ -1,4 +1,4 @@
-"""When a pipeline runs, as a person says it who starts it."""
+"""The trigger that options of `run` choose in place of the file's."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from ottla_spark.pipelines.spec.model import Always, Every, Once, Trigger
 
 
 def choose_trigger(once: bool, every: str | None, always: bool) -> Trigger | None:
-    """What was said in place of the file's trigger; ValueError when that is two things."""
+    """Return the chosen trigger; None if no option is set. Raise ValueError for two options."""
     if once + always + (every is not None) > 1:
-        raise ValueError("give one of once, every and always")
+        raise ValueError("give only one of once, every and always")
     if once:
         return Once()
     if always:

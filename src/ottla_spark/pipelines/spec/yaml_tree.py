@@ -1,8 +1,8 @@
-"""YAML as a tree that remembers its lines.
+"""Parses YAML into a tree with line numbers.
 
-The tree is built from the parser's events with a stack of its own, so that a hostile file
-meets limits instead of memory: size, depth and aliases (which make a small file large) are
-refused, and so are two equal keys, which YAML readers usually let win silently.
+The tree is built from the parser's events with an explicit stack. Limits on size and depth, and
+the refusal of aliases (which make a small file large), protect memory. Two equal keys are a
+problem; most YAML readers silently take the last one.
 
 Scalars keep their text: `topic: 12` and `name: on` mean the topic "12" and the name "on".
 """
@@ -25,7 +25,7 @@ _NUMBERS: Final = ("int", "float", "bool")
 
 @dataclass(frozen=True)
 class Scalar:
-    """One value: its text, and the line its text begins in (of a block: the first of its own)."""
+    """One value: its text and its first line. For a block, that is the first line of the text."""
 
     line: int
     text: str
@@ -34,19 +34,19 @@ class Scalar:
 
     @property
     def is_null(self) -> bool:
-        """Whether nothing was written, or null."""
+        """True if the value is empty or null."""
         return self.kind == "null"
 
     def value(self) -> Plain:
-        """What YAML takes the text for."""
+        """Return the value that YAML gives the text."""
         if self.is_null:
             return None
         return _number(self.text) if self.kind in _NUMBERS else self.text
 
     def line_of(self, index: int) -> int:
-        """The line of the file in which the text's character `index` stands.
+        """Return the line of the file that has the text's character `index`.
 
-        Exact for `|` blocks, which keep their lines; for other styles, the first line.
+        For `|` blocks this is exact. For other styles it is the first line.
         """
         return self.line + self.text.count("\n", 0, index) if self.is_block else self.line
 
@@ -61,7 +61,7 @@ class Sequence:
 
 @dataclass(frozen=True)
 class Mapping:
-    """Keys and values; each key once."""
+    """Keys and values. Each key occurs once."""
 
     line: int
     entries: dict[str, Node] = field(default_factory=dict)
@@ -73,7 +73,7 @@ Plain: TypeAlias = bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 
 
 def plain(node: Node) -> Plain:
-    """A node as Python's own values."""
+    """Return a node as plain Python values."""
     if isinstance(node, Mapping):
         return {key: plain(value) for key, value in node.entries.items()}
     if isinstance(node, Sequence):
@@ -89,7 +89,7 @@ class _Unreadable(Exception):
 
 @dataclass
 class _Open:
-    """A collection whose end has not come; `key` waits for its value."""
+    """A collection that is still being read. `key` is a key without its value."""
 
     node: Sequence | Mapping
     where: str
@@ -97,9 +97,9 @@ class _Open:
 
 
 def parse(text: str, problems: Problems) -> Mapping | None:
-    """The top of a file; None, with a problem, when it is not a mapping in readable YAML."""
+    """Return the top mapping of a file; None, with a problem, if it is not a YAML mapping."""
     if len(text) > MAX_BYTES:
-        problems.add(WHOLE_FILE, "", f"larger than {MAX_BYTES} bytes is no pipeline file")
+        problems.add(WHOLE_FILE, "", f"is too large: a pipeline file has at most {MAX_BYTES} bytes")
         return None
     try:
         top = _top(text, problems)
@@ -111,7 +111,7 @@ def parse(text: str, problems: Problems) -> Mapping | None:
         return None
     if isinstance(top, Mapping):
         return top
-    problems.add(1, "", "a pipeline file begins with keys such as `sources:` and `sinks:`")
+    problems.add(1, "", "a pipeline file needs keys such as `sources:` and `sinks:` at the top")
     return None
 
 
@@ -143,7 +143,7 @@ def _events(loader: yaml.SafeLoader) -> Iterator[yaml.Event]:
         if isinstance(event, yaml.DocumentStartEvent):
             documents += 1
             if documents > 1:
-                raise _Unreadable(_line(event), "one file holds one pipeline")
+                raise _Unreadable(_line(event), "only one pipeline per file: remove this one")
         yield event
 
 
@@ -158,7 +158,7 @@ class _Builder:
     def take(self, event: yaml.Event, loader: yaml.SafeLoader) -> None:
         line = _line(event)
         if isinstance(event, yaml.AliasEvent):
-            raise _Unreadable(line, f"*{event.anchor}: aliases are not read; write it out")
+            raise _Unreadable(line, f"*{event.anchor}: aliases are not supported; repeat the value")
         if isinstance(event, yaml.ScalarEvent):
             self._place(_scalar(event, loader))
         elif isinstance(event, yaml.SequenceStartEvent):
@@ -170,11 +170,11 @@ class _Builder:
 
     def _descend(self, node: Sequence | Mapping) -> None:
         if len(self._open) >= MAX_DEPTH:
-            raise _Unreadable(node.line, f"nested deeper than {MAX_DEPTH} levels")
+            raise _Unreadable(node.line, f"is nested more than {MAX_DEPTH} levels deep")
         self._open.append(_Open(node, self._place(node)))
 
     def _place(self, node: Node) -> str:
-        """Put a node where it belongs; the keys that lead to it."""
+        """Add a node to its parent; return the path of its keys."""
         if not self._open:
             self.top = node
             return ""
@@ -186,7 +186,7 @@ class _Builder:
         if key is not None:
             return self._enter(parent.node, key, node, parent.where)
         if not isinstance(node, Scalar):
-            raise _Unreadable(node.line, "a key is a word, not a list or a mapping")
+            raise _Unreadable(node.line, "a key must be a word, not a list or a mapping")
         parent.key = node
         return parent.where
 
@@ -194,21 +194,21 @@ class _Builder:
         path = f"{where}.{key.text}" if where else key.text
         first = parent.key_lines.setdefault(key.text, key.line)
         if key.text in parent.entries:
-            self._problems.add(key.line, path, f"{key.text!r} is there already, in line {first}")
+            self._problems.add(key.line, path, f"{key.text!r} occurs twice: first in line {first}")
         else:
             parent.entries[key.text] = node
         return path
 
 
 def _line(event: yaml.Event) -> int:
-    assert event.start_mark is not None, "events of a text have places"
+    assert event.start_mark is not None, "events of a text have positions"
     return event.start_mark.line + 1
 
 
 def _scalar(event: yaml.ScalarEvent, loader: yaml.SafeLoader) -> Scalar:
     line = _line(event)
     if event.tag is not None and not event.tag.startswith(_PLAIN_TAGS):
-        raise _Unreadable(line, f"the tag {event.tag} means nothing here")
+        raise _Unreadable(line, f"the tag {event.tag} is not supported")
     found = loader.resolve(yaml.ScalarNode, event.value, event.implicit)  # type: ignore[no-untyped-call]
     tag: str = event.tag or found
     if event.style == "|":

@@ -99,7 +99,7 @@ def test_a_value_that_goes_into_no_column_is_a_misfit_alone() -> None:
 
 
 def test_bytes_that_are_left_over_do_not_fit() -> None:
-    with pytest.raises(Misfit, match="1 bytes are left over"):
+    with pytest.raises(Misfit, match="1 bytes are left after it"):
         BareAvro(SCHEMA).decode(encoded() + b"x")
 
 
@@ -115,7 +115,7 @@ def test_garbage_is_never_more_than_a_misfit(value: bytes) -> None:
 @pytest.mark.parametrize(
     ("schema", "words"),
     [
-        ({"type": "string"}, "has to be a record"),
+        ({"type": "string"}, "must be a record"),
         (
             {"type": "record", "name": "R", "fields": [{"name": "r", "type": ["null", "R"]}]},
             "itself",

@@ -120,7 +120,7 @@ def test_what_stops_a_load(url: str, asked: list[str]) -> None:
         Registry("http://127.0.0.1:1").schema(1)
     with pytest.raises(LoadError, match="does not answer: not a JSON object"):
         Registry(url).schema(4)
-    with pytest.raises(LoadError, match="something else than a schema"):
+    with pytest.raises(LoadError, match="did not answer with a schema"):
         Registry(url).schema(5)
     with pytest.raises(LoadUsageError, match="should be a URL"):
         Registry("localhost:8081")

@@ -50,7 +50,7 @@ def test_the_deepest_cause_that_spark_has_a_name_for_with_what_to_do() -> None:
     error = chain("[STREAM_FAILED] Query failed", MALFORMED, "com.x.JsonParseException: token")
     words = cause_of(error)
     assert words.startswith("Malformed records are detected in record parsing: [null]. Parse Mode")
-    assert words.endswith("`bad_records: drop` or `keep` at the source goes on")
+    assert words.endswith("set `bad_records: drop` or `keep` at the source to continue")
 
 
 def test_without_a_name_the_deepest_cause() -> None:

@@ -31,9 +31,9 @@ def test_a_function_of_a_module(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        ("nothere.py:f", "there is no file"),
+        ("nothere.py:f", "nothere.py does not exist"),
         ("fns.py:clena", "did you mean 'clean'?"),
-        ("fns.py:NUMBER", "is no function"),
+        ("fns.py:NUMBER", "is not a function"),
         ("fns.py:two", "cannot be called with 1 DataFrame"),
         ("no_such_module_at_all:f", "cannot be imported: ModuleNotFoundError"),
         ("broken.py:f", "ZeroDivisionError: division by zero (broken.py, line 2)"),

@@ -53,8 +53,8 @@ def test_each_circle_is_said_once() -> None:
         fine: {sql: SELECT * FROM x}
         """)
     assert problems == [
-        "steps go round in a circle: x reads y reads z reads x",
-        "steps go round in a circle: own reads own",
+        "the steps form a cycle: x reads y reads z reads x",
+        "the steps form a cycle: own reads own",
     ]
 
 

@@ -179,10 +179,10 @@ def test_a_pipeline_has_sources_and_sinks(text: str, line: int, where: str, word
 @pytest.mark.parametrize(
     ("name", "body", "below", "words"),
     [
-        ("1a", "{topic: x}", "", "no digit first"),
-        ("x", "", "", "says nothing"),
+        ("1a", "{topic: x}", "", "not start with a digit"),
+        ("x", "", "", "is empty"),
         ("x", "{topc: x}", "", "did you mean 'topic'?"),
-        ("x", "{topic: x, table: y}", "", "one of them is enough"),
+        ("x", "{topic: x, table: y}", "", "keep one of them"),
         ("x", "{topic: x, fromat: y}", ".fromat", "'format'"),
         ("x", "{topic: x, format: jsn}", ".format", "'json'"),
         ("x", "{topic: x, format: json}", ".schema", "missing"),
@@ -195,10 +195,10 @@ def test_a_pipeline_has_sources_and_sinks(text: str, line: int, where: str, word
             "x",
             "{topic: x, format: avro, schema: a.avsc, registry_login: u:p}",
             ".registry_login",
-            "goes with registry",
+            "needs registry",
         ),
         ("x", "{topic: x, format: text, keep: [kye]}", ".keep", "'key'"),
-        ("x", "{topic: x, keep: key}", ".keep", "already"),
+        ("x", "{topic: x, keep: key}", ".keep", "is not needed"),
         ("x", "{topic: []}", ".topic", "a value or a list"),
         ("x", "{topic: x, watermark: {column: ts}}", ".watermark.delay", "missing"),
         ("x", "{topic: x, watermark: {column: ts, delay: 5}}", ".watermark.delay", "10 minutes"),
@@ -208,7 +208,7 @@ def test_a_pipeline_has_sources_and_sinks(text: str, line: int, where: str, word
         ("x", "{table: 'delta:'}", ".table", "names no table"),
         ("x", "{files: in, format: csv, stream: true}", ".schema", "missing"),
         ("x", "{files: in, stream: maybe}", ".stream", "true or false"),
-        ("A", "{topic: x}", "", "taken by sources.a in line 2"),
+        ("A", "{topic: x}", "", "same name as sources.a in line 2"),
     ],
 )
 def test_mistakes_of_sources(name: str, body: str, below: str, words: str) -> None:
@@ -220,7 +220,7 @@ def test_mistakes_of_sources(name: str, body: str, below: str, words: str) -> No
 @pytest.mark.parametrize(
     ("name", "body", "below", "words"),
     [
-        ("a", "{sql: SELECT 1}", "", "taken by sources.a"),
+        ("a", "{sql: SELECT 1}", "", "same name as sources.a"),
         ("s", "{sql: DROP TABLE x}", ".sql", "a query"),
         ("s", "{sql: SELECT 1, from: a}", ".from", "SQL names"),
         ("s", "{python: 'f.py:g'}", ".from", "missing"),
@@ -229,7 +229,7 @@ def test_mistakes_of_sources(name: str, body: str, below: str, words: str) -> No
         ("s", "{dedup: id, from: [a, a]}", ".from", "one source"),
         ("s", "{dedup: id, from: b}", ".from", "no source or step 'b'"),
         ("s", "{sqll: SELECT 1}", "", "did you mean 'sql'?"),
-        ("s", "{sql: SELECT * FROM s}", "", "circle: s reads s"),
+        ("s", "{sql: SELECT * FROM s}", "", "cycle: s reads s"),
         ("s", "{sql: SELECT x, y FROM a}", ".y FROM a", "in quotes"),
     ],
 )
@@ -246,7 +246,7 @@ def test_mistakes_of_steps(name: str, body: str, below: str, words: str) -> None
         ("b", "{from: [a, a], topic: b}", ".from", "UNION"),
         ("b", "{from: a}", "", "needs topic or table"),
         ("b", "{from: a, topic: b, mode: upsert}", ".mode", "append"),
-        ("b", "{from: a, topic: b, partitions: 0}", ".partitions", "above 0"),
+        ("b", "{from: a, topic: b, partitions: 0}", ".partitions", "positive integer"),
         ("b", "{from: a, topic: b, format: raw, key: x}", ".key", "column named key"),
         ("b", "{from: a, table: 'parquet:x', mode: update}", ".mode", "append"),
         (
@@ -293,7 +293,7 @@ def test_all_mistakes_are_found_at_once() -> None:
         (15, "sinks.c.from"),
         (15, "sinks.c.table"),
     ]
-    assert found[3][2] == "steps go round in a circle: t reads u reads t"
+    assert found[3][2] == "the steps form a cycle: t reads u reads t"
 
 
 def test_a_table_takes_one_sink() -> None:
@@ -305,7 +305,7 @@ def test_a_table_takes_one_sink() -> None:
           c: {from: a, table: "parquet:./lake/x"}
         """)
     assert found == [
-        (5, "sinks.c.table", "sinks.b writes this table already; UNION the two in one step")
+        (5, "sinks.c.table", "sinks.b already writes this table; UNION the two in one step")
     ]
 
 

@@ -22,5 +22,5 @@ def test_no_length_of_time(every: str) -> None:
 
 
 def test_two_things_at_once() -> None:
-    with pytest.raises(ValueError, match="give one of"):
+    with pytest.raises(ValueError, match="give only one of"):
         choose_trigger(True, "5m", False)

@@ -85,7 +85,7 @@ def test_a_number_too_long_for_python_stays_a_text() -> None:
 
 def test_two_equal_keys_are_refused_with_both_lines() -> None:
     _, problems = read("steps:\n  a: 1\n  b: 2\n  a: 3\n")
-    assert problems == [Problem(4, "steps.a", "'a' is there already, in line 2")]
+    assert problems == [Problem(4, "steps.a", "'a' occurs twice: first in line 2")]
 
 
 @pytest.mark.parametrize(
@@ -93,15 +93,15 @@ def test_two_equal_keys_are_refused_with_both_lines() -> None:
     [
         ("a: &x [1]\nb: *x\n", 2, "aliases"),
         ("a: &x [*x]\n", 1, "aliases"),
-        ("a: 1\n---\nb: 2\n", 2, "one file holds one pipeline"),
+        ("a: 1\n---\nb: 2\n", 2, "only one pipeline per file"),
         ("a: 1\nb: [1, 2\nc: 3\n", 3, "not YAML"),
         ("a: 1\n\tb: 2\n", 2, "not YAML"),
-        ("- a\n- b\n", 1, "begins with keys"),
-        ("just text\n", 1, "begins with keys"),
-        ("", 1, "begins with keys"),
+        ("- a\n- b\n", 1, "needs keys such as"),
+        ("just text\n", 1, "needs keys such as"),
+        ("", 1, "needs keys such as"),
         ("a: !!python/object/apply:os.system [ls]\n", 1, ""),
         ("a: !secret x\n", 1, "tag"),
-        ("? [a, b]\n: 1\n", 1, "a key is a word"),
+        ("? [a, b]\n: 1\n", 1, "a key must be a word"),
         ("a: '\\x00\x00'\n", 0, "not YAML"),
     ],
 )
@@ -120,13 +120,13 @@ def test_what_is_no_pipeline_file_is_refused_with_its_line(
 def test_depth_ends_at_a_limit() -> None:
     top, problems = read("a: " + "[" * 5_000)
     assert top is None
-    assert f"deeper than {MAX_DEPTH}" in problems[0].message
+    assert f"more than {MAX_DEPTH} levels" in problems[0].message
 
 
 def test_size_ends_at_a_limit() -> None:
     top, problems = read("# " + "x" * MAX_BYTES)
     assert top is None
-    assert "larger than" in problems[0].message
+    assert "too large" in problems[0].message
 
 
 @settings(deadline=None)
