@@ -88,7 +88,7 @@ def test_json_with_dead_letters_drift_and_evolution(
 
     produce(name, 5, first=40, value=json_value, key=lambda _: None)
     second = ottla_spark.load(name, to, **options)
-    assert second.tally.news == {"extra": "BIGINT", "who.age": "BIGINT"}
+    assert second.tally.new_fields == {"extra": "BIGINT", "who.age": "BIGINT"}
     assert "new field extra BIGINT: not loaded (--evolve adds it)" in hears.said
     produce(name, 5, first=49, value=json_value)
     third = ottla_spark.load(name, to, evolve=True, **options)
@@ -196,7 +196,7 @@ def test_protobuf_of_a_file(
         name, f"parquet:{tmp_path}/t", schema=str(schema), message="Order", **options
     )
     assert (result.tally.rows, result.tally.dead_letters) == (4, 1)
-    assert result.tally.news == {"field number 9": ""}
+    assert result.tally.new_fields == {"field number 9": ""}
     rows = spark.read.parquet(f"{tmp_path}/t").orderBy("id").collect()
     assert [(row.id, row.note, row.sizes) for row in rows] == [
         (i, "n", [1, 2]) for i in range(1, 5)

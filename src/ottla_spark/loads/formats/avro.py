@@ -49,11 +49,11 @@ class BareAvro:
         """Return the fields of a value."""
         return Decoded(_read(value, _parsed(self._schema_text)))
 
-    def fields_of(self, news: str) -> StructType:
+    def fields_of(self, unknown: str) -> StructType:
         """Raise AssertionError: with one known schema, nothing is new."""
-        raise AssertionError(news)
+        raise AssertionError(unknown)
 
-    def ignoring(self, news: Sequence[str]) -> BareAvro:
+    def ignoring(self, unknown: Sequence[str]) -> BareAvro:
         """Return the same decoder."""
         return self
 
@@ -75,13 +75,13 @@ class FramedAvro:
         fields = _read(value[start:], _parsed(text))
         return Decoded(fields, None if schema_id in self._known else str(schema_id))
 
-    def fields_of(self, news: str) -> StructType:
+    def fields_of(self, unknown: str) -> StructType:
         """Return the fields of the schema with this id."""
-        return avro_schema_struct(_whole(self._registry, int(news)), f"schema {news}")
+        return avro_schema_struct(_whole(self._registry, int(unknown)), f"schema {unknown}")
 
-    def ignoring(self, news: Sequence[str]) -> FramedAvro:
+    def ignoring(self, unknown: Sequence[str]) -> FramedAvro:
         """Return a decoder that also knows these ids."""
-        return FramedAvro(self._registry, self._known | {int(each) for each in news})
+        return FramedAvro(self._registry, self._known | {int(each) for each in unknown})
 
 
 @lru_cache(maxsize=MAX_CACHED_SCHEMAS)

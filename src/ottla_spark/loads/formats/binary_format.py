@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ottla_spark.loads.formats.format import NEWS, REASON, VALUE, Learned
+from ottla_spark.loads.formats.format import REASON, UNKNOWN, VALUE, Learned
 from ottla_spark.loads.schema.arrow_types import arrow_type, udf_on_arrays
 from ottla_spark.loads.schema.evolution import missing_fields, widened
 
@@ -21,10 +21,10 @@ class Misfit(Exception):
 
 
 class Decoded(NamedTuple):
-    """The fields of a value. `news` names what it has that the schema lacks, if anything."""
+    """The fields of a value. `unknown` names what it has that the schema lacks, if anything."""
 
     fields: dict[str, object]
-    news: str | None = None
+    unknown: str | None = None
 
 
 class Decoder(Protocol):
@@ -33,10 +33,10 @@ class Decoder(Protocol):
     def decode(self, value: bytes) -> Decoded:
         """Return the value's fields; raise Misfit if it cannot be decoded."""
 
-    def fields_of(self, news: str) -> StructType:
-        """Return the fields of values with this `news`; empty if they are not known."""
+    def fields_of(self, unknown: str) -> StructType:
+        """Return the fields of values with this `unknown`; empty if they are not known."""
 
-    def ignoring(self, news: Sequence[str]) -> Decoder:
+    def ignoring(self, unknown: Sequence[str]) -> Decoder:
         """Return a decoder that no longer reports these as new."""
 
 
@@ -48,7 +48,7 @@ class BinaryFormat:
         self._decoder = decoder
 
     def decode(self, records: DataFrame) -> DataFrame:
-        """Send only the values to Python, which returns a struct of value, reason and news."""
+        """Send only the values to Python, which returns structs of VALUE, REASON and UNKNOWN."""
         from pyspark.sql import functions as F
         from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
@@ -56,7 +56,7 @@ class BinaryFormat:
             [
                 StructField(VALUE, self.schema),
                 StructField(REASON, StringType()),
-                StructField(NEWS, ArrayType(StringType())),
+                StructField(UNKNOWN, ArrayType(StringType())),
             ]
         )
         decoder, kind = self._decoder, arrow_type(self.schema)
@@ -73,36 +73,36 @@ class BinaryFormat:
         """Return the records as they are: the reasons are complete."""
         return misfits
 
-    def learn(self, news: Sequence[str], values: Sequence[bytes]) -> Learned:
+    def learn(self, unknown: Sequence[str], values: Sequence[bytes]) -> Learned:
         """Return the new fields whose types the decoder knows."""
         from pyspark.sql.types import StructType
 
         schema, fields = self.schema, StructType([])
-        for each in news:
+        for each in unknown:
             missing = missing_fields(schema, self._decoder.fields_of(each))
             schema, fields = widened(schema, missing), widened(fields, missing)
         return Learned(fields, BinaryFormat(schema, self._decoder))
 
-    def ignoring(self, news: Sequence[str]) -> BinaryFormat:
+    def ignoring(self, unknown: Sequence[str]) -> BinaryFormat:
         """Return a format that no longer reports these as new."""
-        return BinaryFormat(self.schema, self._decoder.ignoring(news))
+        return BinaryFormat(self.schema, self._decoder.ignoring(unknown))
 
 
 def decode_array(values: Any, decoder: Decoder, kind: Any) -> Any:
-    """Return a struct array of value, reason and news for an array of binary values."""
+    """Return a struct array of VALUE, REASON and UNKNOWN for an array of binary values."""
     import pyarrow as pa
 
     decoded: list[dict[str, object] | None] = []
     reasons: list[str | None] = []
-    news: list[list[str] | None] = []
+    unknown: list[list[str] | None] = []
     for value in values.to_pylist():
         fields, why, new = _decode_one(value, decoder)
         decoded.append(fields)
         reasons.append(why)
-        news.append(new)
+        unknown.append(new)
     return pa.StructArray.from_arrays(
-        [_structs(decoded, reasons, kind), pa.array(reasons, pa.string()), _texts(news)],
-        names=[VALUE, REASON, NEWS],
+        [_structs(decoded, reasons, kind), pa.array(reasons, pa.string()), _texts(unknown)],
+        names=[VALUE, REASON, UNKNOWN],
     )
 
 
@@ -134,7 +134,7 @@ def _structs(decoded: list[dict[str, object] | None], reasons: list[str | None],
     return pa.array(decoded, kind)
 
 
-def _texts(news: list[list[str] | None]) -> Any:
+def _texts(unknown: list[list[str] | None]) -> Any:
     import pyarrow as pa
 
-    return pa.array(news, pa.list_(pa.field("element", pa.string())))
+    return pa.array(unknown, pa.list_(pa.field("element", pa.string())))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 VALUE = "_ottla_value"
 REASON = "_ottla_reason"
-NEWS = "_ottla_news"
+UNKNOWN = "_ottla_unknown"
 
 
 class Learned(NamedTuple):
@@ -30,17 +30,17 @@ class Format(Protocol):
     schema: StructType
 
     def decode(self, records: DataFrame) -> DataFrame:
-        """Add VALUE (a struct), REASON (why it does not fit, or null) and NEWS to records.
+        """Add VALUE (a struct), REASON (why it does not fit, or null) and UNKNOWN to records.
 
-        NEWS is an array that names what a value has and the schema lacks; null or empty if
+        UNKNOWN is an array that names what a value has and the schema lacks; null or empty if
         nothing. If the column `value` is null, the three have no meaning.
         """
 
     def explain(self, misfits: DataFrame) -> DataFrame:
         """Replace REASON by a better explanation, for the few records that do not fit."""
 
-    def learn(self, news: Sequence[str], values: Sequence[bytes]) -> Learned:
-        """Return the new fields, from the entries of NEWS and some of the values that have them."""
+    def learn(self, unknown: Sequence[str], values: Sequence[bytes]) -> Learned:
+        """Return the new fields, from entries of UNKNOWN and some of the values with them."""
 
-    def ignoring(self, news: Sequence[str]) -> Format:
+    def ignoring(self, unknown: Sequence[str]) -> Format:
         """Return a format that no longer reports these as new."""

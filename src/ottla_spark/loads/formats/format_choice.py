@@ -106,9 +106,9 @@ def _newest(values: Sequence[bytes], decoder: Decoder) -> str | None:
     for value in values:
         try:
             schema_id, _ = unframe(value)
-            news = None if schema_id in by_id else decoder.decode(value).news
+            unknown = None if schema_id in by_id else decoder.decode(value).unknown
         except Misfit:
             continue
-        if news is not None:
-            by_id[schema_id] = news
+        if unknown is not None:
+            by_id[schema_id] = unknown
     return by_id[max(by_id)] if by_id else None

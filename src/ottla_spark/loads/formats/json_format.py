@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla_spark.loads.formats.format import NEWS, REASON, VALUE, Learned
+from ottla_spark.loads.formats.format import REASON, UNKNOWN, VALUE, Learned
 from ottla_spark.loads.formats.json_inference import infer
 from ottla_spark.loads.formats.json_mismatch import reason
 from ottla_spark.loads.schema.arrow_types import udf_on_arrays
@@ -43,7 +43,7 @@ class JsonFormat:
         return records.select("*", F.from_json(text, marked, _OPTIONS).alias(VALUE)).select(
             "*",
             F.when(misfit, F.lit("does not fit the schema")).alias(REASON),
-            self._news(text).alias(NEWS),
+            self._unknown_names(text).alias(UNKNOWN),
         )
 
     def explain(self, misfits: DataFrame) -> DataFrame:
@@ -60,19 +60,19 @@ class JsonFormat:
             )
             return pa.array(said, pa.string())
 
-        told = udf_on_arrays(reasons, "string")(F.col("value"))
-        return misfits.withColumn(REASON, told)
+        explained = udf_on_arrays(reasons, "string")(F.col("value"))
+        return misfits.withColumn(REASON, explained)
 
-    def learn(self, news: Sequence[str], values: Sequence[bytes]) -> Learned:
+    def learn(self, unknown: Sequence[str], values: Sequence[bytes]) -> Learned:
         """Return the new fields, with the types of these values."""
         fields = missing_fields(self.schema, infer(values))
         return Learned(fields, JsonFormat(widened(self.schema, fields), self._ignored))
 
-    def ignoring(self, news: Sequence[str]) -> JsonFormat:
+    def ignoring(self, unknown: Sequence[str]) -> JsonFormat:
         """Return a format that no longer reports these fields as new."""
-        return JsonFormat(self.schema, self._ignored | set(news))
+        return JsonFormat(self.schema, self._ignored | set(unknown))
 
-    def _news(self, text: Column) -> Column:
+    def _unknown_names(self, text: Column) -> Column:
         from pyspark.sql import functions as F
 
         found = [
@@ -88,8 +88,8 @@ class JsonFormat:
         prefix = "".join(f"{name}." for name in path)
         there = "$" + "".join(f"['{name}']" for name in path)
         inside = F.get_json_object(text, there) if path else text
-        told = [name.removeprefix(prefix) for name in self._ignored if name.startswith(prefix)]
-        known = F.array(*(F.lit(name) for name in [*struct.names, *told]))
+        ignored = [name.removeprefix(prefix) for name in self._ignored if name.startswith(prefix)]
+        known = F.array(*(F.lit(name) for name in [*struct.names, *ignored]))
         names = F.array_except(F.json_object_keys(inside), known)
         return F.transform(names, lambda name: F.concat(F.lit(prefix), name)) if path else names
 

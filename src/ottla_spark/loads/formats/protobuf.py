@@ -42,18 +42,18 @@ class BareProtobuf:
         """Return the fields of a message."""
         descriptor = _named(self._descriptors, self._message)
         message = _parse(value, descriptor)
-        news = next((each for each in _unknown(message) if each not in self._known), None)
-        return Decoded(message_fields(message), news)
+        unknown = next((each for each in _unknown(message) if each not in self._known), None)
+        return Decoded(message_fields(message), unknown)
 
-    def fields_of(self, news: str) -> StructType:
+    def fields_of(self, unknown: str) -> StructType:
         """Return no fields: only the number of such a field is known."""
         from pyspark.sql.types import StructType
 
         return StructType([])
 
-    def ignoring(self, news: Sequence[str]) -> BareProtobuf:
+    def ignoring(self, unknown: Sequence[str]) -> BareProtobuf:
         """Return a decoder that also knows these field numbers."""
-        return BareProtobuf(self._descriptors, self._message, self._known | set(news))
+        return BareProtobuf(self._descriptors, self._message, self._known | set(unknown))
 
 
 class FramedProtobuf:
@@ -81,20 +81,20 @@ class FramedProtobuf:
         }:
             raise Misfit(f"the message is a {descriptor.full_name}, not a {self._message}")
         fields = message_fields(_parse(value[start:], descriptor))
-        news = None if schema_id in self._known else f"{schema_id}:{'.'.join(map(str, indexes))}"
-        return Decoded(fields, news)
+        unknown = None if schema_id in self._known else f"{schema_id}:{'.'.join(map(str, indexes))}"
+        return Decoded(fields, unknown)
 
-    def fields_of(self, news: str) -> StructType:
+    def fields_of(self, unknown: str) -> StructType:
         """Return the fields of the message that the frame names."""
-        schema_id, _, indexes = news.partition(":")
+        schema_id, _, indexes = unknown.partition(":")
         place = tuple(int(index) for index in indexes.split("."))
         descriptor = message_at(registered(self._registry, int(schema_id)), place)
-        assert descriptor is not None, news
+        assert descriptor is not None, unknown
         return message_struct(descriptor)
 
-    def ignoring(self, news: Sequence[str]) -> FramedProtobuf:
+    def ignoring(self, unknown: Sequence[str]) -> FramedProtobuf:
         """Return a decoder that also knows these schemas."""
-        ids = {int(each.partition(":")[0]) for each in news}
+        ids = {int(each.partition(":")[0]) for each in unknown}
         return FramedProtobuf(self._registry, self._message, self._known | ids)
 
 

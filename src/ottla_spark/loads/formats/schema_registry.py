@@ -78,14 +78,14 @@ class Registry:
 
 @lru_cache(maxsize=MAX_CACHED)
 def _fetch(registry: Registry, path: str, what: str) -> RegisteredSchema:
-    told = _get(registry, path, what)
+    content = _get(registry, path, what)
     try:
         return RegisteredSchema(
-            text=str(told["schema"]),
-            kind=str(told.get("schemaType") or "AVRO"),
+            text=str(content["schema"]),
+            kind=str(content.get("schemaType") or "AVRO"),
             references=tuple(
                 Reference(str(each["name"]), str(each["subject"]), int(each["version"]))
-                for each in told.get("references") or ()
+                for each in content.get("references") or ()
             ),
         )
     except (KeyError, TypeError, ValueError):
@@ -118,7 +118,7 @@ def _ask(registry: Registry, path: str) -> dict[str, Any]:
         token = base64.b64encode(registry.login.encode()).decode()
         request.add_header("Authorization", f"Basic {token}")
     with urlopen(request, timeout=TIMEOUT_S) as response:
-        told = json.loads(response.read(MAX_RESPONSE_BYTES))
-    if not isinstance(told, dict):
+        content = json.loads(response.read(MAX_RESPONSE_BYTES))
+    if not isinstance(content, dict):
         raise ValueError("not a JSON object")
-    return told
+    return content

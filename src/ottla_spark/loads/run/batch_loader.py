@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla_spark.loads.formats.format import NEWS, REASON, Format
+from ottla_spark.loads.formats.format import REASON, UNKNOWN, Format
 from ottla_spark.loads.options.load_options import LoadOptions
 from ottla_spark.loads.run.dead_letters import DeadLetterSink
 from ottla_spark.loads.run.file_size import FileSize
@@ -94,7 +94,7 @@ class BatchLoader:
         if misfits:
             self._dead_letters.put(batch, self._misfits(records))
         self._count(added, misfits)
-        if not self._options.evolve and added.measured.get("news") and self._format is not None:
+        if not self._options.evolve and added.measured.get("unknown") and self._format is not None:
             self._report_new_fields(records)
         if self._options.compact and (number + 1) % COMPACT_EVERY == 0:
             self.compact()
@@ -147,9 +147,9 @@ class BatchLoader:
         counts = [F.count(F.lit(1)).alias(RECORDS)]
         if REASON in decoded.columns:
             counts.append(F.count(F.col(REASON)).alias(MISFITS))
-        if NEWS in decoded.columns:
-            news = F.col("value").isNotNull() & F.col(REASON).isNull() & (F.size(NEWS) > 0)
-            counts.append(F.count_if(news).alias("news"))
+        if UNKNOWN in decoded.columns:
+            unknown = F.col("value").isNotNull() & F.col(REASON).isNull() & (F.size(UNKNOWN) > 0)
+            counts.append(F.count_if(unknown).alias("unknown"))
         return decoded.observe(measures, *counts)
 
     def _last_of_each_key(self, good: DataFrame) -> DataFrame:
@@ -219,9 +219,9 @@ class BatchLoader:
         if found is None:
             return
         names, learned = found
-        told = dict(field_types(learned.fields)) or dict.fromkeys(names, "")
-        for name, kind in told.items():
-            self.tally.news[name] = kind
+        reported = dict(field_types(learned.fields)) or dict.fromkeys(names, "")
+        for name, kind in reported.items():
+            self.tally.new_fields[name] = kind
             self._say(f"new field {name} {kind}".rstrip() + ": not loaded (--evolve adds it)")
         self._format = self._format.ignoring(names)
 

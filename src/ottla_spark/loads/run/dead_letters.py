@@ -77,13 +77,13 @@ class DeadLetterTopic:
         """Write records through the data source."""
         from pyspark.sql import functions as F
 
-        told = {"reason": F.col(REASON)} | {name: F.col(name) for name in COLUMNS[:4]}
+        columns = {"reason": F.col(REASON)} | {name: F.col(name) for name in COLUMNS[:4]}
         headers = [
             F.struct(
                 F.lit(HEADER_PREFIX + name).alias("key"),
                 column.cast("string").cast("binary").alias("value"),
             )
-            for name, column in told.items()
+            for name, column in columns.items()
         ]
         messages = misfits.select("key", "value", F.array(*headers).alias("headers"))
         writer = messages.write.format("ottla").mode("append").option("topic", self._topic)

@@ -49,7 +49,7 @@ class LoadResult:
             "bytes": tally.size,
             "compacted_files": tally.compacted_files,
             "leftovers_removed": tally.leftovers,
-            "new_fields": dict(tally.news),
+            "new_fields": dict(tally.new_fields),
             "added_fields": dict(tally.added_fields),
             "seconds": round(self.seconds, 3),
             "records_per_second": round(self.rows_per_second, 1),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Tally:
-    """Counts since this run started. `news` are fields of records that the schema lacks."""
+    """Counts since this run started. `new_fields` are fields of records that the schema lacks."""
 
     records: int = 0
     dead_letters: int = 0
@@ -16,7 +16,7 @@ class Tally:
     batches: int = 0
     compacted_files: int = 0
     leftovers: int = 0
-    news: dict[str, str] = field(default_factory=dict)
+    new_fields: dict[str, str] = field(default_factory=dict)
     added_fields: dict[str, str] = field(default_factory=dict)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla_spark.loads.formats.format import NEWS, REASON
+from ottla_spark.loads.formats.format import REASON, UNKNOWN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,8 +21,8 @@ def find_new_fields(decoded: DataFrame, form: Format) -> tuple[list[str], Learne
     """Return what is new in these records, and the fields it gives; None if nothing is new."""
     from pyspark.sql import functions as F
 
-    new = decoded.where(F.col(REASON).isNull() & F.col("value").isNotNull() & (F.size(NEWS) > 0))
-    some = new.select("value", NEWS).limit(MOST_VALUES).collect()
+    new = decoded.where(F.col(REASON).isNull() & F.col("value").isNotNull() & (F.size(UNKNOWN) > 0))
+    some = new.select("value", UNKNOWN).limit(MOST_VALUES).collect()
     names = sorted({name for row in some for name in row[1]})[:MOST_NAMES]
     if not names:
         return None

@@ -64,10 +64,10 @@ class Checkpoint:
         if not self._storage.exists(path):
             return None
         try:
-            told = json.loads(self._storage.read_text(path).splitlines()[-1])
+            content = json.loads(self._storage.read_text(path).splitlines()[-1])
             return {
                 (topic, partition): int(offset)
-                for topic, partitions in told.items()
+                for topic, partitions in content.items()
                 for partition, offset in partitions.items()
             }
         except (ValueError, AttributeError, IndexError, TypeError):

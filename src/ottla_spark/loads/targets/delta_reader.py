@@ -33,9 +33,9 @@ def read_delta(session: SparkSession, path: str) -> DataFrame:
         table = DeltaTable(path)
     except DeltaError as error:
         raise UnreadableTable(f"{path} cannot be read as a Delta table: {error}") from None
-    strange = _BESIDE_FILES & set(table.protocol().reader_features or ())
-    if strange:
-        raise UnreadableTable(f"{path} uses {', '.join(strange)}, which Ottla cannot read")
+    unsupported = _BESIDE_FILES & set(table.protocol().reader_features or ())
+    if unsupported:
+        raise UnreadableTable(f"{path} uses {', '.join(unsupported)}, which Ottla cannot read")
     schema = StructType.fromJson(json.loads(table.schema().to_json()))
     groups = _files_by_partition(table)
     if len(groups) > MAX_PARTITIONS:

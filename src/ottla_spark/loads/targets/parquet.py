@@ -134,8 +134,8 @@ class ParquetTableWriter(TableWriter):
         self._sink(most_rows_a_file).addBatch(batch.number, plan)
         fresh = self._log.added_by(batch.number)
         measured = plan.queryExecution().observedMetrics().get(measures._name)
-        told = _scalars(measured.get()) if measured.isDefined() else {}
-        return Added(len(fresh), sum(file.size for file in fresh), told)
+        content = _scalars(measured.get()) if measured.isDefined() else {}
+        return Added(len(fresh), sum(file.size for file in fresh), content)
 
     def add_files(self, batch: Batch, sizes: Mapping[str, int]) -> None:
         """Add the files that workers wrote to `incoming`, by name and size, in one commit.
@@ -215,16 +215,16 @@ class ParquetTableWriter(TableWriter):
     def _own(self, batch: Batch) -> None:
         """Write down which checkpoint the table belongs to, before its first file."""
         if self._owner() != batch.query_id:
-            told = {"query_id": batch.query_id, "log_interval": self._log_interval}
-            self._storage.write_text(self._owner_path, json.dumps(told) + "\n")
+            content = {"query_id": batch.query_id, "log_interval": self._log_interval}
+            self._storage.write_text(self._owner_path, json.dumps(content) + "\n")
 
     def _owner(self) -> str | None:
         """Return the id of the checkpoint that the table belongs to, and keep its log interval."""
         if not self._storage.exists(self._owner_path):
             return None
-        told = json.loads(self._storage.read_text(self._owner_path))
-        self._log_interval = int(told["log_interval"])
-        return str(told["query_id"])
+        content = json.loads(self._storage.read_text(self._owner_path))
+        self._log_interval = int(content["log_interval"])
+        return str(content["query_id"])
 
     def _sink(self, most_rows_a_file: int) -> Any:
         """Return a new sink of Spark: an old one caches log files that compaction replaces."""

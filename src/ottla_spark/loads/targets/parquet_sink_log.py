@@ -113,12 +113,12 @@ class SinkLog:
 
 
 def _parse(line: str) -> SinkFile:
-    told = json.loads(line)
-    return SinkFile(told["path"], told["size"], told["modificationTime"], line)
+    content = json.loads(line)
+    return SinkFile(content["path"], content["size"], content["modificationTime"], line)
 
 
 def sink_file(path: str, size: int, modified_ms: int, like: SinkFile) -> SinkFile:
     """Return the entry of a new file, with the other attributes of an existing entry."""
-    told = json.loads(like.line) | {"path": path, "size": size, "modificationTime": modified_ms}
-    line = json.dumps(told, separators=(",", ":"))
+    content = json.loads(like.line) | {"path": path, "size": size, "modificationTime": modified_ms}
+    line = json.dumps(content, separators=(",", ":"))
     return SinkFile(path, size, modified_ms, line)

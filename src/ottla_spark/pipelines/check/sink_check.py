@@ -85,9 +85,9 @@ def _why_no_records(sink: TopicSink, rows: DataFrame) -> str | None:
     if "value" not in columns:
         there = listed(rows.columns)
         return f"format {sink.format} needs a column named value; the columns are {there}"
-    strange = columns - set(RAW_COLUMNS)
-    if sink.format == "raw" and strange:
-        return f"format raw takes {listed(RAW_COLUMNS)}, not {listed(sorted(strange))}"
+    unexpected = columns - set(RAW_COLUMNS)
+    if sink.format == "raw" and unexpected:
+        return f"format raw takes {listed(RAW_COLUMNS)}, not {listed(sorted(unexpected))}"
     return None
 
 

@@ -64,8 +64,8 @@ def _read_ids(path: Path) -> dict[str, str]:
     if not path.exists():
         return {}
     try:
-        told = json.loads(path.read_text())
-        return {str(name): str(topic_id) for name, topic_id in told.items()}
+        ids = json.loads(path.read_text())
+        return {str(name): str(topic_id) for name, topic_id in ids.items()}
     except (ValueError, AttributeError, OSError) as error:
         raise QueryFailed(f"state: {path} cannot be read: {error}") from None
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from ottla_spark.loads.errors import LoadUsageError
 from ottla_spark.loads.formats.avro import BareAvro, avro_schema_struct, read_avro_file
 from ottla_spark.loads.formats.binary_format import Misfit, decode_array
-from ottla_spark.loads.formats.format import NEWS, REASON, VALUE
+from ottla_spark.loads.formats.format import REASON, UNKNOWN, VALUE
 from ottla_spark.loads.schema.arrow_types import arrow_type
 from ottla_spark.loads.schema.new_fields import field_types
 
@@ -84,8 +84,8 @@ def test_values_become_arrow() -> None:
     made = decode_array(values, BareAvro(SCHEMA), kind)
     (row, null, bad) = made.to_pylist()
     assert row[VALUE] | {"sizes": dict(row[VALUE]["sizes"])} == RECORD | {"uid": str(UUID(int=5))}
-    assert (row[REASON], row[NEWS]) == (None, None)
-    assert null == {VALUE: None, REASON: None, NEWS: None}
+    assert (row[REASON], row[UNKNOWN]) == (None, None)
+    assert null == {VALUE: None, REASON: None, UNKNOWN: None}
     assert bad[VALUE] is None
     assert bad[REASON].startswith("not Avro of this schema")
 

@@ -82,7 +82,7 @@ def test_values(descriptors: bytes) -> None:
     message.at.seconds, message.at.nanos = 10, 5000
     message.maybe.value = 0
     full = BareProtobuf(descriptors, "shop.Order").decode(message.SerializeToString())
-    assert full.news is None
+    assert full.unknown is None
     assert full.fields == {
         "id": -5,
         "note": "",
@@ -99,8 +99,8 @@ def test_values(descriptors: bytes) -> None:
 def test_a_field_that_the_schema_lacks_is_news(descriptors: bytes) -> None:
     decoder = BareProtobuf(descriptors, None)
     value = bytes([0xA0, 0x06, 1])  # field 100
-    assert decoder.decode(value).news == "field number 100"
-    assert decoder.ignoring(["field number 100"]).decode(value).news is None
+    assert decoder.decode(value).unknown == "field number 100"
+    assert decoder.ignoring(["field number 100"]).decode(value).unknown is None
 
 
 @settings(deadline=None, max_examples=50)

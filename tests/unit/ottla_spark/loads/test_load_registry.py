@@ -141,7 +141,7 @@ def test_avro_with_references(url: str) -> None:
     )
     value = b"\0\0\0\0\2" + out.getvalue()
     assert decoder.decode(value) == ({"by": {"n": "me"}, "to": {"n": "you"}}, "2")
-    assert decoder.ignoring(["2"]).decode(value).news is None
+    assert decoder.ignoring(["2"]).decode(value).unknown is None
     with pytest.raises(Misfit, match="schema 99"):
         decoder.decode(b"\0\0\0\0\x63x")
     with pytest.raises(LoadUsageError, match="is PROTOBUF, not Avro"):
