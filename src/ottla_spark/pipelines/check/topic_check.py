@@ -1,18 +1,15 @@
-"""Checks that the topics of a pipeline exist, and creates the topics of sinks."""
+"""Checks that the topics of a pipeline exist."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
-from ottla.admin.client import Client
 from ottla.admin.errors import AdminError
-from ottla.admin.settings import SettingError, client_settings
-from ottla.admin.topics import create_topics, list_topics
+from ottla.admin.settings import SettingError
+from ottla.admin.topics import list_topics
+from ottla_spark.pipelines.cluster import connect, missing_sinks
 from ottla_spark.pipelines.spec.model import PipelineSpec, TopicSink, TopicSource
 from ottla_spark.pipelines.spec.problems import Problems, closest
-
-ANSWER_TIMEOUT_MS = 15_000
 
 
 def topic_partitions(spec: PipelineSpec, problems: Problems) -> dict[str, int] | None:
@@ -33,13 +30,6 @@ def topic_partitions(spec: PipelineSpec, problems: Problems) -> dict[str, int] |
     return None
 
 
-def connect(spec: PipelineSpec) -> Client:
-    """Return a client of the pipeline's brokers; raise SettingError for wrong settings."""
-    properties = {name: value.text for name, value in spec.kafka.items()}
-    properties.setdefault("request.timeout.ms", str(ANSWER_TIMEOUT_MS))
-    return client_settings({**properties, "bootstrap.servers": spec.bootstrap_servers}).connect()
-
-
 def check_topics(spec: PipelineSpec, there: dict[str, int], problems: Problems) -> None:
     """Report topics that do not exist and that no sink of the file creates."""
     made = {sink.topic.text for sink in missing_sinks(spec, there)}
@@ -55,29 +45,6 @@ def check_topics(spec: PipelineSpec, there: dict[str, int], problems: Problems) 
                 f"there is no topic {name!r}{closest(name, there)}; set `partitions: N` here to"
                 f" create it, or run `ottla topics create {name}`",
             )
-
-
-def missing_sinks(spec: PipelineSpec, there: Iterable[str]) -> list[TopicSink]:
-    """Return the sinks whose topics `run` creates."""
-    return [
-        sink
-        for sink in spec.sinks.values()
-        if isinstance(sink, TopicSink) and sink.partitions and sink.topic.text not in there
-    ]
-
-
-def create_sink_topics(spec: PipelineSpec) -> list[str]:
-    """Create the missing topics of sinks with `partitions`; return their names."""
-    if not any(isinstance(sink, TopicSink) and sink.partitions for sink in spec.sinks.values()):
-        return []
-    with connect(spec) as client:
-        there = {found.name for found in list_topics(client)}
-        wanted = {sink.topic.text: sink.partitions for sink in missing_sinks(spec, there)}
-        for name, partitions in wanted.items():
-            for outcome in create_topics(client, [name], partitions=partitions or 1):
-                if outcome.error is not None:
-                    raise outcome.error
-    return list(wanted)
 
 
 def _check_source(source: TopicSource, there: set[str], problems: Problems) -> None:

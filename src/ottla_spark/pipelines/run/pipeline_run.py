@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla_spark.loads.errors import LoadError
 from ottla_spark.pipelines.check.pipeline_check import Checked
-from ottla_spark.pipelines.check.topic_check import create_sink_topics
+from ottla_spark.pipelines.cluster import create_sink_topics
 from ottla_spark.pipelines.run.failures import QueryFailed, cause_of, is_slow_python
 from ottla_spark.pipelines.run.progress import QueryProgress
 from ottla_spark.pipelines.run.query import start_query

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ottla.admin.topics import list_topics
-from ottla_spark.pipelines.check.topic_check import connect
+from ottla_spark.pipelines.cluster import connect
 from ottla_spark.pipelines.run.failures import QueryFailed
 from ottla_spark.pipelines.spec.model import PipelineSpec, TopicSource
 
