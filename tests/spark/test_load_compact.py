@@ -9,7 +9,7 @@ import pytest
 
 import ottla_spark
 from ottla_spark.loads.state.storage import Storage
-from ottla_spark.loads.targets import parquet
+from ottla_spark.loads.targets import parquet_compaction
 from ottla_spark.loads.targets.parquet_sink_log import SinkLog
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def test_parquet_files_become_few_and_stay_the_sinks(
     offsets = [row.offset for row in before.load(table).collect()]
     assert sorted(offsets) == list(range(30))
 
-    monkeypatch.setattr(parquet, "REPLACED_KEPT_MS", 0)
+    monkeypatch.setattr(parquet_compaction, "REPLACED_KEPT_MS", 0)
     for replaced in Path(table, "_ottla").glob("replaced-*"):
         replaced.rename(replaced.with_name("replaced-0.json"))
     produce(name, 5, first=30, timestamp_ms=lambda i: 1_767_225_600_000)

@@ -99,9 +99,8 @@ def _ask(context: SparkContext, marks: Mapping[str, str]) -> list[Answer]:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    def look(
-        _: int,
-    ) -> tuple[str, str, list[str]]:  # a local function, so that Spark pickles it by value
+    # A local function, so that Spark pickles it by value.
+    def look(_: int) -> tuple[str, str, list[str]]:
         import os
         import socket
 

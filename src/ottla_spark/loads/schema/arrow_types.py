@@ -19,10 +19,8 @@ def udf_on_arrays(function: Callable[[Any], Any], returns: DataType | str) -> An
     import pyarrow as pa
     from pyspark.sql.pandas import functions
 
-    function.__annotations__ = {
-        "values": pa.Array,
-        "return": pa.Array,
-    }  # Spark reads the types here
+    # Spark reads the types here.
+    function.__annotations__ = {"values": pa.Array, "return": pa.Array}
     make: Any = functions.arrow_udf
     return make(function, returns)
 

@@ -5,22 +5,20 @@ twice. Spark reads the log. Other readers list the directory, so a load first re
 the log does not list.
 
 The log numbers batches but does not name a checkpoint. A table therefore belongs to one load.
-`parquet_worker_files.py` tells when workers write, `parquet_sink_log.py` reads the log.
+Helpers: `parquet_sink_log.py`, `parquet_compaction.py`, `parquet_worker_files.py`.
 """
 
 from __future__ import annotations
 
 import json
-import time
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
-from uuid import uuid4
 
 from ottla_spark.loads.errors import LoadError, LoadUsageError
 from ottla_spark.loads.state.load_directory import HIDDEN
 from ottla_spark.loads.state.storage import Storage
-from ottla_spark.loads.targets.parquet_sink_log import SinkFile, SinkLog, sink_file
+from ottla_spark.loads.targets.parquet_compaction import ParquetCompaction
+from ottla_spark.loads.targets.parquet_sink_log import SinkLog
 from ottla_spark.loads.targets.parquet_worker_files import ParquetWorkerFiles, worker_files
 from ottla_spark.loads.targets.table_writer import Added, Batch, TableWriter
 from ottla_spark.loads.targets.target import Target
@@ -42,8 +40,6 @@ INCOMING = "_incoming"
 """The directory for files of workers. Not below HIDDEN, where a topic may have any name."""
 PART = "part-"
 """The start of the names of data files."""
-REPLACED_KEPT_MS = 10 * 60 * 1000
-"""How long compacted files are kept for readers that listed them before."""
 
 
 class ParquetTarget(Target):
@@ -98,6 +94,7 @@ class ParquetTableWriter(TableWriter):
         self._partitions: list[str] = []
         self._storage = Storage(spark)
         self._log = SinkLog(self._storage, path)
+        self._compaction = ParquetCompaction(spark, self._storage, self._log, path)
 
     def prepare(
         self, schema: StructType, partitions: Sequence[PartitionBy], *, widen: bool
@@ -158,7 +155,7 @@ class ParquetTableWriter(TableWriter):
         if self._log.last_batch() is None and self._owner() is None:
             return removed
         listed = {self._storage.canonical(file.path) for file in self._log.files()}
-        kept = self._recently_replaced()
+        kept = self._compaction.recently_replaced()
         for stored in self._storage.data_files(self.data_directory):
             if stored.uri not in listed and stored.uri not in kept:
                 self._storage.remove(stored.uri)
@@ -166,19 +163,8 @@ class ParquetTableWriter(TableWriter):
         return removed
 
     def compact(self, target_file_size: int) -> int:
-        """Rewrite the small files that each log file lists, then replace the log file."""
-        gone = 0
-        for name in self._log.names():
-            files = self._log.read(name)
-            small = self._small(files, target_file_size)
-            if not small:
-                continue
-            fresh = [file for group in small for file in self._rewrite(group, target_file_size)]
-            replaced = {file.path for group in small for file in group}
-            self._note_replaced(replaced)
-            self._log.replace(name, [f for f in files if f.path not in replaced] + fresh)
-            gone += len(replaced)
-        return gone
+        """Merge small files, and replace the log files that list them."""
+        return self._compaction.run(target_file_size)
 
     @property
     def incoming(self) -> str:
@@ -238,59 +224,6 @@ class ParquetTableWriter(TableWriter):
             jvm.PythonUtils.toSeq(self._partitions),
             jvm.PythonUtils.toScalaMap(options),
         )
-
-    @staticmethod
-    def _small(files: list[SinkFile], target_file_size: int) -> list[list[SinkFile]]:
-        """Return groups of small files of one directory, each about `target_file_size` in sum."""
-        by_directory: defaultdict[str, list[SinkFile]] = defaultdict(list)
-        for file in files:
-            if file.size < target_file_size / 2:
-                by_directory[file.path.rpartition("/")[0]].append(file)
-        groups = []
-        for found in by_directory.values():
-            group: list[SinkFile] = []
-            for file in found:
-                if group and sum(f.size for f in group) + file.size > target_file_size:
-                    groups.append(group)
-                    group = []
-                group.append(file)
-            groups.append(group)
-        return [group for group in groups if len(group) > 1]
-
-    def _rewrite(self, group: list[SinkFile], target_file_size: int) -> list[SinkFile]:
-        """Write one file with the rows of a group elsewhere, then move it beside the old files."""
-        aside = f"{self.data_directory}/{HIDDEN}/compact-{uuid4().hex[:8]}"
-        paths = [self._storage.canonical(file.path) for file in group]
-        rows = self._spark.read.option("mergeSchema", "true").parquet(*paths)
-        rows.coalesce(1).write.parquet(aside)
-        directory = paths[0].rpartition("/")[0]
-        fresh = []
-        for stored in self._storage.data_files(aside):
-            place = f"{directory}/{stored.uri.rpartition('/')[2]}"
-            self._storage.move(stored.uri, place)
-            encoded = f"{group[0].path.rpartition('/')[0]}/{place.rpartition('/')[2]}"
-            fresh.append(sink_file(encoded, stored.size, stored.modified_ms, like=group[0]))
-        self._storage.remove(aside)
-        return fresh
-
-    def _note_replaced(self, paths: set[str]) -> None:
-        """Write down until when these files are kept, before the log stops listing them."""
-        until_ms = int(time.time() * 1000) + REPLACED_KEPT_MS
-        name = f"{self.data_directory}/{HIDDEN}/replaced-{until_ms}.json"
-        self._storage.write_text(name, json.dumps(sorted(map(self._storage.canonical, paths))))
-
-    def _recently_replaced(self) -> set[str]:
-        """Return compacted files that are still kept for readers."""
-        kept: set[str] = set()
-        for name in self._storage.children(f"{self.data_directory}/{HIDDEN}"):
-            if not name.startswith("replaced-"):
-                continue
-            path = f"{self.data_directory}/{HIDDEN}/{name}"
-            if int(name.removeprefix("replaced-").removesuffix(".json")) < time.time() * 1000:
-                self._storage.remove(path)
-            else:
-                kept |= set(json.loads(self._storage.read_text(path)))
-        return kept
 
 
 def _scalars(row: Any) -> dict[str, object]:
