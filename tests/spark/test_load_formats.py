@@ -173,7 +173,7 @@ def test_avro_of_a_registry_that_learns_a_schema(
     found = sorted((row.id, row.note, row.price) for row in rows.collect())
     assert found == [*((i, f"n{i}", None) for i in range(5)), (5, None, 1.5)]
     dead = spark.read.parquet(f"{tmp_path}/table-dead-letters").orderBy("offset").collect()
-    assert "not framed" in dead[0].reason
+    assert "not written with a schema registry" in dead[0].reason
     assert "schema 99 is not in the registry" in dead[1].reason
     assert "not Avro of this schema" in dead[2].reason
 
@@ -239,7 +239,7 @@ def test_protobuf_of_a_registry_that_learns_a_schema(
     assert found == [*((i, "n", [1, 2], None) for i in range(1, 5)), (9, "n", [1, 2], 1.5)]
     dead = spark.read.parquet(f"{tmp_path}/table-dead-letters").orderBy("offset").collect()
     reasons = [row.reason for row in dead]
-    assert "not framed" in reasons[0]
+    assert "not written with a schema registry" in reasons[0]
     assert "schema 99 is not in the registry" in reasons[1]
     assert "not a shop.Order" in reasons[2]
-    assert reasons[3] == "is a shop.Other, not a Order"
+    assert reasons[3] == "the message is a shop.Other, not a Order"
