@@ -1,4 +1,4 @@
-"""Compaction: fewer files, the same rows, and a load that goes on as if nothing had happened."""
+"""Compaction: fewer files, the same rows, and later loads that continue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_parquet_files_become_few_and_stay_the_sinks(
+def test_parquet_files_are_merged_and_stay_in_the_sinks_log(
     spark: SparkSession,
     bootstrap_servers: str,
     topic: Any,
@@ -57,7 +57,7 @@ def test_parquet_files_become_few_and_stay_the_sinks(
     assert len(listed) == 2
 
 
-def test_delta_files_become_few(
+def test_delta_files_are_merged(
     spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
 ) -> None:
     from deltalake import DeltaTable

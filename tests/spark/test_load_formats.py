@@ -1,4 +1,4 @@
-"""Values that become columns, and records that do not fit: dead letters, counted, in any table."""
+"""Decoded values, and records that do not fit and go to the dead letters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Raw loads into each kind of table: all records, once, from where the last run stopped."""
+"""Raw loads into each kind of table: every record once, continued by the next run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def iceberg_rows(catalog: dict[str, str], name: str) -> Any:
     return load_catalog("c", **catalog).load_table(name).scan().to_arrow()
 
 
-def test_parquet_in_batches_and_then_what_is_new(
+def test_parquet_in_batches_and_then_new_records(
     spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
 ) -> None:
     name = topic(2)
@@ -73,7 +73,7 @@ def test_parquet_in_batches_and_then_what_is_new(
         assert sum(lag.lag or 0 for lag in group_lag(client, group)) == 0
 
 
-def test_killed_while_spark_planned_the_first_batch_it_starts_all_the_same(
+def test_a_load_starts_after_a_kill_during_the_first_plan(
     spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
 ) -> None:
     name = topic()
@@ -139,7 +139,7 @@ def test_iceberg_by_hour_and_column(
     assert values == sorted(f"v{i}".encode() for i in range(45))
 
 
-def test_an_empty_topic_gives_an_empty_end(
+def test_an_empty_topic_gives_an_empty_result(
     spark: SparkSession, bootstrap_servers: str, topic: Any, tmp_path: Path
 ) -> None:
     said: list[str] = []
@@ -158,7 +158,7 @@ def test_an_empty_topic_gives_an_empty_end(
     assert any("is empty" in line for line in said)
 
 
-def test_what_does_not_go_together_is_refused(
+def test_options_that_do_not_match_the_table_are_refused(
     spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
 ) -> None:
     name, other = topic(1), topic(1)
@@ -226,7 +226,7 @@ def test_deleted_records_stop_a_load_unless_that_is_allowed(
     assert sorted(offsets) == [*range(10), *range(15, 30)]
 
 
-def test_a_topic_created_again_between_loads_is_noticed(
+def test_a_recreated_topic_is_detected(
     spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
 ) -> None:
     from confluent_kafka.admin import AdminClient

@@ -1,4 +1,4 @@
-"""Loads without an end: `--every` and `--continuous` take in what comes, until they are stopped."""
+"""`--every` and `--continuous` load new records until they are stopped."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Feeds(Listener):
         self._given += 1
 
 
-def test_what_comes_while_it_runs_is_loaded(
+def test_records_that_arrive_during_the_load_are_loaded(
     spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
 ) -> None:
     name = topic(2)
@@ -72,7 +72,7 @@ def test_what_comes_while_it_runs_is_loaded(
     assert sorted(bytes(row.value) for row in rows) == wanted
 
 
-def test_an_end_before_the_first_record_is_a_good_end(
+def test_a_stop_before_the_first_record_is_no_failure(
     spark: SparkSession, bootstrap_servers: str, topic: Any, tmp_path: Path
 ) -> None:
     stop = threading.Event()
@@ -126,7 +126,7 @@ def test_a_signal_at_any_moment_ends_a_load_well(
     assert sorted(row.offset for row in rows) == wanted
 
 
-def test_a_load_that_has_an_end_says_that_it_was_interrupted(
+def test_an_interrupted_load_reports_it(
     spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
 ) -> None:
     name = topic()

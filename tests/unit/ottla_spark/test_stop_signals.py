@@ -1,4 +1,4 @@
-"""Signals that ask for an end, at whatever moment they come."""
+"""Stop signals that arrive at any moment."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_signal_at_any_moment_of_a_wait_ends_it() -> None:
             waiting.kill()
 
 
-def test_everybody_who_waits_is_woken() -> None:
+def test_every_waiting_thread_wakes_up() -> None:
     asked = StopEvent()
     assert not asked.wait(0.001)
     threads = [threading.Thread(target=asked.wait, daemon=True) for _ in range(3)]

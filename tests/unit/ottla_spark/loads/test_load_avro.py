@@ -1,4 +1,4 @@
-"""Avro: column types of schemas, values that are and are not of one."""
+"""Avro: column types of schemas, and values that fit or do not fit."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_values_become_arrow() -> None:
     assert bad[REASON].startswith("not Avro of this schema")
 
 
-def test_a_value_that_goes_into_no_column_is_a_misfit_alone() -> None:
+def test_one_value_of_a_wrong_type_is_the_only_misfit() -> None:
     narrow = pa.struct([pa.field("id", pa.int8())])
     values = pa.array([encoded(RECORD | {"id": i}) for i in (1, 1000, 2)], pa.binary())
     rows = decode_array(values, BareAvro(SCHEMA), narrow).to_pylist()
@@ -98,14 +98,14 @@ def test_a_value_that_goes_into_no_column_is_a_misfit_alone() -> None:
     assert "does not fit the schema" in rows[1][REASON]
 
 
-def test_bytes_that_are_left_over_do_not_fit() -> None:
+def test_trailing_bytes_do_not_fit() -> None:
     with pytest.raises(Misfit, match="1 bytes are left after it"):
         BareAvro(SCHEMA).decode(encoded() + b"x")
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.binary(max_size=60))
-def test_garbage_is_never_more_than_a_misfit(value: bytes) -> None:
+def test_invalid_bytes_are_misfits(value: bytes) -> None:
     try:
         BareAvro(SCHEMA).decode(value)
     except Misfit:
@@ -131,7 +131,7 @@ def test_schemas_without_columns_are_refused(schema: object, words: str) -> None
         avro_schema_struct(json.dumps(schema), "x")
 
 
-def test_files_that_are_no_schema_are_refused(tmp_path: Path) -> None:
+def test_files_without_a_schema_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.avsc"
     with pytest.raises(LoadUsageError, match="cannot read"):
         read_avro_file(path)

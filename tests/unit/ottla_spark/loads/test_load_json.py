@@ -1,4 +1,4 @@
-"""Schemas found in samples of JSON, and the words for values that do not fit one."""
+"""Schemas inferred from samples of JSON, and the reasons why values do not fit."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_objects_are_merged_field_by_field() -> None:
     }
 
 
-def test_what_is_no_object_is_passed_over() -> None:
+def test_values_that_are_no_objects_are_skipped() -> None:
     assert infer([b"", b"{", b"[1]", b"7", b"\xff"]).fields == []
     assert [f.name for f in infer([b"{", b'{"a": 1}']).fields] == ["a"]
 

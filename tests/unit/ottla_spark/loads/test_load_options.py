@@ -1,4 +1,4 @@
-"""What people write: targets, sizes, durations, partitions, and what does not go together."""
+"""Options of a load: how they are parsed, and which exclude each other."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_other_partitions_are_refused(text: str) -> None:
         ({"starting_offsets": "5"}, "--from"),
     ],
 )
-def test_what_does_not_go_together(given: dict[str, object], words: str) -> None:
+def test_options_that_exclude_each_other(given: dict[str, object], words: str) -> None:
     options: dict[str, object] = {
         "topic": "t",
         "to": TableAddress("parquet", "/p"),

@@ -1,4 +1,4 @@
-"""Protobuf: files compiled, column types of messages, values, framing."""
+"""Protobuf: compiled files, column types of messages, values, registry frames."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_values(descriptors: bytes) -> None:
     }
 
 
-def test_a_field_that_the_schema_lacks_is_news(descriptors: bytes) -> None:
+def test_a_field_that_the_schema_lacks_is_unknown(descriptors: bytes) -> None:
     decoder = BareProtobuf(descriptors, None)
     value = bytes([0xA0, 0x06, 1])  # field 100
     assert decoder.decode(value).unknown == "field number 100"
@@ -105,7 +105,7 @@ def test_a_field_that_the_schema_lacks_is_news(descriptors: bytes) -> None:
 
 @settings(deadline=None, max_examples=50)
 @given(st.binary(max_size=60))
-def test_garbage_is_never_more_than_a_misfit(descriptors: bytes, value: bytes) -> None:
+def test_invalid_bytes_are_misfits(descriptors: bytes, value: bytes) -> None:
     try:
         BareProtobuf(descriptors, None).decode(value)
     except Misfit:
@@ -141,14 +141,14 @@ def test_messages_that_contain_themselves_are_refused() -> None:
         proto_struct(made, None, "x")
 
 
-def test_places_of_messages(descriptors: bytes) -> None:
+def test_positions_of_messages(descriptors: bytes) -> None:
     line = message_at(descriptors, (0, 0))
     assert line is not None
     assert line.full_name == "shop.Order.Line"
     assert message_at(descriptors, (3,)) is None
 
 
-def test_framing() -> None:
+def test_registry_frames() -> None:
     assert unframe(b"\0\0\0\1\2rest") == (258, 5)
     assert message_indexes(b"\0x", 0) == ((0,), 1)
     assert message_indexes(b"\x04\x02\x00x", 0) == ((1, 0), 3)

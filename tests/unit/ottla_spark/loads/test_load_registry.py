@@ -1,4 +1,4 @@
-"""A schema registry over real HTTP: answers, refusals, silence, references, framed values."""
+"""A schema registry over real HTTP: answers, errors, timeouts, references, framed values."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_avro_with_references(url: str) -> None:
         decoder.decode(b"\0\0\0\0\3x")
 
 
-def test_protobuf_with_imports_and_places(url: str) -> None:
+def test_protobuf_with_imports_and_positions(url: str) -> None:
     decoder = FramedProtobuf(Registry(url), None, frozenset())
     order = b"\0\0\0\0\3" + b"\0" + bytes([10, 3, 10, 1, 97])
     assert decoder.decode(order) == ({"by": {"n": "a"}}, "3:0")
@@ -161,7 +161,7 @@ def test_protobuf_with_imports_and_places(url: str) -> None:
         FramedProtobuf(Registry(url), "Order", frozenset()).decode(inner)
 
 
-def test_a_schema_file_beside_a_registry_says_the_columns(url: str, tmp_path: Path) -> None:
+def test_a_schema_file_decides_the_columns_beside_a_registry(url: str, tmp_path: Path) -> None:
     file = tmp_path / "who.avsc"
     file.write_text(json.dumps(WHO))
     options = LoadOptions(

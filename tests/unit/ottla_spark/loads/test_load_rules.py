@@ -1,4 +1,4 @@
-"""Rules of a load that need no Spark: schemas that grow, file sizes, statistics, causes."""
+"""Rules of a load that need no Spark: schema evolution, file sizes, statistics, causes."""
 
 from __future__ import annotations
 

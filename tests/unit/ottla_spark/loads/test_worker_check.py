@@ -1,4 +1,4 @@
-"""What a load says when workers lack something."""
+"""Messages about workers that lack something."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ottla_spark.loads.errors import LoadUsageError
 from ottla_spark.loads.run.worker_check import Answer, check_answer
 
 
-def test_a_worker_that_has_everything_is_fine() -> None:
+def test_a_complete_worker_passes() -> None:
     check_answer(Answer("w1", "", []))
 
 

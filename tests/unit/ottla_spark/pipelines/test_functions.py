@@ -1,4 +1,4 @@
-"""Python functions named in a file."""
+"""Python functions of steps."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_function_of_a_module(tmp_path: Path) -> None:
         ("syntax.py:f", "SyntaxError"),
     ],
 )
-def test_functions_that_cannot_be_had(tmp_path: Path, function: str, words: str) -> None:
+def test_functions_that_cannot_be_used(tmp_path: Path, function: str, words: str) -> None:
     (tmp_path / "fns.py").write_text(
         "NUMBER = 1\ndef clean(rows): return rows\ndef two(a, b): return a\n"
     )

@@ -1,4 +1,4 @@
-"""What reads what."""
+"""The graph of sources and steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def graph_of(steps: str) -> tuple[Graph, list[str]]:
     return Graph(spec, problems), [problem.message for problem in problems]
 
 
-def test_each_comes_after_what_it_reads_wherever_it_stands() -> None:
+def test_steps_come_after_their_inputs() -> None:
     graph, problems = graph_of("""
         last: {sql: SELECT * FROM Middle JOIN t USING (id)}
         middle: {dedup: id, from: first}
@@ -31,7 +31,7 @@ def test_each_comes_after_what_it_reads_wherever_it_stands() -> None:
     assert graph.inputs("last") == ("middle", "t")
 
 
-def test_what_streams_makes_everything_after_it_stream() -> None:
+def test_a_stream_makes_everything_after_it_a_stream() -> None:
     graph, _ = graph_of("""
         still: {sql: SELECT * FROM t}
         both: {sql: SELECT * FROM still JOIN a USING (id)}
@@ -44,7 +44,7 @@ def test_what_streams_makes_everything_after_it_stream() -> None:
     ]
 
 
-def test_each_circle_is_said_once() -> None:
+def test_each_cycle_is_reported_once() -> None:
     _, problems = graph_of("""
         x: {sql: SELECT * FROM y}
         y: {sql: SELECT * FROM z}

@@ -1,4 +1,4 @@
-"""Pipeline files: what they say, and every mistake with its line."""
+"""Pipeline files: what is read, and every mistake with its line."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_good_file_is_understood() -> None:
     assert lake.place.location == "/pipelines/lake/orders"
 
 
-def test_what_a_small_file_leaves_out_has_defaults() -> None:
+def test_missing_keys_have_defaults() -> None:
     spec, problems = read(MINIMAL)
     assert problems == []
     assert spec is not None
@@ -336,7 +336,7 @@ TREES = st.recursive(
 
 @settings(deadline=None, max_examples=60)
 @given(st.dictionaries(WORDS, TREES, max_size=5))
-def test_any_tree_is_understood_or_refused_in_words(tree: dict[str, object]) -> None:
+def test_any_tree_is_read_or_reported(tree: dict[str, object]) -> None:
     import yaml
 
     text = yaml.safe_dump(tree)

@@ -1,4 +1,4 @@
-"""Which relations a query reads."""
+"""The relations that a query reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a pipeline runs."""
+"""The trigger that options choose."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ottla_spark.pipelines.spec.model import Always, Every, Once
 from ottla_spark.pipelines.spec.trigger import choose_trigger
 
 
-def test_what_is_said() -> None:
+def test_choices() -> None:
     assert choose_trigger(True, None, False) == Once()
     assert choose_trigger(False, "5m", False) == Every(300_000)
     assert choose_trigger(False, None, True) == Always()
@@ -16,11 +16,11 @@ def test_what_is_said() -> None:
 
 
 @pytest.mark.parametrize("every", ["soon", "0s", ""])
-def test_no_length_of_time(every: str) -> None:
+def test_invalid_durations(every: str) -> None:
     with pytest.raises(ValueError, match="should look like"):
         choose_trigger(False, every, False)
 
 
-def test_two_things_at_once() -> None:
+def test_two_triggers() -> None:
     with pytest.raises(ValueError, match="give only one of"):
         choose_trigger(True, "5m", False)

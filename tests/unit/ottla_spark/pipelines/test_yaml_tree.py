@@ -1,4 +1,4 @@
-"""YAML as a tree with lines, and files that mean harm."""
+"""YAML as a tree with lines, and hostile files."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_quoted_text_is_all_in_its_first_line() -> None:
     assert sql.line_of(sql.text.index("FROM")) == 2
 
 
-def test_words_that_yaml_takes_for_something_else_stay_words() -> None:
+def test_scalars_keep_their_text() -> None:
     top, _ = read("on: yes\n12: 0x10\n")
     assert top is not None
     assert [(key, node.text) for key, node in top.entries.items() if isinstance(node, Scalar)] == [
@@ -63,7 +63,7 @@ def test_words_that_yaml_takes_for_something_else_stay_words() -> None:
     ]
 
 
-def test_plain_values_are_what_yaml_takes_them_for() -> None:
+def test_plain_values_have_yaml_types() -> None:
     top, _ = read("a: {b: 12, c: 1.5, d: yes, e: null, f: '12', g: [x, 0x10]}\n")
     assert top is not None
     assert plain(top.entries["a"]) == {
@@ -105,9 +105,7 @@ def test_two_equal_keys_are_refused_with_both_lines() -> None:
         ("a: '\\x00\x00'\n", 0, "not YAML"),
     ],
 )
-def test_what_is_no_pipeline_file_is_refused_with_its_line(
-    text: str, line: int, words: str
-) -> None:
+def test_invalid_files_are_reported_with_a_line(text: str, line: int, words: str) -> None:
     top, problems = read(text)
     if words:
         assert top is None
@@ -117,13 +115,13 @@ def test_what_is_no_pipeline_file_is_refused_with_its_line(
         assert top is not None  # the tag of a list is not looked at, so nothing is run
 
 
-def test_depth_ends_at_a_limit() -> None:
+def test_depth_is_limited() -> None:
     top, problems = read("a: " + "[" * 5_000)
     assert top is None
     assert f"more than {MAX_DEPTH} levels" in problems[0].message
 
 
-def test_size_ends_at_a_limit() -> None:
+def test_size_is_limited() -> None:
     top, problems = read("# " + "x" * MAX_BYTES)
     assert top is None
     assert "too large" in problems[0].message

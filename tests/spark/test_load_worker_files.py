@@ -1,4 +1,4 @@
-"""Raw loads whose workers write: the same files as Spark's writer makes, once, whoever dies."""
+"""Raw loads whose workers write the files: same files as Spark's, exactly once."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_files_are_as_sparks_writer_makes_them(
     assert rows.where("partition = 1 and offset >= 90").count() == 10
 
 
-def test_a_table_that_sparks_sink_began_goes_on(
+def test_workers_continue_a_table_of_sparks_sink(
     spark: SparkSession,
     bootstrap_servers: str,
     topic: Any,
