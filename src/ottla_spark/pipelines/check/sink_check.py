@@ -43,11 +43,8 @@ def _check_table(sink: TableSink, rows: DataFrame, problems: Problems) -> None:
     where = f"sinks.{sink.name}"
     known = {column.lower() for column in rows.columns}
     if known and known <= {column.text.lower() for column in sink.partition_by}:
-        line, message = (
-            sink.partition_by[0].line,
-            "names all columns: the files need at least one other column",
-        )
-        problems.add(line, f"{where}.partition_by", message)
+        message = "leaves no column for the files: name fewer columns"
+        problems.add(sink.partition_by[0].line, f"{where}.partition_by", message)
     for key, columns in (("partition_by", sink.partition_by), ("upsert", sink.upsert)):
         for column in columns:
             if column.text.lower() not in known:
