@@ -1,7 +1,7 @@
-"""Orders in, sums per minute out by topic, a load into a table, and figures that add up.
+"""Writes orders, sums them per minute with a pipeline, loads them into a table, and compares.
 
-Run by demo.py. The orders are made here, so what must come out of the stream and of the table
-is known to the cent; any difference ends the demo.
+demo.py runs it. The orders are generated here, so the expected sums of the pipeline and the table
+are known exactly. Any difference ends the demo.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PIPELINE = Path(__file__).parent / "orders.yaml"
 
 @dataclass
 class Sums:
-    """Orders and cents."""
+    """The number of orders, and their sum in cents."""
 
     orders: int = 0
     cents: int = 0
@@ -44,7 +44,7 @@ class Sums:
 
 
 def orders(count: int) -> Iterator[tuple[int, datetime, int]]:
-    """The number, time and cents of each order, spread evenly over the minutes."""
+    """Yield the number, time and cents of each order, spread evenly over the minutes."""
     step = timedelta(minutes=MINUTES) / count
     for number in range(count):
         yield number, START + number * step, 100 + number * 7919 % 9_900
@@ -57,7 +57,7 @@ def minute_of(at: datetime) -> str:
 def produce_orders(
     bootstrap_servers: str, count: int, advance: Callable[[int], None]
 ) -> dict[str, Sums]:
-    """Write the orders as JSON; what they come to, by minute."""
+    """Write the orders as JSON; return their sums by minute."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(timeout=TIMEOUT_S)
     settings = {"bootstrap.servers": bootstrap_servers, "enable.idempotence": True}
@@ -77,7 +77,7 @@ def produce_orders(
 
 
 class SparkRun:
-    """One Spark session for the pipeline and the load, in a directory of its own."""
+    """One Spark session for the pipeline and the load, with its own directory."""
 
     def __init__(self, bootstrap_servers: str, directory: Path) -> None:
         self._servers = bootstrap_servers
@@ -87,14 +87,14 @@ class SparkRun:
         self._spark = ottla_spark.session("local[*]", app_name="demo")
 
     def stream(self) -> int:
-        """Run the pipeline over all there is; the rows that its queries read."""
+        """Run the pipeline once; return the number of rows that its queries read."""
         pipeline = ottla_spark.pipeline(
             self._directory / PIPELINE.name, self._spark, bootstrap_servers=self._servers
         )
         return sum(query.rows for query in pipeline.run(once=True))
 
     def load(self) -> int:
-        """Load the topic into a Delta table; how many records that were."""
+        """Load the topic into a Delta table; return the number of records."""
         result = ottla_spark.load(
             TOPIC,
             f"delta:{self._directory / 'lake' / 'orders'}",
@@ -106,19 +106,19 @@ class SparkRun:
         return result.tally.records
 
     def table(self) -> dict[str, Sums]:
-        """What the Delta table holds, by minute."""
+        """Return the sums of the Delta table by minute."""
         from deltalake import DeltaTable
 
         rows = DeltaTable(str(self._directory / "lake" / "orders")).to_pyarrow_table()
         if len(set(rows["id"].to_pylist())) != rows.num_rows:
-            raise SystemExit("the table has orders twice")
+            raise SystemExit("the table has some orders twice")
         found: defaultdict[str, Sums] = defaultdict(Sums)
         for at, cents in zip(rows["at"].to_pylist(), rows["cents"].to_pylist(), strict=True):
             found[minute_of(at)].add(cents)
         return dict(found)
 
     def large(self) -> Sums:
-        """What the pipeline's own table of large orders holds."""
+        """Return the sums of the pipeline's table of large orders."""
         found = Sums()
         path = str(self._directory / "lake" / "large-orders")
         for row in self._spark.read.parquet(path).select("cents").collect():
@@ -130,7 +130,7 @@ class SparkRun:
 
 
 def read_minutes(bootstrap_servers: str) -> dict[str, Sums]:
-    """The last sums of each minute in the topic that the pipeline wrote."""
+    """Return the last sums of each minute in the topic that the pipeline writes."""
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "minutes"})
     partition = TopicPartition(MINUTES_TOPIC, 0, OFFSET_BEGINNING)
     consumer.assign([partition])
@@ -150,7 +150,7 @@ def read_minutes(bootstrap_servers: str) -> dict[str, Sums]:
 
 
 def compare(made: dict[str, Sums], streamed: dict[str, Sums], loaded: dict[str, Sums]) -> Table:
-    """The results, a line for each minute; ends the demo if one differs."""
+    """Return a table with a line for each minute; exit if the sums differ."""
     if not made == streamed == loaded:
         raise SystemExit(f"the figures differ:\n{made}\n{streamed}\n{loaded}")
     table = Table(title="The figures add up", title_justify="left")
@@ -164,7 +164,7 @@ def compare(made: dict[str, Sums], streamed: dict[str, Sums], loaded: dict[str, 
 
 
 def check_large(count: int, found: Sums) -> None:
-    """The table of large orders has exactly those."""
+    """Exit unless the table of large orders has exactly the large orders."""
     expected = Sums()
     for _, _, cents in orders(count):
         if cents >= LARGE_CENTS:

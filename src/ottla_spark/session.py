@@ -1,21 +1,19 @@
-"""The Spark session of a command: embedded by default, any master by one option.
+"""The Spark session: embedded by default, or on any master.
 
-What is set here is what a small machine wants, and only what is safe to set: a checkpoint keeps
-its meaning, results do not change. Everything can be set otherwise with `conf`, and a session
-that runs already is used as it is.
+The settings suit a small machine. They change no results and no checkpoints. `conf` overrides
+all of them. A session that already runs is used as it is.
 
-An embedded Spark gets rows from its Python workers through Unix domain sockets, reads 256 KiB of
-them at a time, collects garbage with all cores at once, and has Arrow look up values without
-checking bounds: each takes some hundredths to a tenth off the CPU that a read of a topic takes.
+An embedded Spark gets rows from its Python workers through Unix domain sockets, reads 256 KiB at
+a time, collects garbage on all cores, and lets Arrow skip bounds checks. Each of these saves one to
+ten percent of the CPU time of reading a topic.
 
-Its memory outside Java's heap is kept instead of going back to the system: Arrow frees a batch of
-rows and asks for the next one's memory, and where that is new to the process every 4 KiB of it are
-a page fault (up to 80,000 for a GB, and a quarter of a read's time, in some processes and not in
-others).
+Memory outside Java's heap is kept in the process. Arrow frees a batch of rows and then allocates
+the next one. If that memory is new to the process, each 4 KiB of it costs a page fault: up to
+80,000 per GB, and in some processes a quarter of the time of a read.
 
-The checkpoint settings take Spark's other file manager and leave out checksum files. A change
-is still one rename, so a killed process leaves the old file or the new one; what is given up is
-Spark noticing files that the disk changed by itself.
+The checkpoint settings use Spark's rename-based file manager without checksum files. A file is
+still replaced by one rename, so a killed process leaves the old file or the new one. Without
+checksums Spark does not notice files that the disk corrupted.
 """
 
 from __future__ import annotations
@@ -58,16 +56,16 @@ LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
     "spark.python.unix.domain.socket.enabled": "true",
-    # Spark's 64 KiB make four times as many reads of a worker's socket.
+    # Spark's default of 64 KiB needs four times as many reads of a worker's socket.
     "spark.buffer.size": str(256 << 10),
 }
 COLLECTOR = "-XX:+UseParallelGC"
-# Arrow checks every access against the buffer and its reference count. Spark goes through the rows
-# that a batch says it has, and batches come from pyarrow on this machine. Arrow's other check, for
-# nulls, stays: without it a null reads as an empty value wherever somebody did not ask first.
+# By default Arrow checks the bounds and the reference count at every access. Spark reads only the
+# rows of a batch, and the batches come from pyarrow on this machine. Arrow's check for nulls stays:
+# without it, code that does not ask for nulls would read them as empty values.
 UNCHECKED = "-Darrow.enable_unsafe_memory_access=true"
-# glibc's: below 32 MiB from its own heaps, which shrink only when 256 MiB are free at their end.
-# Heaps of threads go as a whole unless there is less behind them than the padding.
+# Settings of glibc: allocations below 32 MiB come from its heaps, and a heap shrinks only if 256
+# MiB are free at its end. The padding keeps it from releasing the heaps of threads.
 KEPT_MEMORY: Mapping[str, str] = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
@@ -78,13 +76,13 @@ _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 @cache
 def prepare_environment(master: str = LOCAL) -> Java:
-    """Make this process start Spark with a Java that can run it and with this Python."""
+    """Set the environment so that Spark starts with a suitable Java and with this Python."""
     java = find_java()
     if java.found_by != "JAVA_HOME":
         os.environ["JAVA_HOME"] = str(java.home)
     python = worker_python() if master.startswith("local") else sys.executable
     os.environ.setdefault("PYSPARK_PYTHON", python)
-    # For sources that it found by itself, Spark starts this one for everything.
+    # Spark uses this one for data sources that it registers by itself.
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", python)
     if master.startswith("local"):
         for name, value in KEPT_MEMORY.items():
@@ -93,7 +91,7 @@ def prepare_environment(master: str = LOCAL) -> Java:
 
 
 def session_settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """Everything that is set for a session with this master; `conf` wins."""
+    """Return all settings of a session with this master. `conf` overrides them."""
     local = LOCAL_SETTINGS if master.startswith("local") else {}
     java = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
     if local:
@@ -104,14 +102,14 @@ def session_settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def _has_collector() -> bool:
-    """Whether the environment chooses Java's garbage collector: with two, Java does not start."""
+    """Return whether the environment sets a garbage collector. Java refuses to start with two."""
     return any(re.search(r"-XX:\+Use\w+GC\b", os.environ.get(name, "")) for name in _JAVA_VARIABLES)
 
 
 def session(
     master: str = LOCAL, *, app_name: str = "ottla", conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """The running Spark session, or a new one with this master; NoJava when there is no Java."""
+    """Return the running session, or start one on this master; raise NoJava without a Java."""
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -129,12 +127,12 @@ def session(
 
 
 def _end_quietly(spark: SparkSession) -> None:
-    """Keep a thread of PySpark from printing a traceback when Java ends: others say it in words."""
+    """Keep a PySpark thread from printing a traceback when Java ends; others report it."""
     server: Any = spark.sparkContext._accumulatorServer
-    say = server.handle_error
+    original = server.handle_error
 
     def handle_error(request: object, address: object) -> None:
         if not isinstance(sys.exception(), EOFError | ConnectionError):
-            say(request, address)
+            original(request, address)
 
     server.handle_error = handle_error

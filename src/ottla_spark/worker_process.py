@@ -1,11 +1,10 @@
-"""A Python process of Spark's, quiet about farewells: `python -P worker_process.py MODULE`.
+"""Runs one of Spark's Python processes: `python -P worker_process.py MODULE`.
 
-Spark closes the sockets of its Python processes when they had nothing to do for a minute, when
-nobody wants their rows any more, and when a query stops. Through a Unix domain socket a process
-notices at its last flush, and Spark's modules print a traceback then. That tells nobody
-anything: here such a process just ends.
+Spark closes the socket of a Python process when it was idle for a minute, when its rows are no
+longer needed, and when a query stops. With Unix domain sockets the process notices this at its
+last flush, and Spark's modules would print a useless traceback. Here the process just exits.
 
-It is run by its path, because a process for a cluster may have this script without this package.
+Spark starts this file by its path, because a process may have the file but not the package.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ DAEMON = "pyspark.daemon"
 
 
 def run(module: str) -> None:
-    """Run a module of Spark's as the program that this process is."""
+    """Run a module of Spark as the main program."""
     try:
         if module == DAEMON:
             _run_daemon()
@@ -31,7 +30,7 @@ def run(module: str) -> None:
 
 
 def _run_daemon() -> None:
-    """Spark's daemon; the workers that it forks would print their tracebacks themselves."""
+    """Run Spark's daemon, with workers that exit without a traceback."""
     from pyspark import daemon
 
     work: Callable[[socket.socket, bool], int] = daemon.worker
@@ -47,6 +46,6 @@ def _run_daemon() -> None:
 
 
 if __name__ == "__main__":
-    del sys.argv[0]  # the module and its arguments are left
+    del sys.argv[0]  # leaves the module and its arguments
     sys.path.insert(0, os.getcwd())  # as with `python -m MODULE`
     run(sys.argv[0])

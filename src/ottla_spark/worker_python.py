@@ -1,9 +1,9 @@
-"""The Python that Spark starts its workers with on this machine.
+"""The Python program that Spark starts its workers with on this machine.
 
-Spark puts its own zip of pyspark before everything that is installed, and modules in a zip are
-compiled anew at each start: 0.7 s of work, several times in every command. Where that zip is the
-one of the installed pyspark, a script that takes it away from the path gives the same modules,
-compiled already. The script also runs Spark's modules through `worker_process`.
+Spark puts a zip of pyspark first on the path, and Python compiles modules in a zip at every
+start. That takes 0.7 s, several times in every command. The installed pyspark has the same modules,
+already compiled. So a script removes the zip of the installed pyspark from the path. The script
+also runs Spark's modules through `worker_process`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla_spark.launchers import launcher
 
 _SCRIPT = """\
 #!/bin/sh
-# Python with pyspark as it is installed, not from the zip that Spark puts first.
+# Starts Python with the installed pyspark instead of the zip that Spark puts first.
 rest= ; old=$IFS; IFS=:
 for place in $PYTHONPATH; do
     [ "$place" -ef {zip} ] || rest=$rest${{rest:+:}}$place
@@ -32,7 +32,7 @@ exec {python} "$@"
 
 
 def worker_python() -> str:
-    """The program to set PYSPARK_PYTHON to, where the workers run on this machine."""
+    """Return the program for PYSPARK_PYTHON if the workers run on this machine."""
     import pyspark
 
     packed = Path(pyspark.__file__).parent / "python" / "lib" / "pyspark.zip"

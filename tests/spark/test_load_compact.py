@@ -1,4 +1,4 @@
-"""Compaction: fewer files, the same rows, and a load that goes on as if nothing had happened."""
+"""Compaction: fewer files, the same rows, and later loads that continue."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ottla_spark
-from ottla_spark.loading.storage import Storage
-from ottla_spark.loading.tables import parquet
-from ottla_spark.loading.tables.sink_log import SinkLog
+from ottla_spark.loads.state.storage import Storage
+from ottla_spark.loads.targets import parquet_compaction
+from ottla_spark.loads.targets.parquet_sink_log import SinkLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_parquet_files_become_few_and_stay_the_sinks(
+def test_parquet_files_are_merged_and_stay_in_the_sinks_log(
     spark: SparkSession,
     bootstrap_servers: str,
     topic: Any,
@@ -44,7 +44,7 @@ def test_parquet_files_become_few_and_stay_the_sinks(
     offsets = [row.offset for row in before.load(table).collect()]
     assert sorted(offsets) == list(range(30))
 
-    monkeypatch.setattr(parquet, "REPLACED_KEPT_MS", 0)
+    monkeypatch.setattr(parquet_compaction, "REPLACED_KEPT_MS", 0)
     for replaced in Path(table, "_ottla").glob("replaced-*"):
         replaced.rename(replaced.with_name("replaced-0.json"))
     produce(name, 5, first=30, timestamp_ms=lambda i: 1_767_225_600_000)
@@ -57,7 +57,7 @@ def test_parquet_files_become_few_and_stay_the_sinks(
     assert len(listed) == 2
 
 
-def test_delta_files_become_few(
+def test_delta_files_are_merged(
     spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
 ) -> None:
     from deltalake import DeltaTable

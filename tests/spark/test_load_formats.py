@@ -1,4 +1,4 @@
-"""Values that become columns, and records that do not fit: dead letters, counted, in any table."""
+"""Decoded values, and records that do not fit and go to the dead letters."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from harness.schema_registry import registry
 
 import ottla_spark
-from ottla_spark.loading.errors import LoadUsageError
-from ottla_spark.loading.running import Listener
+from ottla_spark.loads.errors import LoadUsageError
+from ottla_spark.loads.run.listener import Listener
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,7 +88,7 @@ def test_json_with_dead_letters_drift_and_evolution(
 
     produce(name, 5, first=40, value=json_value, key=lambda _: None)
     second = ottla_spark.load(name, to, **options)
-    assert second.tally.news == {"extra": "BIGINT", "who.age": "BIGINT"}
+    assert second.tally.new_fields == {"extra": "BIGINT", "who.age": "BIGINT"}
     assert "new field extra BIGINT: not loaded (--evolve adds it)" in hears.said
     produce(name, 5, first=49, value=json_value)
     third = ottla_spark.load(name, to, evolve=True, **options)
@@ -173,7 +173,7 @@ def test_avro_of_a_registry_that_learns_a_schema(
     found = sorted((row.id, row.note, row.price) for row in rows.collect())
     assert found == [*((i, f"n{i}", None) for i in range(5)), (5, None, 1.5)]
     dead = spark.read.parquet(f"{tmp_path}/table-dead-letters").orderBy("offset").collect()
-    assert "not framed" in dead[0].reason
+    assert "not written with a schema registry" in dead[0].reason
     assert "schema 99 is not in the registry" in dead[1].reason
     assert "not Avro of this schema" in dead[2].reason
 
@@ -196,7 +196,7 @@ def test_protobuf_of_a_file(
         name, f"parquet:{tmp_path}/t", schema=str(schema), message="Order", **options
     )
     assert (result.tally.rows, result.tally.dead_letters) == (4, 1)
-    assert result.tally.news == {"field number 9": ""}
+    assert result.tally.new_fields == {"field number 9": ""}
     rows = spark.read.parquet(f"{tmp_path}/t").orderBy("id").collect()
     assert [(row.id, row.note, row.sizes) for row in rows] == [
         (i, "n", [1, 2]) for i in range(1, 5)
@@ -239,7 +239,7 @@ def test_protobuf_of_a_registry_that_learns_a_schema(
     assert found == [*((i, "n", [1, 2], None) for i in range(1, 5)), (9, "n", [1, 2], 1.5)]
     dead = spark.read.parquet(f"{tmp_path}/table-dead-letters").orderBy("offset").collect()
     reasons = [row.reason for row in dead]
-    assert "not framed" in reasons[0]
+    assert "not written with a schema registry" in reasons[0]
     assert "schema 99 is not in the registry" in reasons[1]
     assert "not a shop.Order" in reasons[2]
-    assert reasons[3] == "is a shop.Other, not a Order"
+    assert reasons[3] == "the message is a shop.Other, not a Order"

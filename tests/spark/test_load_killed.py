@@ -23,7 +23,7 @@ from harness.process import COMMAND, BrokerProcess
 
 import ottla_spark
 from ottla.client.errors import ClientError
-from ottla_spark.loading.errors import LoadError
+from ottla_spark.loads.errors import LoadError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""Raw loads into each kind of table: all records, once, from where the last run stopped."""
+"""Raw loads into each kind of table: every record once, continued by the next run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from ottla.client.cluster import Client
 from ottla.client.errors import Refused
 from ottla.client.groups.groups import describe_groups
 from ottla.client.groups.lag import group_lag
-from ottla_spark.loading.errors import LoadError, LoadUsageError
+from ottla_spark.loads.errors import LoadError, LoadUsageError
+from ottla_spark.loads.run.listener import Listener
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +46,7 @@ def iceberg_rows(catalog: dict[str, str], name: str) -> Any:
     return load_catalog("c", **catalog).load_table(name).scan().to_arrow()
 
 
-def test_parquet_in_batches_and_then_what_is_new(
+def test_parquet_in_batches_and_then_new_records(
     spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
 ) -> None:
     name = topic(2)
@@ -72,7 +73,7 @@ def test_parquet_in_batches_and_then_what_is_new(
         assert sum(lag.lag or 0 for lag in group_lag(client, group)) == 0
 
 
-def test_killed_while_spark_planned_the_first_batch_it_starts_all_the_same(
+def test_a_load_starts_after_a_kill_during_the_first_plan(
     spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
 ) -> None:
     name = topic()
@@ -138,12 +139,12 @@ def test_iceberg_by_hour_and_column(
     assert values == sorted(f"v{i}".encode() for i in range(45))
 
 
-def test_an_empty_topic_gives_an_empty_end(
+def test_an_empty_topic_gives_an_empty_result(
     spark: SparkSession, bootstrap_servers: str, topic: Any, tmp_path: Path
 ) -> None:
     said: list[str] = []
 
-    class Hears(ottla_spark.loading.running.Listener):
+    class Hears(Listener):
         def say(self, line: str) -> None:
             said.append(line)
 
@@ -157,7 +158,7 @@ def test_an_empty_topic_gives_an_empty_end(
     assert any("is empty" in line for line in said)
 
 
-def test_what_does_not_go_together_is_refused(
+def test_options_that_do_not_match_the_table_are_refused(
     spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
 ) -> None:
     name, other = topic(1), topic(1)
@@ -168,12 +169,12 @@ def test_what_does_not_go_together_is_refused(
         load("nowhere", f"parquet:{tmp_path}/x", **options)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "data.parquet").write_bytes(b"")
-    with pytest.raises(LoadUsageError, match=r"not of a load, such as data\.parquet"):
+    with pytest.raises(LoadUsageError, match=r"no load wrote, such as data\.parquet"):
         load(name, f"parquet:{tmp_path}/mine", **options)
     with pytest.raises(LoadUsageError, match="no column nothing"):
         load(name, f"parquet:{tmp_path}/x", partition_by="nothing", **options)
     load(name, f"parquet:{tmp_path}/table", **options)
-    with pytest.raises(LoadUsageError, match="a Parquet table takes one topic"):
+    with pytest.raises(LoadUsageError, match="a parquet: table takes one topic"):
         load(other, f"parquet:{tmp_path}/table", **options)
     with pytest.raises(LoadUsageError, match="format 'raw', not 'json'"):
         load(name, f"parquet:{tmp_path}/table", format="json", schema="a INT", **options)
@@ -189,12 +190,12 @@ def test_what_does_not_go_together_is_refused(
 def test_a_second_load_at_the_same_time_is_refused(
     spark: SparkSession, bootstrap_servers: str, topic: Any, tmp_path: Path
 ) -> None:
-    from ottla_spark.loading.storage import Storage
-    from ottla_spark.loading.workplace import Workplace
+    from ottla_spark.loads.state.load_directory import LoadDirectory
+    from ottla_spark.loads.state.storage import Storage
 
     name = topic(1)
-    place = Workplace(Storage(spark), f"{tmp_path}/table/_ottla/{name}")
-    with place.lock(), pytest.raises(LoadError, match="is running already"):
+    place = LoadDirectory(Storage(spark), f"{tmp_path}/table/_ottla/{name}")
+    with place.lock(), pytest.raises(LoadError, match="is already running"):
         ottla_spark.load(
             name, f"delta:{tmp_path}/table", bootstrap_servers=bootstrap_servers, spark=spark
         )
@@ -206,7 +207,7 @@ def test_deleted_records_stop_a_load_unless_that_is_allowed(
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
 
-    from ottla_spark.loading.errors import DataLost
+    from ottla_spark.loads.errors import DataLost
 
     name = topic(1)
     to = f"parquet:{tmp_path}/table"
@@ -225,12 +226,12 @@ def test_deleted_records_stop_a_load_unless_that_is_allowed(
     assert sorted(offsets) == [*range(10), *range(15, 30)]
 
 
-def test_a_topic_created_again_between_loads_is_noticed(
+def test_a_recreated_topic_is_detected(
     spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
 ) -> None:
     from confluent_kafka.admin import AdminClient
 
-    from ottla_spark.loading.errors import DataLost
+    from ottla_spark.loads.errors import DataLost
 
     name = topic(1)
     to = f"parquet:{tmp_path}/table"
@@ -257,13 +258,13 @@ def test_rows_that_are_not_where_the_table_is_are_not_committed(
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    from ottla_spark.loading.tables.delta import DeltaTarget
-    from ottla_spark.loading.tables.iceberg import IcebergTarget
-    from ottla_spark.loading.tables.table import RECORDS, Batch, Table
+    from ottla_spark.loads.targets.delta import DeltaTableWriter
+    from ottla_spark.loads.targets.iceberg import IcebergTableWriter
+    from ottla_spark.loads.targets.table_writer import RECORDS, Batch, TableWriter
 
-    tables: list[Table] = [
-        DeltaTarget(spark, f"{tmp_path}/table", "t"),
-        IcebergTarget(spark, "c.db.events", "t", catalog),
+    tables: list[TableWriter] = [
+        DeltaTableWriter(spark, f"{tmp_path}/table", "t"),
+        IcebergTableWriter(spark, "c.db.events", "t", catalog),
     ]
     for table in tables:
         measures = Observation("rows")

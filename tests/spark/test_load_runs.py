@@ -1,4 +1,4 @@
-"""Loads without an end: `--every` and `--continuous` take in what comes, until they are stopped."""
+"""`--every` and `--continuous` load new records until they are stopped."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from harness.deadline import eventually
 from harness.process import COMMAND
 
 from ottla_spark.api import load
-from ottla_spark.loading.options import Continuous, Every, LoadOptions
-from ottla_spark.loading.running import Listener, run_load
-from ottla_spark.loading.targets import Kind, Target, ValueFormat
+from ottla_spark.loads.options.load_options import Continuous, Every, LoadOptions
+from ottla_spark.loads.options.value_format import ValueFormat
+from ottla_spark.loads.run.listener import Listener
+from ottla_spark.loads.run.load_run import run_load
+from ottla_spark.loads.targets.address import TableAddress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ottla_spark.loading.tally import Tally
+    from ottla_spark.loads.run.tally import Tally
 
 PATIENCE_S = 120
 ROUNDS = 3
@@ -50,14 +52,14 @@ class Feeds(Listener):
         self._given += 1
 
 
-def test_what_comes_while_it_runs_is_loaded(
+def test_records_that_arrive_during_the_load_are_loaded(
     spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
 ) -> None:
     name = topic(2)
     produce(name, A_ROUND)
     options = LoadOptions(
         topic=name,
-        to=Target(Kind.PARQUET, f"{tmp_path}/table"),
+        to=TableAddress("parquet", f"{tmp_path}/table"),
         client={"bootstrap.servers": bootstrap_servers},
         when=Continuous(0.2),
     )
@@ -70,7 +72,7 @@ def test_what_comes_while_it_runs_is_loaded(
     assert sorted(bytes(row.value) for row in rows) == wanted
 
 
-def test_an_end_before_the_first_record_is_a_good_end(
+def test_a_stop_before_the_first_record_is_no_failure(
     spark: SparkSession, bootstrap_servers: str, topic: Any, tmp_path: Path
 ) -> None:
     stop = threading.Event()
@@ -82,7 +84,7 @@ def test_an_end_before_the_first_record_is_a_good_end(
 
     options = LoadOptions(
         topic=topic(),
-        to=Target(Kind.PARQUET, f"{tmp_path}/table"),
+        to=TableAddress("parquet", f"{tmp_path}/table"),
         client={"bootstrap.servers": bootstrap_servers},
         when=Every(60),
         format=ValueFormat.JSON,
@@ -124,7 +126,7 @@ def test_a_signal_at_any_moment_ends_a_load_well(
     assert sorted(row.offset for row in rows) == wanted
 
 
-def test_a_load_that_has_an_end_says_that_it_was_interrupted(
+def test_an_interrupted_load_reports_it(
     spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
 ) -> None:
     name = topic()

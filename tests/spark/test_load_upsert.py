@@ -1,4 +1,4 @@
-"""Upserts: the table holds the last value of each key, and tombstones delete."""
+"""Upserts: the table has the last value of each key, and tombstones delete rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`check` and `plan`: every kind of mistake in its line, before anything starts."""
+"""`check` and `plan` report every kind of mistake with its line, before a start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from ottla.cli.main import main
 from ottla_spark.pipelines.api import check_file
-from ottla_spark.pipelines.problems import Problem
+from ottla_spark.pipelines.spec.problems import Problem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,13 +73,13 @@ def check(spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, tmp_pat
         ("{sql: SELECT o.id FROM orders o JOIN loose l ON o.id = l.id}", "either side"),
         (
             "{sql: SELECT o.id FROM orders o JOIN loose l ON o.id = l.id AND l.at > o.ts}",
-            "unbounded state: this join never forgets the rows of",
+            "unbounded state: this join never drops the rows of",
         ),
         ("{dedup: id, from: loose}", "unbounded state: this dedup"),
         ("{dedup: idd, from: orders}", "'idd'"),
-        ("{python: 'gone.py:f', from: orders}", "there is no file"),
+        ("{python: 'gone.py:f', from: orders}", "gone.py does not exist"),
         ("{python: 'operator:neg', from: orders}", "operator:neg fails: TypeError"),
-        ("{python: 'builtins:repr', from: orders}", "gave str, not a DataFrame"),
+        ("{python: 'builtins:repr', from: orders}", "returned str, not a DataFrame"),
         (
             "{sql: 'SELECT id FROM orders', watermark: {column: ts, delay: 1m}}",
             "no column 'ts'",
@@ -97,7 +97,7 @@ def test_mistakes_of_a_step(check: Check, step: str, words: str) -> None:
     assert words in problem.message
 
 
-def test_a_mistake_deep_in_sql_is_found_in_its_own_line(check: Check) -> None:
+def test_a_mistake_inside_sql_has_its_own_line(check: Check) -> None:
     sql = "SELECT\n  id,\n  CASE WHEN amount > 1\n    THEN amout END x\nFROM orders\n"
     block = "".join(f"      {line}\n" for line in sql.splitlines())
     (problem,) = check(f"{TOP}steps:\n  s:\n    sql: |\n{block}{SINK}")
@@ -110,11 +110,11 @@ def test_a_mistake_deep_in_sql_is_found_in_its_own_line(check: Check) -> None:
         ("{from: s, topic: nowhere}", 0, ".topic", "there is no topic 'nowhere'"),
         ("{from: s, topic: check-orders, key: idd}", 0, ".key", "no column 'idd'"),
         ("{from: s, topic: check-orders, format: raw}", 0, ".from", "a column named value"),
-        ("{from: s, topic: check-orders, mode: complete}", 0, ".mode", "possible here: append"),
+        ("{from: s, topic: check-orders, mode: complete}", 0, ".mode", "possible modes: append"),
         ("{from: s, table: 'parquet:taken/x'}", 0, ".table", "is a file, not a directory"),
         ("{from: s, table: 'parquet:x', partition_by: dya}", 0, ".partition_by", "'day'"),
         ("{from: s, table: 'parquet:x', partition_by: [id, day]}", 0, ".partition_by", "no column"),
-        ("{from: still, topic: check-orders}", 0, ".from", "nothing streams into 'still'"),
+        ("{from: still, topic: check-orders}", 0, ".from", "'still' is not a stream"),
         ("\n    from: s\n    mode: complete\n    topic: check-orders", 2, ".mode", "complete"),
     ],
 )
@@ -139,11 +139,11 @@ def test_mistakes_of_a_sink(check: Check, sink: str, line: int, where: str, word
         ("SELECT * FROM orders ORDER BY id", "append", ""),
     ],
 )
-def test_output_modes_that_cannot_be(check: Check, sql: str, mode: str, possible: str) -> None:
+def test_impossible_output_modes(check: Check, sql: str, mode: str, possible: str) -> None:
     sink = f"{{from: s, topic: check-orders, mode: {mode}}}"
     (problem,) = check(f'{TOP}steps:\n  s: {{sql: "{sql}"}}\nsinks:\n  out: {sink}\n')
     assert (problem.line, problem.where) == (SINK_LINE, "sinks.out.mode")
-    assert problem.message.endswith(f"possible here: {possible}" if possible else "mode")
+    assert problem.message.endswith(f"possible modes: {possible}" if possible else "mode")
 
 
 @pytest.mark.parametrize(
@@ -207,14 +207,14 @@ def test_mistakes_of_sources(check: Check) -> None:
     assert "did you mean 'check-orders'?" in found[0].message
 
 
-def test_columns_that_come_twice(check: Check) -> None:
+def test_duplicate_columns(check: Check) -> None:
     step = "{sql: 'SELECT *, id FROM orders'}"
     (problem,) = check(f"{TOP}steps:\n  s: {step}\n{SINK}")
     assert problem.where == "sinks.out.from"
     assert "more than one column id" in problem.message
 
 
-def test_a_broker_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
+def test_no_broker(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_text(
         "bootstrap_servers: 127.0.0.1:1\n" + TOP + SINK.replace("from: s", "from: orders")
@@ -283,7 +283,7 @@ def test_the_picture(
     assert (big["from"], big["streams"]) == (["orders"], True)
 
 
-def test_the_commands_say_what_is_wrong_and_end_with_1(
+def test_the_commands_print_problems_and_exit_with_1(
     check: Check, bootstrap_servers: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     check(f"{TOP}steps:\n  s: {{sql: SELECT x FROM orders}}\n{SINK}")
@@ -298,7 +298,7 @@ def test_the_commands_say_what_is_wrong_and_end_with_1(
     assert not (tmp_path / "state").exists()
 
 
-def test_wrong_usage_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_exits_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = str(tmp_path / "p.yaml")
     assert main(["pipeline", "run", file, "--once", "--always"]) == 2
     assert main(["pipeline", "run", file, "--every", "soon"]) == 2

@@ -1,4 +1,4 @@
-"""`ottla pipeline run` as a process: killed, started again, and asked to stop."""
+"""`ottla pipeline run` as a process: killed, restarted, stopped."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def add_files(directory: Path, files: range) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_killed_it_goes_on_and_asked_to_stop_it_ends_well(
+def test_a_killed_pipeline_continues_and_a_stopped_one_exits_with_0(
     spark: SparkSession, tmp_path: Path, process: list[subprocess.Popen[str]]
 ) -> None:
     (tmp_path / "numbers.yaml").write_text(PIPELINE)

@@ -1,4 +1,4 @@
-"""Pipelines from files to tables: running once, again, on a schedule, and failing."""
+"""Pipelines from files to tables: one run, several, a schedule, a failure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 
 import ottla_spark
 from ottla_spark.pipelines.api import Pipeline
-from ottla_spark.pipelines.failures import QueryFailed
-from ottla_spark.pipelines.progress import QueryProgress
-from ottla_spark.pipelines.running import View
-from ottla_spark.pipelines.state_lock import state_lock
+from ottla_spark.pipelines.run.failures import QueryFailed
+from ottla_spark.pipelines.run.pipeline_run import View
+from ottla_spark.pipelines.run.progress import QueryProgress
+from ottla_spark.pipelines.run.state_lock import state_lock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +68,7 @@ def table(spark: SparkSession, path: Path) -> list[tuple[object, ...]]:
     return sorted(tuple(row) for row in spark.read.parquet(str(path)).collect())
 
 
-def test_each_run_goes_on_where_the_last_ended(
+def test_each_run_continues_the_last_one(
     spark: SparkSession, numbers: Pipeline, write: Callable[[str, str], Path], tmp_path: Path
 ) -> None:
     (first,) = numbers.run(once=True)
@@ -81,7 +81,7 @@ def test_each_run_goes_on_where_the_last_ended(
     assert (tmp_path / "state" / "numbers" / "squares" / "commits").is_dir()
 
 
-def test_an_end_in_the_middle_of_planning_the_first_batch_is_no_end_for_good(
+def test_a_run_starts_after_a_kill_during_the_first_plan(
     spark: SparkSession, numbers: Pipeline, write: Callable[[str, str], Path], tmp_path: Path
 ) -> None:
     numbers.run(once=True)
@@ -94,7 +94,7 @@ def test_an_end_in_the_middle_of_planning_the_first_batch_is_no_end_for_good(
     assert table(spark, tmp_path / "out") == [(0, 0), (2, 4)]
 
 
-def test_a_query_that_fails_ends_the_run_in_its_own_words(
+def test_a_failed_query_ends_the_run_with_its_message(
     spark: SparkSession, numbers: Pipeline, write: Callable[[str, str], Path]
 ) -> None:
     write("in/1.json", '{"n": 666}\n')
@@ -125,7 +125,7 @@ def test_a_schedule_runs_again_until_it_is_stopped(
     assert table(spark, tmp_path / "out") == [(0, 0), (2, 4), (10, 100), (20, 400)]
 
 
-def test_the_frames_are_there_for_python(spark: SparkSession, numbers: Pipeline) -> None:
+def test_dataframes_for_python_programs(spark: SparkSession, numbers: Pipeline) -> None:
     rows = numbers.frame("even")
     assert rows.isStreaming
     query = rows.writeStream.format("memory").queryName("even_rows").trigger(availableNow=True)
@@ -136,6 +136,6 @@ def test_the_frames_are_there_for_python(spark: SparkSession, numbers: Pipeline)
         numbers.frame("odd")
 
 
-def test_two_runs_of_one_state_do_not_meet(numbers: Pipeline) -> None:
-    with state_lock(numbers.spec), pytest.raises(QueryFailed, match="runs already"):
+def test_two_runs_cannot_share_a_state_directory(numbers: Pipeline) -> None:
+    with state_lock(numbers.spec), pytest.raises(QueryFailed, match="already running"):
         numbers.run(once=True)

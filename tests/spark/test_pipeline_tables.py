@@ -1,4 +1,4 @@
-"""Pipelines into and out of Delta and Iceberg tables: each row once, whatever comes again."""
+"""Pipelines that write and read Delta and Iceberg tables, each row exactly once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ottla_spark
-from ottla_spark.pipelines.failures import QueryFailed
+from ottla_spark.pipelines.run.failures import QueryFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +59,7 @@ def batch_again(tmp_path: Path, name: str, sink: str) -> None:
     (commits / f".{last}.crc").unlink(missing_ok=True)
 
 
-def test_delta_holds_each_row_once_and_can_be_read_again(
+def test_delta_has_each_row_once_and_can_be_read(
     spark: SparkSession, run: Run, feed: Callable[[str, list[int]], None], tmp_path: Path
 ) -> None:
     sink = 'sinks:\n  out: {from: numbers, table: "delta:lake", partition_by: word}\n'
@@ -87,7 +87,7 @@ def test_delta_holds_each_row_once_and_can_be_read_again(
     ]
 
 
-def test_what_is_never_null_may_be_so_in_a_later_version_of_the_query(
+def test_a_column_may_become_nullable_in_a_later_query(
     run: Run, feed: Callable[[str, list[int]], None], tmp_path: Path
 ) -> None:
     from deltalake import DeltaTable
@@ -129,7 +129,7 @@ def test_delta_takes_updates_of_sums_by_key(
     assert sorted((row["word"], row["total"]) for row in table) == [("even", 2), ("odd", 16)]
 
 
-def test_iceberg_holds_each_row_once_and_can_be_read_again(
+def test_iceberg_has_each_row_once_and_can_be_read(
     spark: SparkSession, run: Run, feed: Callable[[str, list[int]], None], tmp_path: Path
 ) -> None:
     sink = 'sinks:\n  out: {from: numbers, table: "iceberg:here.db.numbers"}\n'
@@ -162,5 +162,5 @@ def test_a_table_with_other_columns_is_refused_before_anything_runs(
         sinks:
           out: {from: other, table: "delta:lake"}
         """
-    with pytest.raises(QueryFailed, match=r"sinks\.out: .*has other columns"):
+    with pytest.raises(QueryFailed, match=r"sinks\.out: .*has different columns"):
         run("second", rest)

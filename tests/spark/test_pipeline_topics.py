@@ -1,4 +1,4 @@
-"""Pipelines over topics: windows, joins, dedup, several sinks, and going on after a stop."""
+"""Pipelines over topics: windows, joins, dedup, several sinks, restarts."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from ottla.client.address import parse_addresses
 from ottla.client.cluster import Client
 from ottla.client.groups.offsets import fetch_offsets
 from ottla_spark.pipelines.api import Pipeline
-from ottla_spark.pipelines.failures import QueryFailed
-from ottla_spark.pipelines.problems import PipelineError
-from ottla_spark.pipelines.progress import QueryProgress
-from ottla_spark.pipelines.running import View
+from ottla_spark.pipelines.run.failures import QueryFailed
+from ottla_spark.pipelines.run.pipeline_run import View
+from ottla_spark.pipelines.run.progress import QueryProgress
+from ottla_spark.pipelines.spec.problems import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -168,7 +168,7 @@ def test_dedup_of_records_that_came_twice(
     assert [row.id for row in table(spark, tmp_path / "out")] == list(range(25))
 
 
-def test_stopped_between_batches_it_goes_on_exactly_there_with_every_sink(
+def test_every_sink_continues_after_a_stop_between_batches(
     spark: SparkSession,
     make: Make,
     topic: MakeTopic,
@@ -209,10 +209,10 @@ def test_stopped_between_batches_it_goes_on_exactly_there_with_every_sink(
             assert sum(found.offset for found in offsets.values()) == 120
 
 
-def test_bad_records_stop_the_query_or_do_as_they_are_told(
+def test_bad_records_fail_the_query_or_are_dropped_or_kept(
     spark: SparkSession, make: Make, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
-    from ottla_spark.pipelines.failures import QueryFailed
+    from ottla_spark.pipelines.run.failures import QueryFailed
 
     name = topic()
     values = [event(0, 0), b"not json", None, b'{"id": "x"}', event(4, 4)]
@@ -310,7 +310,7 @@ def test_avro_of_a_file_and_framed_protobuf(
     assert found == {(1, "one", 0), (None, None, 1), (2, None, 2), (7, "n", -1)}
 
 
-def test_a_value_that_does_not_fit_is_named_when_it_fails_the_query(
+def test_a_value_that_fails_the_query_is_named(
     make: Make, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     name = topic()
@@ -323,7 +323,7 @@ def test_a_value_that_does_not_fit_is_named_when_it_fails_the_query(
         orders.run(once=True)
 
 
-def test_a_schema_file_that_cannot_serve_is_blamed_by_its_line(
+def test_a_bad_schema_file_is_reported_with_its_line(
     make: Make, topic: MakeTopic, tmp_path: Path
 ) -> None:
     (tmp_path / "order.avsc").write_text("{}")

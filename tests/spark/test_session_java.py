@@ -1,4 +1,4 @@
-"""A machine with Python alone: without JAVA_HOME and without java on the PATH, Spark runs."""
+"""Spark runs without JAVA_HOME and without java on the PATH."""
 
 from __future__ import annotations
 

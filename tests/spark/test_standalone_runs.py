@@ -64,8 +64,8 @@ PIPELINE = """\
 HIDDEN_PROGRAM = """
 import sys
 import ottla_spark
-from ottla_spark.loading.errors import LoadUsageError
-from ottla_spark.pipelines.problems import PipelineError
+from ottla_spark.loads.errors import LoadUsageError
+from ottla_spark.pipelines.spec.problems import PipelineError
 from ottla_spark.session import session
 
 master, servers, topic, shared, hidden = sys.argv[1:]

@@ -65,7 +65,7 @@ def run(
     """Check FILE and run it. The options override the trigger in the file."""
     target = _target(file, master, bootstrap_server, state, conf, json)
     from ottla_spark.pipelines import command
-    from ottla_spark.pipelines.triggers import choose_trigger
+    from ottla_spark.pipelines.spec.trigger import choose_trigger
 
     try:
         trigger = choose_trigger(once, every, always)

@@ -1,1 +1,1 @@
-"""Pipelines from a small YAML file: checked, drawn and run as Structured Streaming queries."""
+"""Pipelines: a YAML file that runs as Structured Streaming queries."""

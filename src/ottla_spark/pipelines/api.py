@@ -1,4 +1,4 @@
-"""A pipeline for Python programs: its DataFrames, its queries, and running it as a whole."""
+"""Pipelines for Python programs: `ottla_spark.pipeline(...)`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla_spark.pipelines.analysis import Analysis
-from ottla_spark.pipelines.checking import Checked, check_spec
-from ottla_spark.pipelines.model import Once, PipelineSpec, Trigger
-from ottla_spark.pipelines.problems import PipelineError, Problems
-from ottla_spark.pipelines.progress import QueryProgress
-from ottla_spark.pipelines.running import View, run_by_trigger
-from ottla_spark.pipelines.runs import frames_for, start_query
-from ottla_spark.pipelines.spec import read_file
-from ottla_spark.pipelines.triggers import choose_trigger
+from ottla_spark.pipelines.check.pipeline_check import Checked, check_spec
+from ottla_spark.pipelines.check.spark_analysis import Analysis
+from ottla_spark.pipelines.run.pipeline_run import View, run_by_trigger
+from ottla_spark.pipelines.run.progress import QueryProgress
+from ottla_spark.pipelines.run.query import frames_for, start_query
+from ottla_spark.pipelines.spec.model import Once, PipelineSpec, Trigger
+from ottla_spark.pipelines.spec.pipeline_file import read_file
+from ottla_spark.pipelines.spec.problems import PipelineError, Problems
+from ottla_spark.pipelines.spec.trigger import choose_trigger
 from ottla_spark.session import LOCAL, session
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Pipeline:
-    """A pipeline that was checked and found good."""
+    """A pipeline without problems. Create it with `pipeline`."""
 
     def __init__(self, checked: Checked, spark: SparkSession) -> None:
         self._checked = checked
@@ -34,21 +34,21 @@ class Pipeline:
 
     @property
     def spec(self) -> PipelineSpec:
-        """What the file says."""
+        """The content of the file."""
         return self._checked.spec
 
     @property
     def analysis(self) -> Analysis:
-        """The schemas of everything."""
+        """The schemas of all sources, steps and sinks."""
         return self._checked.analysis
 
     @property
     def checked(self) -> Checked:
-        """Everything that was found out."""
+        """The result of the check."""
         return self._checked
 
     def frame(self, name: str) -> DataFrame:
-        """The rows of a source or step, live; a stream unless nothing in it streams.
+        """Return the DataFrame of a source or step. It streams if any of its sources streams.
 
         A query over it commits its offsets to the group `<pipeline>.<name>`.
         """
@@ -58,7 +58,7 @@ class Pipeline:
         return frames_for(self._checked, self._spark, name).frame(known)
 
     def start(self, sink: str, *, once: bool = False) -> StreamingQuery:
-        """Start the query of one sink: as the file's trigger says, or over what is there now."""
+        """Start the query of one sink, with the file's trigger or, with `once`, once."""
         if sink not in self.spec.sinks:
             raise KeyError(f"{self.spec.file} has no sink {sink!r}")
         wanted = Once() if once else self.spec.trigger
@@ -73,15 +73,15 @@ class Pipeline:
         view: View | None = None,
         stop: threading.Event | None = None,
     ) -> list[QueryProgress]:
-        """Run all queries until they are done or `stop` is set; QueryFailed when one fails.
+        """Run all queries until they are done or `stop` is set; raise QueryFailed if one fails.
 
-        When is the file's `trigger` unless it is said here.
+        `once`, `every` or `always` replaces the file's trigger.
         """
         wanted = choose_trigger(once, every, always) or self.spec.trigger
         return self.run_by(wanted, view or View(), stop or threading.Event())
 
     def run_by(self, trigger: Trigger, view: View, stop: threading.Event) -> list[QueryProgress]:
-        """The same with everything said."""
+        """Run all queries with this trigger, as `run` does."""
         return run_by_trigger(self._checked, self._spark, trigger, view, stop)
 
 
@@ -92,7 +92,7 @@ def check_file(
     bootstrap_servers: str | None = None,
     state: str | None = None,
 ) -> tuple[Checked | None, Problems]:
-    """Everything that is wrong with a file, and what was understood of it."""
+    """Check a file. Return the result and all problems; the result is None if unreadable."""
     problems = Problems()
     spec = read_file(Path(file).absolute(), problems)
     if spec is None:
@@ -113,9 +113,9 @@ def pipeline(
     state: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> Pipeline:
-    """The pipeline of a file, checked; PipelineError says everything that is wrong with it.
+    """Check a file and return its pipeline; raise PipelineError with all problems of the file.
 
-    It runs in the given session, or in one of its own on `master` with the settings `conf`.
+    It uses the given session, or starts one on `master` with the settings `conf`.
     """
     running = spark or session(master, app_name=Path(file).stem, conf=conf)
     checked, problems = check_file(

@@ -1,7 +1,7 @@
-"""The work of `ottla pipeline`: check, plan and run a file, and say how it went.
+"""Implements `ottla pipeline`: checks, draws and runs a file, and prints the outcome.
 
-Returns exit codes: 0 when all is well, 1 when something is wrong with the file or a query
-failed, 130 when a run that would have ended by itself was interrupted.
+Exit codes: 0 for success, 1 for problems of the file or a failed query, 130 if a run that ends
+by itself was interrupted.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.client.errors import ClientError
 from ottla_spark.pipelines.api import Pipeline, check_file
-from ottla_spark.pipelines.checking import Checked
-from ottla_spark.pipelines.failures import QueryFailed
-from ottla_spark.pipelines.model import Once, Trigger
-from ottla_spark.pipelines.picture import as_json
-from ottla_spark.pipelines.problems import Problems
-from ottla_spark.pipelines.progress import QueryProgress
-from ottla_spark.pipelines.showing import (
+from ottla_spark.pipelines.check.pipeline_check import Checked
+from ottla_spark.pipelines.run.failures import QueryFailed
+from ottla_spark.pipelines.run.progress import QueryProgress
+from ottla_spark.pipelines.show.picture import as_json
+from ottla_spark.pipelines.show.views import (
     JsonView,
     LineView,
     LiveView,
@@ -30,8 +28,10 @@ from ottla_spark.pipelines.showing import (
     summary_row,
     table_of,
 )
+from ottla_spark.pipelines.spec.model import Once, Trigger
+from ottla_spark.pipelines.spec.problems import Problems
 from ottla_spark.session import session
-from ottla_spark.stopping import stopped_by_signals
+from ottla_spark.stop_signals import stop_on_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +43,7 @@ INTERRUPTED: Final = 130
 
 @dataclass(frozen=True)
 class Target:
-    """A pipeline file and what the command line says in place of it."""
+    """A pipeline file, and the options of the command line that override it."""
 
     file: str
     master: str
@@ -53,53 +53,53 @@ class Target:
     json: bool
 
     def spark(self) -> SparkSession:
-        """The session that the pipeline runs in."""
+        """Return the session of the pipeline."""
         return session(self.master, app_name=Path(self.file).stem, conf=self.conf)
 
     def check(self) -> tuple[Checked | None, Problems]:
-        """Look at the file."""
+        """Check the file."""
         return check_file(
             self.file, self.spark, bootstrap_servers=self.bootstrap_servers, state=self.state
         )
 
 
 def check(target: Target) -> int:
-    """Say everything that is wrong with a file."""
+    """Print all problems of a file; return the exit code."""
     checked, problems = target.check()
     if target.json:
         print(json_text.dumps(problems_json(target, problems), indent=2))
     elif len(problems):
-        _complain(target, problems)
+        _print_problems(target, problems)
     elif checked is not None:
         spec = checked.spec
         print(
-            f"{target.file} is fine: {len(spec.sources)} sources, {len(spec.steps)} steps,"
+            f"{target.file} has no problems: {len(spec.sources)} sources, {len(spec.steps)} steps,"
             f" {len(spec.sinks)} sinks"
         )
     return FAILED if len(problems) else OK
 
 
 def plan(target: Target) -> int:
-    """Draw a file, as far as it can be understood, and say what is wrong with it."""
+    """Draw a file as far as it can be understood, and print its problems."""
     checked, problems = target.check()
     if checked is not None and target.json:
         report = as_json(checked) | {"problems": problems_json(target, problems)["problems"]}
         print(json_text.dumps(report, indent=2))
     elif checked is not None:
         print_picture(checked)
-    _complain(target, problems)
+    _print_problems(target, problems)
     return FAILED if len(problems) else OK
 
 
 def run(target: Target, trigger: Trigger | None) -> int:
-    """Check a file and run it."""
+    """Check a file and run it; return the exit code."""
     checked, problems = target.check()
     if checked is None or len(problems):
-        _complain(target, problems)
+        _print_problems(target, problems)
         return FAILED
     wanted = checked.spec.trigger if trigger is None else trigger
     view = JsonView() if target.json else LiveView() if sys.stdout.isatty() else LineView()
-    with stopped_by_signals() as stop:
+    with stop_on_signals() as stop:
         try:
             queries = Pipeline(checked, target.spark()).run_by(wanted, view, stop)
         except (QueryFailed, ClientError) as error:
@@ -113,11 +113,11 @@ def run(target: Target, trigger: Trigger | None) -> int:
 
 
 def problems_json(target: Target, problems: Problems) -> dict[str, object]:
-    """What is wrong, for programs."""
+    """Return all problems as JSON."""
     return {"file": target.file, "problems": [problem._asdict() for problem in problems]}
 
 
-def _complain(target: Target, problems: Problems) -> None:
+def _print_problems(target: Target, problems: Problems) -> None:
     for problem in problems:
         print(problem.text(target.file), file=sys.stderr)
     if len(problems) > 1:

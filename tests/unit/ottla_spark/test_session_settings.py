@@ -1,4 +1,4 @@
-"""What a session is started with, without starting one."""
+"""The settings of a session, without starting one."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ottla_spark.session import (
 )
 
 
-def test_conf_wins_over_everything() -> None:
+def test_conf_overrides_everything() -> None:
     settings = session_settings("local[2]", {"spark.ui.enabled": "true"})
     assert settings["spark.ui.enabled"] == "true"
     assert settings["spark.driver.memory"] == "2g"
 
 
-def test_what_fits_one_machine_is_not_set_on_a_cluster() -> None:
+def test_local_settings_are_not_used_on_a_cluster() -> None:
     settings = session_settings("spark://master:7077", {})
     assert "spark.driver.memory" not in settings
     assert "spark.driver.bindAddress" not in settings
@@ -42,7 +42,7 @@ def test_the_logging_file_is_part_of_the_package() -> None:
     assert LOGGING.as_uri() in session_settings("local", {})["spark.driver.extraJavaOptions"]
 
 
-def test_a_collector_that_the_environment_chose_is_the_only_one(
+def test_a_garbage_collector_of_the_environment_is_the_only_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
@@ -52,7 +52,7 @@ def test_a_collector_that_the_environment_chose_is_the_only_one(
     assert COLLECTOR not in session_settings("local", {})["spark.driver.extraJavaOptions"]
 
 
-def test_memory_is_kept_in_an_embedded_session_unless_the_environment_says_otherwise(
+def test_memory_settings_of_an_embedded_session_and_of_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in (*KEPT_MEMORY, "JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):

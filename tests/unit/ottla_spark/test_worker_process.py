@@ -1,4 +1,4 @@
-"""Processes of Spark's end without a word when nobody listens to them any more."""
+"""Spark's Python processes exit silently when their socket is closed."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def test_a_module_runs_as_the_program_with_its_arguments(tmp_path: Path) -> None
     assert (done.returncode, done.stdout) == (0, "__main__ ['one', 'two']\n")
 
 
-def test_a_closed_socket_is_no_news(tmp_path: Path) -> None:
+def test_a_closed_socket_is_silent(tmp_path: Path) -> None:
     text = "import socket\na, b = socket.socketpair()\nb.close()\na.sendall(b'bye')\n"
     tmp_path.joinpath("program.py").write_text(text)
     done = run("program", tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_other_failures_are_told(tmp_path: Path) -> None:
+def test_other_failures_are_reported(tmp_path: Path) -> None:
     tmp_path.joinpath("program.py").write_text("raise ValueError('why')")
     done = run("program", tmp_path)
     assert done.returncode == 1

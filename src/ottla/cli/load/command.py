@@ -169,7 +169,7 @@ def load(
     from ottla.cli.load.progress import LoadView
     from ottla_spark.api import load as run
     from ottla_spark.java import NoJava
-    from ottla_spark.loading.errors import LoadError
+    from ottla_spark.loads.errors import LoadError
 
     if once + (every is not None) + continuous > 1:
         raise UsageError("give only one of --once, --every and --continuous")

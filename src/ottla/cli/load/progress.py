@@ -20,10 +20,10 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from ottla_spark.loading.running import Listener
+from ottla_spark.loads.run.listener import Listener
 
 if TYPE_CHECKING:
-    from ottla_spark.loading.tally import Tally
+    from ottla_spark.loads.run.tally import Tally
 
 _FIELDS = (
     "{task.fields[rows]} rows  {task.fields[rate]}/s"

@@ -1,10 +1,10 @@
-"""Lengths of time."""
+"""Durations in pipeline files."""
 
 from __future__ import annotations
 
 import pytest
 
-from ottla_spark.pipelines.durations import duration_ms
+from ottla_spark.pipelines.spec.durations import duration_ms
 
 
 @pytest.mark.parametrize(
@@ -22,12 +22,12 @@ from ottla_spark.pipelines.durations import duration_ms
         ("0s", 0),
     ],
 )
-def test_lengths(text: str, expected_ms: int) -> None:
+def test_durations(text: str, expected_ms: int) -> None:
     assert duration_ms(text) == expected_ms
 
 
 @pytest.mark.parametrize(
     "text", ["", " ", "5", "m", "5 parsecs", "-5m", "5m!", "9" * 40 + "d", "999999w"]
 )
-def test_no_lengths(text: str) -> None:
+def test_texts_that_are_no_durations(text: str) -> None:
     assert duration_ms(text) is None

@@ -1,4 +1,4 @@
-"""Why a query ended, in words."""
+"""The cause of a failed query."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ pytest.importorskip("pyspark", reason="needs ottla[spark]")
 
 from pyspark.errors import StreamingQueryException
 
-from ottla_spark.pipelines.failures import cause_of, is_slow_python
+from ottla_spark.pipelines.run.failures import cause_of, is_slow_python
 
 MALFORMED = (
     "org.apache.spark.SparkException: [MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGGESTION] Malformed"
@@ -42,18 +42,18 @@ def chain(*texts: str) -> StreamingQueryException:
     return errors[0]
 
 
-def test_a_python_exception_in_its_own_words() -> None:
+def test_the_message_of_a_python_exception() -> None:
     assert cause_of(chain(PYTHON)) == "ValueError: no square"
 
 
-def test_the_deepest_cause_that_spark_has_a_name_for_with_what_to_do() -> None:
+def test_the_deepest_cause_with_a_spark_name_and_a_hint() -> None:
     error = chain("[STREAM_FAILED] Query failed", MALFORMED, "com.x.JsonParseException: token")
     words = cause_of(error)
     assert words.startswith("Malformed records are detected in record parsing: [null]. Parse Mode")
-    assert words.endswith("`bad_records: drop` or `keep` at the source goes on")
+    assert words.endswith("set `bad_records: drop` or `keep` at the source to continue")
 
 
-def test_without_a_name_the_deepest_cause() -> None:
+def test_the_deepest_cause_without_a_spark_name() -> None:
     assert cause_of(chain("Job aborted", "java.io.IOException: disk full")) == (
         "java.io.IOException: disk full"
     )

@@ -1,4 +1,4 @@
-"""Python functions named in a file."""
+"""Python functions of steps."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs ottla[spark]")
 
-from ottla_spark.pipelines.document import Plain, Scalar
-from ottla_spark.pipelines.functions import FunctionError, load_function
-from ottla_spark.pipelines.model import PythonStep
+from ottla_spark.pipelines.frames.functions import FunctionError, load_function
+from ottla_spark.pipelines.spec.model import PythonStep
+from ottla_spark.pipelines.spec.yaml_tree import Plain, Scalar
 
 
 def step(function: str, inputs: int = 1, **arguments: Plain) -> PythonStep:
@@ -31,9 +31,9 @@ def test_a_function_of_a_module(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        ("nothere.py:f", "there is no file"),
+        ("nothere.py:f", "nothere.py does not exist"),
         ("fns.py:clena", "did you mean 'clean'?"),
-        ("fns.py:NUMBER", "is no function"),
+        ("fns.py:NUMBER", "is not a function"),
         ("fns.py:two", "cannot be called with 1 DataFrame"),
         ("no_such_module_at_all:f", "cannot be imported: ModuleNotFoundError"),
         ("broken.py:f", "ZeroDivisionError: division by zero (broken.py, line 2)"),
@@ -41,7 +41,7 @@ def test_a_function_of_a_module(tmp_path: Path) -> None:
         ("syntax.py:f", "SyntaxError"),
     ],
 )
-def test_functions_that_cannot_be_had(tmp_path: Path, function: str, words: str) -> None:
+def test_functions_that_cannot_be_used(tmp_path: Path, function: str, words: str) -> None:
     (tmp_path / "fns.py").write_text(
         "NUMBER = 1\ndef clean(rows): return rows\ndef two(a, b): return a\n"
     )

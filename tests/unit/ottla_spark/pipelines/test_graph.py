@@ -1,13 +1,13 @@
-"""What reads what."""
+"""The graph of sources and steps."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from textwrap import dedent
 
-from ottla_spark.pipelines.graph import Graph
-from ottla_spark.pipelines.problems import Problems
-from ottla_spark.pipelines.spec import read_text
+from ottla_spark.pipelines.spec.graph import Graph
+from ottla_spark.pipelines.spec.pipeline_file import read_text
+from ottla_spark.pipelines.spec.problems import Problems
 
 
 def graph_of(steps: str) -> tuple[Graph, list[str]]:
@@ -19,7 +19,7 @@ def graph_of(steps: str) -> tuple[Graph, list[str]]:
     return Graph(spec, problems), [problem.message for problem in problems]
 
 
-def test_each_comes_after_what_it_reads_wherever_it_stands() -> None:
+def test_steps_come_after_their_inputs() -> None:
     graph, problems = graph_of("""
         last: {sql: SELECT * FROM Middle JOIN t USING (id)}
         middle: {dedup: id, from: first}
@@ -31,7 +31,7 @@ def test_each_comes_after_what_it_reads_wherever_it_stands() -> None:
     assert graph.inputs("last") == ("middle", "t")
 
 
-def test_what_streams_makes_everything_after_it_stream() -> None:
+def test_a_stream_makes_everything_after_it_a_stream() -> None:
     graph, _ = graph_of("""
         still: {sql: SELECT * FROM t}
         both: {sql: SELECT * FROM still JOIN a USING (id)}
@@ -44,7 +44,7 @@ def test_what_streams_makes_everything_after_it_stream() -> None:
     ]
 
 
-def test_each_circle_is_said_once() -> None:
+def test_each_cycle_is_reported_once() -> None:
     _, problems = graph_of("""
         x: {sql: SELECT * FROM y}
         y: {sql: SELECT * FROM z}
@@ -53,8 +53,8 @@ def test_each_circle_is_said_once() -> None:
         fine: {sql: SELECT * FROM x}
         """)
     assert problems == [
-        "steps go round in a circle: x reads y reads z reads x",
-        "steps go round in a circle: own reads own",
+        "the steps form a cycle: x reads y reads z reads x",
+        "the steps form a cycle: own reads own",
     ]
 
 

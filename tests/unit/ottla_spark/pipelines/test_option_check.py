@@ -1,4 +1,4 @@
-"""Options of topics, asked of the data source."""
+"""Options of topics, checked with the data source."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs ottla[spark]")
 
-from ottla_spark.pipelines.option_check import check_options
-from ottla_spark.pipelines.problems import Problems
-from ottla_spark.pipelines.spec import read_text
+from ottla_spark.pipelines.check.option_check import check_options
+from ottla_spark.pipelines.spec.pipeline_file import read_text
+from ottla_spark.pipelines.spec.problems import Problems
 
 
 def mistakes(text: str) -> list[tuple[int, str, str]]:
@@ -22,7 +22,7 @@ def mistakes(text: str) -> list[tuple[int, str, str]]:
     return [tuple(problem) for problem in problems]
 
 
-def test_properties_that_only_some_clients_have_are_not_for_the_top() -> None:
+def test_properties_of_some_clients_are_not_allowed_at_the_top() -> None:
     found = mistakes("""\
         kafka:
           security.protocol: PLAINTEXT

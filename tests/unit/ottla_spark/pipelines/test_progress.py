@@ -1,4 +1,4 @@
-"""What a query has done, from what Spark reports."""
+"""The progress of a query, from Spark's reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytest.importorskip("pyspark", reason="needs ottla[spark]")
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from ottla_spark.pipelines.progress import QueryProgress
+from ottla_spark.pipelines.run.progress import QueryProgress
 
 
 def report(
@@ -56,7 +56,7 @@ class Reports:
         return self.recentProgress[-1] if self.recentProgress else None
 
 
-def test_every_batch_counts_once_however_often_it_is_looked_at() -> None:
+def test_every_batch_counts_once() -> None:
     query = Reports()
     progress = QueryProgress("out", query)  # type: ignore[arg-type]
     assert not progress.refresh()
@@ -82,7 +82,7 @@ def test_every_batch_counts_once_however_often_it_is_looked_at() -> None:
         ("not json", "{}", None),
     ],
 )
-def test_lag_is_what_topics_have_and_the_query_has_not_read(
+def test_lag_counts_records_that_the_query_has_not_read(
     end: str | None, latest: str | None, lag: int | None
 ) -> None:
     query = Reports([report(0, 1, end, latest)])

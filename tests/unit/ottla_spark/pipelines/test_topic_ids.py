@@ -1,4 +1,4 @@
-"""A topic that was created again between runs of a pipeline, by its id; a real broker."""
+"""Topics that were recreated between runs of a pipeline, with a real broker."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ottla.client.address import parse_addresses
 from ottla.client.cluster import Client
 from ottla.client.topics.topics import create_topics, delete_topics
 from ottla.testing import Cluster
-from ottla_spark.pipelines.failures import QueryFailed
-from ottla_spark.pipelines.model import PipelineSpec
-from ottla_spark.pipelines.problems import Problems
-from ottla_spark.pipelines.spec import read_file
-from ottla_spark.pipelines.topic_ids import check_topic_ids
+from ottla_spark.pipelines.run.failures import QueryFailed
+from ottla_spark.pipelines.run.topic_ids import check_topic_ids
+from ottla_spark.pipelines.spec.model import PipelineSpec
+from ottla_spark.pipelines.spec.pipeline_file import read_file
+from ottla_spark.pipelines.spec.problems import Problems
 
 LOSES = "{failOnDataLoss: false}"
 
@@ -56,7 +56,7 @@ def has_run(spec: PipelineSpec) -> None:
 
 
 @pytest.mark.parametrize("source", ["{topic: [other, orders]}", "{pattern: ord}"])
-def test_a_topic_created_again_ends_the_run(tmp_path: Path, servers: str, source: str) -> None:
+def test_a_recreated_topic_ends_the_run(tmp_path: Path, servers: str, source: str) -> None:
     create(servers, "orders", "other", "strange")
     spec = pipeline(tmp_path, servers, source)
     check_topic_ids(spec)
@@ -83,7 +83,7 @@ def test_before_the_first_batch_nothing_can_be_lost(tmp_path: Path, servers: str
     check_topic_ids(spec)
 
 
-def test_a_note_that_is_no_note_is_said(tmp_path: Path, servers: str) -> None:
+def test_an_unreadable_topics_file_is_reported(tmp_path: Path, servers: str) -> None:
     create(servers, "orders")
     spec = pipeline(tmp_path, servers, "{topic: orders}")
     (Path(spec.state_path) / "topics.json").write_text("[half")

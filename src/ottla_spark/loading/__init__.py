@@ -1,1 +1,0 @@
-"""Loading topics into tables: incremental, restartable, each record exactly once."""

@@ -1,1 +1,0 @@
-"""How values become columns, and how a record that does not fit shows."""

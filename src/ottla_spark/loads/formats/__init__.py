@@ -1,0 +1,1 @@
+"""Decoders that turn record values into columns."""

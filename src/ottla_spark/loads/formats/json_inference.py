@@ -1,0 +1,116 @@
+"""Infers the schema of JSON values from a sample.
+
+Integers are BIGINT (DECIMAL(38,0) if larger), other numbers DOUBLE. Text is TIMESTAMP or DATE if
+all values are written in ISO 8601, else STRING. Objects are STRUCT, lists ARRAY. If types differ,
+the wider one is used: BIGINT and DOUBLE give DOUBLE, DATE and TIMESTAMP give TIMESTAMP, anything
+else gives STRING, which holds any JSON as text. A field that is always null is STRING.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_TIMESTAMP = re.compile(
+    r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}([.]\d{1,9})?)?(Z|[+-]\d{2}:?\d{2})?"
+)
+_LONG = 2**63
+_DECIMAL = 10**38
+_NUMBERS = ("bigint", "decimal(38,0)", "double")
+_TIMES = ("date", "timestamp")
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list with elements of this shape."""
+
+    element: Shape
+
+
+Shape: TypeAlias = "str | Items | dict[str, Shape] | None"
+"""A simple type by its name, a list, an object, or None for null."""
+
+
+def infer(values: Iterable[bytes]) -> StructType:
+    """Return the schema of all values that are JSON objects; without fields if none is."""
+    from pyspark.sql.types import StructType
+
+    merged: Shape = {}
+    for value in values:
+        try:
+            parsed = json.loads(value)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(parsed, dict):
+            merged = _merge(merged, _shape(parsed))
+    found = _type(merged)
+    assert isinstance(found, StructType)
+    return found
+
+
+def _shape(value: object) -> Shape:
+    if isinstance(value, dict):
+        return {name: _shape(inside) for name, inside in value.items()}
+    if isinstance(value, list):
+        merged: Shape = None
+        for element in value:
+            merged = _merge(merged, _shape(element))
+        return Items(merged)
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return _whole_number(value)
+    if isinstance(value, float):
+        return "double"
+    return _text(value) if isinstance(value, str) else None
+
+
+def _whole_number(value: int) -> Shape:
+    if -_LONG <= value < _LONG:
+        return "bigint"
+    return "decimal(38,0)" if abs(value) < _DECIMAL else "double"
+
+
+def _text(value: str) -> Shape:
+    if _DATE.fullmatch(value):
+        return "date"
+    return "timestamp" if _TIMESTAMP.fullmatch(value) else "string"
+
+
+def _merge(one: Shape, other: Shape) -> Shape:
+    if one is None or other is None or one == other:
+        return other if one is None else one
+    if isinstance(one, dict) and isinstance(other, dict):
+        names = one | other
+        return {name: _merge(one.get(name), other.get(name)) for name in names}
+    if isinstance(one, Items) and isinstance(other, Items):
+        return Items(_merge(one.element, other.element))
+    for ladder in (_NUMBERS, _TIMES):
+        if one in ladder and other in ladder:
+            return max(one, other, key=lambda name: ladder.index(str(name)))
+    return "string"
+
+
+def _type(shape: Shape) -> DataType:
+    from pyspark.sql import types as T
+
+    if isinstance(shape, dict):
+        return T.StructType([T.StructField(name, _type(s)) for name, s in shape.items()])
+    if isinstance(shape, Items):
+        return T.ArrayType(_type(shape.element))
+    simple: dict[str | None, DataType] = {
+        "boolean": T.BooleanType(),
+        "bigint": T.LongType(),
+        "decimal(38,0)": T.DecimalType(38, 0),
+        "double": T.DoubleType(),
+        "date": T.DateType(),
+        "timestamp": T.TimestampType(),
+    }
+    return simple.get(shape, T.StringType())

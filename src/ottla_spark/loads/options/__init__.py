@@ -1,0 +1,1 @@
+"""The options of a load, and the checks that need nothing but the options."""

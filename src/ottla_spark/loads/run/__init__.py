@@ -1,0 +1,1 @@
+"""One run of a load: setup, micro-batches, dead letters, result."""

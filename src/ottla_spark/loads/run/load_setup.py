@@ -1,0 +1,154 @@
+"""Sets up a load: table, load directory, schema, dead letters.
+
+All checks run here, before the first record is read or written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla_spark.loads.errors import LoadUsageError
+from ottla_spark.loads.formats.format import Format
+from ottla_spark.loads.formats.format_choice import choose_format
+from ottla_spark.loads.options.load_options import LoadOptions
+from ottla_spark.loads.run.dead_letters import DeadLetterSink, DeadLetterTable, DeadLetterTopic
+from ottla_spark.loads.run.worker_check import check_workers
+from ottla_spark.loads.schema.new_fields import field_types
+from ottla_spark.loads.schema.table_columns import table_columns
+from ottla_spark.loads.state.load_directory import HIDDEN, LoadDirectory
+from ottla_spark.loads.state.storage import Storage
+from ottla_spark.loads.targets.address import absolute
+from ottla_spark.loads.targets.registry import several_topics_schemes
+from ottla_spark.loads.targets.table_writer import Batch, TableWriter, WorkerFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+NO_CHECKPOINT = "none yet"
+
+
+@dataclass(frozen=True)
+class LoadSetup:
+    """A load that is ready to run.
+
+    `leftovers` counts the removed files of killed attempts. `worker_files` is set if workers
+    write the files of the table.
+    """
+
+    directory: LoadDirectory
+    table: TableWriter
+    dead_letters: DeadLetterSink
+    format: Format | None
+    leftovers: int
+    worker_files: WorkerFiles | None
+
+
+def prepare(
+    spark: SparkSession,
+    options: LoadOptions,
+    sample_values: Callable[[], list[bytes]],
+    say: Callable[[str], None],
+    held: ExitStack,
+) -> LoadSetup:
+    """Create or check everything. Closing `held` releases the lock."""
+    storage = Storage(spark)
+    to = options.to
+    table = to.target.open(
+        spark, to.location, options.topic, catalog=options.catalog, compacted=options.compact
+    )
+    directory = _directory(storage, options, table)
+    if directory is not None:
+        held.enter_context(directory.lock())
+    saved = None if directory is None else directory.schema()
+    values = sample_values() if _needs_sample(options, saved) else []
+    form = choose_format(options, saved, values)
+    columns = table_columns(options, None if form is None else form.schema)
+    table.prepare(columns.schema, columns.partitions, widen=options.evolve)
+    if directory is None:
+        directory = _directory(storage, options, table)
+        assert directory is not None
+        held.enter_context(directory.lock())
+    directory.claim(options.identity)
+    if form is not None and form.schema != saved:
+        _save_schema(directory, form.schema, saved, say)
+    dead_letters = _dead_letters(spark, options, table)
+    places = [table.data_directory]
+    if isinstance(dead_letters, DeadLetterTable):
+        places.append(dead_letters.name)
+    check_workers(spark, places)
+    leftovers = _check_and_clean(directory, table, dead_letters)
+    worker_files = table.worker_files(options)
+    return LoadSetup(directory, table, dead_letters, form, leftovers, worker_files)
+
+
+def _directory(storage: Storage, options: LoadOptions, table: TableWriter) -> LoadDirectory | None:
+    """Return --checkpoint, or a directory in the table; None if the table has none yet."""
+    if options.checkpoint is not None:
+        return LoadDirectory(storage, absolute(options.checkpoint))
+    if not table.data_directory:
+        return None
+    hidden = f"{table.data_directory}/{HIDDEN}"
+    if not options.to.target.takes_several_topics:
+        _check_only_topic(storage, hidden, options)
+    return LoadDirectory(storage, f"{hidden}/{options.topic}")
+
+
+def _check_only_topic(storage: Storage, hidden: str, options: LoadOptions) -> None:
+    """Raise LoadUsageError if the table has another topic."""
+    for name in storage.children(hidden):
+        if name != options.topic and storage.exists(f"{hidden}/{name}/load.json"):
+            raise LoadUsageError(
+                f"{hidden.removesuffix('/' + HIDDEN)} already has topic {name}, and a"
+                f" {options.to.scheme}: table takes one topic. Use another table, or"
+                f" {several_topics_schemes()}, which take several topics"
+            )
+
+
+def _needs_sample(options: LoadOptions, saved: StructType | None) -> bool:
+    if options.format == "raw" or saved is not None:
+        return False
+    return options.schema is None
+
+
+def _save_schema(
+    directory: LoadDirectory,
+    schema: StructType,
+    before: StructType | None,
+    say: Callable[[str], None],
+) -> None:
+    directory.save_schema(schema)
+    changed = "" if before is None else " (new fields)"
+    say(f"schema, saved in {directory.directory}/schema.json{changed}:")
+    for name, kind in field_types(schema):
+        say(f"  {name} {kind}")
+
+
+def _dead_letters(spark: SparkSession, options: LoadOptions, table: TableWriter) -> DeadLetterSink:
+    wanted = options.dead_letters
+    if wanted.topic:
+        return DeadLetterTopic(wanted.topic, options.client)
+    path = wanted.path or f"{table.data_directory}-dead-letters"
+    return DeadLetterTable(spark, path)
+
+
+def _check_and_clean(
+    directory: LoadDirectory, table: TableWriter, dead_letters: DeadLetterSink
+) -> int:
+    """Check that table and checkpoint belong together, then remove files of killed attempts."""
+    query_id = directory.checkpoint.query_id()
+    last = table.last_batch(query_id or NO_CHECKPOINT)
+    planned = directory.checkpoint.planned_batch()
+    if last is not None and (planned is None or planned < last):
+        raise LoadUsageError(
+            f"the table has batch {last}, but the checkpoint {directory.checkpoint.path} does not:"
+            " it is older than the table, or belongs to another one. Continuing would lose"
+            " records. Name the right one with --checkpoint, or use another table"
+        )
+    if query_id is None:
+        return 0
+    next_batch = Batch(query_id, 0 if last is None else last + 1)
+    return table.clean(next_batch) + dead_letters.clean(next_batch)

@@ -1,0 +1,87 @@
+"""Reads a topic's offsets and a sample of its values, before Spark reads the topic."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla.client.consumer.consumer import Consumer, start_offsets
+from ottla.client.topics.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ottla.client.topics.route import find_route
+from ottla.model.ids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from ottla.client.cluster import Client
+
+SAMPLE_RECORDS = 2000
+SAMPLE_BYTES = 16 << 20
+PATIENCE_S = 10.0
+POLL_MS = 200
+
+
+@dataclass(frozen=True)
+class TopicOffsets:
+    """The earliest and latest offset of each partition, and the topic id as hex.
+
+    The id is empty if the brokers give topics no ids.
+    """
+
+    earliest: dict[int, int]
+    latest: dict[int, int]
+    topic_id: str = ""
+
+    @property
+    def records(self) -> int:
+        """The number of offsets in between, of all partitions."""
+        return sum(end - self.earliest[partition] for partition, end in self.latest.items())
+
+
+def topic_offsets(client: Client, topic: str) -> TopicOffsets:
+    """Return the current offsets of a topic; raise Refused if there is no such topic."""
+    deadline = client.deadline(f"listing the offsets of {topic}")
+    route = find_route(client, topic, deadline)
+    partitions = list(route.leaders)
+    return TopicOffsets(
+        start_offsets(client, topic, partitions, EARLIEST_TIMESTAMP, deadline),
+        start_offsets(client, topic, partitions, LATEST_TIMESTAMP, deadline),
+        "" if route.topic_id == ZERO_UUID else route.topic_id.hex(),
+    )
+
+
+def sample(client: Client, topic: str, offsets: TopicOffsets) -> list[bytes]:
+    """Return some non-null values from the start and the end of each partition."""
+    busy = [p for p, end in offsets.latest.items() if end > offsets.earliest[p]]
+    if not busy:
+        return []
+    each = max(1, SAMPLE_RECORDS // (2 * len(busy)))
+    first = {p: offsets.earliest[p] for p in busy}
+    last = {p: max(offsets.latest[p] - each, offsets.earliest[p]) for p in busy}
+    values = _read(client, topic, first, offsets, each)
+    return values + _read(client, topic, last, offsets, each)
+
+
+def _read(
+    client: Client, topic: str, positions: dict[int, int], offsets: TopicOffsets, each: int
+) -> list[bytes]:
+    """Return up to `each` values per partition, within limits of bytes and time."""
+    consumer = Consumer(client, topic, positions, lambda *_: None)
+    left = dict.fromkeys(positions, each)
+    values: list[bytes] = []
+    size = 0
+    deadline = time.monotonic() + PATIENCE_S
+    try:
+        while left and size < SAMPLE_BYTES and time.monotonic() < deadline:
+            for fetched in consumer.poll(POLL_MS):
+                wanted = fetched.records[: left.get(fetched.partition, 0)]
+                found = [bytes(r.value) for r in wanted if r.value is not None]
+                values += found
+                size += sum(map(len, found))
+                room = left.pop(fetched.partition, 0) - len(wanted)
+                if room > 0 and fetched.next_offset < offsets.latest[fetched.partition]:
+                    left[fetched.partition] = room
+                else:
+                    consumer.positions.pop(fetched.partition, None)
+    finally:
+        consumer.close()
+    return values

@@ -1,0 +1,1 @@
+"""The columns of tables: types, new fields, differences between schemas."""

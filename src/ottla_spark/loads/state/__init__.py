@@ -1,0 +1,1 @@
+"""What a load keeps between runs, and the files it keeps it in."""

@@ -1,0 +1,1 @@
+"""Checks that run before a pipeline starts."""

@@ -1,0 +1,1 @@
+"""The DataFrames of sources and steps."""

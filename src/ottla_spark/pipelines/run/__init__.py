@@ -1,0 +1,1 @@
+"""Starts the queries of a pipeline and watches them until they end."""

@@ -1,0 +1,1 @@
+"""What `ottla pipeline` prints."""
