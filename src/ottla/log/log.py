@@ -26,18 +26,21 @@ from typing import TYPE_CHECKING
 
 from ottla.log import flushing, reading, retention, truncation
 from ottla.log.epochs import EpochCache, EpochEntry
-from ottla.log.names import INDEX, LOG, SNAPSHOT, TIME_INDEX, offset_name
+from ottla.log.names import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, offset_name
 from ottla.log.offset_index import MAX_RELATIVE_OFFSET
 from ottla.log.producers import SEQUENCE_MASK, ProducerStates
 from ottla.log.recent import LIMIT, RecentBatches
+from ottla.log.replay import Marker, update_producers
+from ottla.log.replicated import check_replicated
 from ottla.log.resources import Resources
 from ottla.log.segment import ALLOCATE_FROM_BYTES, Segment
 from ottla.log.slice import FileSlice
 from ottla.log.snapshot import encode_snapshot
+from ottla.log.txn_index import AbortedTxn, append_txn
 from ottla.log.validate import AppendRules
 from ottla.model.ids import NO_TIMESTAMP, TopicPartition
 from ottla.ports import File
-from ottla.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2
+from ottla.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2, Batch
 from ottla.records.checksum import crc32c
 
 if TYPE_CHECKING:
@@ -69,6 +72,7 @@ class Log:
         "_old_epochs",
         "_oldest_timestamp",
         "_pending",
+        "_pending_aborted",
         "_pending_index",
         "_position",
         "_roll_offset",
@@ -140,6 +144,7 @@ class Log:
         self._idle_end = -1
         self._pending: list[memoryview] = []
         self._pending_index: list[tuple[int, int, int, int]] = []
+        self._pending_aborted: list[AbortedTxn] = []
         self._old_epochs: tuple[EpochEntry, ...] | None = None
         self.reconfigure(config)
 
@@ -290,6 +295,64 @@ class Log:
         self.log_end_offset = last_offset + 1
         return offset
 
+    def append_as_follower(
+        self, buffer: bytearray, view: memoryview, start: int, end: int, now_ms: int
+    ) -> int:
+        """Queue the whole batches in [start, end) as the leader wrote them; return their bytes.
+
+        A batch that is cut off at the end is left out. Raises ApiError(CORRUPT_MESSAGE), and
+        queues nothing, if a batch is damaged or does not come after the log end offset. Raises
+        OSError if a segment that is needed cannot be begun: the batches before it stay queued.
+        """
+        if self._failure is not None:
+            raise self._failure
+        queued_upto = position = start
+        for batch, marker in check_replicated(view, start, end, self.log_end_offset):
+            if (
+                self._position + batch.size > self._roll_size
+                or batch.max_timestamp > self._roll_timestamp
+                or batch.last_offset > self._roll_offset
+            ):
+                if position > queued_upto:
+                    self._pending.append(view[queued_upto:position])
+                    queued_upto = position
+                self._make_room_for_replicated(batch, now_ms)
+            self._take_replicated(batch, marker)
+            position = batch.end
+        if position > queued_upto:
+            self._pending.append(view[queued_upto:position])
+        return position - start
+
+    def _make_room_for_replicated(self, batch: Batch, now_ms: int) -> None:
+        size, timestamp, last_offset = batch.size, batch.max_timestamp, batch.last_offset
+        self._make_room(size, timestamp, last_offset, now_ms)
+        if last_offset > self._roll_offset:  # the gap is too wide for one segment
+            if self._group_start == _NO_GROUP:
+                self._group_start = self.written_end
+            self.log_end_offset = self.written_end = batch.base_offset
+            self.roll(now_ms)
+            self._make_room(size, timestamp, last_offset, now_ms)
+
+    def _take_replicated(self, batch: Batch, marker: Marker | None) -> None:
+        """Account for a batch whose bytes are queued with others."""
+        position, last_offset = self._position, batch.last_offset
+        if batch.producer_id >= 0:
+            aborted = update_producers(self.producers, batch, marker)
+            if aborted is not None:
+                self._pending_aborted.append(aborted)
+        if batch.partition_leader_epoch != self.leader_epochs.latest_epoch:
+            self._begin_epoch(batch.partition_leader_epoch, batch.base_offset)
+        # Offsets that compaction removed before this batch are answered with it.
+        self.recent.add(self.log_end_offset, position)
+        if batch.max_timestamp > self._max_timestamp:
+            self._max_timestamp = batch.max_timestamp
+            self._max_timestamp_offset = last_offset
+        if self._since_index > self.config.index_interval_bytes:
+            self._index(last_offset, position)
+        self._since_index += batch.size
+        self._position = position + batch.size
+        self.log_end_offset = last_offset + 1
+
     def write_queued(self) -> None:
         """Write all that is queued and make it readable.
 
@@ -330,6 +393,8 @@ class Log:
         pending.clear()
         if self._pending_index:
             self._write_index(segment)
+        if self._pending_aborted:
+            self._write_aborted(segment)
         if len(self.recent.offsets) > LIMIT:
             self.recent.shorten()
 
@@ -395,11 +460,19 @@ class Log:
             segment.offset_index.append(last_offset, position, capacity)
             segment.time_index.append(timestamp, timestamp_offset, capacity)
 
+    def _write_aborted(self, segment: Segment) -> None:
+        transactions, self._pending_aborted = self._pending_aborted, []
+        path = segment.path(TXN_INDEX)
+        for transaction in transactions:
+            append_txn(self.resources.files, path, transaction)
+        self.unsynced.append(path)
+
     def _undo(self) -> None:
         """Take back everything queued, in memory and, as far as it goes, in the file."""
         segment = self.active
         self._pending.clear()
         self._pending_index.clear()
+        self._pending_aborted.clear()
         self.producers.undo_queued()
         if self._old_epochs is not None:
             self.leader_epochs.replace(self._old_epochs)
@@ -427,7 +500,9 @@ class Log:
             self._write_before_roll()
             self.roll(now_ms)
         self.active.open_indexes()
-        first = self._first_timestamp() if self._position else max_timestamp
+        if not self._position:
+            self._first = max_timestamp
+        first = self._first_timestamp()
         self._roll_size = self.config.segment_bytes
         self._roll_offset = self.active.base_offset + MAX_RELATIVE_OFFSET
         # Without timestamps in the batches the clock counts, so each append has to look.
@@ -450,10 +525,7 @@ class Log:
     def _first_timestamp(self) -> int:
         """The largest timestamp of the active segment's first batch, read once."""
         if self._first is None:
-            if self.active.size:
-                self._first = next(self.active.batches_from(0)).max_timestamp
-            else:
-                self._first = int(_unpack_header(self._pending[0])[8])
+            self._first = next(self.active.batches_from(0)).max_timestamp
         return self._first
 
     def _write_before_roll(self) -> None:

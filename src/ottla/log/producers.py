@@ -69,13 +69,15 @@ class CompletedTxn(NamedTuple):
 class ProducerStates:
     """The producers of one log."""
 
-    __slots__ = ("_completed", "_journal", "entries", "ongoing")
+    __slots__ = ("_completed", "_journal", "_queued_ends", "entries", "ongoing")
 
     def __init__(self) -> None:
         self.entries: dict[int, ProducerEntry] = {}
         self.ongoing: dict[int, int] = {}
         """Producer id to first offset of each transaction that has no marker yet."""
         self._completed: list[CompletedTxn] = []
+        self._queued_ends = 0
+        """How many of the completed transactions have a marker that is not written yet."""
         self._journal: list[tuple[int, ProducerEntry | None]] = []
 
     def __len__(self) -> int:
@@ -139,14 +141,21 @@ class ProducerStates:
     def mark_written(self) -> None:
         """Keep what was appended so far: its batches are written."""
         self._journal.clear()
+        self._queued_ends = 0
 
     def undo_queued(self) -> None:
         """Take back what was appended since the last `mark_written`."""
         for producer_id, entry in reversed(self._journal):
+            self.ongoing.pop(producer_id, None)
             if entry is None:
                 del self.entries[producer_id]
-            else:
-                self.entries[producer_id] = entry
+                continue
+            self.entries[producer_id] = entry
+            if entry.current_txn_first_offset >= 0:
+                self.ongoing[producer_id] = entry.current_txn_first_offset
+        if self._queued_ends:
+            del self._completed[-self._queued_ends :]
+            self._queued_ends = 0
         self._journal.clear()
 
     def load(self, entries: dict[int, ProducerEntry]) -> None:
@@ -163,23 +172,26 @@ class ProducerStates:
         self.ongoing.clear()
         self._completed.clear()
         self._journal.clear()
+        self._queued_ends = 0
 
-    def replay_data(
+    def append_unchecked(
         self,
         producer_id: int,
         producer_epoch: int,
         batch: ProducerBatch,
         is_transactional: bool,
     ) -> None:
-        """Take a batch of the log into account, whatever its sequence: it is there."""
+        """Remember a batch whatever its sequence: it is in the log, or in the leader's log.
+
+        The first batch of a transaction begins it.
+        """
         self.append(producer_id, producer_epoch, *batch)
-        self._journal.clear()
         if is_transactional and producer_id not in self.ongoing:
             self.ongoing[producer_id] = batch.base_offset
             entry = self.entries[producer_id]
             self.entries[producer_id] = entry._replace(current_txn_first_offset=batch.base_offset)
 
-    def replay_marker(
+    def end_transaction(
         self,
         producer_id: int,
         producer_epoch: int,
@@ -188,8 +200,11 @@ class ProducerStates:
         timestamp: int,
         is_abort: bool,
     ) -> CompletedTxn | None:
-        """End the producer's transaction; the transaction, if it had any records."""
-        entry = self.entries.get(producer_id, _UNKNOWN)
+        """End the producer's transaction; return it if it has any records."""
+        entry = self.entries.get(producer_id)
+        self._journal.append((producer_id, entry))
+        if entry is None:
+            entry = _UNKNOWN
         batches = entry.batches if entry.producer_epoch == producer_epoch else ()
         self.entries[producer_id] = ProducerEntry(
             producer_epoch, batches, timestamp, coordinator_epoch, NO_OFFSET
@@ -199,6 +214,7 @@ class ProducerStates:
             return None
         completed = CompletedTxn(producer_id, first_offset, offset, is_abort)
         self._completed.append(completed)
+        self._queued_ends += 1
         return completed
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:

@@ -24,6 +24,11 @@ class RecentBatches:
         self.offsets = array("q")
         self.positions = array("q")
 
+    def add(self, offset: int, position: int) -> None:
+        """Serve offsets from this one on from a position."""
+        self.offsets.append(offset)
+        self.positions.append(position)
+
     def covers(self, offset: int) -> bool:
         return bool(self.offsets) and offset >= self.offsets[0]
 

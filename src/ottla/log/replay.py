@@ -1,12 +1,16 @@
-"""Producer state from the batches of a log, after a snapshot."""
+"""Producer state from batches that are in the log already, or come from the leader's log.
+
+Nothing is decoded but transaction markers, which are control batches of one record.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log.names import LOG, TXN_INDEX
-from ottla.log.producers import ProducerBatch
+from ottla.log.producers import ProducerBatch, ProducerStates
 from ottla.log.txn_index import AbortedTxn, append_txn
+from ottla.ports import Buffer
 from ottla.records.batch import Batch, CorruptBatch
 
 if TYPE_CHECKING:
@@ -14,8 +18,66 @@ if TYPE_CHECKING:
     from ottla.log.segment import Segment
 
 
+class Marker(NamedTuple):
+    """The record of a control batch that ends a transaction."""
+
+    is_abort: bool
+    coordinator_epoch: int
+    timestamp: int
+
+
+def read_marker(batch_bytes: Buffer) -> Marker | None:
+    """Return the transaction marker in a control batch, or None if it holds something else.
+
+    Raises CorruptBatch.
+    """
+    from ottla.records.control import ControlType, control_type, coordinator_epoch
+    from ottla.records.record import records_of
+
+    record = next(iter(records_of(batch_bytes)), None)
+    if record is None:
+        return None  # compaction has emptied the batch
+    kind = control_type(record.key)
+    if kind not in (ControlType.ABORT, ControlType.COMMIT):
+        return None
+    is_abort = kind is ControlType.ABORT
+    return Marker(is_abort, coordinator_epoch(record.value), record.timestamp)
+
+
+def update_producers(
+    producers: ProducerStates, batch: Batch, marker: Marker | None
+) -> AbortedTxn | None:
+    """Add a producer's batch to the state; return the transaction that its marker aborts."""
+    if not batch.is_control:
+        summary = ProducerBatch(
+            batch.base_sequence,
+            batch.last_sequence,
+            batch.base_offset,
+            batch.last_offset,
+            batch.max_timestamp,
+        )
+        producers.append_unchecked(
+            batch.producer_id, batch.producer_epoch, summary, batch.is_transactional
+        )
+        return None
+    if marker is None:
+        return None
+    completed = producers.end_transaction(
+        batch.producer_id,
+        batch.producer_epoch,
+        marker.coordinator_epoch,
+        batch.base_offset,
+        marker.timestamp,
+        marker.is_abort,
+    )
+    if completed is None or not completed.is_aborted:
+        return None
+    stable = min(producers.ongoing.values(), default=completed.last_offset + 1)
+    return AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+
+
 def replay(log: Log, start_offset: int, notes: list[str]) -> None:
-    """Take all batches from an offset to the log end into the producer state."""
+    """Add all batches from an offset to the log end to the producer state."""
     for segment in log.segments[log.segment_index(start_offset) :]:
         if not segment.size:
             continue
@@ -31,45 +93,12 @@ def replay(log: Log, start_offset: int, notes: list[str]) -> None:
 def _replay_segment(log: Log, segment: Segment, start_offset: int) -> None:
     position = segment.offset_index.lookup(start_offset)[1]
     for batch in segment.batches_from(position):
-        if batch.producer_id >= 0 and batch.base_offset >= start_offset:
-            _replay_batch(log, segment, batch)
-
-
-def _replay_batch(log: Log, segment: Segment, batch: Batch) -> None:
-    if batch.is_control:
-        _replay_marker(log, segment, batch)
-        return
-    mark = ProducerBatch(
-        batch.base_sequence,
-        batch.last_sequence,
-        batch.base_offset,
-        batch.last_offset,
-        batch.max_timestamp,
-    )
-    log.producers.replay_data(batch.producer_id, batch.producer_epoch, mark, batch.is_transactional)
-
-
-def _replay_marker(log: Log, segment: Segment, batch: Batch) -> None:
-    from ottla.records.control import ControlType, control_type, coordinator_epoch
-    from ottla.records.record import records_of
-
-    record = next(iter(records_of(segment.read_batch(batch))), None)
-    if record is None:
-        return  # compaction has emptied the batch
-    kind = control_type(record.key)
-    if kind not in (ControlType.ABORT, ControlType.COMMIT):
-        return
-    completed = log.producers.replay_marker(
-        batch.producer_id,
-        batch.producer_epoch,
-        coordinator_epoch(record.value),
-        batch.base_offset,
-        record.timestamp,
-        kind is ControlType.ABORT,
-    )
-    if completed is not None and completed.is_aborted:
-        stable = min(log.producers.ongoing.values(), default=completed.last_offset + 1)
-        aborted = AbortedTxn(
-            completed.producer_id, completed.first_offset, completed.last_offset, stable
-        )
-        append_txn(log.resources.files, segment.path(TXN_INDEX), aborted)
+        if batch.producer_id < 0 or batch.base_offset < start_offset:
+            continue
+        marker = read_marker(segment.read_batch(batch)) if batch.is_control else None
+        aborted = update_producers(log.producers, batch, marker)
+        log.producers.mark_written()
+        if aborted is not None and append_txn(
+            log.resources.files, segment.path(TXN_INDEX), aborted
+        ):
+            log.unsynced.append(segment.path(TXN_INDEX))

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Final
 from zlib import crc32
 
-from ottla.ports import File
+from ottla.ports import Buffer, File
 from ottla.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -33,7 +33,7 @@ _LEGACY = Struct(">qiIbb")
 _TIMESTAMP = Struct(">q")
 
 
-def header_at(buffer: bytes, at: int, position: int) -> Batch | None:
+def header_at(buffer: Buffer, at: int, position: int) -> Batch | None:
     """The header at buffer[at:], which stands at `position` in its file; None if cut short.
 
     Raises CorruptBatch when no batch begins like this.
@@ -110,7 +110,7 @@ def check_crc(buffer: bytes, batch: Batch, at: int) -> None:
         )
 
 
-def _legacy_header(buffer: bytes, at: int, position: int, magic: int) -> Batch | None:
+def _legacy_header(buffer: Buffer, at: int, position: int, magic: int) -> Batch | None:
     if magic > 1:
         raise CorruptBatch(position, f"there is no magic {magic}")
     if len(buffer) - at < _LEGACY.size + 8:

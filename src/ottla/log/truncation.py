@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.log import flushing
-from ottla.log.names import DELETED, LOG, SEGMENT_SUFFIXES, SNAPSHOT, offset_name
+from ottla.log.names import DELETED, LOG, SEGMENT_SUFFIXES, SNAPSHOT, TXN_INDEX, offset_name
 from ottla.log.segment import Segment
+from ottla.log.txn_index import truncate_txn_index
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
@@ -100,6 +101,7 @@ def _cut_segment(segment: Segment, offset: int) -> None:
     batch = segment.locate(offset)
     segment.offset_index.truncate_to(offset)
     segment.time_index.truncate_to(offset)
+    truncate_txn_index(segment.pool.files, segment.path(TXN_INDEX), offset)
     segment.drop_handles()
     segment.is_active = True
     if batch is not None:

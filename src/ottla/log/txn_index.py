@@ -51,11 +51,26 @@ def write_txn_index(files: Files, path: str, transactions: list[AbortedTxn]) -> 
     file.pwritev([content], 0)
 
 
-def append_txn(files: Files, path: str, transaction: AbortedTxn) -> None:
-    """Add a transaction unless its marker is in the index already."""
+def append_txn(files: Files, path: str, transaction: AbortedTxn) -> bool:
+    """Add a transaction unless its marker is in the index already; return True if added."""
+    file = files.open(path, create=True, writable=True)
+    size = file.size()
+    end = size - size % _ENTRY.size
+    if end:
+        version, *fields = _ENTRY.unpack(file.pread(_ENTRY.size, end - _ENTRY.size))
+        if version != _VERSION:
+            return _append_after_damage(files, path, transaction)
+        if AbortedTxn(*fields).last_offset >= transaction.last_offset:
+            return False
+    file.pwritev([_ENTRY.pack(_VERSION, *transaction)], end)
+    return True
+
+
+def _append_after_damage(files: Files, path: str, transaction: AbortedTxn) -> bool:
     transactions = read_txn_index(files, path)
-    if not transactions or transactions[-1].last_offset < transaction.last_offset:
-        write_txn_index(files, path, [*transactions, transaction])
+    is_new = not transactions or transactions[-1].last_offset < transaction.last_offset
+    write_txn_index(files, path, [*transactions, transaction] if is_new else transactions)
+    return is_new
 
 
 def truncate_txn_index(files: Files, path: str, offset: int) -> None:

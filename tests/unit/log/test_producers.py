@@ -106,7 +106,7 @@ def test_silent_producers_expire_unless_in_a_transaction() -> None:
     states = ProducerStates()
     taken(states, 0, 0, pid=1)
     taken(states, 0, 0, pid=2, offset=500)
-    states.replay_data(3, 0, ProducerBatch(0, 0, 9, 9, 1000), is_transactional=True)
+    states.append_unchecked(3, 0, ProducerBatch(0, 0, 9, 9, 1000), is_transactional=True)
     assert states.expire(now_ms=1400, expiration_ms=400) == 1
     assert sorted(states.entries) == [2, 3]
 
@@ -114,21 +114,21 @@ def test_silent_producers_expire_unless_in_a_transaction() -> None:
 def test_open_and_unreplicated_transactions_are_unstable() -> None:
     states = ProducerStates()
     assert states.first_unstable_offset(100) is None
-    states.replay_data(1, 0, ProducerBatch(0, 4, 10, 14, 1), is_transactional=True)
-    states.replay_data(1, 0, ProducerBatch(5, 5, 15, 15, 1), is_transactional=True)
-    states.replay_data(2, 0, ProducerBatch(0, 0, 20, 20, 1), is_transactional=True)
+    states.append_unchecked(1, 0, ProducerBatch(0, 4, 10, 14, 1), is_transactional=True)
+    states.append_unchecked(1, 0, ProducerBatch(5, 5, 15, 15, 1), is_transactional=True)
+    states.append_unchecked(2, 0, ProducerBatch(0, 0, 20, 20, 1), is_transactional=True)
     assert states.first_unstable_offset(100) == 10
-    completed = states.replay_marker(1, 0, 3, 30, 2, is_abort=True)
+    completed = states.end_transaction(1, 0, 3, 30, 2, is_abort=True)
     assert completed == (1, 10, 30, True)
     assert states.first_unstable_offset(30) == 10  # the marker is not replicated yet
     assert states.first_unstable_offset(31) == 20
-    states.replay_marker(2, 0, 3, 31, 2, is_abort=False)
+    states.end_transaction(2, 0, 3, 31, 2, is_abort=False)
     assert states.first_unstable_offset(32) is None
 
 
 def test_a_marker_without_records_completes_nothing() -> None:
     states = ProducerStates()
-    assert states.replay_marker(1, 4, 0, 30, 2, is_abort=True) is None
+    assert states.end_transaction(1, 4, 0, 30, 2, is_abort=True) is None
     assert states.entries[1].producer_epoch == 4
 
 
