@@ -149,7 +149,7 @@ class LogDirectory:
             partition = log.topic_partition
             recovery_points[partition] = log.recovery_point
             high_watermarks[partition] = log.high_watermark
-            if log.log_start_offset > log.base_offsets[0]:
+            if log.log_start_offset > log.segments.base_offsets[0]:
                 starts[partition] = log.log_start_offset
         for partition, checkpoint in self.unopened.items():
             recovery_points[partition] = checkpoint.recovery_point

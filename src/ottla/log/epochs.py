@@ -24,12 +24,48 @@ class EpochEntry(NamedTuple):
 class EpochCache:
     """The leader epochs of one log."""
 
-    __slots__ = ("changed", "entries", "latest_epoch")
+    __slots__ = ("_before_queued", "changed", "entries", "has_queued", "latest_epoch")
 
     def __init__(self, entries: tuple[EpochEntry, ...] = ()) -> None:
         self.entries = entries
         self.latest_epoch = entries[-1].epoch if entries else NO_LEADER_EPOCH
         self.changed = False
+        """True if the entries differ from those that were last written to the file."""
+        self._before_queued = entries
+        self.has_queued = False
+        """True if an epoch has begun with a batch that is not written yet."""
+
+    def load(self, content: bytes) -> None:
+        """Begin with the entries of a checkpoint; raises CorruptCheckpoint and changes nothing."""
+        self.replace(EpochCache.decode(content).entries)
+        self.changed = False
+
+    def begin(self, epoch: int, start_offset: int) -> None:
+        """Begin an epoch with a queued batch; `undo_queued` takes it back until it is written."""
+        if epoch < 0:
+            return
+        if not self.has_queued:
+            self._before_queued = self.entries
+            self.has_queued = True
+        self.assign(epoch, start_offset)
+
+    def mark_written(self) -> None:
+        """Keep the epochs that have begun so far: their batches are written."""
+        self.has_queued = False
+
+    def undo_queued(self) -> None:
+        """Take back the epochs that have begun since the last `mark_written`."""
+        if self.has_queued:
+            self.replace(self._before_queued)
+            self.has_queued = False
+
+    def mark_saved(self) -> None:
+        """Remember that the file has the present entries."""
+        self.changed = False
+
+    def mark_unsaved(self) -> None:
+        """Remember that the file may lack the present entries."""
+        self.changed = True
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Begin an epoch at an offset; what contradicts it goes."""

@@ -69,7 +69,7 @@ class CompletedTxn(NamedTuple):
 class ProducerStates:
     """The producers of one log."""
 
-    __slots__ = ("_completed", "_journal", "_queued_ends", "entries", "ongoing")
+    __slots__ = ("_completed", "_queued_ends", "entries", "ongoing", "queued")
 
     def __init__(self) -> None:
         self.entries: dict[int, ProducerEntry] = {}
@@ -78,7 +78,8 @@ class ProducerStates:
         self._completed: list[CompletedTxn] = []
         self._queued_ends = 0
         """How many of the completed transactions have a marker that is not written yet."""
-        self._journal: list[tuple[int, ProducerEntry | None]] = []
+        self.queued: list[tuple[int, ProducerEntry | None]] = []
+        """The entries before the changes of batches that are not written yet."""
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -123,7 +124,7 @@ class ProducerStates:
     ) -> None:
         """Remember a batch that `check` accepted; `undo_queued` may take it back."""
         entry = self.entries.get(producer_id)
-        self._journal.append((producer_id, entry))
+        self.queued.append((producer_id, entry))
         batch = _new(
             ProducerBatch, (base_sequence, last_sequence, base_offset, last_offset, timestamp)
         )
@@ -140,12 +141,12 @@ class ProducerStates:
 
     def mark_written(self) -> None:
         """Keep what was appended so far: its batches are written."""
-        self._journal.clear()
+        self.queued.clear()
         self._queued_ends = 0
 
     def undo_queued(self) -> None:
         """Take back what was appended since the last `mark_written`."""
-        for producer_id, entry in reversed(self._journal):
+        for producer_id, entry in reversed(self.queued):
             self.ongoing.pop(producer_id, None)
             if entry is None:
                 del self.entries[producer_id]
@@ -156,7 +157,7 @@ class ProducerStates:
         if self._queued_ends:
             del self._completed[-self._queued_ends :]
             self._queued_ends = 0
-        self._journal.clear()
+        self.queued.clear()
 
     def load(self, entries: dict[int, ProducerEntry]) -> None:
         """Begin with the state of a snapshot."""
@@ -171,7 +172,7 @@ class ProducerStates:
         self.entries.clear()
         self.ongoing.clear()
         self._completed.clear()
-        self._journal.clear()
+        self.queued.clear()
         self._queued_ends = 0
 
     def append_unchecked(
@@ -202,7 +203,7 @@ class ProducerStates:
     ) -> CompletedTxn | None:
         """End the producer's transaction; return it if it has any records."""
         entry = self.entries.get(producer_id)
-        self._journal.append((producer_id, entry))
+        self.queued.append((producer_id, entry))
         if entry is None:
             entry = _UNKNOWN
         batches = entry.batches if entry.producer_epoch == producer_epoch else ()

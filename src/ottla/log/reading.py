@@ -34,7 +34,7 @@ def read(log: Log, offset: int, max_bytes: int, upto: int, at_least_one: bool) -
     upto = min(upto, written_end)
     if offset >= upto:
         return None
-    segment, recent = log.active, log.recent
+    segment, recent = log.active_segment.segment, log.active_segment.recent
     if recent.covers(offset):
         end = segment.size if upto == written_end else recent.find(upto, segment.size)[0]
         position, batch_end = recent.find(offset, segment.size)
@@ -62,25 +62,24 @@ def bytes_available(log: Log, offset: int, upto: int) -> int:
     upto = min(upto, log.written_end)
     if offset >= upto:
         return 0
-    if log.recent.covers(offset):
-        size = log.active.size
-        end = size if upto == log.written_end else log.recent.find(upto, size)[0]
-        return max(end - log.recent.find(offset, size)[0], 0)
+    recent, size = log.recent, log.active.size
+    if recent.covers(offset):
+        end = size if upto == log.written_end else recent.find(upto, size)[0]
+        return max(end - recent.find(offset, size)[0], 0)
     found = _find(log, offset)
     if found is None:
         return 0
     first, batch = found
-    last = log.segments[log.segment_index(upto - 1)]
+    last = log.segments.at(upto - 1)
     if first is last:
         return max(_end_position(log, last, upto) - batch.position, 0)
-    between = log.segments[log.segments.index(first) + 1 : log.segment_index(upto - 1)]
-    inner = sum(segment.size for segment in between)
+    inner = sum(segment.size for segment in log.segments.between(first, last))
     return first.size - batch.position + inner + _end_position(log, last, upto)
 
 
 def offset_for_timestamp(log: Log, timestamp_ms: int) -> TimestampOffset | None:
     """See Log.offset_for_timestamp."""
-    for segment in log.segments[log.segment_index(log.log_start_offset) :]:
+    for segment in log.segments.from_offset(log.log_start_offset):
         if segment.max_timestamp >= timestamp_ms:
             try:
                 found = _first_at(segment, timestamp_ms, log.log_start_offset)
@@ -127,7 +126,7 @@ def out_of_range(log: Log, offset: int) -> ApiError:
 
 def _find(log: Log, offset: int) -> tuple[Segment, Batch] | None:
     """The first written batch that ends at or after an offset, and its segment."""
-    for segment in log.segments[log.segment_index(offset) :]:
+    for segment in log.segments.from_offset(offset):
         if segment.size:
             batch = _locate(segment, offset)
             if batch is not None:
@@ -151,10 +150,11 @@ def _end_position(log: Log, segment: Segment, upto: int) -> int:
     """Where the batches of a segment end that lie wholly before `upto`."""
     if upto >= log.written_end:
         return segment.size
-    if segment is log.active:
+    following = log.segments.end_of(segment)
+    if following is None:
         if log.recent.covers(upto):
             return log.recent.find(upto, segment.size)[0]
-    elif upto >= log.segments[log.segments.index(segment) + 1].base_offset:
+    elif upto >= following:
         return segment.size
     batch = _locate(segment, upto)
     return segment.size if batch is None else batch.position

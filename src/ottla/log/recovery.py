@@ -28,8 +28,8 @@ COPIED_BYTES = 1024 * 1024
 
 def recover(log: Log, recovery_point: int, notes: list[str]) -> None:
     """Check all segments from the recovery point on; says in `notes` what was cut."""
-    number = log.segment_index(recovery_point)
-    if number and log.base_offsets[number] == recovery_point:
+    number, base_offsets = log.segments.number_at(recovery_point), log.segments.base_offsets
+    if number and base_offsets[number] == recovery_point:
         number -= 1  # whose batches are on disk, but perhaps not that its file was cut to them
     while number < len(log.segments):
         segment = log.segments[number]
@@ -39,7 +39,7 @@ def recover(log: Log, recovery_point: int, notes: list[str]) -> None:
             problem = _hole(log, end_offset, number)
         if problem is not None:
             notes.append(f"{segment.path(LOG)}: {problem}; cut to {segment.size} bytes")
-            if number < len(log.segments) and end_offset < log.base_offsets[number]:
+            if number < len(log.segments) and end_offset < base_offsets[number]:
                 _drop_following(log, number, notes)
 
 
@@ -67,9 +67,9 @@ def recover_segment(log: Log, segment: Segment, recovery_point: int) -> tuple[in
         problem = f"bad batch {error}"
     if valid < segment.size:
         problem = problem or f"the batch at position {valid} is incomplete"
-        _cut(segment, valid)
+        segment.cut_for_good(valid)
     segment.set_max_timestamp(builder.max_timestamp, builder.offset)
-    log.unsynced += segment.finish()
+    log.flush_state.note_changed(*segment.finish())
     truncate_txn_index(log.resources.files, segment.path(TXN_INDEX), max(next_offset, 0))
     return next_offset, problem
 
@@ -80,7 +80,7 @@ def write_again(log: Log, offset: int) -> None:
     The process before may have ended because a sync failed. What that sync was to write can be
     read, yet the kernel takes it for written: only another write makes a later sync write it.
     """
-    for segment in log.segments[log.segment_index(offset) :]:
+    for segment in log.segments.from_offset(offset):
         first = segment.locate(offset)
         position = segment.size if first is None else first.position
         file = segment.pool.open(segment.path(LOG), writable=True)
@@ -92,11 +92,8 @@ def write_again(log: Log, offset: int) -> None:
 
 def _last_allowed(log: Log, segment: Segment) -> int:
     """The largest offset that may stand in a segment."""
-    following = log.segment_index(segment.base_offset) + 1
-    last = segment.base_offset + MAX_RELATIVE_OFFSET
-    if following < len(log.segments):
-        last = min(last, log.base_offsets[following] - 1)
-    return last
+    last, following = segment.base_offset + MAX_RELATIVE_OFFSET, log.segments.end_of(segment)
+    return last if following is None else min(last, following - 1)
 
 
 def _hole(log: Log, end_offset: int, following: int) -> str | None:
@@ -107,19 +104,10 @@ def _hole(log: Log, end_offset: int, following: int) -> str | None:
     """
     if log.config.compacts or following >= len(log.segments):
         return None
-    next_base = log.base_offsets[following]
+    next_base = log.segments.base_offsets[following]
     if end_offset >= next_base:
         return None
     return f"offsets {end_offset} to {next_base - 1} are missing"
-
-
-def _cut(segment: Segment, size: int) -> None:
-    """Cut a segment at once and for good: what is cut off must not come back among new batches."""
-    segment.pool.discard_file(segment)
-    file = segment.pool.open(segment.path(LOG), writable=True)
-    file.truncate(size)
-    file.sync()
-    segment.size = size
 
 
 def _resume(segment: Segment, recovery_point: int) -> int:
@@ -149,13 +137,12 @@ def _resume(segment: Segment, recovery_point: int) -> int:
 
 
 def _drop_following(log: Log, number: int, notes: list[str]) -> None:
-    following = log.segments[number:]
+    following = log.segments.remove_after(number - 1)
     if not following:
         return
     notes.append(
         f"{log.directory}: the {len(following)} segments from offset {following[0].base_offset}"
         " on lie behind the damage and are deleted"
     )
-    del log.segments[number:], log.base_offsets[number:]
     discard_segments(log, following)
     log.resources.files.sync_dir(log.directory)  # they must not come back beside what follows

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log.names import LOG, TXN_INDEX
 from ottla.log.producers import ProducerBatch, ProducerStates
+from ottla.log.snapshot import CorruptSnapshot
 from ottla.log.txn_index import AbortedTxn, append_txn
 from ottla.ports import Buffer
 from ottla.records.batch import Batch, CorruptBatch
@@ -76,9 +77,30 @@ def update_producers(
     return AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable)
 
 
-def replay(log: Log, start_offset: int, notes: list[str]) -> None:
+def rebuild_producers(log: Log, notes: list[str], *, is_clean: bool) -> None:
+    """Set producer state as of the log end: the newest good snapshot, then the batches after it."""
+    log.producers.clear()
+    log.snapshots.remove_from(log.written_end + 1)
+    log.snapshots.remove_strays(set(log.segments.base_offsets))
+    start = log.written_end if is_clean else log.segments.base_offsets[0]
+    while log.snapshots.offsets:
+        offset = log.snapshots.offsets[-1]
+        try:
+            log.producers.load(log.snapshots.read(offset))
+        except CorruptSnapshot as error:
+            notes.append(f"{log.snapshots.path(offset)}: {error}; removed")
+            log.snapshots.remove_from(offset)
+            start = log.segments.base_offsets[0]  # state is missing, even after a clean shutdown
+            continue
+        start = offset
+        break
+    if start < log.written_end:
+        _replay(log, start, notes)
+
+
+def _replay(log: Log, start_offset: int, notes: list[str]) -> None:
     """Add all batches from an offset to the log end to the producer state."""
-    for segment in log.segments[log.segment_index(start_offset) :]:
+    for segment in log.segments.from_offset(start_offset):
         if not segment.size:
             continue
         try:
@@ -101,4 +123,4 @@ def _replay_segment(log: Log, segment: Segment, start_offset: int) -> None:
         if aborted is not None and append_txn(
             log.resources.files, segment.path(TXN_INDEX), aborted
         ):
-            log.unsynced.append(segment.path(TXN_INDEX))
+            log.flush_state.note_changed(segment.path(TXN_INDEX))

@@ -17,6 +17,7 @@ from ottla.log.pool import FilePool
 from ottla.log.rebuild import open_indexes, rebuild_indexes
 from ottla.log.scan import batches
 from ottla.log.time_index import TimeIndex
+from ottla.log.txn_index import truncate_txn_index
 from ottla.model.ids import NO_TIMESTAMP
 from ottla.ports import File, Files
 from ottla.records.batch import Batch, CorruptBatch
@@ -24,6 +25,7 @@ from ottla.records.batch import Batch, CorruptBatch
 MAX_OFFSET = 2**63 - 1
 ALLOCATE_FROM_BYTES = 8 * 1024 * 1024
 """The size from which on room for more is made ahead of the writes."""
+MOST_AHEAD_BYTES = 16 * 1024 * 1024
 UNKNOWN_TIMESTAMP = -2
 """The largest timestamp of a segment whose time index was not looked at yet."""
 
@@ -92,6 +94,69 @@ class Segment:
         if self._max_timestamp == UNKNOWN_TIMESTAMP:
             self._max_timestamp, self.max_timestamp_offset = self.time_index.last()
         return self._max_timestamp
+
+    def make_active(self) -> None:
+        """Open the segment for writing."""
+        if not self.is_active:
+            self.pool.discard_file(self)  # it is open for reading only
+            self.is_active = True
+
+    def make_inactive(self) -> None:
+        """Allow no more writes: a new segment has been begun."""
+        self.is_active = False
+
+    def set_written(self, size: int, max_timestamp: int, max_timestamp_offset: int) -> None:
+        """Take bytes that were written after the end as part of the segment."""
+        self.size = size
+        self._max_timestamp = max_timestamp
+        self.max_timestamp_offset = max_timestamp_offset
+
+    def cut_unwritten(self) -> None:
+        """Remove what a failed write has left after the end of the segment."""
+        self.is_loose = True  # cut again when the segment ends: only that cut is forced to disk
+        try:
+            self.file.truncate(self.size)
+        except OSError:
+            pass  # the next write goes over these bytes, and closing cuts them
+
+    def allocate_ahead(self, file: File, end: int, segment_bytes: int) -> int:
+        """Reserve space on the disk beyond a write that ends at `end`, near the segment's end.
+
+        Returns the position up to which writes need no call of this again. A file system that
+        has to find blocks for every single write takes a third more time.
+        """
+        limit = segment_bytes - ALLOCATE_FROM_BYTES // 8
+        upto = min(end + min(self.size // 2, MOST_AHEAD_BYTES), limit)
+        if upto <= end:
+            return segment_bytes
+        file.allocate(self.size, upto - self.size)
+        self.allocated_end = upto
+        return upto
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the batches that reach an offset or lie after it, and make the segment active."""
+        batch = self.locate(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        truncate_txn_index(self.pool.files, self.path(TXN_INDEX), offset)
+        self.drop_handles()
+        self.is_active = True
+        if batch is not None:
+            self.file.truncate(batch.position)
+            self.size = batch.position
+        timestamp, timestamp_offset = self.time_index.last()
+        for later in self.batches_from(self.offset_index.last()[1]):
+            if later.max_timestamp > timestamp:
+                timestamp, timestamp_offset = later.max_timestamp, later.last_offset
+        self.set_max_timestamp(timestamp, timestamp_offset)
+
+    def cut_for_good(self, size: int) -> None:
+        """Cut the file and force that to disk: damaged bytes must not come back among new ones."""
+        self.pool.discard_file(self)
+        file = self.pool.open(self.path(LOG), writable=True)
+        file.truncate(size)
+        file.sync()
+        self.size = size
 
     def set_max_timestamp(self, timestamp: int, offset: int) -> None:
         """Record the largest timestamp and the last offset of its batch."""

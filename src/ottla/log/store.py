@@ -53,7 +53,7 @@ class LogStore:
         producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
     ) -> None:
         self.resources = Resources(files, pool, background, clock, random)
-        self.resources.on_error = self.handle_error
+        self.resources.on_error = lambda path, error: self._handle(parent_path(path), error)
         self.resources.trash.on_error = lambda path, error: self.notes.append(
             f"{path}: cannot be removed: {error}"
         )
@@ -278,7 +278,7 @@ class LogStore:
     def run_flush(self, now_ms: int) -> None:
         """Begin to flush the logs whose flush.ms has passed."""
         for log in list(self):
-            if now_ms - log.flushed_ms >= log.config.flush_ms:
+            if now_ms - log.flush_state.flushed_ms >= log.config.flush_ms:
                 self._start_flush(log)
 
     def _start_flush(self, log: Log) -> None:
@@ -350,5 +350,10 @@ class LogStore:
 
 
 def parent_of(log: Log) -> str:
-    """The log directory a log lies in."""
-    return log.directory.rpartition("/")[0]
+    """Return the log directory that holds a log."""
+    return parent_path(log.directory)
+
+
+def parent_path(path: str) -> str:
+    """Return the directory that holds a file or directory."""
+    return path.rpartition("/")[0]

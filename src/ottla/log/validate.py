@@ -1,7 +1,7 @@
 """What a batch of a client must be like, and the changes a topic's settings ask for.
 
-`Log.append_as_leader` checks the batches that need no change itself. All others come here,
-where every rule is checked in Kafka's order, so that the error names the right one.
+`Log.append_as_leader` accepts the batches that need no change with one condition. For all
+others `prepare` checks every rule in Kafka's order, so that the error names the right one.
 
 Timestamps are judged by the batch header alone (its first and its largest timestamp): the
 records are not looked at, so a record in the middle that is older than
@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.ids import NO_TIMESTAMP
 from ottla.records.batch import (
     ATTRIBUTES_OFFSET,
     COMPRESSION_MASK,
@@ -45,12 +46,17 @@ class AppendRules:
 
     __slots__ = (
         "after_max_ms",
+        "append_time",
         "before_max_ms",
         "codec",
         "is_compacted",
         "level",
         "log_append_time",
+        "max_batch_bytes",
         "max_message_bytes",
+        "newest_timestamp",
+        "now_ms",
+        "oldest_timestamp",
         "own_attributes",
         "plain_attributes",
         "segment_bytes",
@@ -59,6 +65,7 @@ class AppendRules:
     def __init__(self, config: LogConfig) -> None:
         self.max_message_bytes = config.max_message_bytes
         self.segment_bytes = config.segment_bytes
+        self.max_batch_bytes = min(self.max_message_bytes, self.segment_bytes)
         self.before_max_ms = config.message_timestamp_before_max_ms
         self.after_max_ms = config.message_timestamp_after_max_ms
         self.log_append_time = config.message_timestamp_type == "LogAppendTime"
@@ -70,6 +77,15 @@ class AppendRules:
         """Attributes of the broker's own batches that are stored as they come."""
         self.plain_attributes = _NONE if self.is_compacted else self.own_attributes
         """The same of clients, whose keys are looked at when the topic is compacted."""
+        self.set_time(0)
+
+    def set_time(self, now_ms: int) -> None:
+        """Compute the bounds of timestamps, once a millisecond."""
+        self.now_ms = now_ms
+        self.oldest_timestamp = now_ms - self.before_max_ms
+        self.newest_timestamp = now_ms + self.after_max_ms
+        self.append_time = now_ms if self.log_append_time else NO_TIMESTAMP
+        """The timestamp that batches get now, -1 if they keep their own."""
 
     def _own(self) -> frozenset[int]:
         if self.log_append_time:

@@ -37,7 +37,7 @@ class Place:
         resources = Resources(
             self.files, FilePool(self.files, 64), self.background, self.clock, CountingRandom()
         )
-        resources.on_error = lambda log, error: self.errors.append(error)
+        resources.on_error = lambda path, error: self.errors.append(error)
         self.log: Log = new_log(LogConfig(segment_bytes=3 * SIZE), resources)
 
     def synced_names(self) -> list[str]:
@@ -206,7 +206,7 @@ def test_flushing_remembers_when(place: Place) -> None:
     append_all(place.log, batch_of(1))
     place.clock.now_ms = NOW + 55
     place.log.flush()
-    assert place.log.flushed_ms == NOW + 55
+    assert place.log.flush_state.flushed_ms == NOW + 55
 
 
 def test_a_log_that_never_held_anything_is_closed_without_a_flush(place: Place) -> None:

@@ -61,7 +61,7 @@ def test_offsets_epochs_and_identity(directory: Path) -> None:
     log = open_kafkas(directory, notes)
     assert notes == []
     assert (log.log_start_offset, log.log_end_offset) == (0, 70)
-    assert log.base_offsets == [0, 26, 53, 54]
+    assert log.segments.base_offsets == [0, 26, 53, 54]
     assert log.leader_epochs.entries == ((0, 0),)
     text = (directory / "partition.metadata").read_text().split()[-1]
     assert log.topic_id == uuid_from_text(text)

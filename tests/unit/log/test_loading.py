@@ -49,7 +49,7 @@ def test_a_closed_log_opens_as_it_was() -> None:
     assert again.topic_id == TOPIC_ID
     assert (again.log_start_offset, again.log_end_offset) == (2, 10)
     assert again.recovery_point == again.high_watermark == 10
-    assert again.base_offsets == log.base_offsets
+    assert again.segments.base_offsets == log.segments.base_offsets
     assert again.size == log.size
     assert again.producers.entries == log.producers.entries
     assert again.leader_epochs.entries == log.leader_epochs.entries == ((0, 2), (1, 4), (2, 8))

@@ -23,13 +23,14 @@ from ottla.config.topic import LogConfig
 from ottla.log.loading import create_log
 from ottla.log.log import Log
 from ottla.log.offset_index import MAX_RELATIVE_OFFSET
+from ottla.records.record import build_batch
 from ottla.server.os_files import OsFiles
 
 SIZE = len(batch_of(1))
 
 
 def bases(log: Log) -> list[int]:
-    return log.base_offsets
+    return log.segments.base_offsets
 
 
 def test_a_segment_is_never_larger_than_segment_bytes() -> None:
@@ -116,7 +117,8 @@ def test_relative_offsets_must_fit_into_31_bits() -> None:
     log = new_log()
     log.truncate_fully(100)
     append_all(log, batch_of(1))
-    log.log_end_offset = log.written_end = 100 + MAX_RELATIVE_OFFSET
+    last = build_batch([(b"k", b"v", NOW, ())], base_offset=99 + MAX_RELATIVE_OFFSET)
+    log.append_as_follower(last, memoryview(last), 0, len(last), NOW)
     append_all(log, batch_of(1))
     assert bases(log) == [100]
     append_all(log, batch_of(1))

@@ -301,5 +301,5 @@ def test_an_empty_last_segment() -> None:
     for is_clean in (True, False):
         again = reopen(log, is_clean=is_clean)
         assert again.log_end_offset == 4
-        assert again.base_offsets == [0, 4]
+        assert again.segments.base_offsets == [0, 4]
         again.close()
