@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_support import NOW, append, batch_of, new_log, reopen
 
@@ -61,6 +61,7 @@ def check_same(leader: Log, follower: Log) -> None:
     assert follower.last_stable_offset == leader.last_stable_offset
 
 
+@settings(deadline=None)
 @given(batches=batches, fetch_sizes=sizes, segment_bytes=segment_bytes)
 def test_what_a_leader_appends_is_replicated(
     batches: list[tuple[int, int, int, int, bool, bool]],
@@ -92,6 +93,7 @@ def test_what_a_leader_appends_is_replicated(
     check_same(leader, again)
 
 
+@settings(deadline=None)
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from(PRODUCERS), st.sampled_from("dca"), st.integers(0, 3)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, TypeAlias
 
-from ottla.log.slice import FileSlice
+from ottla.log.segment.file_slice import FileSlice
 
 Part: TypeAlias = bytes | FileSlice
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.log.epochs import EpochCache
-from ottla.log.names import INDEX, LEADER_EPOCHS, LOG, TEMPORARY, TIME_INDEX
+from ottla.log.file_names import INDEX, LEADER_EPOCHS, LOG, TEMPORARY, TIME_INDEX
 from ottla.log.resources import Resources
-from ottla.log.segments import LogSegments
+from ottla.log.segment.log_segments import LogSegments
+from ottla.log.state.leader_epochs import EpochCache
 from ottla.ports import Files
 
 

@@ -25,21 +25,21 @@ from errno import EDQUOT, ENOSPC
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from ottla.log import reading, retention, truncation
-from ottla.log.active_segment import ActiveSegment
-from ottla.log.epochs import EpochCache
+from ottla.log import lookup, retention, truncation
+from ottla.log.append_rules import AppendRules
+from ottla.log.file_names import INDEX, LOG, TIME_INDEX
 from ottla.log.flush import FlushState
-from ottla.log.names import INDEX, LOG, TIME_INDEX
-from ottla.log.producers import SEQUENCE_MASK, ProducerBatch, ProducerStates
-from ottla.log.recent import RecentBatches
-from ottla.log.replay import Marker, update_producers
-from ottla.log.replicated import check_replicated
+from ottla.log.replicated_batches import check_replicated
 from ottla.log.resources import Resources
-from ottla.log.segment import Segment
-from ottla.log.segments import LogSegments
-from ottla.log.slice import FileSlice
-from ottla.log.snapshot_files import SnapshotFiles
-from ottla.log.validate import AppendRules
+from ottla.log.segment.active_segment import ActiveSegment
+from ottla.log.segment.file_slice import FileSlice
+from ottla.log.segment.log_segments import LogSegments
+from ottla.log.segment.recent_batches import RecentBatches
+from ottla.log.segment.segment import Segment
+from ottla.log.state.leader_epochs import EpochCache
+from ottla.log.state.producer_replay import Marker, update_producers
+from ottla.log.state.producer_states import SEQUENCE_MASK, ProducerBatch, ProducerStates
+from ottla.log.state.snapshot_files import SnapshotFiles
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import NO_TIMESTAMP, TopicPartition
 from ottla.records.batch import (
@@ -455,19 +455,19 @@ class Log:
         batch comes whole even if it is larger. None when there is nothing, or when the first
         batch does not fit. Raises ApiError(OFFSET_OUT_OF_RANGE).
         """
-        return reading.read(self, offset, max_bytes, upto, at_least_one)
+        return lookup.read(self, offset, max_bytes, upto, at_least_one)
 
     def bytes_available(self, offset: int, upto: int) -> int:
         """Return how many bytes there are from `offset` up to before `upto`."""
-        return reading.bytes_available(self, offset, upto)
+        return lookup.bytes_available(self, offset, upto)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> reading.TimestampOffset | None:
+    def offset_for_timestamp(self, timestamp_ms: int) -> lookup.TimestampOffset | None:
         """Return the first record with a timestamp at or after the given one, or None."""
-        return reading.offset_for_timestamp(self, timestamp_ms)
+        return lookup.offset_for_timestamp(self, timestamp_ms)
 
-    def max_timestamp(self) -> reading.TimestampOffset | None:
+    def max_timestamp(self) -> lookup.TimestampOffset | None:
         """Return the first record that has the largest timestamp of the log, or None."""
-        return reading.max_timestamp(self)
+        return lookup.max_timestamp(self)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """Return the largest epoch up to the given one and where it ended; (-1, -1) if unknown."""

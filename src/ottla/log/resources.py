@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.log.pool import FilePool
+from ottla.log.file_pool import FilePool
 from ottla.log.trash import Trash
 from ottla.ports import Background, Clock, Files, Random
 

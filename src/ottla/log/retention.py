@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ottla.log.names import LOG
+from ottla.log.file_names import LOG
 from ottla.log.truncation import discard_segments
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
-    from ottla.log.segment import Segment
+    from ottla.log.segment.segment import Segment
 
 
 def delete_old_segments(log: Log, now_ms: int, at_most: int) -> int:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ottla.log.names import DELETED, SEGMENT_SUFFIXES, SNAPSHOT
-from ottla.log.replay import rebuild_producers
-from ottla.log.segment import Segment
+from ottla.log.file_names import DELETED, SEGMENT_SUFFIXES, SNAPSHOT
+from ottla.log.segment.segment import Segment
+from ottla.log.state.producer_replay import rebuild_producers
 
 if TYPE_CHECKING:
     from ottla.log.log import Log

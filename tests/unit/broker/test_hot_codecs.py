@@ -16,7 +16,7 @@ from ottla.broker.produce_codec import (
     decode_legacy,
     encode_produce_response,
 )
-from ottla.log.slice import FileSlice
+from ottla.log.segment.file_slice import FileSlice
 from ottla.memory_files import MemoryFiles
 from ottla.wire import messages  # noqa: F401
 from ottla.wire.codec import decoder, encoder

@@ -20,7 +20,7 @@ from log_support import (
 
 from ottla.config.topic import LogConfig
 from ottla.log.log import Log
-from ottla.log.txn_index import AbortedTxn, read_txn_index
+from ottla.log.segment.txn_index import AbortedTxn, read_txn_index
 from ottla.memory_files import MemoryFiles
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.ports import read_file

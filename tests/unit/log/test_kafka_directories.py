@@ -14,9 +14,9 @@ import pytest
 from log_support import append_all, batch_of, new_resources, read_all
 
 from ottla.config.topic import LogConfig
-from ottla.log.loading import Checkpoint, open_log
 from ottla.log.log import Log
-from ottla.log.txn_index import AbortedTxn, read_txn_index
+from ottla.log.segment.txn_index import AbortedTxn, read_txn_index
+from ottla.log.startup.open_log import Checkpoint, open_log
 from ottla.model.ids import TopicPartition, uuid_from_text
 from ottla.records.record import records_of
 from ottla.server.os_files import OsFiles
