@@ -14,7 +14,7 @@ import numpy as np
 
 from ottla.records.batch import CorruptBatch
 from ottla.records.compression import DECOMPRESSED_LIMIT, GZIP, LZ4, SNAPPY, ZSTD, codec_name
-from ottla.records.declared import gzip_size, lz4_size, zstd_size
+from ottla.records.declared_size import gzip_size, lz4_size, zstd_size
 from ottla.records.xerial import decompress_snappy
 from pyspark_ottla.compiled import Bytes
 from pyspark_ottla.lz4_frames import decompress_lz4_into

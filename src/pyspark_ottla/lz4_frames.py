@@ -10,7 +10,7 @@ from typing import Final
 
 import cramjam
 
-from ottla.records.declared import LZ4_CONTENT_SIZE, LZ4_MAGIC, LZ4_STORED
+from ottla.records.declared_size import LZ4_CONTENT_SIZE, LZ4_MAGIC, LZ4_STORED
 
 _FORM: Final = 0b1111_0111  # everything but whether there is a content size
 _INDEPENDENT: Final = 0b0110_0000  # version 01, independent blocks, and nothing else

@@ -1,12 +1,11 @@
-"""What a batch of a client must be like, and the changes a topic's settings ask for.
+"""The rules for a client's batch, and the changes that a topic's settings ask for.
 
 `Log.append_as_leader` accepts the batches that need no change with one condition. For all
 others `prepare` checks every rule in Kafka's order, so that the error names the right one.
 
-Timestamps are judged by the batch header alone (its first and its largest timestamp): the
-records are not looked at, so a record in the middle that is older than
-message.timestamp.before.max.ms passes. Records are looked at only for null keys on compacted
-topics; recompression takes the payload as a whole.
+Timestamps are checked in the batch header only (the first and the largest one), so a record in
+the middle that is older than message.timestamp.before.max.ms is accepted. Records are read only
+to find null keys in compacted topics; recompression takes the payload as a whole.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _NONE: Final[frozenset[int]] = frozenset()
 
 
 class AppendRules:
-    """The settings of a topic as far as they concern the batches it takes."""
+    """The settings of a topic that concern appends, and the time bounds computed from them."""
 
     __slots__ = (
         "after_max_ms",
@@ -71,12 +70,12 @@ class AppendRules:
         self.log_append_time = config.message_timestamp_type == "LogAppendTime"
         self.is_compacted = "compact" in config.cleanup_policy
         self.codec = CODEC_IDS.get(config.compression_type)
-        """The codec batches are stored in; None keeps the producer's."""
+        """The codec that batches are stored in; None keeps the producer's."""
         self.level = _level(config)
         self.own_attributes = self._own()
-        """Attributes of the broker's own batches that are stored as they come."""
+        """Attributes of the broker's own batches that are stored unchanged."""
         self.plain_attributes = _NONE if self.is_compacted else self.own_attributes
-        """The same of clients, whose keys are looked at when the topic is compacted."""
+        """The same for clients' batches, whose keys are checked if the topic is compacted."""
         self.set_time(0)
 
     def set_time(self, now_ms: int) -> None:
@@ -97,7 +96,7 @@ class AppendRules:
     ) -> tuple[bytearray, memoryview, int, int]:
         """Check the batch at [start, end) and change it as the topic asks; raises ApiError.
 
-        Gives back where the batch is now: in place, or in a buffer of its own.
+        Returns where the batch is now: in place, or in a buffer of its own.
         """
         batch = _one_batch(buffer, start, end)
         self._check_size(end - start)
@@ -113,7 +112,7 @@ class AppendRules:
             self._check_size(end)
         if self.log_append_time:
             _stamp(buffer, start, end, now_ms)
-        elif batch.attributes & TIMESTAMP_TYPE_MASK:  # the topic says which type it is
+        elif batch.attributes & TIMESTAMP_TYPE_MASK:  # the topic decides the type
             buffer[start + ATTRIBUTES_OFFSET + 1] &= ~TIMESTAMP_TYPE_MASK & 0xFF
             seal(buffer, start, end)
         return buffer, view, start, end
@@ -122,12 +121,12 @@ class AppendRules:
         if size > self.max_message_bytes:
             raise ApiError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"The batch takes {size} bytes, max.message.bytes is {self.max_message_bytes}",
+                f"The batch has {size} bytes, but max.message.bytes is {self.max_message_bytes}",
             )
         if size > self.segment_bytes:
             raise ApiError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"The batch takes {size} bytes, segment.bytes is {self.segment_bytes}",
+                f"The batch has {size} bytes, but segment.bytes is {self.segment_bytes}",
             )
 
     def _check_timestamps(self, batch: Batch, now_ms: int) -> None:
@@ -157,36 +156,36 @@ class AppendRules:
 
 
 def _one_batch(buffer: bytearray, start: int, end: int) -> Batch:
-    """The header of the one v2 batch that fills [start, end)."""
+    """Return the header of the one v2 batch that fills [start, end)."""
     if end - start <= MAGIC_OFFSET:
         raise ApiError(ErrorCode.INVALID_RECORD, "There is no batch in the request")
     magic = buffer[start + MAGIC_OFFSET]
     if magic in (0, 1):
         raise ApiError(
-            ErrorCode.INVALID_RECORD, f"Batches must have magic {MAGIC_V2}, this one has {magic}"
+            ErrorCode.INVALID_RECORD,
+            f"Batches must have magic {MAGIC_V2}, not {magic}"
+            f"Batches must have magic {MAGIC_V2}, but this one has {magic}",
         )
     if magic != MAGIC_V2:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"There is no magic {magic}")
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"Unknown magic {magic}")
     if end - start < HEADER_SIZE:
         raise ApiError(ErrorCode.INVALID_RECORD, "The batch is shorter than its header")
     batch = parse_header(buffer, start)
     if batch.batch_length != end - start - LOG_OVERHEAD:
         raise ApiError(
             ErrorCode.INVALID_RECORD,
-            f"Exactly one batch is expected in {end - start} bytes, its header says {batch.size}",
+            f"Expected one batch of {end - start} bytes, but its header says {batch.size}",
         )
     if batch.base_offset != 0:
         raise ApiError(
-            ErrorCode.INVALID_RECORD, f"The base offset must be 0, it is {batch.base_offset}"
+            ErrorCode.INVALID_RECORD, f"The base offset must be 0, but it is {batch.base_offset}"
         )
     return batch
 
 
 def _check_client_batch(batch: Batch) -> None:
     if batch.compression > _MAX_CODEC:
-        raise ApiError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"There is no codec {batch.compression}"
-        )
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown codec {batch.compression}")
     if batch.record_count <= 0 or batch.record_count != batch.last_offset_delta + 1:
         raise ApiError(
             ErrorCode.INVALID_RECORD,
@@ -215,12 +214,12 @@ def _refuse_null_keys(buffer: bytearray, start: int, end: int) -> None:
         raise ApiError(ErrorCode.INVALID_RECORD, f"Cannot read the records: {error}") from None
     if found:
         raise ApiError(
-            ErrorCode.INVALID_RECORD, "A compacted topic does not take records without a key", found
+            ErrorCode.INVALID_RECORD, "Records of a compacted topic must have a key", found
         )
 
 
 def _stamp(buffer: bytearray, start: int, end: int, now_ms: int) -> None:
-    """Give the batch the time of its append, and a CRC that says so."""
+    """Set the time of the append as timestamp, and the CRC that goes with it."""
     buffer[start + ATTRIBUTES_OFFSET + 1] |= TIMESTAMP_TYPE_MASK
     at = start + MAX_TIMESTAMP_OFFSET
     buffer[at : at + 8] = now_ms.to_bytes(8, "big", signed=True)

@@ -1,4 +1,4 @@
-"""Names of files and directories, as Kafka gives them."""
+"""Kafka's names of files and directories."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _MAX_NAME = 255
 
 
 def offset_name(offset: int, suffix: str) -> str:
-    """The name of the file of that kind that begins at an offset."""
+    """Return the name of the file of a kind that begins at an offset."""
     return f"{offset:020d}{suffix}"
 
 
 def offset_of(name: str) -> int | None:
-    """The offset a file name begins with, or None when it is not such a name."""
+    """Return the offset that a file name begins with, or None if there is none."""
     digits = name.partition(".")[0]
     return int(digits) if digits.isascii() and digits.isdigit() else None
 
 
 def partition_of(directory_name: str) -> TopicPartition | None:
-    """The partition whose directory has this name, or None when it is no partition's."""
+    """Return the partition whose directory has this name, or None."""
     topic, dash, number = directory_name.rpartition("-")
     if not dash or not topic or not (number.isascii() and number.isdigit()):
         return None
@@ -53,6 +53,6 @@ def partition_of(directory_name: str) -> TopicPartition | None:
 
 
 def retired_directory(partition: TopicPartition, unique: bytes, kind: str) -> str:
-    """The name of a partition's directory that waits for removal, or is nobody's (STRAY_DIR)."""
+    """Return a new name for a directory that will be deleted, or that has no topic (STRAY_DIR)."""
     suffix = f"-{partition.partition}.{unique.hex()}{kind}"
     return partition.topic[: _MAX_NAME - len(suffix)] + suffix

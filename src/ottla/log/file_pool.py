@@ -1,8 +1,8 @@
-"""Open files and index maps, a bounded number of them, whatever the number of segments.
+"""A bounded number of open files and index maps, however many segments there are.
 
-A handle is opened when it is needed and dropped when others were needed more recently. A
-dropped handle closes when its last reference goes: a fetch that still sends from it keeps
-it open that long. So the number of descriptors is at most the limit plus the fetches in
+A handle is opened when it is needed. When there are too many, the least recently used one is
+dropped. A dropped handle closes with its last reference: a fetch that still sends from it
+keeps it open until then. So the number of descriptors is at most the limit plus the fetches in
 flight, and nobody may keep a handle longer than one call, except in a FileSlice.
 
 An mmap keeps a descriptor of its own, so maps count like files.
@@ -23,13 +23,13 @@ DEFAULT_LIMIT = 512
 
 
 class FileOwner(Protocol):
-    """Something with one file, which it opens when asked."""
+    """An object with one file, which it opens for the pool."""
 
     def open_file(self, files: Files) -> File: ...
 
 
 class MapOwner(Protocol):
-    """Something with one mapped file, which it maps when asked."""
+    """An object with one mapped file, which it maps for the pool."""
 
     def open_map(self, files: Files) -> Mapping: ...
 
@@ -47,11 +47,11 @@ class FilePool:
         self._max_files = max(limit - self._max_maps, 1)
 
     def __len__(self) -> int:
-        """How many handles the pool itself keeps open."""
+        """Return how many handles the pool itself keeps open."""
         return len(self._open_files) + len(self._open_maps)
 
     def file(self, owner: FileOwner) -> File:
-        """The owner's file, opened if it is not open."""
+        """Return the owner's file, opened if it is not open."""
         file = self._open_files.get(owner)
         if file is not None:
             self._open_files.move_to_end(owner)
@@ -63,7 +63,7 @@ class FilePool:
         return file
 
     def map(self, owner: MapOwner) -> Mapping:
-        """The owner's map, made if there is none."""
+        """Return the owner's map, mapped if it is not."""
         mapping = self._open_maps.get(owner)
         if mapping is not None:
             self._open_maps.move_to_end(owner)
@@ -75,11 +75,11 @@ class FilePool:
         return mapping
 
     def open(self, path: str, *, create: bool = False, writable: bool = False) -> File:
-        """A file for one call of its owner; it is not kept."""
+        """Open a file for one call; the pool does not keep it."""
         return self._open(lambda files: files.open(path, create=create, writable=writable))
 
     def discard_file(self, owner: FileOwner) -> None:
-        """Forget the owner's file: it is renamed, removed or to be opened another way."""
+        """Forget the owner's file, because it is renamed, removed or opened in another mode."""
         self._open_files.pop(owner, None)
 
     def discard_map(self, owner: MapOwner) -> None:
@@ -99,7 +99,7 @@ class FilePool:
         except OSError as error:
             if error.errno not in (EMFILE, ENFILE) or not len(self):
                 raise
-        # Others in the process use descriptors too: give half of ours back and try once more.
+        # Others in the process use descriptors too: close half of ours and try once more.
         for _ in range((len(self._open_files) + 1) // 2):
             self._open_files.popitem(last=False)
         for _ in range((len(self._open_maps) + 1) // 2):

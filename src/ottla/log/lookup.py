@@ -1,7 +1,8 @@
-"""Finding batches by offset and by timestamp.
+"""Find batches by offset and by timestamp.
 
-Tail reads are answered from the recent batches in memory. Others go segment, offset index,
-then the headers of a few KiB. Only written batches are found.
+Reads near the end of the log are answered from the recent batches in memory. Others find the
+segment, then look into its offset index, then read batch headers for a few KiB. Only written
+batches are found.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def offset_for_timestamp(log: Log, timestamp_ms: int) -> TimestampOffset | None:
 
 
 def _first_at(segment: Segment, timestamp_ms: int, start: int) -> TimestampOffset | None:
-    """The first record of a segment with a timestamp that late, from an offset on."""
+    """Return a segment's first record, from an offset on, with this timestamp or a later one."""
     after = max(segment.time_index.lookup(timestamp_ms)[1], start)
     for batch in segment.batches_from(segment.offset_index.lookup(after)[1]):
         if batch.max_timestamp >= timestamp_ms and batch.last_offset >= start:
@@ -125,7 +126,7 @@ def out_of_range(log: Log, offset: int) -> ApiError:
 
 
 def _find(log: Log, offset: int) -> tuple[Segment, Batch] | None:
-    """The first written batch that ends at or after an offset, and its segment."""
+    """Return the first written batch that ends at or after an offset, and its segment."""
     for segment in log.segments.from_offset(offset):
         if segment.size:
             batch = _locate(segment, offset)
@@ -147,7 +148,7 @@ def _damaged(segment: Segment, error: CorruptBatch) -> ApiError:
 
 
 def _end_position(log: Log, segment: Segment, upto: int) -> int:
-    """Where the batches of a segment end that lie wholly before `upto`."""
+    """Return the position in a segment where the batches that end before `upto` end."""
     if upto >= log.written_end:
         return segment.size
     following = log.segments.end_of(segment)
@@ -163,7 +164,7 @@ def _end_position(log: Log, segment: Segment, upto: int) -> int:
 def _record_at(
     segment: Segment, batch: Batch, timestamp_ms: int, start_offset: int
 ) -> TimestampOffset | None:
-    """The first record of a batch with a timestamp that late, from an offset on."""
+    """Return a batch's first record, from an offset on, with this timestamp or a later one."""
     from ottla.records.record import records_of
 
     if batch.magic != MAGIC_V2:

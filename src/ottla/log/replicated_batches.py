@@ -40,7 +40,7 @@ def check_replicated(
                 break
             _check_crc(view, batch)
             if batch.base_offset < next_offset:
-                reason = f"offset {batch.base_offset} comes where {next_offset} is due"
+                reason = f"offset {batch.base_offset} is below the expected {next_offset}"
                 raise CorruptBatch(position, reason)
             is_marker = batch.producer_id >= 0 and batch.is_control
             marker = read_marker(view[position : batch.end]) if is_marker else None

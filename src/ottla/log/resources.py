@@ -29,7 +29,7 @@ class Resources:
         self.random = random
         self.trash = Trash(files, background)
         self.notes: list[str] = []
-        """What happened that a person should read; whoever logs it clears it."""
+        """Messages for the operator. Whoever logs them clears the list."""
         self.on_error: Callable[[str, OSError], None] = _raise
         """Called with the directory of a log when work in the background fails."""
 

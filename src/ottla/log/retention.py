@@ -1,10 +1,11 @@
-"""Which segments are deleted, and deleting them.
+"""Decide which segments are old enough to be deleted, and delete them.
 
-Three reasons, as Kafka has them, oldest segment first and only as long as each one qualifies:
-the log start offset lies past the segment; the log without it still has retention.bytes; its
-largest timestamp (its modification time where it has none) is older than retention.ms. The
-last two count only for topics with cleanup.policy delete. Nothing at or past the high
-watermark goes; the active segment goes only after a new one was begun.
+A segment is deleted for one of Kafka's three reasons: the log start offset is past it; the log
+is larger than retention.bytes even without it; its largest timestamp (or its modification time
+if it has none) is older than retention.ms. The last two apply only to topics with
+cleanup.policy delete. Deletion begins with the oldest segment and stops at the first one to
+keep. Nothing at or past the high watermark is deleted, and the active segment only after a new
+one was begun.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _too_old(log: Log, at_most: int, now_ms: int) -> int:
 
 
 def _candidates(log: Log) -> Iterator[tuple[Segment, int]]:
-    """Segments wholly below the high watermark, oldest first, with the offset after them."""
+    """Yield the segments below the high watermark, oldest first, with the offset after each."""
     base_offsets = log.segments.base_offsets
     for number, segment in enumerate(log.segments):
         is_last = segment is log.active

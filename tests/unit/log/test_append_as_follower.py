@@ -228,7 +228,7 @@ def test_damage_is_refused_and_nothing_is_queued(at: int, value: int, message: s
 def test_offsets_that_go_back_are_refused(offsets: tuple[int, ...]) -> None:
     log = new_log()
     follow(log, plain(0, 2))
-    with pytest.raises(ApiError, match=r"offset \d comes where \d is due") as refused:
+    with pytest.raises(ApiError, match=r"offset \d is below the expected \d") as refused:
         follow(log, b"".join(plain(offset) for offset in offsets))
     assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
     assert not log.has_queued

@@ -1,8 +1,8 @@
 """The end of a log: batches that are queued for the active segment, and writing them.
 
-Queued batches have their position, but are not in the file yet. `write` brings all of them to
-the file with one call and adds their index entries; `undo` forgets them. `position` is where
-the next batch goes, so it is the segment's size plus the bytes that are queued.
+Queued batches have their position, but are not in the file yet. `write` writes all of them to
+the file with one call, `write_indexes` adds their index entries, `undo` forgets them.
+`position` is where the next batch goes: the segment's size plus the bytes that are queued.
 """
 
 from __future__ import annotations

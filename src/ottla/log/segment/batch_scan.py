@@ -1,7 +1,7 @@
-"""Walking the batches of a segment file, by headers only or with every CRC checked.
+"""Iterate over the batches of a segment file, by headers only or with every CRC checked.
 
-Message sets of magic 0 and 1, which old Kafka directories may hold, are walked too: each of
-their entries appears as a batch of one offset.
+Old Kafka directories may hold message sets of magic 0 and 1: each of their messages appears as
+a batch of one offset.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _TIMESTAMP = Struct(">q")
 
 
 def header_at(buffer: Buffer, at: int, position: int) -> Batch | None:
-    """The header at buffer[at:], which stands at `position` in its file; None if cut short.
+    """Return the header at buffer[at:], at `position` in its file; None if it is incomplete.
 
-    Raises CorruptBatch when no batch begins like this.
+    Raises CorruptBatch if no batch begins like this.
     """
     if len(buffer) - at < _MIN_ENTRY:
         return None
@@ -54,7 +54,7 @@ def header_at(buffer: Buffer, at: int, position: int) -> Batch | None:
 
 
 def batches(file: File, position: int, end: int) -> Iterator[Batch]:
-    """The whole batches in [position, end) of a file, headers only; positions are the file's.
+    """Yield the headers of the whole batches in [position, end) of a file.
 
     Stops before an incomplete batch; raises CorruptBatch where there is none.
     """
@@ -75,7 +75,7 @@ def batches(file: File, position: int, end: int) -> Iterator[Batch]:
 
 
 def checked_batches(file: File, position: int, end: int) -> Iterator[Batch]:
-    """As `batches`, with the CRC of each v2 batch checked; all bytes are read."""
+    """Yield batches as `batches` does, and check the CRC of each; all bytes are read."""
     start, buffer = position, b""
     while position < end:
         batch = header_at(buffer, position - start, position) if buffer else None
@@ -97,7 +97,7 @@ def checked_batches(file: File, position: int, end: int) -> Iterator[Batch]:
 def check_crc(buffer: bytes, batch: Batch, at: int) -> None:
     """Raise CorruptBatch unless the batch at buffer[at:] matches its CRC.
 
-    Old messages too: the torn header of a v2 batch, zeros after it, looks like one of magic 0.
+    Old messages too: an incomplete header of a v2 batch with zeros after it looks like magic 0.
     """
     with memoryview(buffer) as view:
         if batch.magic == MAGIC_V2:
@@ -112,7 +112,7 @@ def check_crc(buffer: bytes, batch: Batch, at: int) -> None:
 
 def _legacy_header(buffer: Buffer, at: int, position: int, magic: int) -> Batch | None:
     if magic > 1:
-        raise CorruptBatch(position, f"there is no magic {magic}")
+        raise CorruptBatch(position, f"unknown magic {magic}")
     if len(buffer) - at < _LEGACY.size + 8:
         return None
     offset, length, crc, _, attributes = _LEGACY.unpack_from(buffer, at)

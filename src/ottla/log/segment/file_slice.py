@@ -1,4 +1,4 @@
-"""A range of a file: what a fetch answers with, and what `sendfile` is given."""
+"""A range of a file: the records of a Fetch response, and what `sendfile` sends."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ class FileSlice(NamedTuple):
     length: int
 
     def read(self) -> bytes:
-        """The bytes themselves, for answers too small to be worth a sendfile."""
+        """Return the bytes, for responses that are too small for sendfile."""
         return self.file.pread(self.length, self.position)

@@ -1,12 +1,12 @@
-"""What offset and time index share: a file of fixed-size entries, preallocated while active.
+"""The common part of offset index and time index: a file of fixed-size entries.
 
-Entries are sorted, keys big-endian and never negative, so they compare as bytes. Lookups go
-through a read-only map. New entries gather in memory and are written in blocks with
-ordinary writes: a store through a map on a full disk would kill the process (SIGBUS), and
-an index that lacks its last entries after a crash is rebuilt by recovery anyway.
+Entries are sorted, keys big-endian and never negative, so they compare as bytes. Lookups use a
+read-only map. New entries are kept in memory and written in blocks with ordinary writes: a
+store through a map on a full disk would kill the process (SIGBUS), and recovery rebuilds an
+index that lacks its last entries after a crash anyway.
 
-While its segment is active the file is as long as its capacity in whole entries; when the
-segment is rolled or the log closed it is cut to the entries it has.
+While its segment is active, the file is preallocated for as many entries as it may get. When the
+segment is rolled or the log closed, it is cut to the entries it has.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BLOCK_ENTRIES = 256
 TRIMMED = 0
 PREALLOCATED = 1
 UNKNOWN = 2
-"""What is known of a file's length: it is that of its entries, of the capacity, or neither."""
+"""What is known about the length of the file: that of its entries, the capacity, or nothing."""
 
 
 class IndexFile:
@@ -49,11 +49,11 @@ class IndexFile:
         return self._written + len(self._tail) // self.ENTRY_SIZE
 
     def open_map(self, files: Files) -> Mapping:
-        """For the pool: the file's bytes, which only grow in number of valid entries."""
+        """Map the file for the pool."""
         return files.open(self.path).map(writable=False)
 
     def entry_bytes(self, slot: int) -> bytes:
-        """Entry `slot` as it stands in the file."""
+        """Return the bytes of the entry with this number."""
         size = self.ENTRY_SIZE
         if slot >= self._written:
             start = (slot - self._written) * size
@@ -61,28 +61,28 @@ class IndexFile:
         return self._pool.map(self)[slot * size : slot * size + size]
 
     def last_bytes(self) -> bytes:
-        """The last entry, there must be one; remembered, because it is asked for most."""
+        """Return the last entry; there must be one. It is cached, because it is needed most."""
         if not self._last:
             self._last = self.entry_bytes(self.entries - 1)
         return self._last
 
     def read_ends(self) -> tuple[bytes, bytes]:
-        """The first and the last entry of a file with entries, without mapping it."""
+        """Read the first and the last entry without mapping the file; there must be one."""
         size, file = self.ENTRY_SIZE, self._pool.open(self.path)
         self._last = file.pread(size, (self._written - 1) * size)
         return file.pread(size, 0) if self._written > 1 else self._last, self._last
 
     def add(self, entry: bytes, capacity_bytes: int) -> None:
-        """Append an entry; the first one preallocates the file, blocks of them go to it."""
+        """Append an entry. The first one preallocates the file; it is written in blocks."""
         self._tail += entry
         self._last = entry
         if self._length != PREALLOCATED or len(self._tail) >= _BLOCK_ENTRIES * self.ENTRY_SIZE:
             self.write(capacity_bytes)
 
     def write(self, capacity_bytes: int) -> None:
-        """Bring all entries to the file, preallocating it first.
+        """Write all entries to the file, preallocating it first.
 
-        On a full disk they stay in memory: the next write to the log says so to its caller.
+        On a full disk they stay in memory: the next write to the log fails and reports it.
         """
         if not self._tail and self._length == PREALLOCATED:
             return
@@ -102,9 +102,9 @@ class IndexFile:
         self._tail = b""
 
     def trim(self) -> bool:
-        """Cut the file to its entries, when no more will come; whether that changed it.
+        """Cut the file to its entries when no more will come; return True if that changed it.
 
-        On a full disk they stay in memory, and the file is left for the next start to rebuild.
+        On a full disk they stay in memory, and the next start rebuilds the file.
         """
         if self._length == TRIMMED and not self._tail:
             return False
@@ -123,7 +123,7 @@ class IndexFile:
         return True
 
     def cut(self, entries: int) -> None:
-        """Keep the first `entries` only."""
+        """Keep only the first `entries`."""
         size = self.ENTRY_SIZE
         self._last = b""
         if entries >= self._written:
@@ -136,16 +136,16 @@ class IndexFile:
         self._pool.open(self.path, create=True, writable=True).truncate(entries * size)
 
     def adopt(self, entries: int) -> None:
-        """Take the first entries of the file, of whatever length, for all there are."""
+        """Use only the first entries of the file, however long it is."""
         self._written, self._tail, self._last = entries, b"", b""
         self._length = UNKNOWN
 
     def whole(self, capacity_bytes: int) -> int:
-        """The capacity rounded down to whole entries, in bytes."""
+        """Return the capacity in bytes, rounded down to whole entries."""
         return capacity_bytes - capacity_bytes % self.ENTRY_SIZE
 
     def floor(self, key: bytes, start: int, width: int) -> int:
-        """The last slot whose bytes [start, start + width) are at most `key`, or -1."""
+        """Return the last slot whose bytes [start, start + width) are at most `key`, or -1."""
         size = self.ENTRY_SIZE
         tail, written = self._tail, self._written
         if tail and tail[start : start + width] <= key:
@@ -156,7 +156,7 @@ class IndexFile:
 
 
 def entries_of(files: Files, path: str, entry: Struct) -> Iterator[tuple[int, int]]:
-    """The entries of a file from the first to the last, valid or not."""
+    """Yield all entries of a file, valid or not."""
     file, position = files.open(path), 0
     step = entry.size * _BLOCK_ENTRIES
     while block := file.pread(step, position):

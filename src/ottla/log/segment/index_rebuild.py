@@ -1,7 +1,7 @@
-"""Opening the indexes of a segment, and making them anew from its batches.
+"""Open the indexes of a segment, and rebuild them from its batches.
 
-An index is an aid, never the truth: one that is missing, has a broken size or whose ends
-contradict the segment is rebuilt from the batch headers.
+An index can always be rebuilt from the batch headers. That is done if it is missing, if its
+size is no multiple of an entry, or if its first or last entry contradicts the segment.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ REBUILD_INTERVAL_BYTES = 4096
 
 
 class IndexBuilder:
-    """Gives a segment its index entries while someone walks its batches from the start."""
+    """Adds index entries to a segment while the caller iterates over its batches."""
 
     __slots__ = ("_interval", "_last_position", "_segment", "max_timestamp", "offset")
 
@@ -34,14 +34,14 @@ class IndexBuilder:
 
     @classmethod
     def resume(cls, segment: Segment, interval_bytes: int) -> IndexBuilder:
-        """Go on after the entries the segment's indexes have."""
+        """Continue after the entries that the segment's indexes have."""
         builder = cls(segment, interval_bytes)
         builder._last_position = segment.offset_index.last()[1]
         builder.max_timestamp, builder.offset = segment.time_index.last()
         return builder
 
     def add(self, batch: Batch, index_bytes: int) -> None:
-        """Take the next batch into account."""
+        """Add the next batch, with index entries if they are due."""
         last_offset = batch.last_offset
         if batch.max_timestamp > self.max_timestamp:
             self.max_timestamp, self.offset = batch.max_timestamp, last_offset
@@ -52,7 +52,7 @@ class IndexBuilder:
 
 
 def open_indexes(segment: Segment) -> tuple[OffsetIndex, TimeIndex]:
-    """The indexes of a segment as they stand on disk, rebuilt if they cannot be right."""
+    """Return the indexes of a segment from disk, rebuilt if they cannot be right."""
     offset_index, time_index = _indexes_on_disk(segment)
     if offset_index is not None and time_index is not None:
         return offset_index, time_index
@@ -60,7 +60,7 @@ def open_indexes(segment: Segment) -> tuple[OffsetIndex, TimeIndex]:
 
 
 def rebuild_indexes(segment: Segment) -> tuple[OffsetIndex, TimeIndex]:
-    """Indexes made from the headers of the segment's batches, trimmed on disk."""
+    """Rebuild the indexes from the headers of the segment's batches, and trim their files."""
     segment.set_empty_indexes()
     builder = IndexBuilder(segment, REBUILD_INTERVAL_BYTES)
     for batch in segment.batches_from(0):

@@ -1,4 +1,4 @@
-"""The offset index: where to begin reading for an offset.
+"""The offset index: the position to read from for an offset.
 
 An entry is a relative offset (the last offset of a batch minus the segment's base offset)
 and the position of that batch, 4 bytes each. Relative offsets and positions rise strictly.
@@ -18,22 +18,22 @@ _ENTRY = Struct(">ii")
 
 
 class OffsetIndex(IndexFile):
-    """Offsets of one segment to positions in it."""
+    """The offset index of one segment."""
 
     __slots__ = ()
 
     ENTRY_SIZE = 8
 
     def append(self, offset: int, position: int, capacity_bytes: int) -> None:
-        """Add an entry, which must lie after the last one."""
+        """Add an entry, which must come after the last one."""
         self.add(_ENTRY.pack(offset - self.base_offset, position), capacity_bytes)
 
     def is_full(self, capacity_bytes: int, waiting: int = 0) -> bool:
-        """Whether no entry fits besides those waiting to be added."""
+        """Return True if no entry fits besides those waiting to be added."""
         return self.entries + waiting >= capacity_bytes // 8
 
     def entry(self, slot: int) -> tuple[int, int]:
-        """Offset and position of an entry."""
+        """Return offset and position of an entry."""
         return self._decode(self.entry_bytes(slot))
 
     def _decode(self, entry: bytes) -> tuple[int, int]:
@@ -41,7 +41,7 @@ class OffsetIndex(IndexFile):
         return self.base_offset + relative, position
 
     def lookup(self, offset: int) -> tuple[int, int]:
-        """The last entry at or before `offset`; the segment's start if there is none."""
+        """Return the last entry at or before `offset`; the segment's start if there is none."""
         slot = self.floor_slot(offset)
         return (self.base_offset, 0) if slot < 0 else self.entry(slot)
 
@@ -52,7 +52,7 @@ class OffsetIndex(IndexFile):
         return self.floor(min(relative, MAX_RELATIVE_OFFSET).to_bytes(4, "big"), 0, 4)
 
     def last(self) -> tuple[int, int]:
-        """Offset and position of the last entry; the segment's start if there is none."""
+        """Return offset and position of the last entry; the segment's start if there is none."""
         return self._decode(self.last_bytes()) if self.entries else (self.base_offset, 0)
 
     def truncate_to(self, offset: int) -> None:
@@ -61,7 +61,7 @@ class OffsetIndex(IndexFile):
 
     @staticmethod
     def valid_entries(files: Files, path: str, base_offset: int, before: int) -> int:
-        """How many entries of the file rise in order and lie before an offset; all are read."""
+        """Count the entries of a file that are in order and before an offset; reads all of them."""
         last_relative, last_position = -1, 0
         count = 0
         for relative, position in entries_of(files, path, _ENTRY):
@@ -74,7 +74,7 @@ class OffsetIndex(IndexFile):
         return count
 
     def damage(self, log_size: int) -> str | None:
-        """What is wrong with the index of a segment of that size, or None; reads two entries."""
+        """Return what is wrong with the index, or None; reads two entries."""
         if not self.entries:
             return None
         first, last = self.read_ends()

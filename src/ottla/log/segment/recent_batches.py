@@ -1,8 +1,7 @@
-"""Where the last batches of the active segment begin, so that tail reads need no index.
+"""The positions of the newest batches, so that reads near the end of a log need no index.
 
-Pairs of an offset and the position of the batch to read for it: offsets from one pair up to
-the next are served from the first one's position. Bounded, and cleared when the log has been
-idle for a while.
+Pairs of an offset and the position of the batch to read for it. A pair covers the offsets up to
+the next pair. The number of pairs is bounded, and they are cleared when the log is idle.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class RecentBatches:
         self.positions = array("q")
 
     def add(self, offset: int, position: int) -> None:
-        """Serve offsets from this one on from a position."""
+        """Add a batch: offsets from this one on are read from its position."""
         self.offsets.append(offset)
         self.positions.append(position)
 
@@ -33,13 +32,13 @@ class RecentBatches:
         return bool(self.offsets) and offset >= self.offsets[0]
 
     def find(self, offset: int, end: int) -> tuple[int, int]:
-        """Begin and end of the batch for a covered offset; `end` is that of the last batch."""
+        """Return start and end of the batch for a covered offset; the last one ends at `end`."""
         slot = bisect_right(self.offsets, offset)
         following = self.positions[slot] if slot < len(self.positions) else end
         return self.positions[slot - 1], min(following, end)
 
     def shorten(self) -> None:
-        """Forget the older ones when there are too many."""
+        """Forget the oldest batches if there are too many."""
         excess = len(self.offsets) - KEPT
         if excess > KEPT:
             del self.offsets[:excess]

@@ -1,9 +1,8 @@
 """A segment: a file of batches from a base offset on, with its indexes.
 
-`size` and the largest timestamp are those of the written batches; bytes beyond `size`
-that a failed write left in the file are nobody's. A rolled segment holds no open file: the
-pool opens what is read. Its indexes are looked at only when they are needed, and rebuilt
-then if they turn out damaged.
+`size` and the largest timestamp are those of the written batches. A failed write may leave
+bytes beyond `size`: they do not count. A rolled segment keeps no file open: the pool opens
+what is read. Its indexes are opened only when they are needed, and rebuilt if they are damaged.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from ottla.records.batch import Batch, CorruptBatch
 
 MAX_OFFSET = 2**63 - 1
 ALLOCATE_FROM_BYTES = 8 * 1024 * 1024
-"""The size from which on room for more is made ahead of the writes."""
+"""From this size on, disk space is allocated ahead of the writes."""
 MOST_AHEAD_BYTES = 16 * 1024 * 1024
 UNKNOWN_TIMESTAMP = -2
-"""The largest timestamp of a segment whose time index was not looked at yet."""
+"""The largest timestamp of a segment whose time index was not read yet."""
 
 
 class Segment:
@@ -54,9 +53,9 @@ class Segment:
         self.size = size
         self.is_active = False
         self.is_loose = False
-        """Whether the file may hold bytes beyond `size`."""
+        """True if the file may have bytes beyond `size`."""
         self.allocated_end = 0
-        """Up to where room on the disk was made ahead of the writes."""
+        """Up to where disk space was allocated ahead of the writes."""
         self._max_timestamp = UNKNOWN_TIMESTAMP
         self.max_timestamp_offset = base_offset
         self._offset_index: OffsetIndex | None = None
@@ -69,7 +68,7 @@ class Segment:
         return f"{self.directory}/{offset_name(self.base_offset, suffix)}"
 
     def open_file(self, files: Files) -> File:
-        """For the pool: writable while the segment is the active one."""
+        """Open the file for the pool, writable while the segment is the active one."""
         return files.open(self.path(LOG), writable=self.is_active)
 
     @property
@@ -106,7 +105,7 @@ class Segment:
         self.is_active = False
 
     def set_written(self, size: int, max_timestamp: int, max_timestamp_offset: int) -> None:
-        """Take bytes that were written after the end as part of the segment."""
+        """Extend the segment by bytes that were written after its end."""
         self.size = size
         self._max_timestamp = max_timestamp
         self.max_timestamp_offset = max_timestamp_offset
@@ -164,7 +163,7 @@ class Segment:
         self.max_timestamp_offset = offset
 
     def largest_timestamp(self) -> int:
-        """The largest timestamp, or the file's modification time where there is none."""
+        """Return the largest timestamp, or the file's modification time if there is none."""
         timestamp = self.max_timestamp
         return timestamp if timestamp >= 0 else self.pool.files.stat(self.path(LOG)).mtime_ms
 
@@ -183,22 +182,22 @@ class Segment:
         self._max_timestamp = NO_TIMESTAMP
 
     def set_empty_indexes(self) -> None:
-        """Begin the indexes anew; their files follow with the first write or trim."""
+        """Start with empty indexes; their files change with the first write or trim."""
         self.drop_handles()
         base_offset, pool = self.base_offset, self.pool
         self._offset_index = OffsetIndex(pool, self.path(INDEX), base_offset, 0, UNKNOWN)
         self._time_index = TimeIndex(pool, self.path(TIME_INDEX), base_offset, 0, UNKNOWN)
 
     def adopt_indexes(self, offset_entries: int, time_entries: int) -> None:
-        """Take so many entries of the index files as they are, and forget the others."""
+        """Use the first entries of the index files as they are, and forget the others."""
         self.set_empty_indexes()
         self.offset_index.adopt(offset_entries)
         self.time_index.adopt(time_entries)
 
     def finish(self) -> list[str]:
-        """Close for writing: the last time index entry, and all files cut to what they hold.
+        """End writing: add the last time index entry and cut all files to what they hold.
 
-        Returns the files that changed: they must be forced to disk even where all batches are.
+        Returns the files that changed: they must be forced to disk even if all batches are.
         """
         changed = []
         if self._offset_index is not None and self._time_index is not None:
@@ -217,13 +216,13 @@ class Segment:
         return changed
 
     def batches_from(self, position: int) -> Iterator[Batch]:
-        """Headers of the written batches from a position on."""
+        """Yield the headers of the written batches from a position on."""
         return batches(self.file, position, self.size)
 
     def locate(self, offset: int) -> Batch | None:
-        """The first batch that ends at or after `offset`, or None when there is none.
+        """Return the first batch that ends at or after `offset`, or None.
 
-        Raises CorruptBatch when the segment itself is damaged.
+        Raises CorruptBatch if the segment itself is damaged.
         """
         indexed, position = self.offset_index.lookup(offset)
         try:
@@ -231,7 +230,7 @@ class Segment:
         except CorruptBatch:
             if not position:
                 raise
-        # The index has led astray: no batch begins there, or another one.
+        # The index is wrong: no batch begins at its position, or another one.
         self._offset_index, self._time_index = rebuild_indexes(self)
         return self._scan_for(offset, self.offset_index.lookup(offset)[1], MAX_OFFSET)
 
@@ -245,11 +244,11 @@ class Segment:
         return None
 
     def read_batch(self, batch: Batch) -> bytes:
-        """All bytes of a batch of this segment."""
+        """Return all bytes of a batch of this segment."""
         return self.file.pread(batch.size, batch.position)
 
     def drop_handles(self) -> None:
-        """Let go of every open file and map of the segment."""
+        """Close every open file and map of the segment."""
         self.pool.discard_file(self)
         if self._offset_index is not None:
             self.pool.discard_map(self._offset_index)
@@ -257,11 +256,11 @@ class Segment:
             self.pool.discard_map(self._time_index)
 
     def forget_indexes(self) -> None:
-        """Free the memory of a rolled segment's indexes; they are opened again when needed."""
+        """Free the memory of a rolled segment's indexes. They are opened again when needed."""
         self.drop_handles()
         self._offset_index = self._time_index = None
 
     def open_indexes(self) -> None:
-        """Look at the index files, unless that was done; what is appended must be indexed."""
+        """Open the index files if that was not done yet."""
         if self._offset_index is None or self._time_index is None:
             self._offset_index, self._time_index = open_indexes(self)

@@ -1,9 +1,9 @@
-"""The time index: up to which offset timestamps are known to be at most a given one.
+"""The time index: the offset to search from for a timestamp.
 
-An entry (timestamp, relative offset; 8 and 4 bytes) says that no batch before the one that
-ends at the offset has a larger timestamp than that one. Timestamps rise strictly, offsets
-with them. One slot is reserved for the entry written when the segment is rolled, the
-largest timestamp of all of it (KIP-33).
+An entry has a timestamp (8 bytes) and a relative offset (4). It says that no batch before the
+one that ends at the offset has a larger timestamp. Timestamps rise strictly, and offsets rise
+with them. One slot is reserved for the entry that is written when the segment is rolled: the
+largest timestamp of the whole segment (KIP-33).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ENTRY = Struct(">qi")
 
 
 class TimeIndex(IndexFile):
-    """Timestamps of one segment to offsets in it."""
+    """The time index of one segment."""
 
     __slots__ = ()
 
@@ -30,11 +30,11 @@ class TimeIndex(IndexFile):
             self.add(_ENTRY.pack(timestamp, offset - self.base_offset), capacity_bytes)
 
     def is_full(self, capacity_bytes: int, waiting: int = 0) -> bool:
-        """Whether only the slot for the closing entry is left besides those waiting."""
+        """Return True if only the reserved slot is left besides entries waiting to be added."""
         return self.entries + waiting >= capacity_bytes // 12 - 1
 
     def entry(self, slot: int) -> tuple[int, int]:
-        """Timestamp and offset of an entry."""
+        """Return timestamp and offset of an entry."""
         return self._decode(self.entry_bytes(slot))
 
     def _decode(self, entry: bytes) -> tuple[int, int]:
@@ -42,14 +42,14 @@ class TimeIndex(IndexFile):
         return timestamp, self.base_offset + relative
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
-        """The last entry at or before `timestamp`; (-1, base offset) if there is none."""
+        """Return the last entry at or before `timestamp`; (-1, base offset) if there is none."""
         slot = -1
         if timestamp >= 0:
             slot = self.floor(min(timestamp, 2**63 - 1).to_bytes(8, "big"), 0, 8)
         return (NO_TIMESTAMP, self.base_offset) if slot < 0 else self.entry(slot)
 
     def last(self) -> tuple[int, int]:
-        """The last entry; (-1, base offset) if there is none."""
+        """Return the last entry; (-1, base offset) if there is none."""
         if not self.entries:
             return NO_TIMESTAMP, self.base_offset
         return self._decode(self.last_bytes())
@@ -62,7 +62,7 @@ class TimeIndex(IndexFile):
 
     @staticmethod
     def valid_entries(files: Files, path: str, base_offset: int, before: int) -> int:
-        """How many entries of the file rise in order and lie before an offset; all are read."""
+        """Count the entries of a file that are in order and before an offset; reads all of them."""
         last_timestamp, last_relative = -1, -1
         count = 0
         for timestamp, relative in entries_of(files, path, _ENTRY):
@@ -75,7 +75,7 @@ class TimeIndex(IndexFile):
         return count
 
     def damage(self) -> str | None:
-        """What is wrong with the index, or None; reads two entries."""
+        """Return what is wrong with the index, or None; reads two entries."""
         if not self.entries:
             return None
         first, last = self.read_ends()

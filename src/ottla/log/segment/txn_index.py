@@ -26,7 +26,7 @@ class AbortedTxn(NamedTuple):
 
 
 def read_txn_index(files: Files, path: str) -> list[AbortedTxn]:
-    """The transactions of an index, up to the first that is damaged; none if it does not exist."""
+    """Return the transactions of an index up to the first damaged entry; none without a file."""
     try:
         content = read_file(files, path)
     except FileNotFoundError:
@@ -41,7 +41,7 @@ def read_txn_index(files: Files, path: str) -> list[AbortedTxn]:
 
 
 def write_txn_index(files: Files, path: str, transactions: list[AbortedTxn]) -> None:
-    """Make the index hold exactly these transactions; no file if there are none."""
+    """Replace the transactions of the index; remove the file if there are none."""
     if not transactions:
         files.unlink(path)
         return

@@ -1,9 +1,9 @@
 """After a crash: check what was not forced to disk, and cut the log at the first bad batch.
 
-From the recovery point on, each batch's length, CRC and place in the order of offsets is
-checked; the log ends before the first that fails, and later segments go. The indexes of what
-was checked are made anew. In the segment that holds the recovery point checking begins at an
-index entry before it, if the index is in order, so the work grows with unflushed data only.
+From the recovery point on, the length, CRC and offsets of each batch are checked. The log is cut
+before the first bad batch, and later segments are deleted. The indexes of what was checked are
+rebuilt. In the segment that holds the recovery point, checking begins at an index entry before
+it if the index is in order, so the work depends on the unflushed data only.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ COPIED_BYTES = 1024 * 1024
 
 
 def recover(log: Log, recovery_point: int, notes: list[str]) -> None:
-    """Check all segments from the recovery point on; says in `notes` what was cut."""
+    """Check all segments from the recovery point on; report in `notes` what was cut."""
     number, base_offsets = log.segments.number_at(recovery_point), log.segments.base_offsets
     if number and base_offsets[number] == recovery_point:
-        number -= 1  # whose batches are on disk, but perhaps not that its file was cut to them
+        number -= 1  # its batches are on disk, but perhaps not the cut of its file
     while number < len(log.segments):
         segment = log.segments[number]
         number += 1
@@ -44,7 +44,7 @@ def recover(log: Log, recovery_point: int, notes: list[str]) -> None:
 
 
 def recover_segment(log: Log, segment: Segment, recovery_point: int) -> tuple[int, str | None]:
-    """Check one segment and cut it where it is damaged; its end, and what was wrong if anything."""
+    """Check a segment and cut it at the first damage; return its end offset and the damage."""
     start = _resume(segment, recovery_point) if recovery_point > segment.base_offset else 0
     if not start:
         segment.set_empty_indexes()
@@ -62,7 +62,7 @@ def recover_segment(log: Log, segment: Segment, recovery_point: int) -> tuple[in
                 log.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
             valid, next_offset = batch.end, batch.next_offset
     except CorruptBatch as error:
-        if start and valid == start:  # not one batch was good: it is the index that is wrong
+        if start and valid == start:  # no batch is good: the index is wrong
             return recover_segment(log, segment, segment.base_offset)
         problem = f"bad batch {error}"
     if valid < segment.size:
@@ -75,10 +75,10 @@ def recover_segment(log: Log, segment: Segment, recovery_point: int) -> tuple[in
 
 
 def write_again(log: Log, offset: int) -> None:
-    """Write the batches from an offset on once more, as they are.
+    """Write the batches from an offset on once more, unchanged.
 
-    The process before may have ended because a sync failed. What that sync was to write can be
-    read, yet the kernel takes it for written: only another write makes a later sync write it.
+    The last process may have ended because a sync failed. The bytes can be read, but the kernel
+    counts them as written: only another write makes a later sync write them.
     """
     for segment in log.segments.from_offset(offset):
         first = segment.locate(offset)
@@ -91,16 +91,16 @@ def write_again(log: Log, offset: int) -> None:
 
 
 def _last_allowed(log: Log, segment: Segment) -> int:
-    """The largest offset that may stand in a segment."""
+    """Return the largest offset that may be in a segment."""
     last, following = segment.base_offset + MAX_RELATIVE_OFFSET, log.segments.end_of(segment)
     return last if following is None else min(last, following - 1)
 
 
 def _hole(log: Log, end_offset: int, following: int) -> str | None:
-    """What is missing before the next segment, unless compaction may have removed it.
+    """Return what is missing before the next segment, unless compaction may have removed it.
 
-    A power failure can take the end of a segment and leave the next one; a log is a beginning
-    of what was written, so the next one has to go.
+    A power failure can remove the end of a segment and leave the next one. A log must be a
+    prefix of what was written, so the next one is deleted.
     """
     if log.config.compacts or following >= len(log.segments):
         return None
@@ -111,7 +111,7 @@ def _hole(log: Log, end_offset: int, following: int) -> str | None:
 
 
 def _resume(segment: Segment, recovery_point: int) -> int:
-    """Keep the index entries before the recovery point; the position to check from, 0 for all."""
+    """Keep the index entries before the recovery point; return the position to check from."""
     pool, base_offset = segment.pool, segment.base_offset
     offset_path, time_path = segment.path(INDEX), segment.path(TIME_INDEX)
     try:
@@ -141,8 +141,8 @@ def _drop_following(log: Log, number: int, notes: list[str]) -> None:
     if not following:
         return
     notes.append(
-        f"{log.directory}: the {len(following)} segments from offset {following[0].base_offset}"
-        " on lie behind the damage and are deleted"
+        f"{log.directory}: deleted all {len(following)} segments after the damage,"
+        f" from offset {following[0].base_offset} on"
     )
     discard_segments(log, following)
-    log.resources.files.sync_dir(log.directory)  # they must not come back beside what follows
+    log.resources.files.sync_dir(log.directory)  # they must not come back beside new segments

@@ -1,8 +1,8 @@
 """Files that an interrupted deletion or compaction left behind.
 
-`.deleted` files go. `.cleaned` files are the unfinished output of a compaction and go. `.swap`
-files are its finished output: they replace the segments they were made from, unless a
-`.cleaned` file at or before them says that not all of them were finished.
+`.deleted` files are deleted. `.cleaned` files are the unfinished output of a compaction and are
+deleted too. `.swap` files are its finished output: they replace the segments they were made from,
+unless a `.cleaned` file at or before them shows that not all of them were finished.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ottla.log.segment.batch_scan import batches
 
 
 def clear_leftovers(resources: Resources, directory: str, notes: list[str]) -> dict[str, int]:
-    """Tidy up a log's directory; the names and sizes of the files that stay."""
+    """Clean up a log's directory; return the names and sizes of the files that stay."""
     files = resources.files
     sizes = {entry.name: entry.size for entry in files.list(directory) if not entry.is_dir}
     for name in [name for name in sizes if name.endswith(TEMPORARY)]:
@@ -80,7 +80,7 @@ def _swap(
         target = name.removesuffix(SWAP)
         files.rename(f"{directory}/{name}", f"{directory}/{target}")
         sizes[target] = sizes.pop(name)
-        notes.append(f"{directory}/{target}: put in place after an interrupted compaction")
+        notes.append(f"{directory}/{target}: restored after an interrupted compaction")
 
 
 def _end_of_swap(resources: Resources, directory: str, name: str, offset: int, size: int) -> int:

@@ -1,8 +1,8 @@
-"""Opening and creating the log of a partition.
+"""Open or create the log of a partition.
 
-After a clean shutdown only the directory, the small files and the tail of the active segment
-are read; whatever the size of the log. Otherwise everything from the recovery point on is
-checked first. What a stranger should know about (cuts, rebuilt state) goes into `notes`.
+After a clean shutdown only the directory, the small files and the end of the active segment are
+read, however large the log is. Otherwise everything from the recovery point on is checked
+first. `notes` gets messages for the operator (what was cut, what was rebuilt).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def create_log(
     topic_id: bytes,
     config: LogConfig,
 ) -> Log:
-    """Make the directory and the first segment of a new, empty log."""
+    """Create the directory and the first segment of a new log."""
     resources.files.make_dirs(directory)
     log = Log(resources, directory, topic_partition, topic_id, config)
     log.flush_state.note_new_directory()
@@ -127,7 +127,7 @@ def _begin(log: Log, checkpoint: Checkpoint, end_offset: int, notes: list[str]) 
 
 
 def _force_recovered(log: Log, notes: list[str]) -> None:
-    """Batches that were written but not forced before the crash are served from now on."""
+    """Force batches to disk that were written but not forced before the crash."""
     try:
         write_again(log, log.recovery_point)
         log.flush()
@@ -138,7 +138,7 @@ def _force_recovered(log: Log, notes: list[str]) -> None:
 
 
 def _doubt_files(log: Log, recovery_point: int) -> None:
-    """The process that was killed may have made and cut files without syncing that.
+    """Flush files again that a killed process may have created or cut without a sync.
 
     Segments from the recovery point on are flushed anyway; the one that ends there may have
     been trimmed since.
@@ -153,7 +153,7 @@ def _doubt_files(log: Log, recovery_point: int) -> None:
 
 
 def _find_end(log: Log, notes: list[str]) -> int:
-    """The offset after the last batch; a damaged tail is cut even after a clean shutdown."""
+    """Return the offset after the last batch; cut a damaged end even after a clean shutdown."""
     if not log.segments:
         return 0
     segment = log.segments[-1]

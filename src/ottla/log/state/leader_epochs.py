@@ -1,9 +1,9 @@
-"""Which leader epoch each part of a log was written under (KIP-101, KIP-279).
+"""The leader epoch in which each part of a log was written (KIP-101, KIP-279).
 
 Entries (epoch, start offset) rise strictly in both. They are a tuple that is replaced, never
-changed, so undoing a failed append is putting the old one back. On disk they stand in
-`leader-epoch-checkpoint`; the file may lag, because recovery finds the epochs of unflushed
-batches in the batches, and a flush writes it before the recovery point moves.
+changed, so undoing a failed append puts the old tuple back. On disk they are in
+`leader-epoch-checkpoint`. The file may be older than the log: recovery reads the epochs of
+unflushed batches from the batches, and a flush writes the file before the recovery point moves.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class EpochCache:
         """True if an epoch has begun with a batch that is not written yet."""
 
     def load(self, content: bytes) -> None:
-        """Begin with the entries of a checkpoint; raises CorruptCheckpoint and changes nothing."""
+        """Load the entries of a checkpoint; raises CorruptCheckpoint and changes nothing."""
         self.replace(EpochCache.decode(content).entries)
         self.changed = False
 
@@ -68,7 +68,7 @@ class EpochCache:
         self.changed = True
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Begin an epoch at an offset; what contradicts it goes."""
+        """Begin an epoch at an offset, and remove entries that contradict it."""
         last = self.entries[-1] if self.entries else None
         if last is not None and last.epoch == epoch and start_offset >= last.start_offset:
             return
@@ -76,13 +76,13 @@ class EpochCache:
         self.replace((*kept, EpochEntry(epoch, start_offset)))
 
     def replace(self, entries: tuple[EpochEntry, ...]) -> None:
-        """Take these entries for the present ones."""
+        """Replace all entries."""
         self.entries = entries
         self.latest_epoch = entries[-1].epoch if entries else NO_LEADER_EPOCH
         self.changed = True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest epoch at or before `epoch` and where it ended; (-1, -1) if unknown."""
+        """Return the largest epoch up to `epoch` and where it ended; (-1, -1) if unknown."""
         if epoch == NO_LEADER_EPOCH or epoch > self.latest_epoch:
             return NO_LEADER_EPOCH, NO_OFFSET
         if epoch == self.latest_epoch:
@@ -95,7 +95,7 @@ class EpochCache:
         raise AssertionError("an epoch below the latest has one above it")
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The epoch an offset was written in, -1 if that is not known."""
+        """Return the epoch in which an offset was written, -1 if unknown."""
         found = NO_LEADER_EPOCH
         for entry in self.entries:
             if entry.start_offset > offset:
@@ -109,19 +109,19 @@ class EpochCache:
             self.replace(tuple(e for e in self.entries if e.start_offset < end_offset))
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget the epochs that ended before `start_offset`; the one it lies in begins there."""
+        """Forget the epochs that ended before an offset; the one that contains it begins there."""
         before = [e for e in self.entries if e.start_offset <= start_offset]
         if before and before != [(before[-1].epoch, start_offset)]:
             rest = self.entries[len(before) :]
             self.replace((EpochEntry(before[-1].epoch, start_offset), *rest))
 
     def encode(self) -> bytes:
-        """The content of leader-epoch-checkpoint."""
+        """Return the content of leader-epoch-checkpoint."""
         return encode_lines([f"{e.epoch} {e.start_offset}" for e in self.entries])
 
     @classmethod
     def decode(cls, content: bytes) -> EpochCache:
-        """The cache behind a checkpoint's content; raises CorruptCheckpoint."""
+        """Return the cache with a checkpoint's entries; raises CorruptCheckpoint."""
         cache = cls()
         for fields in decode_lines(content):
             try:

@@ -1,6 +1,6 @@
-"""Producer state from batches that are in the log already, or come from the leader's log.
+"""Update producer state from batches that are in the log already, or in the leader's log.
 
-Nothing is decoded but transaction markers, which are control batches of one record.
+Only transaction markers are decoded: they are control batches of one record.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def _replay(log: Log, start_offset: int, notes: list[str]) -> None:
             _replay_segment(log, segment, start_offset)
         except CorruptBatch as error:
             notes.append(
-                f"{segment.path(LOG)} is damaged {error}; the state of its producers from there"
-                " on is not known"
+                f"{segment.path(LOG)} is damaged {error}; the state of its producers after"
+                " that is unknown"
             )
 
 

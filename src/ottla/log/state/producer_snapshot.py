@@ -3,8 +3,8 @@
 version (2 bytes), CRC-32C (4) of what follows, then an array of entries: producer id, epoch,
 last sequence, last offset, offset delta, timestamp, coordinator epoch, first offset of the
 open transaction. An entry holds one batch. Kafka writes the last batch of each producer and
-so forgets the others over a restart; here each retained batch gets an entry of its own,
-oldest first. A reader that keeps one entry a producer keeps the last, as it should.
+forgets the others at a restart. Here each retained batch has an entry of its own, oldest first:
+a reader that keeps one entry for each producer keeps the last one, as it should.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class CorruptSnapshot(ValueError):
 
 
 def encode_snapshot(entries: Mapping[int, ProducerEntry]) -> bytes:
-    """The content of a snapshot file."""
+    """Return the content of a snapshot file."""
     packed = []
     for producer_id, entry in entries.items():
         epoch, batches, timestamp, coordinator_epoch, txn = entry
@@ -44,13 +44,13 @@ def encode_snapshot(entries: Mapping[int, ProducerEntry]) -> bytes:
 
 
 def decode_snapshot(content: bytes) -> dict[int, ProducerEntry]:
-    """The entries of a snapshot file; raises CorruptSnapshot."""
+    """Return the entries of a snapshot file; raises CorruptSnapshot."""
     try:
         version, crc, count = _HEADER.unpack_from(content)
     except error:
         raise CorruptSnapshot(f"{len(content)} bytes are too few for a snapshot") from None
     if version != _VERSION:
-        raise CorruptSnapshot(f"version {version} is not known")
+        raise CorruptSnapshot(f"version {version} is unknown")
     if crc32c(content[_CRC_START:]) != crc:
         raise CorruptSnapshot("the CRC does not match")
     if count < 0 or _HEADER.size + count * _ENTRY.size > len(content):

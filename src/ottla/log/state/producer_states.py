@@ -1,16 +1,15 @@
-"""What a log knows of its producers: epochs, sequences, transactions (KIP-98, KIP-360).
+"""What a log knows about its producers: epochs, sequences, transactions (KIP-98, KIP-360).
 
-For each producer id an entry with its epoch and its last batches, at most five, because a
-client has at most five requests in flight. Entries are never changed, only replaced, and
-the replaced ones are journaled until the batches they belong to are written: undoing puts
-them back.
+Each producer id has an entry with its epoch and its last batches, at most five, because a
+client has at most five requests in flight. Entries are never changed, only replaced. The
+replaced ones are kept until the batches they belong to are written: undoing puts them back.
 
 `check` decides about a batch of a client:
-    unknown producer         any sequence is taken (its records may have been deleted)
+    unknown producer         any sequence is accepted (its records may have been deleted)
     older epoch              INVALID_PRODUCER_EPOCH
     newer epoch              the sequence must be 0, else OUT_OF_ORDER_SEQUENCE_NUMBER
-    same epoch, next in row  taken
-    same epoch, one of the last batches    a duplicate: its offset is answered again
+    same epoch, next sequence  accepted
+    same epoch, one of the last batches    a duplicate: the same offset is returned again
     same epoch, anything else              OUT_OF_ORDER_SEQUENCE_NUMBER
 Sequences wrap from 2**31 - 1 to 0.
 """
@@ -27,7 +26,7 @@ RETAINED_BATCHES: Final = 5
 SEQUENCE_MASK: Final = 0x7FFFFFFF
 NO_COORDINATOR_EPOCH: Final = -1
 
-_new = tuple.__new__  # what a NamedTuple's constructor does, at half its price
+_new = tuple.__new__  # what a NamedTuple's constructor does, in half the time
 
 
 class ProducerBatch(NamedTuple):
@@ -74,7 +73,7 @@ class ProducerStates:
     def __init__(self) -> None:
         self.entries: dict[int, ProducerEntry] = {}
         self.ongoing: dict[int, int] = {}
-        """Producer id to first offset of each transaction that has no marker yet."""
+        """The first offset of each transaction that has no marker yet, by producer id."""
         self._completed: list[CompletedTxn] = []
         self._queued_ends = 0
         """How many of the completed transactions have a marker that is not written yet."""
@@ -87,7 +86,10 @@ class ProducerStates:
     def check(
         self, producer_id: int, producer_epoch: int, base_sequence: int, last_sequence: int
     ) -> ProducerBatch | None:
-        """None if the batch may be appended, the original if it is a duplicate; raises ApiError."""
+        """Return None if the batch may be appended, or the original of a duplicate.
+
+        Raises ApiError if the epoch or the sequence is wrong.
+        """
         entry = self.entries.get(producer_id)
         if entry is None:
             return None
@@ -102,7 +104,7 @@ class ProducerStates:
             raise ApiError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"Producer {producer_id} has epoch {producer_epoch}, but epoch {current_epoch}"
-                " was seen already: another instance has taken over",
+                " is known already: another instance of the producer has taken over",
             )
         elif base_sequence == 0:
             return None
@@ -160,7 +162,7 @@ class ProducerStates:
         self.queued.clear()
 
     def load(self, entries: dict[int, ProducerEntry]) -> None:
-        """Begin with the state of a snapshot."""
+        """Load the state of a snapshot."""
         self.clear()
         self.entries.update(entries)
         for producer_id, entry in entries.items():
@@ -219,7 +221,7 @@ class ProducerStates:
         return completed
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """The first offset of a transaction whose outcome is open or not yet replicated."""
+        """Return the first offset of a transaction that is open or whose marker is uncommitted."""
         if not self.ongoing and not self._completed:
             return None
         self._completed = [t for t in self._completed if t.last_offset >= high_watermark]
@@ -227,7 +229,7 @@ class ProducerStates:
         return min(offsets, default=None)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that were silent for so long and have no open transaction; how many."""
+        """Forget producers without recent batches or an open transaction; return how many."""
         expired = [
             producer_id
             for producer_id, entry in self.entries.items()

@@ -1,8 +1,8 @@
-"""Checkpoint files: a version line, a count line, then one entry a line.
+"""Checkpoint files: a line with the version, a line with the count, then one line for each entry.
 
 Used for leader epochs and, per log directory, for recovery points, log start offsets and
-high watermarks. A checkpoint that cannot be read is a CorruptCheckpoint; the caller knows
-what is safe to assume then.
+high watermarks. Reading a damaged one raises CorruptCheckpoint: the caller knows what is
+safe to assume then.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ _VERSION = "0"
 
 
 class CorruptCheckpoint(ValueError):
-    """The file is not a checkpoint of the version known here."""
+    """The file is not a checkpoint of a known version."""
 
 
 def encode_lines(lines: Sequence[str]) -> bytes:
-    """A checkpoint with these entries."""
+    """Return the content of a checkpoint with these entries."""
     return "\n".join((_VERSION, str(len(lines)), *lines, "")).encode()
 
 
 def decode_lines(content: bytes) -> list[list[str]]:
-    """The entries of a checkpoint, split at blanks; an empty file has none."""
+    """Return the entries of a checkpoint, split at blanks; an empty file has none."""
     try:
         lines = content.decode().splitlines()
     except UnicodeDecodeError:
@@ -40,12 +40,12 @@ def decode_lines(content: bytes) -> list[list[str]]:
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """A checkpoint of one offset for each partition."""
+    """Return the content of a checkpoint with an offset for each partition."""
     return encode_lines([f"{p.topic} {p.partition} {offset}" for p, offset in offsets.items()])
 
 
 def decode_offsets(content: bytes) -> dict[TopicPartition, int]:
-    """The offsets of a checkpoint; raises CorruptCheckpoint."""
+    """Return the offsets of a checkpoint; raises CorruptCheckpoint."""
     offsets = {}
     for fields in decode_lines(content):
         try:
@@ -57,7 +57,7 @@ def decode_offsets(content: bytes) -> dict[TopicPartition, int]:
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
-    """The offsets of a checkpoint file, none if it does not exist; raises CorruptCheckpoint."""
+    """Read the offsets of a checkpoint file, none if there is no file; raises CorruptCheckpoint."""
     try:
         return decode_offsets(read_file(files, path))
     except FileNotFoundError:

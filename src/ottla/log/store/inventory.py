@@ -1,12 +1,12 @@
-"""Finding the logs of a broker in its directories, when it starts.
+"""Find and open the logs in the directories of a broker when it starts.
 
-A directory that cannot be read goes offline with all its partitions, and the others go on. A
-log that cannot be recovered for want of room is left for later. What is on its way out is
-removed; what is no partition's is left alone.
+A directory that cannot be read goes offline with all its partitions; the others are used. A log
+that cannot be recovered because the disk is full is opened later. Directories of deleted
+partitions are deleted. Directories of no partition are not touched.
 
-A partition may turn up in two directories: a crash can undo the renaming of a deleted log, or
-a log was made anew while its directory was away. The one with the topic's id is kept, the
-longer one if both have it; the other one is set aside, never removed.
+A partition may be in two directories: a crash can undo the renaming of a deleted log, or a log
+was created again while its directory was offline. The one with the topic's id is kept, the
+longer one if both have it. The other one is renamed, never deleted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 REFUSED = (ENOSPC, EDQUOT, EMFILE, ENFILE)
-"""Errors that say nothing against a directory: a full disk, too many open files."""
+"""Errors after which a directory stays online: a full disk, too many open files."""
 
 
 def load(
@@ -51,7 +51,7 @@ def load(
 
 
 def _partitions_in(store: LogStore, directory: str) -> dict[TopicPartition, str]:
-    """The partitions of a directory and their paths."""
+    """Return the partitions of a directory and their paths."""
     store.resources.files.make_dirs(directory)
     found = {}
     for entry in store.resources.files.list(directory):
@@ -62,7 +62,7 @@ def _partitions_in(store: LogStore, directory: str) -> dict[TopicPartition, str]
         if entry.name.endswith(DELETE_DIR):
             store.resources.trash.add_directory(path, 0)
         elif entry.name.endswith((FUTURE_DIR, STRAY_DIR)) or partition is None:
-            store.notes.append(f"{path}: not the directory of a partition; left alone")
+            store.notes.append(f"{path}: not the directory of a partition; ignored")
         elif partition.topic != METADATA_TOPIC:
             found[partition] = path
     return found
@@ -106,7 +106,7 @@ def _choose(store: LogStore, first: Log, second: Log, topic_id: bytes | None) ->
     unwanted = second if wanted is first else first
     store.notes.append(
         f"{first.topic_partition} is in {first.directory} and in {second.directory}:"
-        f" {wanted.directory} is taken"
+        f" {wanted.directory} is used"
     )
     if wanted is second:
         store.drop(first)

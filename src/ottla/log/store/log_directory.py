@@ -1,8 +1,8 @@
-"""One log directory: its checkpoints, its clean-shutdown marker, whether it is usable.
+"""One log directory: its checkpoints and its clean-shutdown marker.
 
-Checkpoints name partitions, not topic ids. So an entry must be gone from the disk before a
-new log of the same name begins: it would hide that log's records, or their damage. That is why
-a checkpoint written in the background is put in place on the loop, unless it is out of date.
+Checkpoints name partitions, not topic ids. So an entry must be removed from disk before a new
+log of the same name begins: it would hide that log's records, or their damage. That is why a
+checkpoint is written in the background, but renamed on the loop, and only if it is up to date.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Offsets = dict[TopicPartition, int]
 
 
 class CheckpointJob:
-    """New checkpoints on their way to the disk."""
+    """New checkpoints that are being written."""
 
     __slots__ = ("_files", "_path", "contents")
 
@@ -37,7 +37,7 @@ class CheckpointJob:
         self.contents = contents
 
     def write(self) -> None:
-        """Off the loop: write them beside the old ones and force them to disk."""
+        """Write them beside the old ones and force them to disk; off the loop."""
         for name, offsets in self.contents.items():
             file = self._files.open(f"{self._path}/{name}{_NEXT}", create=True, writable=True)
             file.truncate(0)
@@ -46,12 +46,12 @@ class CheckpointJob:
             file.close()
 
     def put(self) -> None:
-        """On the loop: let them take the place of the old ones."""
+        """Replace the old ones; on the loop."""
         for name in self.contents:
             self._files.rename(f"{self._path}/{name}{_NEXT}", f"{self._path}/{name}")
 
     def sync(self) -> None:
-        """Off the loop: make that survive a power failure."""
+        """Force the new names to disk; off the loop."""
         self._files.sync_dir(self._path)
 
 
@@ -66,11 +66,11 @@ class LogDirectory:
         self._job: CheckpointJob | None = None
         self.path = path
         self.unopened: dict[TopicPartition, Checkpoint] = {}
-        """Logs that found no room when they were to be opened, with their checkpoints."""
+        """Logs that could not be opened because the disk was full, with their checkpoints."""
         self.was_clean = False
 
     def begin(self, notes: list[str]) -> Callable[[TopicPartition], Checkpoint]:
-        """Read the checkpoints and take the marker away: until it is back, a crash is a crash."""
+        """Read the checkpoints and remove the clean-shutdown marker."""
         self._files.make_dirs(self.path)
         marker = f"{self.path}/{CLEAN_SHUTDOWN}"
         self.was_clean = self._files.exists(marker)
@@ -96,14 +96,14 @@ class LogDirectory:
         self._write(self._changed(logs))
 
     def begin_checkpoint(self, logs: Iterable[Log]) -> CheckpointJob | None:
-        """The same as a job for the background; None if nothing changed or one is under way."""
+        """Return a job that writes them; None if nothing changed or a job is running."""
         if self._job is None and (changed := self._changed(logs)):
             self._job = CheckpointJob(self._files, self.path, changed)
             return self._job
         return None
 
     def put_checkpoint(self, job: CheckpointJob) -> bool:
-        """Put what the job has written in place; False if it is out of date."""
+        """Replace the checkpoints by those of the job; return False if it is out of date."""
         if self._job is not job:
             return False
         job.put()
@@ -111,12 +111,12 @@ class LogDirectory:
         return True
 
     def end_checkpoint(self, job: CheckpointJob) -> None:
-        """The job has ended, well or not."""
+        """End the job, whether it failed or not."""
         if self._job is job:
             self._job = None
 
     def forget(self, partition: TopicPartition) -> None:
-        """Take a partition out of the checkpoints on disk: a new log of its name will begin."""
+        """Remove a partition from the checkpoints before a log of its name is created."""
         self._job = None
         stale = [name for name, offsets in self._written.items() if partition in offsets]
         self._write(
@@ -127,7 +127,7 @@ class LogDirectory:
         )
 
     def mark_clean(self, broker_epoch: int) -> None:
-        """Say that all logs were closed properly."""
+        """Write the marker that says that all logs were closed properly."""
         content = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
         write_file_atomically(self._files, f"{self.path}/{CLEAN_SHUTDOWN}", content.encode())
 
@@ -136,14 +136,14 @@ class LogDirectory:
         try:
             offsets = read_offsets(self._files, path)
         except CorruptCheckpoint as error:
-            notes.append(f"{path}: {error}; taken as empty")
+            notes.append(f"{path}: {error}; treated as empty")
             return {}
         if self._files.exists(path):
             self._written[name] = dict(offsets)
         return offsets
 
     def _changed(self, logs: Iterable[Log]) -> dict[str, Offsets]:
-        """The contents of the checkpoints that differ from what was written last."""
+        """Return the checkpoints that differ from those written last."""
         recovery_points, starts, high_watermarks = {}, {}, {}
         for log in logs:
             partition = log.topic_partition
@@ -170,7 +170,7 @@ class LogDirectory:
 
 
 def read_broker_epoch(files: Files, directory: str) -> int | None:
-    """The broker epoch of a clean-shutdown marker, None without one (KIP-966)."""
+    """Return the broker epoch of the clean-shutdown marker, None without one (KIP-966)."""
     from json import loads
 
     try:

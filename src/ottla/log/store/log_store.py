@@ -1,12 +1,12 @@
 """All logs of a broker, over several log directories.
 
-A directory is online until a storage error other than a full disk is met in it; then all its
-logs are gone from here, its partitions are in `offline_partitions`, and the other directories
-go on. A full disk refuses writes and nothing else: when there is room again, appends succeed
-again. The same goes for too many open files. A log that could not even be recovered for want of
-room is `unopened` in its directory, which does not count as cleanly left until it was.
+A directory goes offline at a storage error. Its logs are then removed from the store, and its
+partitions are in `offline_partitions`; the other directories are not affected. A full disk and
+too many open files are no such errors: writes fail until there is room again. A log that could
+not be recovered because the disk was full is `unopened` in its directory, which gets no
+clean-shutdown marker until it was opened.
 
-The periodic jobs are plain methods; the node's timers call them between wake-ups.
+The periodic jobs are plain methods. The node's timers call them.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000
 
 _SEGMENTS_AT_A_TIME = 8
 _SEGMENT_WORK = 6
-"""What the deletion of a segment costs, compared with looking at a log."""
+"""The cost of deleting a segment, relative to that of checking a log."""
 
 _ENOUGH_WORK = 50
-"""Takes a millisecond or two: the loop must not stand still longer for retention."""
+"""About two milliseconds of work: retention must not hold the loop longer."""
 
 
 class LogStore:
@@ -62,7 +62,7 @@ class LogStore:
         self.offline_dirs: dict[str, OSError] = {}
         self.offline_partitions: set[TopicPartition] = set()
         self.notes = self.resources.notes
-        """What happened that a person should read; whoever logs it clears it."""
+        """Messages for the operator. Whoever logs them clears the list."""
         self.on_offline: Callable[[str, OSError, list[TopicPartition]], None] = (
             lambda path, error, partitions: None
         )
@@ -80,7 +80,7 @@ class LogStore:
         return len(self._logs)
 
     def get(self, partition: TopicPartition) -> Log | None:
-        """The log of a partition, None if this broker has none that is usable."""
+        """Return the log of a partition, or None if there is none or it is offline."""
         return self._logs.get(partition)
 
     # Loading
@@ -115,13 +115,16 @@ class LogStore:
     ) -> None:
         """Open every log in every directory; a directory that fails goes offline.
 
-        `expected` are the partitions this broker has, with their topic ids. Those that lie, or
-        may lie, in a directory that failed are offline then: they must not be made anew.
+        `expected` are the partitions this broker has, with their topic ids. Those that are, or may
+        be, in a directory that failed are offline: they must not be created again.
         """
         inventory.load(self, config_for, expected or {})
 
     def open_late(self, partition: TopicPartition, config: LogConfig) -> Log | None:
-        """Open a log that `load` found no room for; None if there is none, OSError as before."""
+        """Open a log that `load` could not open on a full disk; None if there is none.
+
+        Raises OSError if it still cannot be opened.
+        """
         for directory in list(self.directories.values()):
             checkpoint = directory.unopened.get(partition)
             if checkpoint is None:
@@ -140,19 +143,19 @@ class LogStore:
         return None
 
     def add(self, log: Log) -> None:
-        """Have a log from now on."""
+        """Start managing this log."""
         self._logs[log.topic_partition] = log
         self._counts[parent_of(log)] += 1
 
     def drop(self, log: Log) -> None:
-        """Have a log no more; its files stay."""
+        """Stop managing this log. Its files are kept."""
         del self._logs[log.topic_partition]
         self._counts[parent_of(log)] -= 1
 
-    # Making and removing
+    # Creating and deleting
 
     def create(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
-        """A new log in the directory that has the fewest; KAFKA_STORAGE_ERROR if none is online."""
+        """Create a log in the directory with the fewest; KAFKA_STORAGE_ERROR if none is online."""
         assert partition not in self._logs, f"{partition} exists"
         if not self.directories:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "No log directory is online")
@@ -176,7 +179,7 @@ class LogStore:
             self.notes.append(f"{path}: cannot be removed: {error}")
 
     def delete(self, partition: TopicPartition) -> None:
-        """Remove a log: its directory is renamed at once and removed after file.delete.delay.ms."""
+        """Delete a log: rename its directory now and delete it after file.delete.delay.ms."""
         self.offline_partitions.discard(partition)
         log = self._logs.get(partition)
         if log is None:
@@ -196,19 +199,19 @@ class LogStore:
                     self.resources.trash.add_directory(path, self.resources.clock.wall_ms())
 
     def set_aside(self, partition: TopicPartition) -> None:
-        """Put a log that belongs to no partition of this broker out of the way, as `-stray`."""
+        """Rename a log that belongs to no partition of this broker to `-stray`."""
         log = self._logs[partition]
         self.drop(log)
         self.retire_stray(log)
 
     def retire_stray(self, log: Log) -> None:
-        """Rename the directory of a log that nobody wants; it is not removed."""
+        """Rename the directory of a log that no topic has. It is not deleted."""
         path = self._retire(log, STRAY_DIR)
         if path is not None:
-            self.notes.append(f"{log.directory}: no topic has it; kept as {path}")
+            self.notes.append(f"{log.directory}: no topic has it; renamed to {path}")
 
     def _retire(self, log: Log, kind: str) -> str | None:
-        """Close a log and rename its directory; the new path, None if that fails."""
+        """Close a log and rename its directory; return the new path, None if that fails."""
         log.abandon()
         return self._rename(log.directory, log.topic_partition, kind)
 
@@ -227,7 +230,7 @@ class LogStore:
     # Errors
 
     def handle_error(self, log: Log, error: OSError) -> None:
-        """Decide what a storage error of a log means: a full disk, or a directory that is lost."""
+        """Take the directory of a log offline, unless the error is only a full disk."""
         self._handle(parent_of(log), error)
 
     def _handle(self, directory: str, error: OSError) -> None:
@@ -235,7 +238,7 @@ class LogStore:
             self.take_offline(directory, error)
 
     def take_offline(self, path: str, error: OSError) -> None:
-        """Give up a directory and all logs in it."""
+        """Stop using a directory and all logs in it."""
         directory = self.directories.pop(path, None)
         if directory is None:
             return
@@ -252,9 +255,9 @@ class LogStore:
     # Periodic jobs
 
     def run_retention(self, now_ms: int) -> Iterator[int]:
-        """Delete old segments of all logs, a few with each step: how many.
+        """Delete old segments of all logs, a few with each step; yield how many.
 
-        The caller lets the loop do other work between steps, in which logs may come and go.
+        The caller does other work between steps: logs may be created and deleted then.
         """
         deleted = work = 0
         for log in list(self):
@@ -276,7 +279,7 @@ class LogStore:
             return 0
 
     def run_flush(self, now_ms: int) -> None:
-        """Begin to flush the logs whose flush.ms has passed."""
+        """Start to flush the logs whose flush.ms has passed."""
         for log in list(self):
             if now_ms - log.flush_state.flushed_ms >= log.config.flush_ms:
                 self._start_flush(log)
@@ -288,20 +291,20 @@ class LogStore:
             self.handle_error(log, error)
 
     def expire_producers(self, now_ms: int) -> int:
-        """Forget producers that were silent for too long; how many."""
+        """Forget producers without recent batches; return how many."""
         return sum(log.producers.expire(now_ms, self.producer_expiration_ms) for log in self)
 
     def delete_pending_files(self, now_ms: int) -> int:
-        """Begin to remove deleted files whose delay is over; how many."""
+        """Start to delete files whose delay is over; return how many."""
         return self.resources.trash.empty(now_ms)
 
     def release_idle_memory(self) -> None:
-        """Drop what logs that were not appended to since the last call keep for tail reads."""
+        """Free the memory of logs that were not appended to since the last call."""
         for log in self:
             log.release_idle_memory()
 
     def write_checkpoints(self) -> None:
-        """Begin to write recovery points, log start offsets and high watermarks."""
+        """Start to write recovery points, log start offsets and high watermarks."""
         for directory in list(self.directories.values()):
             job = directory.begin_checkpoint(self._logs_in(directory.path))
             if job is not None:
@@ -327,7 +330,7 @@ class LogStore:
     def shutdown(self, broker_epoch: int = -1) -> None:
         """Close all logs, write the checkpoints and the clean-shutdown markers.
 
-        Work given to the background must have ended before.
+        No work may be left in the background.
         """
         for directory in list(self.directories.values()):
             logs = self._logs_in(directory.path)

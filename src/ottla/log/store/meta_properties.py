@@ -1,4 +1,4 @@
-"""`meta.properties` of a log directory: which cluster, node and directory it is (KIP-858)."""
+"""`meta.properties` of a log directory: the ids of cluster, node and directory (KIP-858)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class MetaProperties(NamedTuple):
 
 
 class CorruptMetaProperties(ValueError):
-    """The file does not say what it must."""
+    """The file lacks a property or has one that is invalid."""
 
 
 def encode_meta(meta: MetaProperties) -> bytes:
-    """The content of the file, version 1."""
+    """Return the content of the file, version 1."""
     lines = (
         "#",
         f"cluster.id={meta.cluster_id}",
@@ -35,7 +35,7 @@ def encode_meta(meta: MetaProperties) -> bytes:
 
 
 def decode_meta(content: bytes) -> MetaProperties:
-    """What the file says; raises CorruptMetaProperties."""
+    """Return the properties in the file's content; raises CorruptMetaProperties."""
     fields = {}
     for line in content.decode(errors="replace").splitlines():
         name, found, value = line.partition("=")
@@ -56,7 +56,7 @@ def decode_meta(content: bytes) -> MetaProperties:
 
 
 def read_meta(files: Files, directory: str) -> MetaProperties | None:
-    """The identity of a directory, None if it has none yet; raises CorruptMetaProperties."""
+    """Read the identity of a directory, None if it has none yet; raises CorruptMetaProperties."""
     try:
         return decode_meta(read_file(files, f"{directory}/{META_PROPERTIES}"))
     except FileNotFoundError:
@@ -64,5 +64,5 @@ def read_meta(files: Files, directory: str) -> MetaProperties | None:
 
 
 def write_meta(files: Files, directory: str, meta: MetaProperties) -> None:
-    """Give a directory its identity, durably."""
+    """Write the identity of a directory and force it to disk."""
     write_file_atomically(files, f"{directory}/{META_PROPERTIES}", encode_meta(meta))

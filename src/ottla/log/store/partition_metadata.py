@@ -1,4 +1,4 @@
-"""`partition.metadata`: which topic a directory belongs to, by id (KIP-516)."""
+"""`partition.metadata`: the id of the topic a directory belongs to (KIP-516)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def encode_topic_id(topic_id: bytes) -> bytes:
-    """The content of the file."""
+    """Return the content of the file."""
     return f"version: 0\ntopic_id: {uuid_to_text(topic_id)}".encode()
 
 
 def decode_topic_id(content: bytes) -> bytes:
-    """The topic id in the file's content; ValueError when it is not such a file."""
+    """Return the topic id in the file's content; raises ValueError."""
     fields = dict(line.split(": ", 1) for line in content.decode().splitlines() if ": " in line)
     if not fields.get("version", "").isdigit() or "topic_id" not in fields:
         raise ValueError("version and topic_id are expected")
@@ -33,18 +33,18 @@ def write_topic_id(files: Files, path: str, topic_id: bytes) -> None:
 
 
 def read_topic_id(files: Files, path: str, notes: list[str]) -> bytes:
-    """The topic id of a directory; the zero id when there is none, or none that can be read."""
+    """Read the topic id of a directory; the zero id if there is none, or if it is damaged."""
     try:
         return decode_topic_id(read_file(files, path))
     except FileNotFoundError:
         return ZERO_UUID
     except ValueError as error:
-        notes.append(f"{path}: {error}; the directory's topic id is not known")
+        notes.append(f"{path}: {error}; the directory's topic id is unknown")
         return ZERO_UUID
 
 
 def adopt(log: Log, topic_id: bytes) -> None:
-    """Let a log that does not say whose it is be this topic's, durably."""
+    """Give a log without a topic id the id of this topic, and force it to disk."""
     if log.topic_id == ZERO_UUID:
         path = log.path(PARTITION_METADATA)
         write_file_atomically(log.resources.files, path, encode_topic_id(topic_id))

@@ -71,7 +71,7 @@ def test_the_log_ends_before_the_first_bad_batch(number: int, at: int) -> None:
     assert name in notes[0]
     assert append_all(again, batch_of(1)) == [number]
     if number < 8:
-        assert "behind the damage" in notes[1]
+        assert "after the damage" in notes[1]
 
 
 @pytest.mark.parametrize("garbage", [b"\0" * 500, b"\xff" * 500, b"x", bytes(range(200))])

@@ -272,7 +272,7 @@ def test_a_stray_log_is_kept_under_another_name(broker: Broker) -> None:
     assert "-stray" in broker.store.notes[0]
     again = broker.restart()
     assert len(again.store) == 0
-    assert "left alone" in again.store.notes[0]
+    assert "ignored" in again.store.notes[0]
 
 
 def two_logs_of_one_partition(broker: Broker, second_id: bytes) -> None:

@@ -1,6 +1,6 @@
-"""How large compressed data says it becomes, where its format has a place to say so.
+"""The decompressed size that compressed data declares, if its format can.
 
-Only a hint for the first buffer: nothing relies on it, since anyone can write anything there.
+This is only a hint for the size of the first buffer, because the sender can write anything.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ _ZSTD_SINGLE_SEGMENT: Final = 0x20
 
 
 def gzip_size(data: Buffer) -> int | None:
-    """The size at the end of the last member (RFC 1952), modulo 2**32."""
+    """Return the size at the end of the last member (RFC 1952), modulo 2**32."""
     if len(data) < 18:
         return None
     return int.from_bytes(data[-4:], "little")
 
 
 def lz4_size(data: Buffer) -> int | None:
-    """The content size of the first frame, or None if it has none."""
+    """Return the content size of the first frame, or None if it has none."""
     if len(data) < 15 or bytes(data[:4]) != LZ4_MAGIC or not data[4] & LZ4_CONTENT_SIZE:
         return None
     return int.from_bytes(data[6:14], "little")
 
 
 def zstd_size(data: Buffer) -> int | None:
-    """The content size of the first frame (RFC 8878, 3.1.1.1), or None if it has none."""
+    """Return the content size of the first frame (RFC 8878, 3.1.1.1), or None if it has none."""
     if len(data) < 18 or bytes(data[:4]) != _ZSTD_MAGIC:
         return None
     descriptor = data[4]
