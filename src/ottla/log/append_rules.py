@@ -41,9 +41,13 @@ _NONE: Final[frozenset[int]] = frozenset()
 
 
 class AppendRules:
-    """The settings of a topic that concern appends, and the time bounds computed from them."""
+    """The settings of a topic that concern appends, and the time bounds computed from them.
+
+    Shared by all logs of a broker that have the same settings.
+    """
 
     __slots__ = (
+        "__weakref__",
         "after_max_ms",
         "append_time",
         "before_max_ms",

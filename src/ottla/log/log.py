@@ -26,7 +26,6 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from ottla.log import lookup, retention, truncation
-from ottla.log.append_rules import AppendRules
 from ottla.log.file_names import INDEX, LOG, TIME_INDEX
 from ottla.log.flush import FlushState
 from ottla.log.replicated_batches import check_replicated
@@ -114,7 +113,7 @@ class Log:
         self.last_append_time = NO_TIMESTAMP
         self.high_watermark = 0
         """The offset below which batches are committed: the partition moves it."""
-        self._rules = AppendRules(config)
+        self._rules = resources.append_rules(config)
         self._failure: OSError | None = None
         self._group_start = _NO_GROUP
         """Where the group of queued batches begins, if a roll has written a part of it."""
@@ -147,7 +146,7 @@ class Log:
     def reconfigure(self, config: LogConfig) -> None:
         """Apply new settings from the next append on."""
         self.config = config
-        self._rules = AppendRules(config)
+        self._rules = self.resources.append_rules(config)
         self.active_segment.reconfigure(config)
         self.flush_state.reconfigure(config.flush_messages)
 
