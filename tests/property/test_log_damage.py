@@ -1,4 +1,4 @@
-"""Hostile batches and damaged files: refused or cut, never a crash, never a lie."""
+"""Hostile batches and damaged files are refused or cut. They never crash the log or corrupt it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from ottla.log import lookup, retention, truncation
-from ottla.log.file_names import INDEX, LOG, TIME_INDEX
+from ottla.log.file_names import INDEX, LOG, PARTITION_METADATA, TIME_INDEX
 from ottla.log.flush import FlushState
 from ottla.log.replicated_batches import check_replicated
 from ottla.log.resources import Resources
@@ -39,8 +39,9 @@ from ottla.log.state.leader_epochs import EpochCache
 from ottla.log.state.producer_replay import Marker, update_producers
 from ottla.log.state.producer_states import SEQUENCE_MASK, ProducerBatch, ProducerStates
 from ottla.log.state.snapshot_files import SnapshotFiles
+from ottla.log.store.partition_metadata import replace_topic_id
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.model.ids import NO_TIMESTAMP, TopicPartition
+from ottla.model.ids import NO_TIMESTAMP, ZERO_UUID, TopicPartition
 from ottla.records.batch import (
     ATTRIBUTES_OFFSET,
     HEADER,
@@ -149,6 +150,12 @@ class Log:
         self._rules = self.resources.append_rules(config)
         self.active_segment.reconfigure(config)
         self.flush_state.reconfigure(config.flush_messages)
+
+    def adopt_topic_id(self, topic_id: bytes) -> None:
+        """Give a log without a topic id the id of its topic, and force it to disk."""
+        if self.topic_id == ZERO_UUID:
+            replace_topic_id(self.resources.files, self.path(PARTITION_METADATA), topic_id)
+            self.topic_id = topic_id
 
     def path(self, name: str) -> str:
         """Return the path of a file of this log."""

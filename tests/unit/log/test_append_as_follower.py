@@ -1,4 +1,4 @@
-"""Appending as follower: the leader's bytes as they are, and everything that is known of them."""
+"""Appending as follower: the leader's bytes, epochs, producers and transactions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WIDE_GAP = 2**31 + 5
 
 
 def content_of(log: Log) -> bytearray:
-    """All batches of a log, as a fetch that has room for everything returns them."""
+    """Return all batches of a log, as one large fetch does."""
     files, found = log.resources.files, bytearray()
     for segment in log.segments:
         found += files.open(segment.path(".log")).pread(segment.size, 0)
@@ -50,7 +50,7 @@ def follow(log: Log, content: bytes, *, now_ms: int = NOW) -> int:
 
 
 def files_of(log: Log) -> dict[str, bytes]:
-    """The names and contents of a log's files."""
+    """Return the names and contents of a log's files."""
     files = log.resources.files
     return {
         entry.name: read_file(files, f"{log.directory}/{entry.name}")
@@ -59,7 +59,7 @@ def files_of(log: Log) -> dict[str, bytes]:
 
 
 def leader_log(config: LogConfig = CONFIG) -> Log:
-    """A log of several segments, producers and leader epochs."""
+    """Create a log with several segments, producers and leader epochs."""
     log, sequences = new_log(config), {7: 0, 8: 0}
     for number in range(20):
         producer_id, count = 7 + number // 2 % 2, 1 + number % 3

@@ -1,4 +1,4 @@
-"""Which batches a log refuses, with which error, and how it changes those it takes."""
+"""Batches that a log refuses, the errors, and the changes to batches that it accepts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
 def refusal(config: LogConfig, batch: bytearray) -> ErrorCode:
-    """The error an append is refused with; nothing of it may remain."""
+    """Return the error of a refused append, and check that nothing was queued."""
     log = new_log(config)
     with pytest.raises(ApiError) as error:
         append(log, batch)

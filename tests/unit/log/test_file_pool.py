@@ -16,7 +16,7 @@ from ottla.server.os_files import OsFiles
 
 
 class Owner:
-    """A file of some bytes, and how often it was opened."""
+    """A small file that counts how often it was opened."""
 
     def __init__(self, files: Files, path: str) -> None:
         self.path = path

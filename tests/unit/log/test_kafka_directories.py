@@ -28,7 +28,7 @@ TIME = 1_700_000_000_000
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """Where the directories `clean` and `crashed` are."""
+    """Return the path of the directories `clean` and `crashed`."""
     with tarfile.open(ARCHIVE) as archive:
         for member in archive.getmembers():
             content = archive.extractfile(member)

@@ -38,7 +38,7 @@ def reopened(log: Log) -> Log:
 
 @pytest.fixture(params=[recent, reopened])
 def state(request: pytest.FixtureRequest) -> Callable[[Log], Log]:
-    """Whether the batches are remembered or only on disk."""
+    """Return a function that keeps the batches in memory, or drops them."""
     result: Callable[[Log], Log] = request.param
     return result
 

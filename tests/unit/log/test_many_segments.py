@@ -67,7 +67,7 @@ def test_20_000_segments_under_a_limit_of_1024_descriptors() -> None:
 
 
 def bytes_per_log(make: list[Log], count: int) -> float:
-    """What logs take, measured: the files they write are counted apart."""
+    """Measure the memory of logs, without the files they write."""
     gc.collect()
     tracemalloc.start()
     try:

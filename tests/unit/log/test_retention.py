@@ -1,4 +1,4 @@
-"""Which segments go, when, and how their files are removed."""
+"""Which segments are deleted, when, and how their files are removed."""
 
 from __future__ import annotations
 

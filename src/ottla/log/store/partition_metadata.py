@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.log.file_names import PARTITION_METADATA
 from ottla.model.ids import ZERO_UUID, uuid_from_text, uuid_to_text
 from ottla.ports import Files, read_file, write_file_atomically
-
-if TYPE_CHECKING:
-    from ottla.log.log import Log
 
 
 def encode_topic_id(topic_id: bytes) -> bytes:
@@ -43,9 +37,6 @@ def read_topic_id(files: Files, path: str, notes: list[str]) -> bytes:
         return ZERO_UUID
 
 
-def adopt(log: Log, topic_id: bytes) -> None:
-    """Give a log without a topic id the id of this topic, and force it to disk."""
-    if log.topic_id == ZERO_UUID:
-        path = log.path(PARTITION_METADATA)
-        write_file_atomically(log.resources.files, path, encode_topic_id(topic_id))
-        log.topic_id = topic_id
+def replace_topic_id(files: Files, path: str, topic_id: bytes) -> None:
+    """Write the file and force it to disk."""
+    write_file_atomically(files, path, encode_topic_id(topic_id))

@@ -1,4 +1,4 @@
-"""Opening a log after a crash: what is kept, what is cut, what is said about it."""
+"""Opening a log after a crash: what is kept, what is cut, what is reported."""
 
 from __future__ import annotations
 

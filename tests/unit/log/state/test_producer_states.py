@@ -14,7 +14,7 @@ MAX_SEQUENCE = 2**31 - 1
 def taken(
     states: ProducerStates, epoch: int, base: int, count: int = 1, offset: int = 0, pid: int = 7
 ) -> int | None:
-    """Check a batch and remember it; the offset of the original if it is a duplicate."""
+    """Check and append a batch; return the offset of the original if it is a duplicate."""
     last = (base + count - 1) & MAX_SEQUENCE
     duplicate = states.check(pid, epoch, base, last)
     if duplicate is not None:

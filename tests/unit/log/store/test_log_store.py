@@ -32,7 +32,7 @@ DIRS = ("/one", "/two")
 
 
 class Broker:
-    """A store, the disk it lives on, and a background that works when told to."""
+    """A store on a disk in memory, with background work that waits to be run."""
 
     def __init__(self, files: Files | None = None) -> None:
         self.files = FaultyFiles(files or MemoryFiles())
@@ -59,7 +59,7 @@ class Broker:
             self.store.create(TopicPartition(topic, number), TOPIC_ID, config or LogConfig())
 
     def restart(self, config: LogConfig | None = None) -> Broker:
-        """What a new process finds on the same disk."""
+        """Return a broker that starts on the same disk."""
         return Broker(self.files.inner).load(config)
 
 
