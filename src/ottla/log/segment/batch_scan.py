@@ -45,7 +45,9 @@ def header_at(buffer: Buffer, at: int, position: int) -> Batch | None:
         return _legacy_header(buffer, at, position, magic)
     if len(buffer) - at < HEADER_SIZE:
         return None
-    batch = parse_header(buffer, at)._replace(position=position)
+    batch = parse_header(buffer, at)
+    if position != at:
+        batch = batch._replace(position=position)
     if batch.batch_length < HEADER_SIZE - LOG_OVERHEAD:
         raise CorruptBatch(position, f"batch length {batch.batch_length} is below a header's")
     if batch.last_offset_delta < 0 or batch.base_offset < 0:
