@@ -39,7 +39,7 @@ PRODUCERS = (1, 2)
 
 
 class Appended(NamedTuple):
-    """What the model remembers of a batch."""
+    """A batch in the model."""
 
     base_offset: int
     count: int
@@ -55,7 +55,7 @@ class Appended(NamedTuple):
 
 
 class LogAgainstList(RuleBasedStateMachine):
-    """Every rule does the same to the log and to the model; the invariants compare them."""
+    """Each rule changes the log and the model in the same way; the invariants compare them."""
 
     log: Log
 
@@ -264,7 +264,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(garbage=st.binary(max_size=80), recovery=st.integers(0, 3))
     def crash(self, garbage: bytes, recovery: int) -> None:
-        """The process dies: what is queued is gone, bytes of a torn write may be there."""
+        """Kill the process: queued batches are lost, and a torn write may leave bytes."""
         self.queued, self.before_group = [], None
         active = self.log.active
         file = self.files.inner.open(active.path(".log"), writable=True)
@@ -275,7 +275,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def lose_power(self, data: st.DataObject) -> None:
-        """Of what was not flushed only a part is on disk."""
+        """Keep only a part of what was not flushed."""
         active, point = self.log.active, self.log.recovery_point
         if active.base_offset > point:
             return  # the active segment alone would not be all that is lost
@@ -325,7 +325,7 @@ class LogAgainstList(RuleBasedStateMachine):
         assert log.written_end == self.end
         assert log.log_end_offset == self.next_offset()
         assert log.recovery_point <= log.written_end
-        assert log.base_offsets == sorted(log.base_offsets)
+        assert log.segments.base_offsets == sorted(log.segments.base_offsets)
         assert log.active.is_active
 
     @invariant()

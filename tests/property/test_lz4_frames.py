@@ -1,4 +1,4 @@
-"""LZ4 frames taken apart here come out as the library's own decoder has them, or not at all."""
+"""LZ4 frames are decoded to the same bytes as by the library's decoder, or are refused."""
 
 from __future__ import annotations
 

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
-from ottla.log.pool import FilePool
+from ottla.log.append_rules import AppendRules
+from ottla.log.file_pool import FilePool
 from ottla.log.trash import Trash
 from ottla.ports import Background, Clock, Files, Random
 
 if TYPE_CHECKING:
-    from ottla.log.log import Log
+    from ottla.config.topic import LogConfig
 
 
 class Resources:
-    """Handed to every log; `on_error` hears of storage errors of work done in the background."""
+    """Handed to every log of a broker."""
 
-    __slots__ = ("background", "clock", "files", "notes", "on_error", "pool", "random", "trash")
+    __slots__ = (
+        "_append_rules",
+        "background",
+        "clock",
+        "files",
+        "notes",
+        "on_error",
+        "pool",
+        "random",
+        "trash",
+    )
 
     def __init__(
         self,
@@ -33,9 +45,18 @@ class Resources:
         self.random = random
         self.trash = Trash(files, background)
         self.notes: list[str] = []
-        """What happened that a person should read; whoever logs it clears it."""
-        self.on_error: Callable[[Log, OSError], None] = _raise
+        """Messages for the operator. Whoever logs them clears the list."""
+        self.on_error: Callable[[str, OSError], None] = _raise
+        """Called with the directory of a log when work in the background fails."""
+        self._append_rules: WeakValueDictionary[LogConfig, AppendRules] = WeakValueDictionary()
+
+    def append_rules(self, config: LogConfig) -> AppendRules:
+        """Return the append rules of these settings; logs with equal settings share them."""
+        rules = self._append_rules.get(config)
+        if rules is None:
+            rules = self._append_rules[config] = AppendRules(config)
+        return rules
 
 
-def _raise(log: Log, error: OSError) -> None:
+def _raise(directory: str, error: OSError) -> None:
     raise error

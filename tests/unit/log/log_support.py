@@ -7,10 +7,10 @@ from errno import EIO, ENOSPC
 from typing import TypeVar
 
 from ottla.config.topic import LogConfig
-from ottla.log.loading import Checkpoint, create_log, open_log
+from ottla.log.file_pool import FilePool
 from ottla.log.log import Log
-from ottla.log.pool import FilePool
 from ottla.log.resources import Resources
+from ottla.log.startup.open_log import Checkpoint, create_log, open_log
 from ottla.memory_files import MemoryFiles
 from ottla.model.ids import TopicPartition
 from ottla.ports import Buffer, Entry, File, Files, Mapping
@@ -26,7 +26,7 @@ DIRECTORY = "/data/t-0"
 
 
 class FakeClock:
-    """Time that stands until it is moved."""
+    """A clock that the test moves."""
 
     def __init__(self, now_ms: int = NOW) -> None:
         self.now_ms = now_ms
@@ -39,7 +39,7 @@ class FakeClock:
 
 
 class CountingRandom:
-    """Ids that count up; the largest number below a limit."""
+    """Returns ids that count up, and the largest number below a limit."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -53,7 +53,7 @@ class CountingRandom:
 
 
 class InlineBackground:
-    """Does the work at once."""
+    """Runs the work at once."""
 
     def submit(self, work: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
         result: T | OSError
@@ -65,7 +65,7 @@ class InlineBackground:
 
 
 class QueuedBackground:
-    """Keeps the work until it is told to do it."""
+    """Keeps the work until `run` is called."""
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], None]] = []
@@ -74,7 +74,7 @@ class QueuedBackground:
         self.waiting.append(lambda: InlineBackground().submit(work, done))
 
     def run(self) -> None:
-        """Do the work there is, and what it leads to."""
+        """Run the waiting work, and the work that it submits."""
         while self.waiting:
             self.waiting.pop(0)()
 
@@ -138,7 +138,7 @@ class FaultyFile:
 
 
 class FaultyFiles:
-    """Files of another kind, failing as told: `room` bytes a write to paths that end so."""
+    """Wraps other files. Writes to paths that end with `suffix` fail after `room` bytes."""
 
     def __init__(self, files: Files) -> None:
         self.inner = files
@@ -148,7 +148,7 @@ class FaultyFiles:
         self.open_error: OSError | None = None
         self.sync_error: OSError | None = None
         self.sync_errors = -1
-        """How many syncs fail; below zero, all."""
+        """How many syncs fail; all if negative."""
         self.unlistable = ""
         self.synced: list[str] = []
         self.opened: list[str] = []
@@ -196,7 +196,7 @@ class FaultyFiles:
 
 
 def new_resources(files: Files | None = None, limit: int = 64) -> Resources:
-    """The ports in memory, work done at once."""
+    """Return ports in memory that run background work at once."""
     files = MemoryFiles() if files is None else files
     return Resources(
         files, FilePool(files, limit), InlineBackground(), FakeClock(), CountingRandom()
@@ -208,7 +208,7 @@ def new_log(
     resources: Resources | None = None,
     directory: str = DIRECTORY,
 ) -> Log:
-    """An empty log."""
+    """Create an empty log."""
     resources = new_resources() if resources is None else resources
     return create_log(resources, directory, PARTITION, TOPIC_ID, config or LogConfig())
 
@@ -222,7 +222,7 @@ def reopen(
     notes: list[str] | None = None,
     config: LogConfig | None = None,
 ) -> Log:
-    """The log as a new process finds it; everything is below the high watermark."""
+    """Open the log as a new process does, with everything below the high watermark."""
     resources = new_resources(log.resources.files)
     checkpoint = Checkpoint(is_clean, recovery_point, log_start_offset, 2**62)
     return open_log(
@@ -245,7 +245,7 @@ def batch_of(
     base_sequence: int = 0,
     codec: int = 0,
 ) -> bytearray:
-    """A batch as a client sends it."""
+    """Build a batch as a client sends it."""
     has_id = producer_id >= 0
     return build_batch(
         [(b"k", value, timestamp, ())] * count,
@@ -257,12 +257,12 @@ def batch_of(
 
 
 def append(log: Log, batch: bytearray, *, leader_epoch: int = 0, now_ms: int = NOW) -> int:
-    """Append a batch as it is."""
+    """Append a batch without writing it."""
     return log.append_as_leader(batch, memoryview(batch), 0, len(batch), leader_epoch, now_ms)
 
 
 def append_all(log: Log, *batches: bytearray, leader_epoch: int = 0) -> list[int]:
-    """Append batches, write them, and let them be read."""
+    """Append and write batches, and move the high watermark."""
     offsets = [append(log, batch, leader_epoch=leader_epoch) for batch in batches]
     log.write_queued()
     log.high_watermark = log.log_end_offset
@@ -270,7 +270,7 @@ def append_all(log: Log, *batches: bytearray, leader_epoch: int = 0) -> list[int
 
 
 def read_all(log: Log, offset: int | None = None, max_bytes: int = 4096) -> list[Batch]:
-    """The headers of all batches, read piece by piece as a consumer does."""
+    """Return the headers of all batches, read in pieces as a consumer does."""
     found: list[Batch] = []
     offset = log.log_start_offset if offset is None else offset
     while True:
@@ -284,6 +284,6 @@ def read_all(log: Log, offset: int | None = None, max_bytes: int = 4096) -> list
 
 
 def names_in(log: Log, suffix: str) -> list[str]:
-    """The names of the log's files that end so."""
+    """Return the names of the log's files with this suffix."""
     names = (entry.name for entry in log.resources.files.list(log.directory))
     return sorted(name for name in names if name.endswith(suffix))

@@ -1,4 +1,4 @@
-"""What the log relies on in files, on the operating system's and in memory."""
+"""The contract of Files, for the operating system's files and those in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.server.os_files import IOV_MAX, DirectoryInUse, OsFile, OsFiles, lock
 
 @pytest.fixture(params=["os", "memory"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
-    """A file system and an empty directory in it."""
+    """Return a file system and an empty directory in it."""
     if request.param == "os":
         return OsFiles(), str(tmp_path)
     files = MemoryFiles()
@@ -196,7 +196,7 @@ def test_memory_files_take_times_from_their_clock() -> None:
 
 
 def test_a_partial_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel may take a part only; it is told here to take seven bytes at a time."""
+    """The kernel may write only a part of the bytes: here seven at a time."""
     real_pwritev, real_pwrite = os.pwritev, os.pwrite
     monkeypatch.setattr(
         os, "pwritev", lambda fd, bufs, at: real_pwritev(fd, [b"".join(bufs)[:7]], at)

@@ -1,4 +1,4 @@
-"""Our files, written from fixed input, byte for byte.
+"""The files that fixed input produces, byte for byte.
 
 `make interop` shows them to Kafka's own DumpLogSegments as well, if its jars are found in the
 directory OTTLA_KAFKA_LIBS or where the benchmark keeps them.
@@ -106,7 +106,7 @@ def test_the_snapshots(directory: Path) -> None:
 
 
 def kafka_libs() -> str | None:
-    """The directory with Kafka's jars."""
+    """Return the directory with Kafka's jars."""
     if found := os.environ.get("OTTLA_KAFKA_LIBS"):
         return found
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ottla-bench"

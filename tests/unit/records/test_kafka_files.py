@@ -1,4 +1,4 @@
-"""Segments that Apache Kafka 4.3.0 wrote, checked in as they came from its broker.
+"""Segments that a broker of Apache Kafka 4.3.0 wrote.
 
 The topics had a compression.type of their own and the client sent uncompressed batches, so
 it is Kafka's Java code that compressed them.
