@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from ottla.config.broker import BrokerConfig
 from ottla.controller.brokers import begin_cluster, lead_anew, register_broker
 from ottla.controller.configs import DELETE, SET, ConfigChange, ConfigOperation, alter_configs
+from ottla.controller.metadata_log import METADATA_LOG_CONFIG
 from ottla.controller.partitions import MorePartitions, create_partitions
 from ottla.controller.producer_ids import allocate_producer_ids
-from ottla.controller.quorum import METADATA_LOG_CONFIG, QuorumController
+from ottla.controller.quorum_controller import QuorumController
 from ottla.controller.topics import NewTopic, UnwantedTopic, create_topics, delete_topics
 from ottla.log.loading import Checkpoint, create_log, open_log
 from ottla.log.log import Log
@@ -52,7 +53,12 @@ class CountingRandom:
 
 class AtOnce:
     def submit(self, work: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
-        done(work())
+        result: T | OSError
+        try:
+            result = work()
+        except OSError as error:
+            result = error
+        done(result)
 
 
 class World:
@@ -152,7 +158,7 @@ class World:
         assert image.next_producer_id == self.next_producer_id
 
     def _start(self, log: Log) -> QuorumController:
-        controller = QuorumController(log, MetadataImage(), StandingClock())
+        controller = QuorumController(log, MetadataImage(), StandingClock(), lambda write: write())
         controller.replay()
         return controller
 

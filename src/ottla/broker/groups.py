@@ -9,12 +9,11 @@ is loaded anew after a pause.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
-from ottla.controller.topics import create_topics
 from ottla.coordinator.consumer.topic_patterns import TopicPatterns
 from ottla.coordinator.expiration import expire, forget_topic
 from ottla.coordinator.partitions import partition_of
@@ -22,13 +21,11 @@ from ottla.coordinator.rewriting import Rewriting, is_overgrown
 from ottla.coordinator.runtime import RuntimeState, ShardRuntime
 from ottla.coordinator.serde import is_too_long
 from ottla.coordinator.surroundings import Client
-from ottla.coordinator.topic import offsets_topic
-from ottla.metadata.image import TopicImage
-from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord, TopicRecord
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage, TopicImage
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import OFFSETS_TOPIC
 from ottla.replication.partition import Partition
-from ottla.wire.message import Message
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
@@ -50,8 +47,6 @@ class GroupCoordinator:
         """By partition of __consumer_offsets; those that failed stay until they are replaced."""
         self._num_partitions = 0
         self._to_load: deque[ShardRuntime] = deque()
-        self._names = {topic.topic_id: topic.name for topic in node.image.topics.values()}
-        node.controller.listeners.append(self._metadata_changed)
         node.hosting.on_log_made.append(self._log_made)
         self._schedule_expiration()
         self._after(_SIZE_CHECK_MS, self._check_sizes)
@@ -86,23 +81,10 @@ class GroupCoordinator:
             yield runtime
 
     def partition_for(self, group_id: str) -> int:
-        """The partition of __consumer_offsets a group belongs to; creates the topic if need be."""
-        if OFFSETS_TOPIC not in self._node.image.topics:
-            self._create_topic()
+        """Return the partition of __consumer_offsets a group belongs to."""
+        if not self._num_partitions:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return partition_of(group_id, self._num_partitions)
-
-    def _create_topic(self) -> None:
-        node = self._node
-        decision = create_topics(
-            node.image,
-            node.config,
-            node.ports.random,
-            [offsets_topic(node.config, len(node.image.brokers))],
-        )
-        refusal = decision.results[0].error
-        if refusal is not None:
-            raise refusal
-        node.controller.write(decision.records)
 
     # -- loading and unloading -----------------------------------------------------------
 
@@ -146,21 +128,15 @@ class GroupCoordinator:
 
     # -- metadata ------------------------------------------------------------------------
 
-    def _metadata_changed(self, records: Sequence[Message]) -> None:
-        """Listener of the controller, after the logs have followed."""
-        self.topic_patterns.metadata_changed(records)
-        hosted = self._node.image.topics.get(OFFSETS_TOPIC)
-        for record in records:
-            if isinstance(record, TopicRecord):
-                self._names[record.topic_id] = record.name
-            elif isinstance(record, RemoveTopicRecord):
-                self._removed(self._names.pop(record.topic_id))
-            elif (
-                isinstance(record, PartitionChangeRecord)
-                and hosted is not None
-                and record.topic_id == hosted.topic_id
-            ):
-                self._lead_on(record.partition_id)
+    def follow(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Follow the metadata, after the hosted logs have."""
+        self.topic_patterns.follow(delta, image)
+        for topic in delta.topics.deleted.values():
+            self._removed(topic.name)
+        offsets_topic = image.topics.get(OFFSETS_TOPIC)
+        if offsets_topic is not None and offsets_topic.topic_id in delta.topics.changed:
+            for index in delta.topics.changed[offsets_topic.topic_id].partitions:
+                self._lead_on(index)
         self.load()
 
     def _log_made(self, partition: Partition) -> None:

@@ -103,7 +103,8 @@ class Router:
             return
         if key == ApiKey.METADATA:
             body = self._metadata(connection, header, buffer, end)
-            _send(connection, response_header(key, version, header.correlation_id), body)
+            if body is not None:
+                _send(connection, response_header(key, version, header.correlation_id), body)
             return
         response = self._serve(connection, header, buffer, end)
         if response is not None:
@@ -118,10 +119,11 @@ class Router:
 
     def _metadata(
         self, connection: Connection, header: RequestHeader, buffer: Buffer, end: int
-    ) -> bytes:
+    ) -> bytes | None:
         """Metadata replies are large and asked for again and again: kept until they change.
 
         Not those with errors: a topic that could not be created may be the next time.
+        None when the reply comes later, after topics were created.
         """
         question = (header.api_version, connection.listener, bytes(buffer[header.body : end]))
         body = self._metadata_cache.get(question)
@@ -129,6 +131,8 @@ class Router:
             from ottla.wire.messages.metadata import MetadataResponse
 
             response = self._serve(connection, header, buffer, end)
+            if response is None:
+                return None
             assert isinstance(response, MetadataResponse)
             body = encoder(MetadataResponse, header.api_version)(response)
             if len(self._metadata_cache) >= _CACHED_REPLIES:

@@ -139,17 +139,27 @@ def _finished(log: Log, job: FlushJob, result: OSError | None) -> None:
     if result is not None and (job.is_current() or not isinstance(result, FileNotFoundError)):
         # The kernel tells of lost writes once: even a job that was overtaken must pass it on.
         cancel(log)
-        log.resources.on_error(log, result)
+        _tell(log, result)
         return
     if not job.is_current():  # truncated or deleted meanwhile: its files may be gone
         return
     log.flush_job = None
     job.finish()
-    if job.again > job.upto:
-        try:
-            start(log, job.again)
-        except OSError as error:
-            log.resources.on_error(log, error)
+    if job.again <= job.upto:
+        _tell(log, None)
+        return
+    try:
+        start(log, job.again)
+    except OSError as error:
+        _tell(log, error)
+
+
+def _tell(log: Log, error: OSError | None) -> None:
+    """Say that all flushes in the background are over, or that one failed."""
+    if log.on_flush is not None:
+        log.on_flush(error)
+    elif error is not None:
+        log.resources.on_error(log, error)
 
 
 def _is_needed(log: Log, upto: int) -> bool:

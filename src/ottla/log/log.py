@@ -19,7 +19,7 @@ the callers of the lost appends are waiting for that commit.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from errno import EDQUOT, ENOSPC
 from struct import Struct
 from typing import TYPE_CHECKING
@@ -90,6 +90,7 @@ class Log:
         "leader_epochs",
         "log_end_offset",
         "log_start_offset",
+        "on_flush",
         "producers",
         "recent",
         "recovery_point",
@@ -124,6 +125,11 @@ class Log:
         self.snapshots: list[int] = []
         """Offsets of the producer snapshots on disk, rising."""
         self.flush_job: flushing.FlushJob | None = None
+        self.on_flush: Callable[[OSError | None], None] | None = None
+        """Called when flushes in the background are over, with the error if one failed.
+
+        Without it errors go to `resources.on_error`.
+        """
         self.flushed_ms = resources.clock.wall_ms()
         """When the log was last forced to disk, or opened."""
         self.is_new = False

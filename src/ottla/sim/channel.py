@@ -13,13 +13,17 @@ from ottla.sim.exchange import Exchange
 
 
 class Handled(NamedTuple):
-    """A request the node took: its reply begins at part `start` of the connection's output."""
+    """A request the node took: its reply begins at part `start` of the connection's output.
+
+    `number` counts the requests in the order the node took them.
+    """
 
     channel: SimChannel
     exchange: Exchange
     start: int
     end: int
     handled_ms: float
+    number: int
 
 
 class SimChannel:

@@ -6,9 +6,9 @@ node settles, then replies leave, then those who waited for what was committed. 
 overwritten as soon as the node has settled, so whoever keeps bytes of a request longer
 than allowed is found out.
 
-After each settling `on_settled` gets what was answered: first the parked requests whose time
-was over and the requests of this wake-up in the order they were handled, then the parked
-ones that were completed by them.
+`on_settled` gets what was answered: parked requests whose time was over, those that waited for
+the background, then after each settling the requests of this wake-up in the order they were
+handled, and the parked ones that were completed by them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ottla.log.slice import FileSlice
 from ottla.sim.background import DeferredBackground
 from ottla.sim.channel import Handled, SimChannel
 from ottla.sim.exchange import Exchange, Violation
+from ottla.wire.messages.fetch import FetchRequest
 from ottla.wire.primitives import DecodeError
 
 ARENA_BYTES: Final = 256 * 1024
@@ -48,7 +49,7 @@ class SimEdge:
         self._to_send: list[SimChannel] = []
         self._retired: list[bytearray] = []
         self._numbers = 0
-        self._early: list[Handled] = []
+        self._requests = 0
         self.channels: list[SimChannel] = []
         self.handled: list[Handled] = []
         """Requests the node has begun to handle and not settled: a crash leaves them open."""
@@ -95,10 +96,11 @@ class SimEdge:
     def wake(self, writable: list[SimChannel]) -> None:
         """One turn of the loop."""
         self._node.advance()
-        self._early = self._take_woken()
+        self._tell_woken()
         self._background.deliver()
+        self._tell_woken()
         for channel in list(self.channels):
-            if channel.eof and (channel.writing or channel.connection.parked is not None):
+            if channel.eof and _may_close(channel):
                 self.close(channel)
         for channel in writable:
             if not channel.closed and channel.writing:
@@ -128,7 +130,7 @@ class SimEdge:
     def _tell(self) -> None:
         """Say what was answered."""
         fresh, self.handled = self.handled, []
-        new, self._early = self._early, []
+        new = []
         for handled in fresh:
             if handled.end < 0:
                 handled.channel.parked = handled
@@ -136,15 +138,33 @@ class SimEdge:
                 new.append(handled)
         self.on_settled(new, self._take_woken())
 
+    def _tell_woken(self) -> None:
+        """Say which parked requests were answered before any new one is handled."""
+        woken = self._take_woken()
+        if woken:
+            self.on_settled(woken, [])
+
     def _take_woken(self) -> list[Handled]:
-        """Parked requests that were answered since the last look."""
+        """Return the parked requests that were answered since the last look, in that order.
+
+        Those who waited for records come last: they may have been woken by a change of
+        metadata whose own answer follows.
+        """
         woken = []
+        order = {connection.edge: n for n, connection in enumerate(self._node.ready)}
         for channel in self.channels:
             parked = channel.parked
             if parked is not None and channel.connection.parked is None:
                 channel.parked = None
                 woken.append(parked._replace(end=len(channel.connection.out)))
-        return woken
+        return sorted(
+            woken, key=lambda each: (_is_fetch(each), order.get(each.channel, -1), each.number)
+        )
+
+    def open_requests(self) -> list[Handled]:
+        """Return the requests whose answers nobody was told, in the order they were taken."""
+        parked = [channel.parked for channel in self.channels if channel.parked is not None]
+        return sorted([*parked, *self.handled], key=lambda each: each.number)
 
     def _scribble(self) -> None:
         """What the node has settled it must not look at again."""
@@ -226,7 +246,9 @@ class SimEdge:
         exchange = channel.requests.popleft()
         first = len(connection.out)
         slot = len(self.handled)
-        handled = Handled(channel, exchange, first, -1, self._node.monotonic_ms)
+        self._requests += 1
+        exchange.handled_ms = self._node.monotonic_ms
+        handled = Handled(channel, exchange, first, -1, exchange.handled_ms, self._requests)
         self.handled.append(handled)
         try:
             self._node.handle(connection, buffer, view, start, end)
@@ -309,6 +331,20 @@ class SimEdge:
         if len(data) != part.length:
             raise Violation(f"{part} gave {len(data)} bytes when it was sent")
         return data
+
+
+def _may_close(channel: SimChannel) -> bool:
+    """True if a connection that the client has closed is to be closed before it is read.
+
+    A request that changes metadata is waited for: only its answer says what became of it.
+    """
+    if channel.connection.parked is None:
+        return channel.writing
+    return channel.parked is None or _is_fetch(channel.parked)
+
+
+def _is_fetch(handled: Handled) -> bool:
+    return isinstance(handled.exchange.request, FetchRequest)
 
 
 def _channel_of(connection: Connection) -> SimChannel:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from ottla.broker.auto_topic_creation import auto_create
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
 from ottla.model.errors import ApiError, ErrorCode
@@ -20,16 +23,34 @@ NO_NODE = (-1, "", -1)
 
 def handle(
     node: Node, request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse | None:
+    """The coordinator of each key; creates __consumer_offsets with the first group."""
+    if request.key_type != GROUP or OFFSETS_TOPIC in node.image.topics:
+        return _respond(node, request, context)
+    reply = context.defer()
+
+    def created(errors: Mapping[str, ApiError]) -> None:
+        reply.send(_respond(node, request, context, errors.get(OFFSETS_TOPIC)))
+
+    auto_create(node, [OFFSETS_TOPIC], created)
+    return None
+
+
+def _respond(
+    node: Node,
+    request: FindCoordinatorRequest,
+    context: RequestContext,
+    refusal: ApiError | None = None,
 ) -> FindCoordinatorResponse:
-    """The coordinator of each key."""
     listener = context.connection.listener
     if context.version >= FIRST_BATCHED:
         return FindCoordinatorResponse(
             coordinators=[
-                _find(node, request.key_type, key, listener) for key in request.coordinator_keys
+                _find(node, request.key_type, key, listener, refusal)
+                for key in request.coordinator_keys
             ]
         )
-    found = _find(node, request.key_type, request.key, listener)
+    found = _find(node, request.key_type, request.key, listener, refusal)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message,
@@ -39,10 +60,12 @@ def handle(
     )
 
 
-def _find(node: Node, key_type: int, key: str, listener: str) -> Coordinator:
+def _find(
+    node: Node, key_type: int, key: str, listener: str, refusal: ApiError | None
+) -> Coordinator:
     code, message, address = ErrorCode.NONE, None, NO_NODE
     try:
-        address = _address(node, _leader(node, key_type, key), listener)
+        address = _address(node, _leader(node, key_type, key, refusal), listener)
     except ApiError as error:
         code, message = error.code, error.message
     node_id, host, port = address
@@ -51,18 +74,18 @@ def _find(node: Node, key_type: int, key: str, listener: str) -> Coordinator:
     )
 
 
-def _leader(node: Node, key_type: int, key: str) -> int:
+def _leader(node: Node, key_type: int, key: str, refusal: ApiError | None) -> int:
     if key_type == TRANSACTION:
         raise ApiError(
             ErrorCode.INVALID_REQUEST, "Transactions are not supported by this broker yet"
         )
     if key_type != GROUP:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"There is no coordinator of type {key_type}")
-    try:
-        index = node.groups.partition_for(key)
-    except ApiError as error:
-        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
-    return node.image.topics[OFFSETS_TOPIC].partitions[index].leader
+    topic = node.image.topics.get(OFFSETS_TOPIC)
+    if topic is None:
+        message = None if refusal is None else refusal.message
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
+    return topic.partitions[node.groups.partition_for(key)].leader
 
 
 def _address(node: Node, leader: int, listener: str) -> tuple[int, str, int]:

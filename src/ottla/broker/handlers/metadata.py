@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from ottla.broker.auto_topic_creation import auto_create
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
 from ottla.metadata.image import TopicImage
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import INTERNAL_TOPICS, ZERO_UUID
+from ottla.model.topic_names import check_topic_name
 from ottla.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -24,13 +28,55 @@ TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
 
-def handle(node: Node, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+def handle(
+    node: Node, request: MetadataRequest, context: RequestContext
+) -> MetadataResponse | None:
     """The cluster as clients of this listener reach it, and the topics they asked for."""
+    errors, missing = _missing(node, request, context)
+    if not missing:
+        return _respond(node, request, context, errors)
+    reply = context.defer()
+
+    def created(refused: Mapping[str, ApiError]) -> None:
+        reply.send(_respond(node, request, context, {**errors, **refused}))
+
+    auto_create(node, missing, created)
+    return None
+
+
+def _missing(
+    node: Node, request: MetadataRequest, context: RequestContext
+) -> tuple[dict[str, ApiError], list[str]]:
+    """Return the topics to create, and why others that are not there cannot be created."""
+    errors: dict[str, ApiError] = {}
+    missing: dict[str, None] = {}
+    allowed = request.allow_auto_topic_creation or context.version < FIRST_AUTO_CREATION_FLAG
+    for asked in request.topics or ():
+        if asked.topic_id != ZERO_UUID:
+            continue
+        name = asked.name
+        if name is None:
+            raise ApiError(ErrorCode.INVALID_REQUEST)
+        if name in node.image.topics:
+            continue
+        try:
+            check_topic_name(name)
+            if not (allowed and node.config.auto_create_topics_enable):
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            missing[name] = None
+        except ApiError as error:
+            errors[name] = error
+    return errors, list(missing)
+
+
+def _respond(
+    node: Node, request: MetadataRequest, context: RequestContext, errors: Mapping[str, ApiError]
+) -> MetadataResponse:
     asked = request.topics
     if asked is None or (not asked and context.version < FIRST_NULL_IS_ALL):
         topics = [_describe(topic, request) for topic in node.image.topics.values()]
     else:
-        topics = [_find(node, item, request, context) for item in asked]
+        topics = [_find(node, item, request, errors) for item in asked]
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
@@ -46,7 +92,10 @@ def handle(node: Node, request: MetadataRequest, context: RequestContext) -> Met
 
 
 def _find(
-    node: Node, asked: MetadataRequestTopic, request: MetadataRequest, context: RequestContext
+    node: Node,
+    asked: MetadataRequestTopic,
+    request: MetadataRequest,
+    errors: Mapping[str, ApiError],
 ) -> MetadataResponseTopic:
     if asked.topic_id != ZERO_UUID:
         topic = node.image.topics_by_id.get(asked.topic_id)
@@ -56,18 +105,17 @@ def _find(
             )
         return _describe(topic, request)
     name = asked.name
-    if name is None:
-        raise ApiError(ErrorCode.INVALID_REQUEST)
+    assert name is not None
     topic = node.image.topics.get(name)
-    if topic is None:
-        allowed = request.allow_auto_topic_creation or context.version < FIRST_AUTO_CREATION_FLAG
-        try:
-            topic = node.auto_create(name, allowed=allowed)
-        except ApiError as error:
-            return MetadataResponseTopic(
-                error_code=error.code, name=name, is_internal=name in INTERNAL_TOPICS
-            )
-    return _describe(topic, request)
+    if topic is not None:
+        return _describe(topic, request)
+    error = errors.get(name)
+    return MetadataResponseTopic(
+        # Without an error the topic was created, and deleted before this answer.
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if error is None else error.code,
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+    )
 
 
 def _describe(topic: TopicImage, request: MetadataRequest) -> MetadataResponseTopic:

@@ -7,15 +7,14 @@ have to look at: topics that come and go, and partitions that are added.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from ottla.coordinator.consumer.pattern import Pattern
 from ottla.coordinator.consumer.pattern_syntax import PatternError
+from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
-from ottla.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from ottla.model.ids import INTERNAL_TOPICS
-from ottla.wire.message import Message
 
 MAX_PATTERNS: Final = 1000
 MAX_COST: Final = 500_000
@@ -41,23 +40,23 @@ class TopicPatterns:
         self._matching[regex] = known
         return known[1]
 
-    def metadata_changed(self, records: Sequence[Message]) -> None:
-        """Listener of the controller, called after the image has changed."""
-        created = [record.name for record in records if isinstance(record, TopicRecord)]
-        if not created and not any(
-            isinstance(record, RemoveTopicRecord | PartitionRecord) for record in records
-        ):
+    def follow(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Follow the metadata: match the topics that came, forget those that went."""
+        self._image = image
+        topics, created = delta.topics, delta.topics.created()
+        grown = any(topic.has_new_partitions for topic in topics.changed.values())
+        if not (created or grown or topics.deleted):
             return
         self.version += 1
-        for regex, (pattern, topics) in list(self._matching.items()):
-            gone = topics - self._image.topics.keys()
+        gone = {topic.name for topic in topics.deleted.values()}
+        for regex, (pattern, matching) in list(self._matching.items()):
             try:
                 added = _matched(pattern, created)
             except PatternError:
                 del self._matching[regex]  # asked for again, it is tried again
                 continue
-            if gone or added:
-                self._matching[regex] = pattern, topics.difference(gone).union(added)
+            if added or not matching.isdisjoint(gone):
+                self._matching[regex] = pattern, matching.difference(gone).union(added)
 
 
 def _matched(pattern: Pattern, names: Iterable[str]) -> list[str]:

@@ -7,6 +7,7 @@ import pytest
 from ottla.coordinator.consumer import topic_patterns
 from ottla.coordinator.consumer.pattern_syntax import PatternError
 from ottla.coordinator.consumer.topic_patterns import TopicPatterns
+from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import (
     ConfigRecord,
@@ -26,9 +27,9 @@ class Topics:
         self.create(*names)
 
     def write(self, *records) -> None:
-        for record in records:
-            self.image.apply(record)
-        self.patterns.metadata_changed(records)
+        delta = MetadataDelta(self.image).replay_all(records)
+        self.image = delta.apply()
+        self.patterns.follow(delta, self.image)
 
     def create(self, *names: str) -> None:
         self.write(*(TopicRecord(name=name, topic_id=name.encode().ljust(16)) for name in names))

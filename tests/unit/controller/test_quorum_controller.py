@@ -7,13 +7,15 @@ from typing import TypeVar
 import pytest
 
 from ottla.config.broker import BrokerConfig
-from ottla.controller.quorum import METADATA_LOG_CONFIG, QuorumController, whole_transactions
+from ottla.controller.metadata_log import METADATA_LOG_CONFIG
+from ottla.controller.quorum_controller import QuorumController, whole_transactions
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.log.loading import Checkpoint, create_log, open_log
 from ottla.log.log import Log
 from ottla.log.pool import FilePool
 from ottla.log.resources import Resources
 from ottla.memory_files import MemoryFile, MemoryFiles
+from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import (
     AbortTransactionRecord,
@@ -29,7 +31,6 @@ from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from ottla.ports import Buffer, Random
 from ottla.records.batch import scan
 from ottla.records.record import build_batch, records_of
-from ottla.wire.message import Message
 
 PARTITION = TopicPartition(METADATA_TOPIC, 0)
 DIRECTORY = "/data/__cluster_metadata-0"
@@ -49,7 +50,12 @@ class AtOnce:
     """Background work done in the foreground."""
 
     def submit(self, work: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
-        done(work())
+        result: T | OSError
+        try:
+            result = work()
+        except OSError as error:
+            result = error
+        done(result)
 
 
 class FailingFile:
@@ -103,7 +109,9 @@ def controller(log: Log) -> QuorumController:
 
 
 def controller_of(log: Log) -> QuorumController:
-    controller = QuorumController(log, MetadataImage("cluster"), FixedClock())
+    controller = QuorumController(
+        log, MetadataImage("cluster"), FixedClock(), lambda write: write()
+    )
     controller.replay()
     return controller
 
@@ -121,23 +129,33 @@ def reopen(resources: Resources) -> QuorumController:
     return controller_of(log)
 
 
+def listen(controller: QuorumController) -> list[list[str]]:
+    """The names of the topics that each publication creates."""
+    heard: list[list[str]] = []
+
+    def publish(delta: MetadataDelta, image: MetadataImage) -> None:
+        assert image is controller.image
+        heard.append(delta.topics.created())
+
+    controller.publish = publish
+    return heard
+
+
 def topic(number: int) -> TopicRecord:
     return TopicRecord(name=f"topic-{number}", topic_id=number.to_bytes(16, "big"))
 
 
 def test_what_is_written_counts_and_is_told(controller: QuorumController) -> None:
-    heard: list[Sequence[Message]] = []
-    controller.listeners.append(heard.append)
+    heard = listen(controller)
     controller.write([topic(1), topic(2)])
     assert list(controller.image.topics) == ["topic-1", "topic-2"]
-    assert heard == [[topic(1), topic(2)]]
+    assert heard == [["topic-1", "topic-2"]]
     assert controller.log.high_watermark == 2
     assert controller.log.recovery_point == 2  # forced to disk
 
 
 def test_nothing_to_write_is_nothing(controller: QuorumController) -> None:
-    heard: list[Sequence[Message]] = []
-    controller.listeners.append(heard.append)
+    heard = listen(controller)
     controller.write([])
     assert heard == []
     assert controller.log.log_end_offset == 0
@@ -177,7 +195,7 @@ def test_replay_reads_more_than_fits_into_one_piece(
 ) -> None:
     for number in range(50):
         controller.write([topic(number)])
-    monkeypatch.setattr("ottla.controller.quorum._READ_BYTES", 300)
+    monkeypatch.setattr("ottla.controller.metadata_log._READ_BYTES", 300)
     assert len(reopen(resources).image.topics) == 50
 
 
@@ -215,8 +233,7 @@ def test_what_cannot_be_stored_changes_nothing(
     operation: str,
     number: int,
 ) -> None:
-    heard: list[Sequence[Message]] = []
-    controller.listeners.append(heard.append)
+    heard = listen(controller)
     controller.write([topic(1)])
     files.failing[operation] = number
     with pytest.raises(ApiError, match=f"{operation} failed") as caught:
