@@ -1,0 +1,21 @@
+"""The settings of the quorum, with Kafka's names and defaults."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class QuorumConfig(NamedTuple):
+    """The `controller.quorum.*` settings that the state machine needs."""
+
+    election_timeout_ms: int = 1_000
+    """How long to wait for an election; jitter of up to the same time is added."""
+    election_backoff_max_ms: int = 1_000
+    """The longest wait of a successor that a resigning leader named."""
+    fetch_timeout_ms: int = 2_000
+    """How long a follower lives without its leader, and (1.5 times) the reverse."""
+    request_timeout_ms: int = 2_000
+    retry_backoff_ms: int = 20
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 8 * 1024 * 1024
+    fetch_snapshot_max_bytes: int = 8 * 1024 * 1024

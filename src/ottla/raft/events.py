@@ -1,0 +1,106 @@
+"""What happens to a quorum member. `Quorum.step` takes one of these.
+
+`request_id` is a token: the driver chooses it for requests of peers, the state machine
+for requests to peers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from ottla.raft.election import ElectionState
+from ottla.raft.log_view import OffsetAndEpoch
+from ottla.raft.voter_history import KraftVersionAt, VotersAt
+from ottla.raft.voters import VoterSet
+
+if TYPE_CHECKING:
+    from ottla.raft.messages import AnyRequest, AnyResponse
+
+ControlRecord: TypeAlias = VotersAt | KraftVersionAt
+
+
+class Start(NamedTuple):
+    """The node starts. Its whole log is flushed, and its control records were read."""
+
+    election: ElectionState | None = None
+    """The content of `quorum-state`, None if there is no such file yet."""
+    static_voters: VoterSet = VoterSet()
+    """`controller.quorum.voters`; used while the log holds no voter set."""
+    control_records: tuple[ControlRecord, ...] = ()
+    """Voter sets and kraft.versions of the latest snapshot and the log, in their order."""
+
+
+class TimePassed(NamedTuple):
+    """The deadline of the last `SetDeadline` has come."""
+
+
+class Request(NamedTuple):
+    """A peer asks. The answer is an effect with the same `request_id`."""
+
+    request_id: object
+    message: AnyRequest
+
+
+class Response(NamedTuple):
+    """A peer answered the request of a `Send`."""
+
+    request_id: int
+    message: AnyResponse
+
+
+class RequestFailed(NamedTuple):
+    """The request of a `Send` will get no answer (connection refused or lost)."""
+
+    request_id: int
+
+
+class AppendRecords(NamedTuple):
+    """The local controller, as leader of `epoch`, appends a batch of so many records."""
+
+    epoch: int
+    batch: object
+    record_count: int
+
+
+class LogFlushed(NamedTuple):
+    """All earlier effects on the log were executed; below `end_offset` it is durable."""
+
+    end_offset: int
+    control_records: tuple[ControlRecord, ...] = ()
+    """The control records in what an `AppendFetched` appended."""
+
+
+class SnapshotInstalled(NamedTuple):
+    """`InstallSnapshot` was executed: the log is empty and starts at the snapshot's end."""
+
+    snapshot_id: OffsetAndEpoch
+    control_records: tuple[ControlRecord, ...] = ()
+
+
+class SnapshotTaken(NamedTuple):
+    """The local state machine took a snapshot and the log may have been trimmed."""
+
+
+class Resign(NamedTuple):
+    """The local controller gives up its leadership of `epoch`. Stale epochs are ignored."""
+
+    epoch: int
+
+
+class ShutDown(NamedTuple):
+    """The node wants to stop. A leader hands over first; `ShutdownFinished` follows."""
+
+
+Event: TypeAlias = (
+    Start
+    | TimePassed
+    | Request
+    | Response
+    | RequestFailed
+    | AppendRecords
+    | LogFlushed
+    | SnapshotInstalled
+    | SnapshotTaken
+    | Resign
+    | ShutDown
+)

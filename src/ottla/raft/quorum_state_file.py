@@ -1,0 +1,63 @@
+"""The text of Kafka's `quorum-state` file: the election state as JSON.
+
+With kraft.version 0 Kafka writes data version 0, which names the voters too and has no
+directory ids; with 1 it writes data version 1. The file is written under another name,
+flushed and renamed; that is the driver's work.
+"""
+
+from __future__ import annotations
+
+import json
+
+from ottla.model.ids import ZERO_UUID, uuid_from_text, uuid_to_text
+from ottla.raft.election import ElectionState
+from ottla.raft.voters import ReplicaKey
+
+FILE_NAME = "quorum-state"
+NOBODY = -1
+
+
+def encode(election: ElectionState, kraft_version: int, voter_ids: tuple[int, ...]) -> bytes:
+    """Return the content of the file."""
+    leader_id = NOBODY if election.leader_id is None else election.leader_id
+    voted = election.voted or ReplicaKey(NOBODY)
+    fields: dict[str, object]
+    if kraft_version == 0:
+        fields = {
+            "clusterId": "",
+            "leaderId": leader_id,
+            "leaderEpoch": election.epoch,
+            "votedId": voted.id,
+            "appliedOffset": 0,
+            "currentVoters": [{"voterId": voter_id} for voter_id in voter_ids],
+            "data_version": 0,
+        }
+    else:
+        fields = {
+            "leaderId": leader_id,
+            "leaderEpoch": election.epoch,
+            "votedId": voted.id,
+            "votedDirectoryId": uuid_to_text(voted.directory_id or ZERO_UUID),
+            "data_version": 1,
+        }
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def decode(content: bytes) -> ElectionState:
+    """Return the election state in the file; ValueError if it holds none."""
+    fields = json.loads(content)
+    try:
+        version = fields["data_version"]
+        if version not in (0, 1):
+            raise ValueError(f"{FILE_NAME} has the unknown data_version {version!r}")
+        directory_id = uuid_from_text(fields["votedDirectoryId"]) if version else ZERO_UUID
+        voted_id, leader_id = int(fields["votedId"]), int(fields["leaderId"])
+        return ElectionState(
+            int(fields["leaderEpoch"]),
+            None if leader_id == NOBODY else leader_id,
+            None
+            if voted_id == NOBODY
+            else ReplicaKey(voted_id, None if directory_id == ZERO_UUID else directory_id),
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{FILE_NAME} is damaged: {content[:200]!r}") from error

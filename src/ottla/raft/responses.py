@@ -1,0 +1,108 @@
+"""What the answers of peers mean.
+
+Every answer tells the epoch and leader that its sender knows. A higher epoch ends what this
+node was doing; an answer from a lower one is about the past.
+"""
+
+from __future__ import annotations
+
+from ottla.model.errors import ErrorCode
+from ottla.raft.events import RequestFailed, Response
+from ottla.raft.follower import Follower
+from ottla.raft.leader import Leader
+from ottla.raft.messages import (
+    AddVoterResponse,
+    ApiVersionsResponse,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochResponse,
+    FetchResponse,
+    FetchSnapshotResponse,
+    LeaderResponse,
+    RemoveVoterResponse,
+    UpdateVoterResponse,
+    VoteResponse,
+)
+from ottla.raft.nominee import Nominee
+from ottla.raft.prospective import Prospective
+from ottla.raft.quorum_state import QuorumState
+from ottla.raft.resigned import Resigned
+
+NEWS_OF_LEADER = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def handle(quorum: QuorumState, event: Response | RequestFailed) -> None:
+    """Take an answer, or the news that there will be none. Unknown requests are ignored."""
+    peer_id = quorum.connections.finish(event.request_id)
+    if peer_id is None:
+        return
+    if isinstance(event, RequestFailed):
+        quorum.connections.pause(peer_id, quorum.now_ms)
+        return
+    response = event.message
+    if isinstance(response, ApiVersionsResponse):
+        if isinstance(quorum.role, Leader) and quorum.role.voter_change is not None:
+            quorum.role.voter_change.versions_received(quorum.role, peer_id, response)
+        return
+    assert not isinstance(response, AddVoterResponse | RemoveVoterResponse)
+    role = quorum.role
+    is_handled = _handle_leader(quorum, response) or _handle_message(quorum, peer_id, response)
+    if not is_handled and quorum.role is role:
+        quorum.connections.pause(peer_id, quorum.now_ms)
+
+
+def _handle_leader(quorum: QuorumState, response: LeaderResponse) -> bool:
+    """Take over what an answer tells about epoch and leader; return True if that was all."""
+    role, error = quorum.role, response.error
+    if response.epoch < quorum.epoch or error == ErrorCode.UNKNOWN_LEADER_EPOCH:
+        # A Fetch by a node that looks for its leader finds nodes that know less than it.
+        return not isinstance(response, FetchResponse)
+    endpoints = response.endpoints
+    if response.epoch > quorum.epoch or error in NEWS_OF_LEADER:
+        quorum.learn_leader(response.epoch, response.leader_id, endpoints)
+        return quorum.role is not role
+    quorum.learn_leader(response.epoch, response.leader_id, endpoints)
+    return False
+
+
+def _handle_message(quorum: QuorumState, peer_id: int, response: LeaderResponse) -> bool:
+    """Take an answer of this epoch; return False if the peer should be left alone a while."""
+    role, error = quorum.role, response.error
+    if response.epoch != quorum.epoch:
+        return False
+    if isinstance(response, VoteResponse):
+        return _vote(role, peer_id, response)
+    if error == ErrorCode.INVALID_VOTER_KEY:
+        return False
+    if isinstance(response, FetchSnapshotResponse) and error == ErrorCode.SNAPSHOT_NOT_FOUND:
+        if isinstance(role, Follower):
+            role.snapshot_not_found()
+        return True
+    if isinstance(response, UpdateVoterResponse) and error == ErrorCode.UNSUPPORTED_VERSION:
+        return True
+    if error != ErrorCode.NONE:
+        return False
+    if isinstance(role, Leader) and isinstance(response, BeginQuorumEpochResponse):
+        if replica := role.replicas.voters.get(peer_id):
+            replica.has_acknowledged = True
+    elif isinstance(role, Resigned) and isinstance(response, EndQuorumEpochResponse):
+        role.acknowledge(peer_id)
+    elif isinstance(role, Follower):
+        if isinstance(response, FetchResponse):
+            role.fetched(response)
+        elif isinstance(response, FetchSnapshotResponse):
+            role.fetched_snapshot(response)
+        elif isinstance(response, UpdateVoterResponse):
+            role.leader_answered()
+    return True
+
+
+def _vote(role: object, peer_id: int, response: VoteResponse) -> bool:
+    if not isinstance(role, Nominee):
+        return True
+    if response.error == ErrorCode.UNSUPPORTED_VERSION and isinstance(role, Prospective):
+        role.won()  # the peer knows no pre-votes: do without them
+        return True
+    if response.error != ErrorCode.NONE:
+        return False
+    role.record_vote(peer_id, response.vote_granted)
+    return True

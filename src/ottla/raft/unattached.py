@@ -1,0 +1,40 @@
+"""Unattached: no known leader in this epoch, or (an observer) none that answers.
+
+The node asks other nodes for the leader by Fetch requests. A voter loses patience after
+the election timeout and becomes prospective; an observer never does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.raft.role import NEVER, Role, grants_vote_without_leader
+
+if TYPE_CHECKING:
+    from ottla.raft.messages import VoteRequest
+    from ottla.raft.quorum_state import QuorumState
+
+
+class Unattached(Role):
+    __slots__ = ()
+    name = "unattached"
+
+    def __init__(self, quorum: QuorumState, election_deadline_ms: float) -> None:
+        super().__init__(quorum)
+        self.election_deadline_ms = election_deadline_ms
+
+    def poll(self) -> float:
+        quorum = self.quorum
+        if not quorum.is_voter:
+            return quorum.fetch_from_any()
+        if self.election_deadline_ms == NEVER:
+            self.election_deadline_ms = quorum.election_deadline_ms()
+        if quorum.is_shutting_down or quorum.is_log_writing:
+            return NEVER
+        if quorum.now_ms >= self.election_deadline_ms:
+            quorum.become_prospective()
+            return NEVER
+        return min(quorum.fetch_from_any(), self.election_deadline_ms)
+
+    def grants_vote(self, request: VoteRequest, is_log_up_to_date: bool) -> bool:
+        return grants_vote_without_leader(self.quorum, request, is_log_up_to_date)
