@@ -24,6 +24,7 @@ from ottla.memory_files import MemoryFiles
 from ottla.metadata.image import MetadataImage, PartitionImage
 from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from ottla.model.resources import ResourceType
+from ottla.raft.voters import ReplicaKey
 
 CONFIG = BrokerConfig()
 PARTITION = TopicPartition(METADATA_TOPIC, 0)
@@ -158,8 +159,10 @@ class World:
         assert image.next_producer_id == self.next_producer_id
 
     def _start(self, log: Log) -> QuorumController:
-        controller = QuorumController(log, MetadataImage(), StandingClock(), lambda write: write())
-        controller.replay()
+        controller = QuorumController(
+            log, MetadataImage(), ReplicaKey(1, b"d" * 16), lambda write: write()
+        )
+        controller.start()
         return controller
 
     def _register(self) -> None:

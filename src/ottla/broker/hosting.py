@@ -16,6 +16,7 @@ from ottla.broker.identity import establish
 from ottla.config.topic import LogConfig, log_config
 from ottla.controller import brokers
 from ottla.controller.metadata_log import METADATA_LOG_CONFIG
+from ottla.controller.metadata_snapshots import SnapshotConfig
 from ottla.controller.quorum_controller import QuorumController
 from ottla.log.log import Log
 from ottla.log.partition_metadata import adopt
@@ -26,6 +27,7 @@ from ottla.metadata.image import MetadataImage, PartitionImage
 from ottla.model.errors import ApiError
 from ottla.model.ids import ZERO_UUID, TopicPartition
 from ottla.model.resources import ResourceType
+from ottla.raft.voters import ReplicaKey
 from ottla.replication.partition import Partition, Topic
 from ottla.replication.topics import HostedTopics
 from ottla.wire.message import Message
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 RETRY_INTERVAL_MS = 1000
 TRASH_INTERVAL_MS = 1000
 IDLE_INTERVAL_MS = 60_000
+SNAPSHOT_CHECK_MS = 10_000
 NEVER_MS = 2**62
 PAUSE_MS = 0.1
 
@@ -75,12 +78,23 @@ class Hosting:
             node.config.cluster_id,
         )
         self.controller = QuorumController(
-            self.store.open_metadata_log(METADATA_LOG_CONFIG),
+            self.store.open_metadata_log(
+                METADATA_LOG_CONFIG._replace(
+                    segment_bytes=node.config.metadata_log_segment_bytes,
+                    segment_ms=node.config.metadata_log_segment_ms,
+                )
+            ),
             MetadataImage(self.identity.cluster_id),
-            self._ports.clock,
+            ReplicaKey(node.node_id, self.identity.directory_ids[0]),
             self._at_wake_up_end,
+            SnapshotConfig(
+                node.config.metadata_log_max_record_bytes_between_snapshots,
+                node.config.metadata_log_max_snapshot_interval_ms,
+                node.config.metadata_max_retention_bytes,
+                node.config.metadata_max_retention_ms,
+            ),
         )
-        self.controller.replay()
+        self.controller.start()
         node.image = self.controller.image
         node.apply_dynamic_config()
         self.store.load(lambda partition: self.log_config(partition.topic), self._ours())
@@ -300,6 +314,11 @@ class Hosting:
         self._every(IDLE_INTERVAL_MS, IDLE_INTERVAL_MS, lambda now_ms: store.release_idle_memory())
         self._every(RETRY_INTERVAL_MS, RETRY_INTERVAL_MS, lambda now_ms: self._make_missing_logs())
         self._every(TRASH_INTERVAL_MS, TRASH_INTERVAL_MS, store.delete_pending_files)
+        self._every(
+            SNAPSHOT_CHECK_MS,
+            SNAPSHOT_CHECK_MS,
+            lambda now_ms: self.controller.maintain_snapshots(),
+        )
         expiry_ms = config.producer_id_expiration_check_interval_ms
         self._every(expiry_ms, expiry_ms, store.expire_producers)
 

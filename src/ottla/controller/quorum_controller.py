@@ -12,34 +12,36 @@ If a group cannot be stored, it and everything submitted after it fail with
 KAFKA_STORAGE_ERROR. The log is cut back and `latest_image` falls back to `image`. If the cut
 fails too, nothing is written any more: the log on disk and the image may then differ.
 
-Transitions: replay() once, then submit() as often as needed.
+Transitions: start() once, then submit() as often as needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ottla.controller.metadata_log import MetadataLog
+from ottla.controller.metadata_quorum import MetadataQuorum
+from ottla.controller.metadata_reader import MetadataReader, whole_transactions
+from ottla.controller.metadata_snapshots import MetadataSnapshots, SnapshotConfig
 from ottla.log.log import Log
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
-from ottla.metadata.records import (
-    AbortTransactionRecord,
-    BeginTransactionRecord,
-    EndTransactionRecord,
-)
-from ottla.metadata.serde import decode_record, encode_record
+from ottla.metadata.serde import encode_record
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.ports import Clock
-from ottla.records.record import build_batch, records_of
+from ottla.raft.voters import ReplicaKey
+from ottla.records.record import build_batch
 from ottla.wire.message import Message
+
+DEFAULT_SNAPSHOT_CONFIG = SnapshotConfig()
 
 
 class _Submission(NamedTuple):
-    """One decision on its way to the log; without a batch it waits for those before it."""
+    """One decision on its way to the log; without records it waits for those before it."""
 
     batch: bytearray | None
+    record_count: int
     delta: MetadataDelta
     image: MetadataImage
     done: Callable[[ApiError | None], None]
@@ -52,8 +54,9 @@ class QuorumController:
         self,
         log: Log,
         image: MetadataImage,
-        clock: Clock,
+        local: ReplicaKey,
         at_wake_up_end: Callable[[Callable[[], None]], object],
+        snapshot_config: SnapshotConfig = DEFAULT_SNAPSHOT_CONFIG,
     ) -> None:
         self.log = log
         self.image = image
@@ -62,33 +65,41 @@ class QuorumController:
         """The image with everything that was submitted."""
         self.publish: Callable[[MetadataDelta, MetadataImage], None] = _nobody
         """Called with each delta that was committed, and the image it makes."""
-        self.leader_epoch = max(log.leader_epochs.latest_epoch, 0) + 1
-        self._clock = clock
+        self._clock = log.resources.clock
+        self._local = local
         self._metadata_log = MetadataLog(log)
+        self._snapshots = MetadataSnapshots(self._metadata_log, snapshot_config)
         self._at_wake_up_end = at_wake_up_end
         self._queued: list[_Submission] = []
-        self._writing: list[_Submission] = []
+        self._writing: deque[tuple[_Submission, int]] = deque()
+        """The group on its way to the disk, each decision with its end offset."""
         self._is_scheduled = False
-        self._is_broken = False
 
-    def replay(self) -> None:
-        """Build the image from the log; only a part of the log is in memory at a time.
+    # -- start ---------------------------------------------------------------------------
 
-        MetadataError when the log does not make sense, OSError when it cannot be read.
+    def start(self) -> None:
+        """Build the image from the newest snapshot and the log after it, then lead the quorum.
+
+        MetadataError when they do not make sense, OSError when the disk fails.
         """
-        delta = MetadataDelta(self.image)
-        for record in whole_transactions(self._read()):
+        log = self._metadata_log
+        offset, delta, quorum_records = self._snapshots.load(self.image)
+        if log.end_offset < offset:
+            self.log.truncate_fully(offset)  # the snapshot has all of it and more
+        reader = MetadataReader(log, offset, quorum_records)
+        for record in whole_transactions(reader.records()):
             delta.replay(record)
-        log = self.log
-        self.image = delta.apply(log.log_end_offset, max(log.leader_epochs.latest_epoch, 0))
+        self._snapshots.replayed(reader.size)
+        self._snapshots.quorum_records = reader.quorum_records
+        self._quorum = MetadataQuorum(log, self._local, reader.quorum_records)
+        self._quorum.start()
+        self._quorum.on_committed, self._quorum.on_failed = self._committed, self._failed
+        self.image = delta.apply(self._quorum.high_watermark, self._quorum.epoch)
         self.latest_image = self.image
-        log.high_watermark = log.log_end_offset
 
-    def _read(self) -> Iterator[Message]:
-        for batch, data in self._metadata_log.batches(self.log.log_start_offset):
-            if not batch.is_control:
-                for record in records_of(data):
-                    yield decode_record(record.value or b"")
+    @property
+    def leader_epoch(self) -> int:
+        return self._quorum.epoch
 
     # -- writing -------------------------------------------------------------------------
 
@@ -123,28 +134,23 @@ class QuorumController:
         KAFKA_STORAGE_ERROR when they cannot be stored: then nothing has changed.
         """
         assert not self.has_uncommitted, "submit instead"
-        refusal = self._refusal()
-        if refusal is not None:
-            raise refusal
-        if not records:
-            return
-        submission = self._submission(records, _nobody_waits)
-        assert submission.batch is not None
+        outcome: list[ApiError | None] = []
+        self._quorum.waits = True
         try:
-            self._metadata_log.write_now(
-                [submission.batch], self.leader_epoch, self._clock.wall_ms()
-            )
-        except OSError as error:
-            raise self._cut_back(error) from error
-        self.latest_image = submission.image
-        self._commit(submission)
+            self.submit(records, outcome.append)
+            self._write_group()
+        finally:
+            self._quorum.waits = False
+        (error,) = outcome
+        if error is not None:
+            raise error
 
     def _submission(
         self, records: Sequence[Message], done: Callable[[ApiError | None], None]
     ) -> _Submission:
         delta = MetadataDelta(self.latest_image)
         if not records:
-            return _Submission(None, delta, self.latest_image, done)
+            return _Submission(None, 0, delta, self.latest_image, done)
         now_ms = self._clock.wall_ms()
         batch = build_batch([(None, encode_record(record), now_ms, ()) for record in records])
         if len(batch) > self.log.config.segment_bytes:
@@ -153,86 +159,69 @@ class QuorumController:
                 f"The request makes {len(batch)} bytes of metadata records, more than"
                 f" metadata.log.segment.bytes ({self.log.config.segment_bytes}): split it up",
             )
-        image = delta.replay_all(records).apply(
-            self.latest_image.end_offset + len(records), self.leader_epoch
-        )
-        return _Submission(batch, delta, image, done)
+        image = delta.replay_all(records).apply()
+        return _Submission(batch, len(records), delta, image, done)
 
     def _write_group(self) -> None:
         self._is_scheduled = False
         if self._writing or not self._queued:
             return
-        self._writing, self._queued = self._queued, []
-        batches = [each.batch for each in self._writing if each.batch is not None]
+        group, self._queued = self._queued, []
+        batches = [(s.batch, s.record_count) for s in group if s.batch is not None]
+        end_offset = self._quorum.high_watermark
+        ends = iter(self._quorum.append(batches) if batches else ())
+        for submission in group:
+            if submission.batch is not None:
+                end_offset = next(ends)
+            self._writing.append((submission, end_offset))
         if batches:
-            self._metadata_log.write(
-                batches, self.leader_epoch, self._clock.wall_ms(), self._written
-            )
+            self._quorum.run()
         else:
-            self._written(None)
+            self._committed(end_offset)
 
-    def _written(self, error: OSError | None) -> None:
-        """Take the result of a group, and write the next one."""
-        group, self._writing = self._writing, []
-        if error is None:
-            for number, submission in enumerate(group):
-                # Those that are not committed yet still count as submitted.
-                self._writing = group[number + 1 :]
-                self._commit(submission)
-        else:
-            failure = self._cut_back(error)
-            failed, self._queued = group + self._queued, []
-            for submission in failed:
-                submission.done(failure)
+    def _committed(self, high_watermark: int) -> None:
+        """Take what the quorum has committed, then write the next group."""
+        while self._writing and self._writing[0][1] <= high_watermark:
+            submission, end_offset = self._writing[0]
+            if submission.batch is not None:
+                self.image = submission.image._replace(
+                    end_offset=end_offset, epoch=self._quorum.epoch
+                )
+                if len(self._writing) == 1 and not self._queued:
+                    self.latest_image = self.image
+                self.publish(submission.delta, self.image)
+                self._snapshots.committed(len(submission.batch), self.image)
+            self._writing.popleft()
+            submission.done(None)
         self._write_group()
 
-    def _commit(self, submission: _Submission) -> None:
-        if submission.batch is not None:
-            self.image = submission.image
-            self.log.high_watermark = submission.image.end_offset
-            self.publish(submission.delta, submission.image)
-        submission.done(None)
-
-    def _cut_back(self, error: OSError) -> ApiError:
-        """Go back to what is committed; returns what to tell those who asked for more."""
-        self._is_broken = not self._metadata_log.cut_back(self.image.end_offset)
+    def _failed(self, error: OSError) -> None:
+        """Answer everything that was submitted; the quorum has cut the log back."""
+        failed = [*(submission for submission, _ in self._writing), *self._queued]
+        self._writing.clear()
+        self._queued.clear()
         self.latest_image = self.image
-        return ApiError(
+        failure = ApiError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata log cannot be written: {error}"
         )
+        for submission in failed:
+            submission.done(failure)
 
     def _refusal(self) -> ApiError | None:
-        if not self._is_broken:
+        if not self._quorum.is_broken:
             return None
         return ApiError(
             ErrorCode.KAFKA_STORAGE_ERROR,
             "The metadata log failed earlier and could not be repaired: restart the broker",
         )
 
+    # -- snapshots -----------------------------------------------------------------------
+
+    def maintain_snapshots(self) -> None:
+        """Write a snapshot if one is due by time, and remove old ones; called now and then."""
+        self._snapshots.write_if_due(self.image)
+        self._snapshots.remove_old()
+
 
 def _nobody(delta: MetadataDelta, image: MetadataImage) -> None:
     """Do nothing: nobody follows the metadata yet."""
-
-
-def _nobody_waits(error: ApiError | None) -> None:
-    """Do nothing: the caller waited itself."""
-
-
-def whole_transactions(records: Iterable[Message]) -> Iterator[Message]:
-    """Return the records that count: those of a transaction only once it has ended (KIP-868).
-
-    Ottla writes none; the log of a Kafka controller may hold them.
-    """
-    begun: list[Message] | None = None
-    for record in records:
-        if isinstance(record, BeginTransactionRecord):
-            begun = []
-        elif isinstance(record, AbortTransactionRecord):
-            begun = None
-        elif isinstance(record, EndTransactionRecord):
-            yield from begun or ()
-            begun = None
-        elif begun is not None:
-            begun.append(record)
-        else:
-            yield record

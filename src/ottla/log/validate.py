@@ -66,12 +66,13 @@ class AppendRules:
         self.codec = CODEC_IDS.get(config.compression_type)
         """The codec batches are stored in; None keeps the producer's."""
         self.level = _level(config)
-        self.own_attributes = self._own()
+        stored = self._stored_attributes()
+        self.own_attributes = stored | {CONTROL_MASK}
         """Attributes of the broker's own batches that are stored as they come."""
-        self.plain_attributes = _NONE if self.is_compacted else self.own_attributes
+        self.plain_attributes = _NONE if self.is_compacted else stored
         """The same of clients, whose keys are looked at when the topic is compacted."""
 
-    def _own(self) -> frozenset[int]:
+    def _stored_attributes(self) -> frozenset[int]:
         if self.log_append_time:
             return _NONE
         return frozenset(range(_MAX_CODEC + 1) if self.codec is None else (self.codec,))

@@ -8,7 +8,8 @@ import pytest
 
 from ottla.config.broker import BrokerConfig
 from ottla.controller.metadata_log import METADATA_LOG_CONFIG
-from ottla.controller.quorum_controller import QuorumController, whole_transactions
+from ottla.controller.metadata_reader import whole_transactions
+from ottla.controller.quorum_controller import QuorumController
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.log.loading import Checkpoint, create_log, open_log
 from ottla.log.log import Log
@@ -29,6 +30,7 @@ from ottla.metadata.serde import MetadataError, decode_record
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from ottla.ports import Buffer, Random
+from ottla.raft.voters import ReplicaKey
 from ottla.records.batch import scan
 from ottla.records.record import build_batch, records_of
 
@@ -110,9 +112,9 @@ def controller(log: Log) -> QuorumController:
 
 def controller_of(log: Log) -> QuorumController:
     controller = QuorumController(
-        log, MetadataImage("cluster"), FixedClock(), lambda write: write()
+        log, MetadataImage("cluster"), ReplicaKey(1, b"d" * 16), lambda write: write()
     )
-    controller.replay()
+    controller.start()
     return controller
 
 
@@ -150,24 +152,25 @@ def test_what_is_written_counts_and_is_told(controller: QuorumController) -> Non
     controller.write([topic(1), topic(2)])
     assert list(controller.image.topics) == ["topic-1", "topic-2"]
     assert heard == [["topic-1", "topic-2"]]
-    assert controller.log.high_watermark == 2
-    assert controller.log.recovery_point == 2  # forced to disk
+    assert controller.log.high_watermark == 3  # after the record of the new leader
+    assert controller.log.recovery_point == 3  # forced to disk
+    assert (controller.image.end_offset, controller.image.epoch) == (3, 1)
 
 
 def test_nothing_to_write_is_nothing(controller: QuorumController) -> None:
     heard = listen(controller)
     controller.write([])
     assert heard == []
-    assert controller.log.log_end_offset == 0
+    assert controller.log.log_end_offset == 1
 
 
 def test_a_decision_is_one_batch_of_kafkas_records(controller: QuorumController) -> None:
     controller.write([topic(1), topic(2)])
-    piece = controller.log.read(0, 1_000_000, 2, at_least_one=True)
+    piece = controller.log.read(1, 1_000_000, 3, at_least_one=True)
     assert piece is not None
     data = piece.file.pread(piece.length, piece.position)
     (batch,) = scan(data, 0, len(data))
-    assert (batch.base_offset, batch.record_count) == (0, 2)
+    assert (batch.base_offset, batch.record_count) == (1, 2)
     assert batch.partition_leader_epoch == 1
     assert batch.base_timestamp == NOW_MS
     records = records_of(data)
@@ -216,12 +219,13 @@ def test_control_batches_are_passed_over(
     controller.write([topic(1)])
     # Kafka's quorum writes one at the start of each epoch.
     control = build_batch(
-        [(b"\0\0\0\2", b"leader", NOW_MS, ())], base_offset=1, leader_epoch=2, is_control=True
+        [(b"\0\0\0\2", b"leader", NOW_MS, ())], base_offset=2, leader_epoch=2, is_control=True
     )
     file = files.open(f"{DIRECTORY}/00000000000000000000.log", writable=True)
     file.pwritev([control], file.size())
     again = reopen(resources)
-    assert again.log.log_end_offset == 2
+    assert again.log.log_end_offset == 4  # with the record of the leader of epoch 3
+    assert again.leader_epoch == 3
     assert list(again.image.topics) == ["topic-1"]
 
 
@@ -270,7 +274,7 @@ def test_a_log_that_makes_no_sense_is_refused(controller: QuorumController) -> N
 
 def test_a_sign_of_life_is_written_too(controller: QuorumController) -> None:
     controller.write([NoOpRecord()])
-    assert controller.log.log_end_offset == 1
+    assert controller.log.log_end_offset == 2
 
 
 def test_records_of_a_transaction_count_once_it_has_ended() -> None:
