@@ -25,15 +25,16 @@ def auto_create(
     groups = list(_decisions(node, names))
     left = len(groups)
 
-    def committed(made: Sequence[str], failure: ApiError | None) -> None:
+    def committed(relying: Sequence[str], failure: ApiError | None) -> None:
         nonlocal left
         if failure is not None:
-            errors.update(dict.fromkeys(made, failure))
+            errors.update(dict.fromkeys(relying, failure))
         left -= 1
         if not left:
             done(errors)
 
     for group in groups:
+        is_doubtful = node.controller.has_uncommitted
         decision = create_topics(
             node.controller.latest_image,
             node.config,
@@ -41,8 +42,10 @@ def auto_create(
             [_new_topic(node, name) for name in group],
         )
         errors.update({each.name: each.error for each in decision.results if each.error})
+        # A refusal that was decided on changes which then failed says nothing.
         made = [each.name for each in decision.results if each.error is None]
-        node.controller.submit(decision.records, partial(committed, made))
+        relying = group if is_doubtful else made
+        node.controller.submit(decision.records, partial(committed, relying))
 
 
 def _decisions(node: Node, names: Sequence[str]) -> Iterator[Sequence[str]]:

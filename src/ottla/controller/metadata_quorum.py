@@ -100,10 +100,11 @@ class MetadataQuorum:
         self._quorum = Quorum(self._local, self._log, random.below)
         version, voters = self._records
         control_records: list[ControlRecord] = []
+        # Where they stand does not matter here: they are never cut off.
         if version is not None:
-            control_records.append(KraftVersionAt(-1, version.k_raft_version))
+            control_records.append(KraftVersionAt(0, version.k_raft_version))
         if voters is not None:
-            control_records.append(VotersAt(-1, self._voters))
+            control_records.append(VotersAt(0, self._voters))
         self._step(Start(self._election, self._voters, tuple(control_records)))
         assert self._quorum.is_leader, "a quorum of one elects itself"
 

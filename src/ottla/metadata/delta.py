@@ -13,6 +13,7 @@ from ottla.metadata.configs_delta import ConfigsDelta
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import (
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ConfigRecord,
     FeatureLevelRecord,
     NoOpRecord,
@@ -73,6 +74,7 @@ class MetadataDelta:
             RemoveTopicRecord: self.topics.remove,
             PartitionRecord: self.topics.set_partition,
             PartitionChangeRecord: self.topics.change_partition,
+            ClearElrRecord: self.topics.clear_elr,
             ConfigRecord: self.configs.set,
             RegisterBrokerRecord: self.brokers.register,
             BrokerRegistrationChangeRecord: self.brokers.change,

@@ -14,6 +14,7 @@ from ottla.metadata.configs_delta import ConfigsDelta
 from ottla.metadata.image import MetadataImage, PartitionImage, TopicImage
 from ottla.metadata.records import (
     NO_LEADER_CHANGE,
+    ClearElrRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RemoveTopicRecord,
@@ -68,6 +69,15 @@ class TopicDelta:
         if partition is None or partition_id < 0:
             raise MetadataError(f"{self.name} has no partition {partition_id} to change")
         return partition
+
+    def clear_elr(self) -> None:
+        """Forget the eligible leader replicas of all partitions (KIP-966)."""
+        for partition_id in range(self.num_partitions):
+            partition = self.current(partition_id)
+            if partition.eligible_leader_replicas or partition.last_known_elr:
+                self.partitions[partition_id] = partition._replace(
+                    eligible_leader_replicas=(), last_known_elr=()
+                )
 
     def apply(self) -> TopicImage:
         """Return the topic after the delta."""
@@ -138,11 +148,27 @@ class TopicsDelta:
         topic = self._topic(record.topic_id)
         topic.set(_changed(topic.current(record.partition_id), record))
 
+    def clear_elr(self, record: ClearElrRecord) -> None:
+        """Forget the eligible leader replicas of one topic, or of all."""
+        if record.topic_name:
+            topic_id = self._id_of(record.topic_name)
+            if topic_id is None:
+                raise MetadataError(f"there is no topic {record.topic_name} to clear the ELR of")
+            self._topic(topic_id).clear_elr()
+            return
+        for topic_id in [*self._image.topics_by_id, *self._created_ids.values()]:
+            topic = self._find(topic_id)
+            if topic is not None:
+                topic.clear_elr()
+
+    def _id_of(self, name: str) -> bytes | None:
+        topic_id = self._created_ids.get(name)
+        if topic_id is None and name in self._image.topics:
+            topic_id = self._image.topics[name].topic_id
+        return None if topic_id in self.deleted else topic_id
+
     def _name_exists(self, name: str) -> bool:
-        if name in self._created_ids:
-            return True
-        topic = self._image.topics.get(name)
-        return topic is not None and topic.topic_id not in self.deleted
+        return self._id_of(name) is not None
 
     def _topic(self, topic_id: bytes) -> TopicDelta:
         topic = self._find(topic_id)

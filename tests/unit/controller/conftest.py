@@ -1,8 +1,10 @@
-"""An image of a small cluster, and randomness that counts up."""
+"""An image of a small cluster, and randomness that counts up; makes the support importable."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -11,6 +13,8 @@ from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import RegisterBrokerRecord
 from ottla.wire.message import Message
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 Brokers = Callable[..., MetadataImage]
 
