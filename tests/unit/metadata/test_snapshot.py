@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -170,7 +171,7 @@ def test_batches_are_small_and_in_order() -> None:
     assert [batch.record_count for batch in batches] == [1, 250, 250, 250, 250, 1, 1]
     assert [batch.is_control for batch in batches] == [True, *[False] * 5, True]
     assert all(batch.partition_leader_epoch == 7 for batch in batches)
-    for before, after in zip(batches, batches[1:], strict=False):
+    for before, after in pairwise(batches):
         assert after.base_offset == before.next_offset
     assert load(content) == image._replace(epoch=0)
 
