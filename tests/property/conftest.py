@@ -3,5 +3,5 @@
 import sys
 from pathlib import Path
 
-for package in ("log", "coordinator"):
+for package in ("log", "coordinator", "raft"):
     sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / package))

@@ -1,4 +1,4 @@
-"""Candidate: voted for itself in a new epoch, and asks the other voters for theirs.
+"""Candidate: has voted for itself in a new epoch and asks the other voters for their votes.
 
 A candidate that cannot win any more waits for the end of its election timeout, so that
 the winner has time to announce itself.

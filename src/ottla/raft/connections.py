@@ -62,8 +62,8 @@ class Connections:
         return max(in_flight[1] if in_flight else 0, self._paused_until.get(peer_id, 0))
 
     def next_ready_at_ms(self) -> float:
-        """Return when the first request in flight is given up."""
-        return min(expires_ms for _, expires_ms in self._in_flight.values())
+        """Return when all requests in flight are answered or given up."""
+        return max(expires_ms for _, expires_ms in self._in_flight.values())
 
     def reset(self) -> None:
         """Give up all requests and pauses. Ids are never used again."""

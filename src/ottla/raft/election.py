@@ -16,14 +16,13 @@ class ElectionState(NamedTuple):
 
 
 class Votes:
-    """The answers to one round of (pre-)vote requests. The node's own vote is granted."""
+    """The answers to one round of (pre-)vote requests. A voter grants its own vote."""
 
     __slots__ = ("_answers", "voters")
 
     def __init__(self, voters: VoterSet, local: ReplicaKey) -> None:
-        assert voters.is_voter(local), f"{local} is no voter of {voters}"
         self.voters = voters
-        self._answers = {local.id: True}
+        self._answers = {local.id: True} if voters.is_voter(local) else {}
 
     def record(self, replica_id: int, granted: bool) -> None:
         """Record an answer. Answers of nodes outside the voter set do not count."""

@@ -49,9 +49,6 @@ def handle(leader: Leader, request_id: object, request: FetchRequest) -> None:
         quorum.emit(Reply(request_id, response))
     else:
         _note_replica(leader, request)
-        if quorum.role is not leader:
-            _fail(leader, request_id)
-            return
         deadline_ms = quorum.now_ms + request.max_wait_ms
         parked = ParkedFetch(request_id, request, deadline_ms)
         if _has_news(leader, request) or request.max_wait_ms <= 0:
@@ -135,9 +132,6 @@ def _fail(leader: Leader, request_id: object) -> None:
     quorum.emit(Reply(request_id, response))
 
 
-# parked
-
-
 def complete_parked(leader: Leader) -> None:
     """Answer the parked fetches that there is news for."""
     for key, parked in list(leader.parked_fetches.items()):
@@ -159,7 +153,7 @@ def expire_parked(leader: Leader) -> float:
 
 
 def fail_parked(leader: Leader) -> None:
-    """Send the parked fetches away: this node leads no more."""
+    """Answer the parked fetches with an error: this node is no longer the leader."""
     for parked in leader.parked_fetches.values():
         _fail(leader, parked.request_id)
     leader.parked_fetches.clear()

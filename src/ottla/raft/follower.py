@@ -51,7 +51,7 @@ class Follower(Role):
         self.update_voter_at_ms = quorum.now_ms
 
     def grants_vote(self, request: VoteRequest, is_log_up_to_date: bool) -> bool:
-        """Grant a pre-vote if the leader has never answered; a vote never."""
+        """Grant a pre-vote if the leader has not answered yet or resigned; a vote never."""
         return request.pre_vote and is_log_up_to_date and not self.has_fetched
 
     def poll(self) -> float:
@@ -60,22 +60,21 @@ class Follower(Role):
             return NEVER
         if quorum.now_ms < self.fetch_deadline_ms:
             return min(self._fetch(), self.fetch_deadline_ms)
-        if quorum.is_voter:
+        if quorum.can_stand:
             quorum.become_prospective()
         else:
             quorum.become_unattached(quorum.epoch, quorum.election.leader_id)
         return NEVER
 
     def end_quorum_epoch(self, backoff_ms: float) -> None:
-        """Stand for election after this time: the leader resigned."""
+        """Stand for election after this time: the leader resigned, and is not defended."""
+        self.has_fetched = False
         self.fetch_deadline_ms = self.quorum.now_ms + backoff_ms
 
     def leader_answered(self) -> None:
         """Start the fetch timeout anew."""
         self.has_fetched = True
         self.fetch_deadline_ms = self.quorum.now_ms + self.quorum.config.fetch_timeout_ms
-
-    # fetching
 
     def _fetch(self) -> float:
         """Send what is due to the leader, or a Fetch to another node if it does not answer."""
@@ -115,8 +114,6 @@ class Follower(Role):
         return voters.kraft_version >= DYNAMIC_VOTERS and voters.last.needs_update(
             self.quorum.local
         )
-
-    # responses
 
     def fetched(self, response: FetchResponse) -> None:
         """Do what the leader answered: truncate, fetch a snapshot, or append."""
@@ -167,7 +164,7 @@ class Follower(Role):
         self.leader_answered()
         self.snapshot_id = None
 
-    def log_flushed(self, voters_changed: bool) -> None:
+    def log_flushed(self) -> None:
         self._update_high_watermark()
 
     def _update_high_watermark(self) -> None:

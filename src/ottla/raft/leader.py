@@ -63,8 +63,6 @@ class Leader(Role):
     def grants_vote(self, request: VoteRequest, is_log_up_to_date: bool) -> bool:
         return False
 
-    # appends
-
     def begin(self, granting_ids: tuple[int, ...]) -> None:
         """Append the records that start the epoch, in one batch.
 
@@ -114,19 +112,17 @@ class Leader(Role):
         self._complete_parked_fetches()
         self.quorum.flush()
 
-    def log_flushed(self, voters_changed: bool) -> None:
+    def log_flushed(self) -> None:
         assert self.quorum.flushed_end_offset <= self.end_offset
         self.update_high_watermark()
-
-    # replication
 
     def update_high_watermark(self) -> None:
         """Move the high watermark to what a majority has, if that is more than before."""
         quorum = self.quorum
         if own := self.replicas.voter(quorum.local.key):
-            own.end_offset = quorum.flushed_end_offset
+            own.end_offset = self._own_end_offset()
         offset = self.replicas.majority_end_offset()
-        if offset is None or offset <= self.start_offset:
+        if offset is None or not self._covers_epoch_start(offset):
             return
         if self.high_watermark is not None and offset <= self.high_watermark:
             return
@@ -134,7 +130,17 @@ class Leader(Role):
         quorum.commit(offset)
         if self.voter_change is not None:
             self.voter_change.high_watermark_moved(self)
+        if not quorum.is_voter and (quorum.voters.last_offset or 0) < offset:
+            self.is_asked_to_resign = True
         self._complete_parked_fetches()
+
+    def _own_end_offset(self) -> int:
+        """Return up to where the leader's own copy counts."""
+        return self.quorum.flushed_end_offset
+
+    def _covers_epoch_start(self, offset: int) -> bool:
+        """Return True if the leader-change record of this epoch is below the offset."""
+        return offset > self.start_offset
 
     def note_fetch(self, key: ReplicaKey) -> None:
         """Count a Fetch or FetchSnapshot of a voter as its sign of life."""
@@ -156,8 +162,6 @@ class Leader(Role):
             from ottla.raft.fetch_requests import complete_parked
 
             complete_parked(self)
-
-    # time
 
     def poll(self) -> float:
         quorum = self.quorum

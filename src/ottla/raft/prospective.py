@@ -1,4 +1,4 @@
-"""Prospective: asks whether it would be elected, before it raises the epoch (KIP-996).
+"""Prospective: asks the voters whether they would elect it, and keeps its epoch (KIP-996).
 
 A node that was cut off cannot disturb a leader that the others still follow: it does not
 get their pre-votes, and its epoch stays.

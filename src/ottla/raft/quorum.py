@@ -52,8 +52,8 @@ class Quorum:
     ) -> None:
         """Take the node's own key and endpoints, its log, and a source of randomness.
 
-        `below(n)` returns a number in [0, n). `bootstrap` are the servers to ask for the
-        leader, with negative ids; without any, the voters are asked.
+        `below(n)` returns a number in [0, n). `bootstrap` are servers to ask for the leader,
+        with negative ids; the voters are asked too.
         """
         self._state = QuorumState(local, log, config, below, bootstrap)
         self._deadline_ms = NEVER
@@ -86,6 +86,11 @@ class Quorum:
         """The latest voter set of the log, committed or not."""
         return self._state.voters.last
 
+    @property
+    def kraft_version(self) -> int:
+        """0 with static voters, 1 with voters that are in the log."""
+        return self._state.voters.kraft_version
+
     def describe(self, now_ms: float) -> QuorumDescription | None:
         """Return what DescribeQuorum tells, None if this node is not the leader."""
         from ottla.raft.description import describe
@@ -104,6 +109,7 @@ class Quorum:
         self._handle(event)
         deadline_ms = NEVER if self._finish_shutdown() else self._poll()
         effects = state.take_effects()
+        assert deadline_ms > now_ms, f"{self.role} left undone what is due"
         if deadline_ms != self._deadline_ms:
             self._deadline_ms = deadline_ms
             effects.append(SetDeadline(None if deadline_ms == NEVER else deadline_ms))
@@ -172,7 +178,8 @@ class Quorum:
         assert event.end_offset <= state.log.end_offset
         state.flushed_end_offset = event.end_offset
         state.is_log_writing = event.end_offset < state.log.end_offset
-        state.role.log_flushed(state.voters.add(event.control_records))
+        state.voters.add(event.control_records)
+        state.role.log_flushed()
 
     def _snapshot_installed(self, event: SnapshotInstalled) -> None:
         state = self._state
@@ -183,4 +190,4 @@ class Quorum:
         state.voters.replace(event.control_records)
         if state.high_watermark is None or end_offset > state.high_watermark:
             state.commit(end_offset)
-        state.role.log_flushed(True)
+        state.role.log_flushed()

@@ -87,7 +87,7 @@ class QuorumState:
         """
         self.is_shutting_down = False
         self.role: Role = Unattached(self, NEVER)
-        self._below = below
+        self.below = below
         self._bootstrap = bootstrap
         self._effects: list[Effect] = []
         self._persisted: ElectionState | None = None
@@ -104,14 +104,22 @@ class QuorumState:
         return self.voters.last.is_voter(self.local.key)
 
     @property
+    def can_stand(self) -> bool:
+        """True for a voter, and for one whose removal is not known to be committed.
+
+        Without the latter a quorum of two can be stuck: the leader crashes after it
+        appended its own removal, and the other one lacks that record.
+        """
+        committed = self.high_watermark or 0
+        return self.is_voter or self.voters.is_removed_after(self.local.key, committed)
+
+    @property
     def is_only_voter(self) -> bool:
         return self.voters.last.is_only_voter(self.local.key)
 
     @property
     def has_remote_leader(self) -> bool:
         return self.election.leader_id not in (None, self.local.key.id)
-
-    # effects
 
     def emit(self, effect: Effect) -> None:
         """Add an effect, after what must be durable or known before it."""
@@ -153,8 +161,6 @@ class QuorumState:
             self._announced = role
             self._effects.append(role)
 
-    # requests to peers
-
     def send(self, peer: Peer, message: AnyRequest) -> float:
         """Send a request if this peer is ready; return when it can be sent another one."""
         if self.connections.is_ready(peer.id, self.now_ms):
@@ -166,16 +172,18 @@ class QuorumState:
 
     def fetch_from_any(self) -> float:
         """Ask any node that may know the leader for records; return when to try again."""
-        local_id = self.local.key.id
-        peers = self._bootstrap or tuple(
-            self.voter_peer(i) for i in self.voters.last.ids if i != local_id
-        )
+        peers = {peer.id: peer for peer in self._bootstrap}
+        for voter_id in self.voters.last.ids:
+            peers[voter_id] = self.voter_peer(voter_id)
+        peers.pop(self.local.key.id, None)
         if not peers:
             return NEVER
-        ready = [peer for peer in peers if self.connections.is_ready(peer.id, self.now_ms)]
-        if ready and not self.connections.is_waiting(self.now_ms):
-            return self.send(ready[self._below(len(ready))], self.fetch_request())
-        return min(self.connections.ready_at_ms(peer.id) for peer in peers)
+        if self.connections.is_waiting(self.now_ms):
+            return self.connections.next_ready_at_ms()
+        ready = [i for i in peers if self.connections.is_ready(i, self.now_ms)]
+        if ready:
+            return self.send(peers[ready[self.below(len(ready))]], self.fetch_request())
+        return min(self.connections.ready_at_ms(i) for i in peers)
 
     def fetch_request(self) -> FetchRequest:
         """Return the request for the records after ours."""
@@ -192,15 +200,13 @@ class QuorumState:
             self.config.fetch_max_bytes,
         )
 
-    # transitions
-
     def election_deadline_ms(self) -> float:
         """Return the end of a new election timeout, with jitter."""
         timeout_ms = self.config.election_timeout_ms
-        return self.now_ms + timeout_ms + self._below(timeout_ms)
+        return self.now_ms + timeout_ms + self.below(timeout_ms)
 
     def start(self, persisted: ElectionState | None) -> None:
-        """Begin where the node stopped.
+        """Take the role that the persisted election state asks for.
 
         A former leader must not lead or vote in the same epoch again: it may have lost
         records that it did not flush, and a record is named by its offset and epoch alone.
@@ -210,7 +216,7 @@ class QuorumState:
         if self.epoch < self.log.end_epoch:
             self.election = ElectionState(self.log.end_epoch)
         local, leader_id = self.local.key, self.election.leader_id
-        if leader_id is None and self.election.voted == local and self.is_voter:
+        if leader_id is None and self.election.voted == local and self.can_stand:
             self.role = Candidate(self)
         elif self.is_only_voter:
             self.become_prospective()
@@ -225,7 +231,7 @@ class QuorumState:
     def become_unattached(self, epoch: int, leader_id: int | None = None) -> None:
         """Go to a higher epoch, or (from prospective, or as observer) stay in this one."""
         deadline_ms = self.role.election_deadline_ms
-        if not self.is_voter:
+        if not self.can_stand:
             deadline_ms = NEVER
         elif deadline_ms == NEVER:
             deadline_ms = self.election_deadline_ms()
@@ -252,14 +258,14 @@ class QuorumState:
 
     def become_leader(self, granting_ids: tuple[int, ...]) -> None:
         """Lead the epoch, and append the control records that start it."""
-        assert self.is_voter
+        assert self.can_stand
         role = Leader(self)
         election = self.election._replace(leader_id=self.local.key.id)
         self._become(role, election, self.local.endpoints)
         role.begin(granting_ids)
 
     def become_resigned(self, preferred_candidates: tuple[ReplicaKey, ...]) -> None:
-        """Lead no more; the others are told, and the vote in this epoch stays given."""
+        """Stop leading. The vote given in this epoch is kept."""
         from ottla.raft.resigned import Resigned
 
         role = Resigned(self, preferred_candidates)

@@ -64,9 +64,6 @@ def leader_fields(quorum: QuorumState) -> fetch_requests.LeaderFields:
     return quorum.epoch, quorum.election.leader_id, quorum.leader_endpoints
 
 
-# voters
-
-
 def _vote(quorum: QuorumState, request: VoteRequest) -> tuple[ErrorCode, bool]:
     """Decide about a vote or pre-vote.
 
@@ -121,8 +118,13 @@ def _is_meant(quorum: QuorumState, voter: ReplicaKey | None) -> bool:
 
 
 def _succession_backoff_ms(quorum: QuorumState, candidates: tuple[ReplicaKey, ...]) -> int:
-    """Return how long to wait: nothing for the first of the list, doubling after it."""
+    """Return how long to wait: nothing for the first of the list, doubling after it.
+
+    A leader that crashed and came back has no list; then the time is random.
+    """
     longest_ms = quorum.config.election_backoff_max_ms
+    if not candidates:
+        return quorum.below(longest_ms)
     for position, candidate in enumerate(candidates):
         if candidate.matches(quorum.local.key):
             if position == 0:
@@ -130,9 +132,6 @@ def _succession_backoff_ms(quorum: QuorumState, candidates: tuple[ReplicaKey, ..
             base_ms = longest_ms >> (len(candidates) - 1)
             return min(longest_ms, base_ms << (position - 1))
     return longest_ms
-
-
-# the leader
 
 
 def _leader(quorum: QuorumState, epoch: int) -> Leader | ErrorCode:

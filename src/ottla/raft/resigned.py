@@ -1,4 +1,4 @@
-"""Resigned: led this epoch and does not any more.
+"""Resigned: was the leader of this epoch and gave it up.
 
 It tells the other voters, best successor first, and waits for one of them to be elected.
 After an election timeout it goes on to the next epoch, as a voter like the others.

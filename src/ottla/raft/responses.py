@@ -1,7 +1,9 @@
 """What the answers of peers mean.
 
-Every answer tells the epoch and leader that its sender knows. A higher epoch ends what this
-node was doing; an answer from a lower one is about the past.
+Every answer tells the epoch and leader that its sender knows, and that counts first: a higher
+epoch ends what this node was doing. Requests are given up at each transition, so an answer
+is always to a request of the present role. One that does not help (an error, or from a node
+that knows less) makes a pause before the next request to that peer.
 """
 
 from __future__ import annotations
@@ -27,8 +29,6 @@ from ottla.raft.prospective import Prospective
 from ottla.raft.quorum_state import QuorumState
 from ottla.raft.resigned import Resigned
 
-NEWS_OF_LEADER = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
 
 def handle(quorum: QuorumState, event: Response | RequestFailed) -> None:
     """Take an answer, or the news that there will be none. Unknown requests are ignored."""
@@ -45,34 +45,22 @@ def handle(quorum: QuorumState, event: Response | RequestFailed) -> None:
         return
     assert not isinstance(response, AddVoterResponse | RemoveVoterResponse)
     role = quorum.role
-    is_handled = _handle_leader(quorum, response) or _handle_message(quorum, peer_id, response)
-    if not is_handled and quorum.role is role:
+    if isinstance(response, VoteResponse) and response.error == ErrorCode.UNSUPPORTED_VERSION:
+        if isinstance(role, Prospective):
+            role.won()  # the peer knows no pre-votes: do without them
+        return
+    quorum.learn_leader(response.epoch, response.leader_id, response.endpoints)
+    if response.epoch == quorum.epoch and _handle_message(quorum, peer_id, response):
+        return
+    if quorum.role is role:
         quorum.connections.pause(peer_id, quorum.now_ms)
-
-
-def _handle_leader(quorum: QuorumState, response: LeaderResponse) -> bool:
-    """Take over what an answer tells about epoch and leader; return True if that was all."""
-    role, error = quorum.role, response.error
-    if response.epoch < quorum.epoch or error == ErrorCode.UNKNOWN_LEADER_EPOCH:
-        # A Fetch by a node that looks for its leader finds nodes that know less than it.
-        return not isinstance(response, FetchResponse)
-    endpoints = response.endpoints
-    if response.epoch > quorum.epoch or error in NEWS_OF_LEADER:
-        quorum.learn_leader(response.epoch, response.leader_id, endpoints)
-        return quorum.role is not role
-    quorum.learn_leader(response.epoch, response.leader_id, endpoints)
-    return False
 
 
 def _handle_message(quorum: QuorumState, peer_id: int, response: LeaderResponse) -> bool:
     """Take an answer of this epoch; return False if the peer should be left alone a while."""
     role, error = quorum.role, response.error
-    if response.epoch != quorum.epoch:
-        return False
     if isinstance(response, VoteResponse):
         return _vote(role, peer_id, response)
-    if error == ErrorCode.INVALID_VOTER_KEY:
-        return False
     if isinstance(response, FetchSnapshotResponse) and error == ErrorCode.SNAPSHOT_NOT_FOUND:
         if isinstance(role, Follower):
             role.snapshot_not_found()
@@ -98,9 +86,6 @@ def _handle_message(quorum: QuorumState, peer_id: int, response: LeaderResponse)
 
 def _vote(role: object, peer_id: int, response: VoteResponse) -> bool:
     if not isinstance(role, Nominee):
-        return True
-    if response.error == ErrorCode.UNSUPPORTED_VERSION and isinstance(role, Prospective):
-        role.won()  # the peer knows no pre-votes: do without them
         return True
     if response.error != ErrorCode.NONE:
         return False

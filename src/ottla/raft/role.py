@@ -35,8 +35,8 @@ class Role:
         """Decide about a vote in the current epoch, which is the epoch of the request."""
         raise NotImplementedError
 
-    def log_flushed(self, voters_changed: bool) -> None:
-        """Take note that more of the log is durable, or that it brought other voters."""
+    def log_flushed(self) -> None:
+        """Take note that more of the log is durable."""
 
     def end(self) -> None:
         """Settle what others still expect of this role. The next role is in place already."""

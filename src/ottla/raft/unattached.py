@@ -1,4 +1,4 @@
-"""Unattached: no known leader in this epoch, or (an observer) none that answers.
+"""Unattached: the leader of this epoch is unknown, or (for an observer) does not answer.
 
 The node asks other nodes for the leader by Fetch requests. A voter loses patience after
 the election timeout and becomes prospective; an observer never does.
@@ -25,12 +25,12 @@ class Unattached(Role):
 
     def poll(self) -> float:
         quorum = self.quorum
-        if not quorum.is_voter:
+        if quorum.is_shutting_down or quorum.is_log_writing:
+            return NEVER
+        if not quorum.can_stand:
             return quorum.fetch_from_any()
         if self.election_deadline_ms == NEVER:
             self.election_deadline_ms = quorum.election_deadline_ms()
-        if quorum.is_shutting_down or quorum.is_log_writing:
-            return NEVER
         if quorum.now_ms >= self.election_deadline_ms:
             quorum.become_prospective()
             return NEVER

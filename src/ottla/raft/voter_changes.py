@@ -74,11 +74,8 @@ class VoterChange:
     def high_watermark_moved(self, leader: Leader) -> None:
         """Finish if the new set is committed now."""
         assert leader.high_watermark is not None
-        if self.offset is None or leader.high_watermark <= self.offset:
-            return
-        self.finish(leader, ErrorCode.NONE)
-        if not leader.quorum.is_voter:
-            leader.is_asked_to_resign = True
+        if self.offset is not None and leader.high_watermark > self.offset:
+            self.finish(leader, ErrorCode.NONE)
 
     def expire(self, leader: Leader) -> None:
         self.finish(leader, ErrorCode.REQUEST_TIMED_OUT)
@@ -87,7 +84,7 @@ class VoterChange:
         self.finish(leader, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def finish(self, leader: Leader, error: ErrorCode, message: str | None = None) -> None:
-        """Answer whoever asked."""
+        """Answer the request and end the change."""
         leader.voter_change = None
         _reply(leader, self.request_id, self.request, error, message)
 
@@ -151,7 +148,7 @@ def _remove(
         return ErrorCode.INVALID_REQUEST, "A voter is named by its id and directory id."
     voters = quorum.voters.last.remove(request.voter)
     if voters is None:
-        message = f"{request.voter} cannot be removed from the voters {quorum.voters.last.keys}."
+        message = f"{request.voter} cannot be removed from {quorum.voters.last}."
         return ErrorCode.VOTER_NOT_FOUND, message
     deadline_ms = quorum.now_ms + quorum.config.request_timeout_ms
     leader.voter_change = change = VoterChange(request_id, request, deadline_ms)

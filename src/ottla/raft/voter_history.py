@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.raft.voters import VoterSet
+from ottla.raft.voters import ReplicaKey, VoterSet
 
 STATIC_VOTERS = 0
 """kraft.version 0: the voters are configured and stay."""
@@ -50,20 +50,24 @@ class VoterHistory:
         """The offset of the latest VotersRecord, None with static voters."""
         return self._entries[-1].offset if self._entries else None
 
+    def is_removed_after(self, key: ReplicaKey, offset: int) -> bool:
+        """Return True if only the latest set, at or after `offset`, lacks this voter."""
+        if len(self._entries) < 2 or self._entries[-1].offset < offset:
+            return False
+        return self._entries[-2].voters.is_voter(key) and not self.last.is_voter(key)
+
     @property
     def kraft_version(self) -> int:
         return self._versions[-1].version if self._versions else STATIC_VOTERS
 
-    def add(self, records: Iterable[VotersAt | KraftVersionAt]) -> bool:
-        """Add control records in the order of the log; return True if the voters changed."""
-        before = self.last
+    def add(self, records: Iterable[VotersAt | KraftVersionAt]) -> None:
+        """Add control records in the order of the log."""
         for record in records:
             if isinstance(record, VotersAt):
                 assert not self._entries or record.offset > self._entries[-1].offset
                 self._entries.append(record)
             else:
                 self._versions.append(record)
-        return self.last != before
 
     def truncate(self, end_offset: int) -> None:
         """Forget the records at and after `end_offset`."""

@@ -182,6 +182,7 @@ class Node:
         self._control.clear()
         self._partial.clear()
         self.log.crash()
+        self.committed = self.log.start_offset
 
     def step(self, event: ev.Event, now_ms: float) -> list[fx.Effect]:
         assert self.quorum is not None

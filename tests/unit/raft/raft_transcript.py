@@ -11,6 +11,7 @@ import re
 
 from raft_cluster import Message, Node, Record, directory_id, voter
 
+from ottla.model.errors import ApiError
 from ottla.raft import effects as fx
 from ottla.raft import events as ev
 from ottla.raft import messages as msg
@@ -49,7 +50,11 @@ class Transcript:
         self.client_requests = 0
 
     def do(self, line: str) -> None:
+        """Run a command; `quietly` before it keeps its effects out of the transcript."""
         name, *words = line.split()
+        self.is_quiet = name == "quietly"
+        if self.is_quiet:
+            name, *words = words
         options = dict(word.split("=", 1) for word in words if "=" in word)
         args = [word for word in words if "=" not in word]
         getattr(self, "do_" + name.replace("-", "_"))(*args, **options)
@@ -137,6 +142,19 @@ class Transcript:
             self.now_ms = max(self.now_ms, int(node.deadline_ms))
             self._print(node, node.step(ev.TimePassed(), self.now_ms))
 
+    def do_timeout(self, node_id: str) -> None:
+        """Let so much time pass, without any messages, that the node changes its role."""
+        node = self.nodes[int(node_id)]
+        assert node.quorum is not None
+        role = node.quorum.role
+        self.queue.clear()
+        while node.quorum.role == role:
+            self.queue = [m for m in self.queue if m.sender != node.id]
+            assert node.deadline_ms is not None
+            self.now_ms = max(self.now_ms, int(node.deadline_ms))
+            effects = node.step(ev.TimePassed(), self.now_ms)
+        self._print(node, effects)
+
     def do_flush(self, *ids: str) -> None:
         for node_id in ids:
             node = self.nodes[int(node_id)]
@@ -144,14 +162,18 @@ class Transcript:
 
     def do_deliver(self, *routes: str) -> None:
         """Deliver the next message of each route, as 1->2; without any, all that wait now."""
-        waiting = list(self.queue) if not routes else [self._find(route) for route in routes]
-        for message in waiting:
+        for step in routes or tuple(self.queue):
+            message = self._find(step) if isinstance(step, str) else step
             self.queue.remove(message)
             self._deliver(message)
 
     def do_drop(self, *routes: str) -> None:
-        for route in routes:
-            self.queue.remove(self._find(route))
+        """Lose the next message of each route, or all."""
+        if routes == ("all",):
+            self.queue.clear()
+        else:
+            for route in routes:
+                self.queue.remove(self._find(route))
 
     def do_duplicate(self, route: str) -> None:
         self.queue.append(self._find(route))
@@ -166,9 +188,8 @@ class Transcript:
         if node is not None and node.quorum is not None:
             self._print(node, node.receive(message, self.now_ms))
 
-    def do_settle(self, how: str = "") -> None:
-        """Deliver and flush until nothing is left to do; `settle quietly` prints nothing."""
-        self.is_quiet = how == "quietly"
+    def do_settle(self) -> None:
+        """Deliver and flush until nothing is left to do."""
         for _ in range(MAX_STEPS):
             if self.queue:
                 self._deliver(self.queue.pop(0))
@@ -178,7 +199,25 @@ class Transcript:
                 break
         else:
             raise AssertionError("the cluster does not settle")
-        self.is_quiet = False
+
+    def do_run(self, time_ms: str) -> None:
+        """Let this time pass with everything delivered and flushed at once."""
+        end_ms = self.now_ms + int(time_ms)
+        while True:
+            self.do_settle()
+            waiting = [n for n in self.nodes.values() if n.quorum and n.deadline_ms is not None]
+            node = min(waiting, key=lambda n: n.deadline_ms or 0, default=None)
+            if node is None or (node.deadline_ms or 0) > end_ms:
+                break
+            self.do_tick(str(node.id))
+        self.now_ms = end_ms
+
+    def do_elect(self, node_id: str) -> None:
+        """Start all nodes and let this one win the first election; print nothing of it."""
+        self.is_quiet = True
+        self.do_start(*(str(i) for i, node in self.nodes.items() if node.quorum is None))
+        self.do_timeout(node_id)
+        self.do_settle()
 
     # what the local node is asked
 
@@ -186,7 +225,10 @@ class Transcript:
         node = self.nodes[int(node_id)]
         assert node.quorum is not None
         append = ev.AppendRecords(node.quorum.election.epoch, values, len(values))
-        self._print(node, node.step(append, self.now_ms))
+        try:
+            self._print(node, node.step(append, self.now_ms))
+        except ApiError as error:
+            self._say(f"{node.id}  refused: {error}")
 
     def do_resign(self, node_id: str, epoch: str) -> None:
         node = self.nodes[int(node_id)]
@@ -390,7 +432,7 @@ def show_message(message: object) -> str:
         match field, value:
             case (
                 (_, None | False | ())
-                | ("error", 0)
+                | ("error" | "log_start_offset", 0)
                 | ("endpoints" | "max_wait_ms" | "max_bytes", _)
             ):
                 pass
