@@ -19,11 +19,14 @@ SYNONYM_NAMES = {synonym.name for synonyms in SYNONYMS.values() for synonym in s
 
 
 def source_outside_config() -> str:
-    """All code that could use a setting: not the wire's messages, whose fields look alike."""
+    """All code that could use a setting.
+
+    Not the wire's messages and the quorum's own settings, whose fields look alike.
+    """
     return "\n".join(
         path.read_text()
         for path in SOURCES.rglob("*.py")
-        if not {"config", "wire", "admin"} & set(path.relative_to(SOURCES).parts[:1])
+        if not {"config", "wire", "admin", "raft"} & set(path.relative_to(SOURCES).parts[:1])
     )
 
 
