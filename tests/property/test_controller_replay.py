@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from ottla.config.broker import BrokerConfig
 from ottla.controller.brokers import begin_cluster, lead_anew, register_broker
 from ottla.controller.configs import DELETE, SET, ConfigChange, ConfigOperation, alter_configs
+from ottla.controller.metadata_log import METADATA_LOG_CONFIG
 from ottla.controller.partitions import MorePartitions, create_partitions
 from ottla.controller.producer_ids import allocate_producer_ids
-from ottla.controller.quorum import METADATA_LOG_CONFIG, QuorumController
+from ottla.controller.quorum_controller import QuorumController
 from ottla.controller.topics import NewTopic, UnwantedTopic, create_topics, delete_topics
 from ottla.log.file_pool import FilePool
 from ottla.log.log import Log
@@ -23,6 +24,7 @@ from ottla.memory_files import MemoryFiles
 from ottla.metadata.image import MetadataImage, PartitionImage
 from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from ottla.model.resources import ResourceType
+from ottla.raft.voters import ReplicaKey
 
 CONFIG = BrokerConfig()
 PARTITION = TopicPartition(METADATA_TOPIC, 0)
@@ -52,7 +54,12 @@ class CountingRandom:
 
 class AtOnce:
     def submit(self, work: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
-        done(work())
+        result: T | OSError
+        try:
+            result = work()
+        except OSError as error:
+            result = error
+        done(result)
 
 
 class World:
@@ -152,8 +159,10 @@ class World:
         assert image.next_producer_id == self.next_producer_id
 
     def _start(self, log: Log) -> QuorumController:
-        controller = QuorumController(log, MetadataImage(), StandingClock())
-        controller.replay()
+        controller = QuorumController(
+            log, MetadataImage(), ReplicaKey(1, b"d" * 16), lambda write: write()
+        )
+        controller.start()
         return controller
 
     def _register(self) -> None:

@@ -1,29 +1,56 @@
-"""Carrying out what the controller decided."""
+"""Carries out decisions of the controller, and answers once they are committed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
+from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
 from ottla.controller.configs import ConfigChange, alter_configs
+from ottla.controller.decision import Decision
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.message import Message
 
 
-def carry_out(node: Node, records: Sequence[Message], *, validate_only: bool) -> ApiError | None:
-    """Write the records of a decision; the error that then holds for all it would have done."""
-    if validate_only:
-        return None
-    try:
-        node.controller.write(records)
-    except ApiError as error:
-        return error
-    return None
+class Result(Protocol):
+    """What became of one thing that was asked."""
+
+    @property
+    def error(self) -> ApiError | None: ...
+
+
+R = TypeVar("R", bound=Result)
+
+
+def carry_out(
+    node: Node,
+    context: RequestContext,
+    decision: Decision[R],
+    respond: Callable[[Sequence[tuple[R, ApiError | None]]], Message],
+    *,
+    validate_only: bool = False,
+) -> None:
+    """Commit a decision made on the controller's latest image, then answer the request.
+
+    `respond` gets each result with its error, if any. A refusal that was decided on changes
+    which then failed says nothing, so a failure takes its place.
+    """
+    is_doubtful = node.controller.has_uncommitted
+    reply = context.defer()
+
+    def done(failure: ApiError | None) -> None:
+        results: list[tuple[R, ApiError | None]] = []
+        for result in decision.results:
+            error = failure or result.error if is_doubtful else result.error or failure
+            results.append((result, error))
+        reply.send(respond(results))
+
+    node.controller.submit([] if validate_only else decision.records, done)
 
 
 def error_fields(error: ApiError | None) -> tuple[ErrorCode, str | None]:
-    """Code and message for the result of one thing that was asked."""
+    """Return the code and message for the result of one thing that was asked."""
     return (ErrorCode.NONE, None) if error is None else (error.code, error.message)
 
 
@@ -37,14 +64,23 @@ class ChangedResource(NamedTuple):
 
 
 def change_configs(
-    node: Node, changes: Sequence[ConfigChange], *, validate_only: bool
-) -> list[ChangedResource]:
-    """Change the settings of some resources, each as a whole or not at all."""
-    decision = alter_configs(node.image, node.config, changes)
-    failure = carry_out(node, decision.records, validate_only=validate_only)
-    return [
-        ChangedResource(
-            *error_fields(changed.error or failure), changed.resource_type, changed.resource_name
-        )
-        for changed in decision.results
-    ]
+    node: Node,
+    context: RequestContext,
+    changes: Sequence[ConfigChange],
+    respond: Callable[[Sequence[ChangedResource]], Message],
+    *,
+    validate_only: bool,
+) -> None:
+    """Change the settings of some resources, each as a whole or not at all, then answer."""
+    carry_out(
+        node,
+        context,
+        alter_configs(node.controller.latest_image, node.config, changes),
+        lambda results: respond(
+            [
+                ChangedResource(*error_fields(error), changed.resource_type, changed.resource_name)
+                for changed, error in results
+            ]
+        ),
+        validate_only=validate_only,
+    )

@@ -7,27 +7,26 @@ or reconfigures logs. Periodic work on the logs runs from here as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker import metadata_publisher
 from ottla.broker.identity import establish
 from ottla.config.topic import LogConfig, log_config
 from ottla.controller import brokers
-from ottla.controller.quorum import METADATA_LOG_CONFIG, QuorumController
+from ottla.controller.metadata_log import METADATA_LOG_CONFIG
+from ottla.controller.metadata_snapshots import SnapshotConfig
+from ottla.controller.quorum_controller import QuorumController
 from ottla.log.file_pool import FilePool
 from ottla.log.log import Log
 from ottla.log.store.log_store import LogStore, parent_of
-from ottla.metadata.image import MetadataImage, TopicImage
-from ottla.metadata.records import (
-    ConfigRecord,
-    PartitionChangeRecord,
-    PartitionRecord,
-    RemoveTopicRecord,
-)
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage, PartitionImage
 from ottla.model.errors import ApiError
 from ottla.model.ids import ZERO_UUID, TopicPartition
 from ottla.model.resources import ResourceType
+from ottla.raft.voters import ReplicaKey
 from ottla.replication.partition import Partition, Topic
 from ottla.replication.topics import HostedTopics
 from ottla.wire.message import Message
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 RETRY_INTERVAL_MS = 1000
 TRASH_INTERVAL_MS = 1000
 IDLE_INTERVAL_MS = 60_000
+SNAPSHOT_CHECK_MS = 10_000
 NEVER_MS = 2**62
 PAUSE_MS = 0.1
 
@@ -49,8 +49,7 @@ class Hosting:
         ports = node.ports
         self._node = node
         self._ports = ports
-        self.image = MetadataImage()
-        self.topics = HostedTopics(self.image)
+        self.topics = HostedTopics(node.image)
         self.store = LogStore(
             ports.files,
             node.config.log_dirs,
@@ -77,32 +76,51 @@ class Hosting:
             node.node_id,
             node.config.cluster_id,
         )
-        self.image.cluster_id = self.identity.cluster_id
-        metadata_log = self.store.open_metadata_log(METADATA_LOG_CONFIG)
-        self.controller = QuorumController(metadata_log, self.image, self._ports.clock)
-        self.controller.replay()
+        self.controller = QuorumController(
+            self.store.open_metadata_log(
+                METADATA_LOG_CONFIG._replace(
+                    segment_bytes=node.config.metadata_log_segment_bytes,
+                    segment_ms=node.config.metadata_log_segment_ms,
+                )
+            ),
+            MetadataImage(self.identity.cluster_id),
+            ReplicaKey(node.node_id, self.identity.directory_ids[0]),
+            self._at_wake_up_end,
+            SnapshotConfig(
+                node.config.metadata_log_max_record_bytes_between_snapshots,
+                node.config.metadata_log_max_snapshot_interval_ms,
+                node.config.metadata_max_retention_bytes,
+                node.config.metadata_max_retention_ms,
+            ),
+        )
+        self.controller.start()
+        node.image = self.controller.image
         node.apply_dynamic_config()
         self.store.load(lambda partition: self.log_config(partition.topic), self._ours())
         self._set_strays_aside()
-        for topic in self.image.topics.values():
-            self._host_topic(topic)
-        self.controller.listeners.append(self._metadata_changed)
+        for topic in node.image.topics.values():
+            for partition in topic.partitions:
+                self._follow_partition(topic.name, topic.topic_id, partition)
+        self.controller.publish = partial(metadata_publisher.publish, node)
         self.controller.write(self._arrival())
         self._report_notes()
         self._schedule_jobs()
+
+    def _at_wake_up_end(self, action: Callable[[], None]) -> None:
+        self._node.before_write.append(action)
 
     def _ours(self) -> dict[TopicPartition, bytes]:
         """The partitions that have a replica here, with their topic ids."""
         return {
             TopicPartition(topic.name, partition.partition_id): topic.topic_id
-            for topic in self.image.topics.values()
+            for topic in self._node.image.topics.values()
             for partition in topic.partitions
             if self._node.node_id in partition.replicas
         }
 
     def _arrival(self) -> list[Message]:
         """The records that say this broker is up; after a crash it leads in new epochs."""
-        node, image = self._node, self.image
+        node, image = self._node, self._node.image
         self.broker_epoch = self.controller.log.log_end_offset
         records = brokers.begin_cluster(image) + brokers.register_broker(
             broker_id=node.node_id,
@@ -123,31 +141,34 @@ class Hosting:
 
     # -- metadata to logs ----------------------------------------------------------------
 
-    def _metadata_changed(self, records: Sequence[Message]) -> None:
-        """Listener of the controller: make the hosted logs what the image says."""
-        self._node.metadata_cache.clear()
-        reconfigured: set[str] = set()
-        for record in records:
-            if isinstance(record, PartitionRecord):
-                self._host(record.topic_id, record.partition_id)
-            elif isinstance(record, PartitionChangeRecord):
-                self._changed(record.topic_id, record.partition_id)
-            elif isinstance(record, RemoveTopicRecord):
-                self._remove(record.topic_id)
-            elif isinstance(record, ConfigRecord):
-                if record.resource_type == ResourceType.TOPIC:
-                    reconfigured.add(record.resource_name)
-                elif record.resource_type == ResourceType.BROKER:
-                    self._node.apply_dynamic_config()
-                    reconfigured.update(self.image.topics)
+    def follow(self, delta: MetadataDelta) -> None:
+        """Make the hosted logs what the node's image says."""
+        for topic_id in delta.topics.deleted:
+            self._remove(topic_id)
+        for topic in delta.topics.changed.values():
+            for partition in topic.partitions.values():
+                self._follow_partition(topic.name, topic.topic_id, partition)
+        if delta.configs.changed_names(ResourceType.BROKER):
+            reconfigured: Iterable[str] = self._node.image.topics
+        else:
+            reconfigured = delta.configs.changed_names(ResourceType.TOPIC)
         for name in reconfigured:
-            self.reconfigure(name)
+            self._reconfigure(name)
+
+    def _follow_partition(self, name: str, topic_id: bytes, image: PartitionImage) -> None:
+        """Make one partition what its image says: the only place where metadata changes one."""
+        topic = self.topics.by_id.get(topic_id)
+        partition = None if topic is None else topic.partitions.get(image.partition_id)
+        if partition is not None:
+            partition.take_role(image, self._node.node_id)
+        elif self._node.node_id in image.replicas:
+            self._host(name, topic_id, image)
 
     def log_config(self, topic: str) -> LogConfig:
         """The settings of a topic's logs as they are now."""
-        return log_config(self._node.config, self.image.topic_config(topic))
+        return log_config(self._node.config, self._node.image.topic_config(topic))
 
-    def reconfigure(self, name: str) -> None:
+    def _reconfigure(self, name: str) -> None:
         """Let the logs of a topic follow its settings."""
         topic = self.topics.named(name)
         if topic is None:
@@ -157,27 +178,21 @@ class Hosting:
             if partition.log is not None:
                 partition.log.reconfigure(config)
 
-    def _host_topic(self, topic: TopicImage) -> None:
-        for partition in topic.partitions:
-            self._host(topic.topic_id, partition.partition_id)
-
-    def _host(self, topic_id: bytes, index: int) -> None:
+    def _host(self, topic_name: str, topic_id: bytes, image: PartitionImage) -> None:
         """Open or create the log of a partition that is ours."""
-        image = self.image.topics_by_id.get(topic_id)
-        if image is None or self._node.node_id not in image.partitions[index].replicas:
-            return
         topic = self.topics.by_id.get(topic_id)
         if topic is None:
-            topic = Topic(image.name, topic_id)
+            topic = Topic(topic_name, topic_id)
             self.topics.add(topic)
-        name = TopicPartition(image.name, index)
+        index = image.partition_id
         partition = Partition(topic, index)
         topic.partitions[index] = partition
+        name = TopicPartition(topic_name, index)
         if name not in self.store.offline_partitions:
             partition.log = self._log(name, topic_id)
             if partition.log is None:
                 self._unmade[name] = partition
-        self._take_role(partition)
+        partition.take_role(image, self._node.node_id)
 
     def _make_missing_logs(self) -> None:
         """Try again what failed on a full disk, until the first that still does.
@@ -190,7 +205,8 @@ class Hosting:
                 if partition.log is None:
                     return
                 self._ports.report(f"{name} has its log now")
-                self._take_role(partition)
+                image = self._node.image.topics_by_id[partition.topic.topic_id]
+                partition.take_role(image.partitions[partition.index], self._node.node_id)
                 for tell in self.on_log_made:
                     tell(partition)
             del self._unmade[name]
@@ -227,17 +243,6 @@ class Hosting:
             self.store.handle_error(log, error)
             raise
 
-    def _take_role(self, partition: Partition) -> None:
-        """Let a partition lead or follow as the image says."""
-        image = self.image.topics_by_id[partition.topic.topic_id].partitions[partition.index]
-        partition.take_role(image, self._node.node_id)
-
-    def _changed(self, topic_id: bytes, index: int) -> None:
-        topic = self.topics.by_id.get(topic_id)
-        partition = None if topic is None else topic.partitions.get(index)
-        if partition is not None:
-            self._take_role(partition)
-
     def _remove(self, topic_id: bytes) -> None:
         topic = self.topics.remove(topic_id)
         if topic is not None:
@@ -258,7 +263,7 @@ class Hosting:
         own says whose it is as soon as any of it was forced to disk, so one that was forced
         and says nothing is an old Kafka's; without the others nothing is lost.
         """
-        topic = self.image.topics.get(log.topic_partition.topic)
+        topic = self._node.image.topics.get(log.topic_partition.topic)
         if topic is None or log.topic_partition.partition >= len(topic.partitions):
             return False
         if log.topic_id == ZERO_UUID:
@@ -305,6 +310,11 @@ class Hosting:
         self._every(IDLE_INTERVAL_MS, IDLE_INTERVAL_MS, lambda now_ms: store.release_idle_memory())
         self._every(RETRY_INTERVAL_MS, RETRY_INTERVAL_MS, lambda now_ms: self._make_missing_logs())
         self._every(TRASH_INTERVAL_MS, TRASH_INTERVAL_MS, store.delete_pending_files)
+        self._every(
+            SNAPSHOT_CHECK_MS,
+            SNAPSHOT_CHECK_MS,
+            lambda now_ms: self.controller.maintain_snapshots(),
+        )
         expiry_ms = config.producer_id_expiration_check_interval_ms
         self._every(expiry_ms, expiry_ms, store.expire_producers)
 

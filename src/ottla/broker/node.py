@@ -20,14 +20,11 @@ from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.pipeline import Pipeline
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import Endpoint
-from ottla.controller.producer_ids import ProducerIdBlock, allocate_producer_ids
-from ottla.controller.quorum import QuorumController
-from ottla.controller.topics import NewTopic, create_topics
-from ottla.metadata.image import TopicImage
-from ottla.model.errors import ApiError, ErrorCode
+from ottla.controller.quorum_controller import QuorumController
+from ottla.metadata.image import MetadataImage
+from ottla.model.errors import ErrorCode
 from ottla.model.ids import OFFSETS_TOPIC
 from ottla.model.resources import ResourceType
-from ottla.model.topic_names import check_topic_name
 from ottla.ports import Ports
 from ottla.replication.fetch_session import FetchSessions
 from ottla.replication.partition import Partition
@@ -35,6 +32,7 @@ from ottla.replication.partition_leader import PartitionLeader
 from ottla.replication.timers import Timers
 
 if TYPE_CHECKING:
+    from ottla.broker.producer_ids import ProducerIds
     from ottla.coordinator.groups.group_coordinator import GroupCoordinator
 
 
@@ -76,16 +74,17 @@ class Node:
         """Parked requests that can be answered once everything is written."""
         self.ready: list[Connection] = []
         """Connections that may have something to send, or take requests again."""
+        self.image = MetadataImage()
+        """The cluster as of the last committed metadata; replaced by `metadata_publisher`."""
         self.pipeline = Pipeline(self)
         self.handle = self.pipeline.handle
         self.metadata_cache = MetadataCache()
         self.hosting = Hosting(self, max_open_files)
         self.topics = self.hosting.topics
         self.store = self.hosting.store
-        self.image = self.hosting.image
         self.on_config: list[Callable[[BrokerConfig], None]] = []
         """Parts of the edge that follow settings changed while running."""
-        self._producer_ids = ProducerIdBlock(0, 0)
+        self._producer_ids: ProducerIds | None = None
         self._groups: GroupCoordinator | None = None
 
     # -- life ----------------------------------------------------------------------------
@@ -167,6 +166,20 @@ class Node:
         return self._groups
 
     @property
+    def started_groups(self) -> GroupCoordinator | None:
+        """The group coordinator, if anything has needed it yet."""
+        return self._groups
+
+    @property
+    def producer_ids(self) -> ProducerIds:
+        """The producer ids this broker gives out, made when they are first needed."""
+        if self._producer_ids is None:
+            from ottla.broker.producer_ids import ProducerIds
+
+            self._producer_ids = ProducerIds(self)
+        return self._producer_ids
+
+    @property
     def cluster_id(self) -> str:
         return self.image.cluster_id
 
@@ -189,33 +202,6 @@ class Node:
                 if endpoint.listener_name == listener:
                     found.append((broker.broker_id, endpoint.host, endpoint.port, broker.rack))
         return found
-
-    def auto_create(self, name: str, *, allowed: bool) -> TopicImage:
-        """The topic a client asked for, created if that is enabled; ApiError when it is not."""
-        check_topic_name(name)
-        if not (allowed and self.config.auto_create_topics_enable):
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        topic = NewTopic(name)
-        if name == OFFSETS_TOPIC:
-            from ottla.coordinator.groups.internal_topic import offsets_topic
-
-            topic = offsets_topic(self.config, len(self.image.brokers))
-        decision = create_topics(self.image, self.config, self.ports.random, [topic])
-        refusal = decision.results[0].error
-        if refusal is not None:
-            raise refusal
-        self.controller.write(decision.records)
-        return self.image.topics[name]
-
-    def next_producer_id(self) -> int:
-        """A producer id nobody had before; a new block is taken when the last is used up."""
-        first, count = self._producer_ids
-        if count == 0:
-            decision = allocate_producer_ids(self.image, self.node_id, self.hosting.broker_epoch)
-            self.controller.write(decision.records)
-            first, count = decision.results[0]
-        self._producer_ids = ProducerIdBlock(first + 1, count - 1)
-        return first
 
     def storage_failed(self, partition: Partition, problem: OSError) -> tuple[ErrorCode, str]:
         """A log could not be read or written: what to tell the client.

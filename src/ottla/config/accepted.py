@@ -107,16 +107,12 @@ THROTTLES = (
         "replica.alter.log.dirs.io.max.bytes.per.second", "long", MAX_LONG, AtLeast(0), CLUSTER_WIDE
     ),
 )
-_row = _Accepted("For snapshots and deletion of the metadata log, which are not supported yet.")
+_row = _Accepted(
+    "The metadata log is in the first log directory, and its one controller needs no signs of life."
+)
 METADATA = (
     _row("metadata.log.dir", "string", None),
-    _row("metadata.log.max.record.bytes.between.snapshots", "long", 20971520, AtLeast(1)),
-    _row("metadata.log.max.snapshot.interval.ms", "long", 3600000, AtLeast(0)),
-    _row("metadata.log.segment.bytes", "int", 1073741824, AtLeast(8388608)),
-    _row("metadata.log.segment.ms", "long", 604800000),
     _row("metadata.max.idle.interval.ms", "int", 500, AtLeast(0)),
-    _row("metadata.max.retention.bytes", "long", 104857600),
-    _row("metadata.max.retention.ms", "long", 604800000),
 )
 _row = _Accepted("This broker does not need to tune reads and writes of group data.")
 COORDINATOR = (

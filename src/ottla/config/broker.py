@@ -102,6 +102,12 @@ class BrokerConfig:
     num_partitions: int
     default_replication_factor: int
     log_dirs: tuple[str, ...]
+    metadata_log_max_record_bytes_between_snapshots: int
+    metadata_log_max_snapshot_interval_ms: int
+    metadata_log_segment_bytes: int
+    metadata_log_segment_ms: int
+    metadata_max_retention_bytes: int
+    metadata_max_retention_ms: int
     log_flush_scheduler_interval_ms: int
     log_flush_offset_checkpoint_interval_ms: int
     log_flush_start_offset_checkpoint_interval_ms: int

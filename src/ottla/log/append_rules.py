@@ -76,9 +76,10 @@ class AppendRules:
         self.codec = CODEC_IDS.get(config.compression_type)
         """The codec that batches are stored in; None keeps the producer's."""
         self.level = _level(config)
-        self.own_attributes = self._own()
+        stored = self._stored_attributes()
+        self.own_attributes = stored | {CONTROL_MASK}
         """Attributes of the broker's own batches that are stored unchanged."""
-        self.plain_attributes = _NONE if self.is_compacted else self.own_attributes
+        self.plain_attributes = _NONE if self.is_compacted else stored
         """The same for clients' batches, whose keys are checked if the topic is compacted."""
         self.set_time(0)
 
@@ -90,7 +91,7 @@ class AppendRules:
         self.append_time = now_ms if self.log_append_time else NO_TIMESTAMP
         """The timestamp that batches get now, -1 if they keep their own."""
 
-    def _own(self) -> frozenset[int]:
+    def _stored_attributes(self) -> frozenset[int]:
         if self.log_append_time:
             return _NONE
         return frozenset(range(_MAX_CODEC + 1) if self.codec is None else (self.codec,))

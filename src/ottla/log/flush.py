@@ -14,7 +14,7 @@ written end of the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ottla.log.file_names import INDEX, LEADER_EPOCHS, LOG, TEMPORARY, TIME_INDEX
 from ottla.log.resources import Resources
@@ -102,6 +102,7 @@ class FlushState:
         "_unsynced",
         "due_offset",
         "flushed_ms",
+        "on_flush",
         "recovery_point",
     )
 
@@ -127,6 +128,11 @@ class FlushState:
         """A written end at or after this offset is to be flushed at once (flush.messages)."""
         self.flushed_ms = resources.clock.wall_ms()
         """When the log was last forced to disk, or opened."""
+        self.on_flush: Callable[[OSError | None], None] | None = None
+        """Called when flushes in the background are over, with the error if one failed.
+
+        Without it errors go to `Resources.on_error`.
+        """
 
     def note_new_directory(self) -> None:
         """Force the name of the directory itself to disk with the next flush."""
@@ -238,17 +244,26 @@ class FlushState:
         if result is not None and (is_current or not isinstance(result, FileNotFoundError)):
             # The kernel reports lost writes once: even a cancelled job must pass that on.
             self.cancel()
-            self._resources.on_error(self._directory, result)
+            self._tell(result)
             return
         if not is_current:  # truncated or deleted meanwhile: its files may be gone
             return
         self._job = None
         self._finish(job)
-        if job.again > job.upto:
-            try:
-                self.start(job.again)
-            except OSError as error:
-                self._resources.on_error(self._directory, error)
+        if job.again <= job.upto:
+            self._tell(None)
+            return
+        try:
+            self.start(job.again)
+        except OSError as error:
+            self._tell(error)
+
+    def _tell(self, error: OSError | None) -> None:
+        """Say that all flushes in the background are over, or that one failed."""
+        if self.on_flush is not None:
+            self.on_flush(error)
+        elif error is not None:
+            self._resources.on_error(self._directory, error)
 
     def _finish(self, job: FlushJob) -> None:
         """Move the recovery point: everything the job covers is on disk."""

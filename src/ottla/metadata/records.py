@@ -476,6 +476,20 @@ class RegisterControllerRecord(Message):
         self.features = as_list(features)
 
 
+class ClearElrRecord(Message):
+    """Forget the eligible leader replicas of a topic, or without a name of all topics."""
+
+    __slots__ = ("topic_name",)
+    API_KEY = 28
+    MIN_VERSION = 0
+    MAX_VERSION = 0
+    FIRST_FLEXIBLE_VERSION = 0
+    FIELDS = (Field("topic_name", "string", (0, 0), nullable=(0, 0)),)
+
+    def __init__(self, *, topic_name: str | None = "") -> None:
+        self.topic_name = topic_name
+
+
 RECORD_TYPES: dict[int, type[Message]] = {
     record.API_KEY: record
     for record in (
@@ -495,5 +509,6 @@ RECORD_TYPES: dict[int, type[Message]] = {
         AbortTransactionRecord,
         ZkMigrationStateRecord,
         RegisterControllerRecord,
+        ClearElrRecord,
     )
 }

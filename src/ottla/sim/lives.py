@@ -99,7 +99,7 @@ class Lives:
         """What was begun is open, what was answered holds."""
         edge = self._machine.edge
         if edge is not None:
-            for handled in edge.handled:
+            for handled in edge.open_requests():
                 leave_open(self._model, handled.exchange, self._moment)
             for channel in edge.channels:
                 channel.closed = True

@@ -22,6 +22,7 @@ class Moment:
         """The latest the wall clock ever showed: it may have been set back since."""
         self._broken: set[str] = set()
         self._was_full_ms = -_RETRY_MS
+        self._metadata_full_ms = -_RETRY_MS
         self._began_full = False
         """Whether the broker may have found no room to open logs when it started."""
 
@@ -35,8 +36,11 @@ class Moment:
         for volume in self._machine.faults.volumes:
             if volume.is_broken:
                 self._broken.add(volume.path)
+        now_ms = self._machine.clock.monotonic_ms()
         if self.is_full:
-            self._was_full_ms = self._machine.clock.monotonic_ms()
+            self._was_full_ms = now_ms
+        if self._machine.faults.volumes[0].free_bytes < _FULL:
+            self._metadata_full_ms = now_ms
 
     def begin_life(self) -> None:
         """A new process: what failed in the last one is forgotten."""
@@ -65,9 +69,14 @@ class Moment:
             if volume.path in holders or not holders
         )
 
-    def metadata_may_fail(self) -> bool:
-        """The same for the metadata log, which lies in the first directory."""
-        return self._is_faulty(self._machine.faults.volumes[0])
+    def metadata_may_fail(self, since_ms: float) -> bool:
+        """The same for the metadata log, which lies in the first directory.
+
+        It is written off the loop, so the disk may be in order again when the answer comes.
+        """
+        return self._is_faulty(self._machine.faults.volumes[0]) or (
+            self._metadata_full_ms >= since_ms
+        )
 
     def _is_faulty(self, volume: Volume) -> bool:
         return volume.path in self._broken or volume.free_bytes < _FULL

@@ -73,7 +73,7 @@ def profile_of(seed: int) -> Profile:
     large = chance.random() < 0.15
     return Profile(
         log_dirs=log_dirs,
-        properties=_properties(chance, log_dirs),
+        properties=_properties(chance, log_dirs) | _metadata(generator(seed, "metadata")),
         max_open_files=chance.choice((4, 12, 100)),
         producers=chance.choice((0, 1, 1, 2, 3)),
         idempotent_producers=chance.choice((1, 1, 2, 3)),
@@ -93,6 +93,15 @@ def profile_of(seed: int) -> Profile:
         error_rate=chance.choice((0.0, 0.0, 0.0, 2.0)),
         wall_step_rate=chance.choice((0.0, 0.0, 5.0)),
     )
+
+
+def _metadata(chance: Generator) -> dict[str, str]:
+    """Settings of the metadata log: snapshots from never to with every change."""
+    return {
+        "metadata.log.max.record.bytes.between.snapshots": str(chance.choice((1, 500, 20971520))),
+        "metadata.log.segment.ms": str(chance.choice((1, 1000, 604800000))),
+        "metadata.max.retention.bytes": str(chance.choice((1, 3000, 104857600))),
+    }
 
 
 def _properties(chance: Generator, log_dirs: tuple[str, ...]) -> dict[str, str]:

@@ -96,10 +96,12 @@ class Script:
         return exchange
 
     def ask(self, request: Message, version: int) -> Message:
-        """The broker's answer to a request, which it must give at once."""
+        """The broker's answer to a request, which may wait for the background only."""
         assert self._channel is not None
         exchange = self.send(self._channel, request, version)
         self.wake()
+        while exchange.reply is None and self.machine.background.run_one():
+            self.wake()
         assert exchange.reply is not None, f"{exchange!r} was not answered"
         return exchange.reply
 

@@ -155,7 +155,7 @@ class Simulation:
             writable, self._writable = self._writable, []
             self._has_results = False
             edge.wake(writable)
-            self._check_parked(edge)
+            self._check_parked(edge, node)
 
     def _running(self) -> tuple[SimEdge, Node]:
         edge, node = self._machine.edge, self._machine.node
@@ -215,13 +215,16 @@ class Simulation:
             raise Violation(f"{exchange!r}: refused as malformed: {refusal}")
         self.counts["malformed"] += 1
 
-    def _check_parked(self, edge: SimEdge) -> None:
+    def _check_parked(self, edge: SimEdge, node: Node) -> None:
         for channel in edge.channels:
             parked = channel.parked
             if parked is None:
                 continue
             request = parked.exchange.request
-            assert isinstance(request, FetchRequest)
+            if not isinstance(request, FetchRequest):
+                if not node.controller.has_uncommitted:
+                    raise Violation(f"{parked.exchange!r}: waits for nothing")
+                continue
             if self.monotonic_ms() >= parked.handled_ms + request.max_wait:
                 raise Violation(f"{parked.exchange!r}: still waits at {self.monotonic_ms()}")
             missed = waits_in_vain(self.model, parked.exchange)

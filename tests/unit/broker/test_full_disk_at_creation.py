@@ -6,6 +6,7 @@ from collections.abc import Callable
 from errno import ENOSPC
 from typing import TypeVar
 
+from ottla.broker.auto_topic_creation import auto_create
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import Endpoint
@@ -63,7 +64,8 @@ def test_logs_that_found_no_room_are_made_when_there_is_some() -> None:
     )
     node.start()
     files.is_full = True
-    node.auto_create("t", allowed=True)
+    auto_create(node, ["t"], lambda errors: None)
+    node.settle()
     partitions = node.topics.by_key[b"t"].partitions
     assert [partition.log for partition in partitions.values()] == [None] * 3
     made = []

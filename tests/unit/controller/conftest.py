@@ -1,14 +1,20 @@
-"""An image of a small cluster, and randomness that counts up."""
+"""An image of a small cluster, and randomness that counts up; makes the support importable."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import cast
 
 import pytest
 
+from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import RegisterBrokerRecord
 from ottla.wire.message import Message
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 Brokers = Callable[..., MetadataImage]
 
@@ -28,6 +34,21 @@ class CountingRandom:
         return self.number % limit
 
 
+class GrowingImage:
+    """Reads like an image; `grow` replaces what it shows."""
+
+    def __init__(self) -> None:
+        self.now = MetadataImage("cluster")
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.now, name)
+
+
+def grow(image: MetadataImage, records: list[Message]) -> None:
+    assert isinstance(image, GrowingImage)
+    image.now = MetadataDelta(image.now).replay_all(records).apply()
+
+
 @pytest.fixture
 def random() -> CountingRandom:
     return CountingRandom()
@@ -40,16 +61,19 @@ def brokers() -> Brokers:
     def make(
         count: int, fenced: tuple[int, ...] = (), racks: dict[int, str] | None = None
     ) -> MetadataImage:
-        image = MetadataImage("cluster")
-        for broker_id in range(1, count + 1):
-            image.apply(
+        image = cast(MetadataImage, GrowingImage())
+        grow(
+            image,
+            [
                 RegisterBrokerRecord(
                     broker_id=broker_id,
                     fenced=broker_id in fenced,
                     rack=(racks or {}).get(broker_id),
                     log_dirs=[bytes([broker_id]) * 16],
                 )
-            )
+                for broker_id in range(1, count + 1)
+            ],
+        )
         return image
 
     return make
@@ -62,8 +86,4 @@ def image(brokers: Brokers) -> MetadataImage:
 
 @pytest.fixture
 def apply() -> Callable[[MetadataImage, list[Message]], None]:
-    def apply(image: MetadataImage, records: list[Message]) -> None:
-        for record in records:
-            image.apply(record)
-
-    return apply
+    return grow

@@ -16,17 +16,18 @@ from ottla.ports import Random
 from ottla.wire.message import Message
 
 Apply = Callable[[MetadataImage, list[Message]], None]
+Brokers = Callable[..., MetadataImage]
 
 
-def test_a_cluster_begins_once(apply: Apply) -> None:
-    image = MetadataImage()
+def test_a_cluster_begins_once(brokers: Brokers, apply: Apply) -> None:
+    image = brokers(0)
     apply(image, begin_cluster(image))
     assert image.features == {"metadata.version": 25, "group.version": 1}
     assert begin_cluster(image) == []
 
 
-def test_a_registered_broker_is_active(apply: Apply) -> None:
-    image = MetadataImage()
+def test_a_registered_broker_is_active(brokers: Brokers, apply: Apply) -> None:
+    image = brokers(0)
     endpoints = [Endpoint("PLAINTEXT", "localhost", 9092), Endpoint("TLS", "h", 1, "SSL")]
     apply(
         image,
@@ -76,8 +77,8 @@ def test_partitions_without_a_leader_are_led_by_who_has_them_completely(
     assert image.topics["both"].partitions[0].leader == 2
 
 
-def test_producer_ids_come_in_blocks(apply: Apply) -> None:
-    image = MetadataImage()
+def test_producer_ids_come_in_blocks(brokers: Brokers, apply: Apply) -> None:
+    image = brokers(0)
     for first in (0, 1000, 2000):
         decision = allocate_producer_ids(image, 1, 7)
         assert decision.results == [(first, 1000)]
@@ -87,8 +88,8 @@ def test_producer_ids_come_in_blocks(apply: Apply) -> None:
         apply(image, decision.records)
 
 
-def test_producer_ids_end() -> None:
-    image = MetadataImage()
-    image.apply(ProducerIdsRecord(next_producer_id=2**63 - 1))
+def test_producer_ids_end(brokers: Brokers, apply: Apply) -> None:
+    image = brokers(0)
+    apply(image, [ProducerIdsRecord(next_producer_id=2**63 - 1)])
     with pytest.raises(ApiError, match="All producer ids"):
         allocate_producer_ids(image, 1, 7)

@@ -27,8 +27,8 @@ Change = Callable[..., ApiError | None]
 
 
 @pytest.fixture
-def image(image: MetadataImage) -> MetadataImage:
-    image.apply(TopicRecord(name="a", topic_id=b"a" * 16))
+def image(image: MetadataImage, apply: Apply) -> MetadataImage:
+    apply(image, [TopicRecord(name="a", topic_id=b"a" * 16)])
     return image
 
 
@@ -64,8 +64,9 @@ def test_lists_grow_and_shrink(change: Change, image: MetadataImage) -> None:
     assert image.topic_config("a") == {"cleanup.policy": "compact"}
 
 
-def test_only_what_changes_becomes_a_record(image: MetadataImage) -> None:
-    image.apply(ConfigRecord(resource_type=2, resource_name="a", name="segment.ms", value="6"))
+def test_only_what_changes_becomes_a_record(image: MetadataImage, apply: Apply) -> None:
+    stored = ConfigRecord(resource_type=2, resource_name="a", name="segment.ms", value="6")
+    apply(image, [stored])
     operations = [ConfigOperation("segment.ms", SET, "6"), ConfigOperation("flush.ms", SET, "7")]
     decision = alter_configs(image, CONFIG, [ConfigChange(TOPIC, "a", operations)])
     assert decision.records == [
@@ -184,8 +185,8 @@ def test_a_setting_twice_is_refused(change: Change) -> None:
     assert "flush.ms is there twice" in str(error)
 
 
-def test_a_resource_twice_is_refused_and_others_go_on(image: MetadataImage) -> None:
-    image.apply(TopicRecord(name="b", topic_id=b"b" * 16))
+def test_a_resource_twice_is_refused_and_others_go_on(image: MetadataImage, apply: Apply) -> None:
+    apply(image, [TopicRecord(name="b", topic_id=b"b" * 16)])
     flush = [ConfigOperation("flush.ms", SET, "1")]
     changes = [ConfigChange(TOPIC, name, flush) for name in ("a", "b", "a")]
     decision = alter_configs(image, CONFIG, changes)

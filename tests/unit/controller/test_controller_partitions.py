@@ -11,13 +11,17 @@ from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import PartitionRecord
 from ottla.model.errors import ErrorCode
 from ottla.ports import Random
+from ottla.wire.message import Message
 
 
 @pytest.fixture
-def image(brokers: Callable[..., MetadataImage], random: Random) -> MetadataImage:
+def image(
+    brokers: Callable[..., MetadataImage],
+    random: Random,
+    apply: Callable[[MetadataImage, list[Message]], None],
+) -> MetadataImage:
     image = brokers(3)
-    for record in create_topics(image, BrokerConfig(), random, [NewTopic("a", 2, 2)]).records:
-        image.apply(record)
+    apply(image, create_topics(image, BrokerConfig(), random, [NewTopic("a", 2, 2)]).records)
     return image
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.config.listeners import Endpoint
+from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import BrokerImage, MetadataImage, PartitionImage
 from ottla.metadata.records import (
     BrokerEndpoint,
@@ -26,10 +27,16 @@ A, B = b"a" * 16, b"b" * 16
 
 
 def image_of(*records: Message) -> MetadataImage:
-    image = MetadataImage("cluster")
+    return after(MetadataImage("cluster"), *records)
+
+
+def after(image: MetadataImage, *records: Message) -> MetadataImage:
+    """The image with these records: in one delta, and the same with a delta for each."""
+    step = image
     for record in records:
-        image.apply(record)
-    return image
+        step = MetadataDelta(step).replay_all([record]).apply()
+    assert MetadataDelta(image).replay_all(records).apply() == step
+    return step
 
 
 def partition(topic_id: bytes, index: int) -> PartitionRecord:
@@ -53,31 +60,32 @@ def test_a_topic_is_found_by_name_and_id() -> None:
     image = image_of(TopicRecord(name="a", topic_id=A), partition(A, 0), partition(A, 1))
     topic = image.topics["a"]
     assert image.topics_by_id[A] is topic
-    assert topic.partitions == [
+    assert topic.partitions == tuple(
         PartitionImage(i, (1, 2), (1,), 1, 0, 0, directories=(B, B)) for i in (0, 1)
-    ]
+    )
     assert topic.partitions[0].replicas is topic.partitions[1].replicas
 
 
 def test_a_change_of_leader_begins_an_epoch() -> None:
     image = image_of(TopicRecord(name="a", topic_id=A), partition(A, 0))
     before = image.topics["a"].partitions[0]
-    image.apply(PartitionChangeRecord(partition_id=0, topic_id=A, leader=2, isr=[2]))
-    after = image.topics["a"].partitions[0]
-    assert after == before._replace(leader=2, isr=(2,), leader_epoch=1, partition_epoch=1)
+    image = after(image, PartitionChangeRecord(partition_id=0, topic_id=A, leader=2, isr=[2]))
+    changed = image.topics["a"].partitions[0]
+    assert changed == before._replace(leader=2, isr=(2,), leader_epoch=1, partition_epoch=1)
     assert before.leader == 1
 
 
 def test_a_change_of_the_isr_begins_none() -> None:
     image = image_of(TopicRecord(name="a", topic_id=A), partition(A, 0))
-    image.apply(PartitionChangeRecord(partition_id=0, topic_id=A, isr=[1, 2]))
+    image = after(image, PartitionChangeRecord(partition_id=0, topic_id=A, isr=[1, 2]))
     changed = image.topics["a"].partitions[0]
     assert (changed.isr, changed.leader_epoch, changed.partition_epoch) == ((1, 2), 0, 1)
 
 
 def test_all_of_a_partition_can_change() -> None:
     image = image_of(TopicRecord(name="a", topic_id=A), partition(A, 0))
-    image.apply(
+    image = after(
+        image,
         PartitionChangeRecord(
             partition_id=0,
             topic_id=A,
@@ -88,7 +96,7 @@ def test_all_of_a_partition_can_change() -> None:
             directories=[A, A, A],
             eligible_leader_replicas=[2],
             last_known_elr=[1],
-        )
+        ),
     )
     assert image.topics["a"].partitions[0] == PartitionImage(
         0, (1, 2, 3), (1,), 1, 0, 1, (A, A, A), (2,), (3,), (2,), (1,), 1
@@ -114,10 +122,10 @@ def test_settings_are_set_and_taken_back() -> None:
     )
     seen = image.topic_config("a")
     assert seen == {"retention.ms": "3", "segment.ms": "2"}
-    image.apply(topic_config("segment.ms", None))
+    image = after(image, topic_config("segment.ms", None))
     assert image.config_of(ResourceType.TOPIC, "a") == {"retention.ms": "3"}
     assert seen == {"retention.ms": "3", "segment.ms": "2"}
-    image.apply(topic_config("retention.ms", None))
+    image = after(image, topic_config("retention.ms", None))
     assert image.configs == {}
 
 
@@ -126,7 +134,7 @@ def test_names_that_differ_in_dots_collide() -> None:
     assert image.colliding_topic("a_b") == "a.b"
     assert image.colliding_topic("a.b") is None
     assert image.colliding_topic("a-b") is None
-    image.apply(RemoveTopicRecord(topic_id=A))
+    image = after(image, RemoveTopicRecord(topic_id=A))
     assert image.colliding_topic("a_b") is None
 
 
@@ -144,14 +152,14 @@ def test_brokers_register_change_and_leave() -> None:
     endpoint = Endpoint("X", "h", 1, "SASL_SSL")
     assert image.brokers[1] == BrokerImage(1, 7, A, (endpoint,), "r", True, False, (B,))
     assert not image.brokers[1].active
-    image.apply(BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, fenced=-1))
+    image = after(image, BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, fenced=-1))
     assert image.brokers[1].active
     assert image.brokers[1].log_dirs == (B,)
-    image.apply(
-        BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, in_controlled_shutdown=1)
+    image = after(
+        image, BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, in_controlled_shutdown=1)
     )
     assert not image.brokers[1].active
-    image.apply(UnregisterBrokerRecord(broker_id=1, broker_epoch=7))
+    image = after(image, UnregisterBrokerRecord(broker_id=1, broker_epoch=7))
     assert image.brokers == {}
 
 

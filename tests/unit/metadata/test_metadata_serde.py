@@ -11,6 +11,7 @@ from ottla.metadata.records import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
@@ -160,6 +161,10 @@ GOLDEN = {
             features=[BrokerFeature(name="f", min_supported_version=1, max_supported_version=2)],
         ),
         "01 1b 00 00000001" + T + "00 02 0243 0268 2385 0000 00 02 0266 0001 0002 00 00",
+    ),
+    "clear ELR": (
+        ClearElrRecord(topic_name="__transaction_state"),
+        "01 1c 00 14" + b"__transaction_state".hex() + "00",  # as Kafka 4.3 wrote it
     ),
 }
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import pytest
 
+from ottla.broker.auto_topic_creation import auto_create
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import Endpoint
@@ -107,7 +108,8 @@ def serving(
     config = BrokerConfig({"log.dirs": "/data"})
     node = Node(config, [Endpoint("PLAINTEXT", "127.0.0.1", listener.port)], ports)
     node.start()
-    node.auto_create("t", allowed=True)
+    auto_create(node, ["t"], lambda errors: None)
+    node.settle()
     limits = ConnectionLimits(100, 100, {}, 600_000)
     reactor = Reactor(node, [listener], limits, RequestBuffers(most_buffered_bytes), 10**8)
     reactor.open()

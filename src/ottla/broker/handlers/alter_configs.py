@@ -13,10 +13,8 @@ from ottla.wire.messages.alter_configs import (
 )
 
 
-def handle(
-    node: Node, request: AlterConfigsRequest, context: RequestContext
-) -> AlterConfigsResponse:
-    """Each resource, changed or why not."""
+def handle(node: Node, request: AlterConfigsRequest, context: RequestContext) -> None:
+    """Answer for each resource that it has changed, or why not."""
     changes = [
         replacement(
             resource.resource_type,
@@ -25,7 +23,12 @@ def handle(
         )
         for resource in request.resources
     ]
-    changed = change_configs(node, changes, validate_only=request.validate_only)
-    return AlterConfigsResponse(
-        responses=[AlterConfigsResourceResponse(**result._asdict()) for result in changed]
+    change_configs(
+        node,
+        context,
+        changes,
+        lambda changed: AlterConfigsResponse(
+            responses=[AlterConfigsResourceResponse(**result._asdict()) for result in changed]
+        ),
+        validate_only=request.validate_only,
     )

@@ -31,7 +31,7 @@ def handle(node: Node, request: ApiVersionsRequest, context: RequestContext) -> 
     return ApiVersionsResponse(
         api_keys=_api_keys(),
         supported_features=_supported(context.version),
-        finalized_features_epoch=node.controller.log.log_end_offset - 1,
+        finalized_features_epoch=node.image.end_offset - 1,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in node.image.features.items()

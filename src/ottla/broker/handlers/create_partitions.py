@@ -5,7 +5,8 @@ from __future__ import annotations
 from ottla.broker.context import RequestContext
 from ottla.broker.decisions import carry_out, error_fields
 from ottla.broker.node import Node
-from ottla.controller.partitions import MorePartitions, create_partitions
+from ottla.controller.partitions import GrownTopic, MorePartitions, create_partitions
+from ottla.model.errors import ApiError
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -14,20 +15,21 @@ from ottla.wire.messages.create_partitions import (
 )
 
 
-def handle(
-    node: Node, request: CreatePartitionsRequest, context: RequestContext
-) -> CreatePartitionsResponse:
-    """Each topic, grown or why not."""
+def handle(node: Node, request: CreatePartitionsRequest, context: RequestContext) -> None:
+    """Answer for each topic that it has grown, or why not."""
     topics = [_more(topic) for topic in request.topics]
-    decision = create_partitions(node.image, node.ports.random, topics)
-    failure = carry_out(node, decision.records, validate_only=request.validate_only)
-    results = []
-    for grown in decision.results:
-        code, message = error_fields(grown.error or failure)
-        results.append(
-            CreatePartitionsTopicResult(name=grown.name, error_code=code, error_message=message)
-        )
-    return CreatePartitionsResponse(results=results)
+    carry_out(
+        node,
+        context,
+        create_partitions(node.controller.latest_image, node.ports.random, topics),
+        lambda results: CreatePartitionsResponse(results=[_result(*each) for each in results]),
+        validate_only=request.validate_only,
+    )
+
+
+def _result(grown: GrownTopic, error: ApiError | None) -> CreatePartitionsTopicResult:
+    code, message = error_fields(error)
+    return CreatePartitionsTopicResult(name=grown.name, error_code=code, error_message=message)
 
 
 def _more(topic: CreatePartitionsTopic) -> MorePartitions:

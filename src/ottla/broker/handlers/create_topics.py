@@ -22,25 +22,26 @@ from ottla.wire.messages.create_topics import (
 FIRST_WITH_CONFIGS = 5
 
 
-def handle(
-    node: Node, request: CreateTopicsRequest, context: RequestContext
-) -> CreateTopicsResponse:
-    """Each topic's id and settings, or why it was not created."""
+def handle(node: Node, request: CreateTopicsRequest, context: RequestContext) -> None:
+    """Answer each topic's id and settings, or why it was not created."""
     topics = [_new_topic(topic) for topic in request.topics]
-    decision = create_topics(node.image, node.config, node.ports.random, topics)
-    failure = carry_out(node, decision.records, validate_only=request.validate_only)
     configs = {topic.name: topic.configs for topic in topics}
-    results = []
-    for created in decision.results:
-        error = created.error or failure
-        if error is None:
-            result = _success(created, request.validate_only)
-            if context.version >= FIRST_WITH_CONFIGS:
-                result.configs = _configs(node, configs[created.name])
-        else:
-            result = _failure(created.name, error)
-        results.append(result)
-    return CreateTopicsResponse(topics=results)
+
+    def result(created: CreatedTopic, error: ApiError | None) -> CreatableTopicResult:
+        if error is not None:
+            return _failure(created.name, error)
+        success = _success(created, request.validate_only)
+        if context.version >= FIRST_WITH_CONFIGS:
+            success.configs = _configs(node, configs[created.name])
+        return success
+
+    carry_out(
+        node,
+        context,
+        create_topics(node.controller.latest_image, node.config, node.ports.random, topics),
+        lambda results: CreateTopicsResponse(topics=[result(*each) for each in results]),
+        validate_only=request.validate_only,
+    )
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ottla.broker.context import RequestContext
 from ottla.broker.decisions import carry_out, error_fields
 from ottla.broker.node import Node
-from ottla.controller.topics import UnwantedTopic, delete_topics
-from ottla.model.errors import ErrorCode
+from ottla.controller.topics import DeletedTopic, UnwantedTopic, delete_topics
+from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -16,28 +16,24 @@ from ottla.wire.messages.delete_topics import (
 FIRST_WITH_DELETION_DISABLED = 3
 
 
-def handle(
-    node: Node, request: DeleteTopicsRequest, context: RequestContext
-) -> DeleteTopicsResponse:
-    """Each topic, gone or why not."""
+def handle(node: Node, request: DeleteTopicsRequest, context: RequestContext) -> None:
+    """Answer for each topic that it is gone, or why not."""
     topics = [UnwantedTopic(name) for name in request.topic_names]
     topics += [UnwantedTopic(topic.name, topic.topic_id) for topic in request.topics]
-    decision = delete_topics(node.image, node.config, topics)
-    failure = carry_out(node, decision.records, validate_only=False)
-    responses = []
-    for deleted in decision.results:
-        code, message = error_fields(deleted.error or failure)
-        if (
-            code == ErrorCode.TOPIC_DELETION_DISABLED
-            and context.version < FIRST_WITH_DELETION_DISABLED
-        ):
-            code = ErrorCode.INVALID_REQUEST
-        responses.append(
-            DeletableTopicResult(
-                name=deleted.name,
-                topic_id=deleted.topic_id,
-                error_code=code,
-                error_message=message,
-            )
-        )
-    return DeleteTopicsResponse(responses=responses)
+    carry_out(
+        node,
+        context,
+        delete_topics(node.controller.latest_image, node.config, topics),
+        lambda results: DeleteTopicsResponse(
+            responses=[_result(deleted, error, context.version) for deleted, error in results]
+        ),
+    )
+
+
+def _result(deleted: DeletedTopic, error: ApiError | None, version: int) -> DeletableTopicResult:
+    code, message = error_fields(error)
+    if code == ErrorCode.TOPIC_DELETION_DISABLED and version < FIRST_WITH_DELETION_DISABLED:
+        code = ErrorCode.INVALID_REQUEST
+    return DeletableTopicResult(
+        name=deleted.name, topic_id=deleted.topic_id, error_code=code, error_message=message
+    )

@@ -6,6 +6,8 @@ asked for; its cursor says with which topic and partition the next page begins.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
 from ottla.broker.node import Node
@@ -69,7 +71,7 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _topic(
-    image: MetadataImage, topic: TopicImage, partitions: list[PartitionImage]
+    image: MetadataImage, topic: TopicImage, partitions: Sequence[PartitionImage]
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,

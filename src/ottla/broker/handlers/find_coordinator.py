@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from ottla.broker.auto_topic_creation import auto_create
 from ottla.broker.context import RequestContext
-from ottla.broker.groups import find_group_partition
 from ottla.broker.node import Node
+from ottla.coordinator.runtime.partitioner import partition_of
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import OFFSETS_TOPIC
 from ottla.wire.messages.find_coordinator import (
@@ -21,16 +24,35 @@ NO_NODE = (-1, "", -1)
 
 def handle(
     node: Node, request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse | None:
+    """Return the coordinator of each key; create __consumer_offsets with the first group."""
+    if request.key_type != GROUP or OFFSETS_TOPIC in node.image.topics:
+        return _respond(node, request, context)
+    reply = context.defer()
+
+    def created(errors: Mapping[str, ApiError]) -> None:
+        reply.send(_respond(node, request, context, errors.get(OFFSETS_TOPIC)))
+
+    auto_create(node, [OFFSETS_TOPIC], created)
+    return None
+
+
+def _respond(
+    node: Node,
+    request: FindCoordinatorRequest,
+    context: RequestContext,
+    refusal: ApiError | None = None,
 ) -> FindCoordinatorResponse:
     """Return the coordinator of each key."""
     listener = context.connection.listener
     if context.version >= FIRST_BATCHED:
         return FindCoordinatorResponse(
             coordinators=[
-                _find(node, request.key_type, key, listener) for key in request.coordinator_keys
+                _find(node, request.key_type, key, listener, refusal)
+                for key in request.coordinator_keys
             ]
         )
-    found = _find(node, request.key_type, request.key, listener)
+    found = _find(node, request.key_type, request.key, listener, refusal)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message,
@@ -40,10 +62,12 @@ def handle(
     )
 
 
-def _find(node: Node, key_type: int, key: str, listener: str) -> Coordinator:
+def _find(
+    node: Node, key_type: int, key: str, listener: str, refusal: ApiError | None
+) -> Coordinator:
     code, message, address = ErrorCode.NONE, None, NO_NODE
     try:
-        address = _address(node, _leader(node, key_type, key), listener)
+        address = _address(node, _leader(node, key_type, key, refusal), listener)
     except ApiError as error:
         code, message = error.code, error.message
     node_id, host, port = address
@@ -52,18 +76,18 @@ def _find(node: Node, key_type: int, key: str, listener: str) -> Coordinator:
     )
 
 
-def _leader(node: Node, key_type: int, key: str) -> int:
+def _leader(node: Node, key_type: int, key: str, refusal: ApiError | None) -> int:
     if key_type == TRANSACTION:
         raise ApiError(
             ErrorCode.INVALID_REQUEST, "Transactions are not supported by this broker yet"
         )
     if key_type != GROUP:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"There is no coordinator of type {key_type}")
-    try:
-        index = find_group_partition(node, key)
-    except ApiError as error:
-        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
-    return node.image.topics[OFFSETS_TOPIC].partitions[index].leader
+    topic = node.image.topics.get(OFFSETS_TOPIC)
+    if topic is None:
+        message = None if refusal is None else refusal.message
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
+    return topic.partitions[partition_of(key, node.groups.host.num_partitions)].leader
 
 
 def _address(node: Node, leader: int, listener: str) -> tuple[int, str, int]:

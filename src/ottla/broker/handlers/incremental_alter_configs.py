@@ -13,10 +13,8 @@ from ottla.wire.messages.incremental_alter_configs import (
 )
 
 
-def handle(
-    node: Node, request: IncrementalAlterConfigsRequest, context: RequestContext
-) -> IncrementalAlterConfigsResponse:
-    """Each resource, changed or why not."""
+def handle(node: Node, request: IncrementalAlterConfigsRequest, context: RequestContext) -> None:
+    """Answer for each resource that it has changed, or why not."""
     changes = [
         ConfigChange(
             resource.resource_type,
@@ -28,7 +26,12 @@ def handle(
         )
         for resource in request.resources
     ]
-    changed = change_configs(node, changes, validate_only=request.validate_only)
-    return IncrementalAlterConfigsResponse(
-        responses=[AlterConfigsResourceResponse(**result._asdict()) for result in changed]
+    change_configs(
+        node,
+        context,
+        changes,
+        lambda changed: IncrementalAlterConfigsResponse(
+            responses=[AlterConfigsResourceResponse(**result._asdict()) for result in changed]
+        ),
+        validate_only=request.validate_only,
     )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from ottla.broker.auto_topic_creation import auto_create
 from ottla.broker.context import RequestContext
+from ottla.broker.metadata_cache import Question
 from ottla.broker.node import Node
 from ottla.metadata.image import TopicImage
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import INTERNAL_TOPICS, ZERO_UUID
+from ottla.model.topic_names import check_topic_name
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages.metadata import (
     MetadataRequest,
@@ -33,19 +36,23 @@ def decoder_of(version: int) -> Callable[..., bytes]:
 
 
 def handle(node: Node, body: bytes, context: RequestContext) -> None:
-    """Answer with the cluster as clients of this listener reach it, and the topics asked for.
-
-    Replies without errors are kept: a topic that could not be created may be the next time.
-    """
+    """Answer with the cluster as clients of this listener reach it, and the topics asked for."""
     question = (context.version, context.connection.listener, body)
     reply = node.metadata_cache.get(question)
-    if reply is None:
-        request, _ = decoder(MetadataRequest, context.version)(body, 0, len(body))
-        response = _respond(node, request, context)
-        reply = encoder(MetadataResponse, context.version)(response)
-        if not response.error_code and not any(topic.error_code for topic in response.topics):
-            node.metadata_cache.put(question, reply)
-    context.send_body(reply)
+    if reply is not None:
+        context.send_body(reply)
+        return
+    request, _ = decoder(MetadataRequest, context.version)(body, 0, len(body))
+    errors, missing = _missing(node, request, context)
+
+    def created(refused: Mapping[str, ApiError]) -> None:
+        _answer(node, question, context, _respond(node, request, context, {**errors, **refused}))
+
+    if missing:
+        context.defer()
+        auto_create(node, missing, created)
+    else:
+        created({})
 
 
 def refuse(body: bytes, error: ApiError) -> MetadataResponse:
@@ -53,12 +60,49 @@ def refuse(body: bytes, error: ApiError) -> MetadataResponse:
     return MetadataResponse(error_code=error.code)
 
 
-def _respond(node: Node, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+def _answer(
+    node: Node, question: Question, context: RequestContext, response: MetadataResponse
+) -> None:
+    """Send the response and keep it, unless a topic has an error that may be gone next time."""
+    reply = encoder(MetadataResponse, context.version)(response)
+    if not response.error_code and not any(topic.error_code for topic in response.topics):
+        node.metadata_cache.put(question, reply)
+    context.send_body(reply)
+
+
+def _missing(
+    node: Node, request: MetadataRequest, context: RequestContext
+) -> tuple[dict[str, ApiError], list[str]]:
+    """Return the topics to create, and why others that do not exist cannot be created."""
+    errors: dict[str, ApiError] = {}
+    missing: dict[str, None] = {}
+    allowed = request.allow_auto_topic_creation or context.version < FIRST_AUTO_CREATION_FLAG
+    for asked in request.topics or ():
+        if asked.topic_id != ZERO_UUID:
+            continue
+        name = asked.name
+        if name is None:
+            raise ApiError(ErrorCode.INVALID_REQUEST)
+        if name in node.image.topics:
+            continue
+        try:
+            check_topic_name(name)
+            if not (allowed and node.config.auto_create_topics_enable):
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            missing[name] = None
+        except ApiError as error:
+            errors[name] = error
+    return errors, list(missing)
+
+
+def _respond(
+    node: Node, request: MetadataRequest, context: RequestContext, errors: Mapping[str, ApiError]
+) -> MetadataResponse:
     asked = request.topics
     if asked is None or (not asked and context.version < FIRST_NULL_IS_ALL):
         topics = [_describe(topic, request) for topic in node.image.topics.values()]
     else:
-        topics = [_find(node, item, request, context) for item in asked]
+        topics = [_find(node, item, request, errors) for item in asked]
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
@@ -74,7 +118,10 @@ def _respond(node: Node, request: MetadataRequest, context: RequestContext) -> M
 
 
 def _find(
-    node: Node, asked: MetadataRequestTopic, request: MetadataRequest, context: RequestContext
+    node: Node,
+    asked: MetadataRequestTopic,
+    request: MetadataRequest,
+    errors: Mapping[str, ApiError],
 ) -> MetadataResponseTopic:
     if asked.topic_id != ZERO_UUID:
         topic = node.image.topics_by_id.get(asked.topic_id)
@@ -84,18 +131,17 @@ def _find(
             )
         return _describe(topic, request)
     name = asked.name
-    if name is None:
-        raise ApiError(ErrorCode.INVALID_REQUEST)
+    assert name is not None
     topic = node.image.topics.get(name)
-    if topic is None:
-        allowed = request.allow_auto_topic_creation or context.version < FIRST_AUTO_CREATION_FLAG
-        try:
-            topic = node.auto_create(name, allowed=allowed)
-        except ApiError as error:
-            return MetadataResponseTopic(
-                error_code=error.code, name=name, is_internal=name in INTERNAL_TOPICS
-            )
-    return _describe(topic, request)
+    if topic is not None:
+        return _describe(topic, request)
+    error = errors.get(name)
+    return MetadataResponseTopic(
+        # Without an error the topic was created, and deleted before this answer.
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if error is None else error.code,
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+    )
 
 
 def _describe(topic: TopicImage, request: MetadataRequest) -> MetadataResponseTopic:

@@ -49,7 +49,9 @@ def find_problem(path: str) -> str | None:
     except OSError as error:
         return f"{path}: {error.strerror}"
     if kind_of(path) is None:
-        known = ", ".join((*_KINDS, *_PROPERTIES, file_names.LEADER_EPOCHS, f"*{_OFFSET_CHECKPOINT}"))
+        known = ", ".join(
+            (*_KINDS, *_PROPERTIES, file_names.LEADER_EPOCHS, f"*{_OFFSET_CHECKPOINT}")
+        )
         return f"{path}: the name is not that of a log file ({known})"
     return None
 

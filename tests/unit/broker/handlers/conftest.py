@@ -54,7 +54,12 @@ class AtOnce:
     """Background work done in the foreground."""
 
     def submit(self, work: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
-        done(work())
+        result: T | OSError
+        try:
+            result = work()
+        except OSError as error:
+            result = error
+        done(result)
 
 
 class Client:

@@ -160,10 +160,6 @@ class Counters:
         self.node.start()
         self.node.advance()
         self.host = CoordinatorHost(TOPIC, self.node, CounterShard)
-        self.node.controller.listeners.append(self._metadata_changed)
-        self.host.refresh()
-
-    def _metadata_changed(self, records: Sequence[Message]) -> None:
         self.host.refresh()
 
     # -- metadata ------------------------------------------------------------------------
@@ -171,15 +167,19 @@ class Counters:
     def create_topic(self, partitions: int = 1) -> None:
         topic = NewTopic(TOPIC, partitions, 1)
         decision = create_topics(self.node.image, self.node.config, self.random, [topic])
-        self.node.controller.write(decision.records)
+        self._write(decision.records)
 
     def delete_topic(self) -> None:
-        self.node.controller.write([RemoveTopicRecord(topic_id=self.topic_id)])
+        self._write([RemoveTopicRecord(topic_id=self.topic_id)])
 
     def elect(self, leader: int) -> None:
         """Let a broker lead the partition in a new epoch."""
         change = PartitionChangeRecord(partition_id=0, topic_id=self.topic_id, leader=leader)
-        self.node.controller.write([change])
+        self._write([change])
+
+    def _write(self, records: Sequence[Message]) -> None:
+        self.node.controller.write(records)
+        self.host.refresh()
 
     @property
     def topic_id(self) -> bytes:

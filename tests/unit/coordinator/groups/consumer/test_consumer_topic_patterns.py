@@ -7,6 +7,7 @@ import pytest
 from ottla.coordinator.groups.consumer import topic_patterns
 from ottla.coordinator.groups.consumer.pattern_syntax import PatternError
 from ottla.coordinator.groups.consumer.topic_patterns import TopicPatterns
+from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import (
     ConfigRecord,
@@ -26,8 +27,8 @@ class Topics:
         self.create(*names)
 
     def write(self, *records) -> None:
-        for record in records:
-            self.image.apply(record)
+        delta = MetadataDelta(self.image).replay_all(records)
+        self.image = delta.apply()
         self.patterns.topics_changed([r.name for r in records if isinstance(r, TopicRecord)])
 
     def create(self, *names: str) -> None:

@@ -7,13 +7,16 @@ from typing import TypeVar
 import pytest
 
 from ottla.config.broker import BrokerConfig
-from ottla.controller.quorum import METADATA_LOG_CONFIG, QuorumController, whole_transactions
+from ottla.controller.metadata_log import METADATA_LOG_CONFIG
+from ottla.controller.metadata_reader import whole_transactions
+from ottla.controller.quorum_controller import QuorumController
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.log.file_pool import FilePool
 from ottla.log.log import Log
 from ottla.log.resources import Resources
 from ottla.log.startup.open_log import Checkpoint, create_log, open_log
 from ottla.memory_files import MemoryFile, MemoryFiles
+from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import (
     AbortTransactionRecord,
@@ -27,9 +30,9 @@ from ottla.metadata.serde import MetadataError, decode_record
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from ottla.ports import Buffer, Random
+from ottla.raft.voters import ReplicaKey
 from ottla.records.batch import scan
 from ottla.records.record import build_batch, records_of
-from ottla.wire.message import Message
 
 PARTITION = TopicPartition(METADATA_TOPIC, 0)
 DIRECTORY = "/data/__cluster_metadata-0"
@@ -49,7 +52,12 @@ class AtOnce:
     """Background work done in the foreground."""
 
     def submit(self, work: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
-        done(work())
+        result: T | OSError
+        try:
+            result = work()
+        except OSError as error:
+            result = error
+        done(result)
 
 
 class FailingFile:
@@ -103,8 +111,10 @@ def controller(log: Log) -> QuorumController:
 
 
 def controller_of(log: Log) -> QuorumController:
-    controller = QuorumController(log, MetadataImage("cluster"), FixedClock())
-    controller.replay()
+    controller = QuorumController(
+        log, MetadataImage("cluster"), ReplicaKey(1, b"d" * 16), lambda write: write()
+    )
+    controller.start()
     return controller
 
 
@@ -121,35 +131,46 @@ def reopen(resources: Resources) -> QuorumController:
     return controller_of(log)
 
 
+def listen(controller: QuorumController) -> list[list[str]]:
+    """The names of the topics that each publication creates."""
+    heard: list[list[str]] = []
+
+    def publish(delta: MetadataDelta, image: MetadataImage) -> None:
+        assert image is controller.image
+        heard.append(delta.topics.created())
+
+    controller.publish = publish
+    return heard
+
+
 def topic(number: int) -> TopicRecord:
     return TopicRecord(name=f"topic-{number}", topic_id=number.to_bytes(16, "big"))
 
 
 def test_what_is_written_counts_and_is_told(controller: QuorumController) -> None:
-    heard: list[Sequence[Message]] = []
-    controller.listeners.append(heard.append)
+    heard = listen(controller)
     controller.write([topic(1), topic(2)])
     assert list(controller.image.topics) == ["topic-1", "topic-2"]
-    assert heard == [[topic(1), topic(2)]]
-    assert controller.log.high_watermark == 2
-    assert controller.log.recovery_point == 2  # forced to disk
+    assert heard == [["topic-1", "topic-2"]]
+    assert controller.log.high_watermark == 3  # after the record of the new leader
+    assert controller.log.recovery_point == 3  # forced to disk
+    assert (controller.image.end_offset, controller.image.epoch) == (3, 1)
 
 
 def test_nothing_to_write_is_nothing(controller: QuorumController) -> None:
-    heard: list[Sequence[Message]] = []
-    controller.listeners.append(heard.append)
+    heard = listen(controller)
     controller.write([])
     assert heard == []
-    assert controller.log.log_end_offset == 0
+    assert controller.log.log_end_offset == 1
 
 
 def test_a_decision_is_one_batch_of_kafkas_records(controller: QuorumController) -> None:
     controller.write([topic(1), topic(2)])
-    piece = controller.log.read(0, 1_000_000, 2, at_least_one=True)
+    piece = controller.log.read(1, 1_000_000, 3, at_least_one=True)
     assert piece is not None
     data = piece.file.pread(piece.length, piece.position)
     (batch,) = scan(data, 0, len(data))
-    assert (batch.base_offset, batch.record_count) == (0, 2)
+    assert (batch.base_offset, batch.record_count) == (1, 2)
     assert batch.partition_leader_epoch == 1
     assert batch.base_timestamp == NOW_MS
     records = records_of(data)
@@ -177,7 +198,7 @@ def test_replay_reads_more_than_fits_into_one_piece(
 ) -> None:
     for number in range(50):
         controller.write([topic(number)])
-    monkeypatch.setattr("ottla.controller.quorum._READ_BYTES", 300)
+    monkeypatch.setattr("ottla.controller.metadata_log._READ_BYTES", 300)
     assert len(reopen(resources).image.topics) == 50
 
 
@@ -198,12 +219,13 @@ def test_control_batches_are_passed_over(
     controller.write([topic(1)])
     # Kafka's quorum writes one at the start of each epoch.
     control = build_batch(
-        [(b"\0\0\0\2", b"leader", NOW_MS, ())], base_offset=1, leader_epoch=2, is_control=True
+        [(b"\0\0\0\2", b"leader", NOW_MS, ())], base_offset=2, leader_epoch=2, is_control=True
     )
     file = files.open(f"{DIRECTORY}/00000000000000000000.log", writable=True)
     file.pwritev([control], file.size())
     again = reopen(resources)
-    assert again.log.log_end_offset == 2
+    assert again.log.log_end_offset == 4  # with the record of the leader of epoch 3
+    assert again.leader_epoch == 3
     assert list(again.image.topics) == ["topic-1"]
 
 
@@ -215,8 +237,7 @@ def test_what_cannot_be_stored_changes_nothing(
     operation: str,
     number: int,
 ) -> None:
-    heard: list[Sequence[Message]] = []
-    controller.listeners.append(heard.append)
+    heard = listen(controller)
     controller.write([topic(1)])
     files.failing[operation] = number
     with pytest.raises(ApiError, match=f"{operation} failed") as caught:
@@ -253,7 +274,7 @@ def test_a_log_that_makes_no_sense_is_refused(controller: QuorumController) -> N
 
 def test_a_sign_of_life_is_written_too(controller: QuorumController) -> None:
     controller.write([NoOpRecord()])
-    assert controller.log.log_end_offset == 1
+    assert controller.log.log_end_offset == 2
 
 
 def test_records_of_a_transaction_count_once_it_has_ended() -> None:

@@ -1,0 +1,63 @@
+"""Producer ids that this broker gives out: from a block, until it is used up (KIP-730)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from ottla.controller.producer_ids import ProducerIdBlock, allocate_producer_ids
+from ottla.model.errors import ApiError
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+Take: TypeAlias = Callable[[int | ApiError], None]
+
+
+class ProducerIds:
+    """The broker's block of producer ids, and those who wait for the next block."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._block = ProducerIdBlock(0, 0)
+        self._waiting: deque[Take] = deque()
+
+    def next(self, take: Take) -> None:
+        """Call `take` with an id that nobody had before, or with the error, at once or later."""
+        self._waiting.append(take)
+        if len(self._waiting) == 1:
+            self._serve()
+
+    def _serve(self) -> None:
+        while self._waiting:
+            first, size = self._block
+            if not size:
+                self._allocate()
+                return
+            self._block = ProducerIdBlock(first + 1, size - 1)
+            self._waiting.popleft()(first)
+
+    def _allocate(self) -> None:
+        node = self._node
+        try:
+            decision = allocate_producer_ids(
+                node.controller.latest_image, node.node_id, node.hosting.broker_epoch
+            )
+        except ApiError as error:
+            self._refuse(error)
+            return
+
+        def done(failure: ApiError | None) -> None:
+            if failure is None:
+                (self._block,) = decision.results
+                self._serve()
+            else:
+                self._refuse(failure)
+
+        node.controller.submit(decision.records, done)
+
+    def _refuse(self, error: ApiError) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for take in waiting:
+            take(error)

@@ -1,0 +1,153 @@
+"""The metadata log on disk: batches are queued, written as a group, forced to disk off the loop.
+
+One group is written at a time: `append` its batches, then `flush`. The group goes to the file
+with one call, a background job forces it to disk, then the caller is told. If that fails, the
+caller cuts the log back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ottla.config.definition import MAX_INT, MAX_LONG
+from ottla.config.topic import LogConfig
+from ottla.log.log import Log
+from ottla.log.segment.batch_scan import check_crc
+from ottla.metadata.serde import MetadataError
+from ottla.metadata.snapshot import SnapshotId
+from ottla.raft.log_view import OffsetAndEpoch
+from ottla.records.batch import Batch, CorruptBatch, scan
+
+METADATA_LOG_CONFIG = LogConfig(
+    flush_messages=1,
+    max_message_bytes=MAX_INT,
+    message_timestamp_after_max_ms=MAX_LONG,
+    message_timestamp_before_max_ms=MAX_LONG,
+    retention_bytes=-1,
+    retention_ms=-1,
+)
+"""What was recovered at start is forced to disk before it counts (`flush_messages`). Records are
+removed only when a snapshot stands for them, so retention has no say."""
+
+_READ_BYTES = 1024 * 1024
+
+
+class MetadataLog:
+    """Appends to the metadata log; also the view of the log that the quorum has."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.snapshots: list[SnapshotId] = []
+        """The snapshots on disk, oldest first."""
+        # From here on this class forces each group to disk, off the loop.
+        log.reconfigure(log.config._replace(flush_messages=MAX_LONG))
+        log.flush_state.on_flush = self._flushed
+        self._done: Callable[[OSError | None], None] | None = None
+        self._error: OSError | None = None
+
+    # -- writing -------------------------------------------------------------------------
+
+    def append(self, batch: bytearray, epoch: int) -> int:
+        """Queue a batch at the end of the log; returns its base offset."""
+        now_ms = self.log.resources.clock.wall_ms()
+        return self.log.append_as_leader(
+            batch, memoryview(batch), 0, len(batch), epoch, now_ms, is_own=True
+        )
+
+    def flush(self, done: Callable[[OSError | None], None]) -> None:
+        """Write what is queued; `done` is told when it is on disk, or why not."""
+        assert self._done is None, "a group is being written"
+        try:
+            self.log.write_queued()
+            if self._error is not None:
+                raise self._error
+            self._done = done
+            self.log.start_flush()
+        except OSError as error:
+            self._done = self._error = None
+            done(error)
+
+    def flush_now(self) -> None:
+        """Write what is queued and wait for the disk; only while nothing is served."""
+        self.log.write_queued()
+        self.log.flush()
+
+    def _flushed(self, error: OSError | None) -> None:
+        """Take the result of a flush in the background, ours or that of a finished segment."""
+        done, self._done = self._done, None
+        if done is not None:
+            done(error)
+        elif error is not None:
+            self._error = error  # the group that is being queued has finished a segment
+            self.log.resources.notes.append(f"{self.log.directory}: cannot be flushed: {error}")
+
+    def cut_back(self, offset: int) -> bool:
+        """Remove everything from an offset on; False if the log cannot be used any more."""
+        self._error = None
+        try:
+            self.log.truncate_to(offset)
+        except OSError:
+            # A cut that is made but not forced to disk is covered by the next write that is.
+            return self.log.log_end_offset == offset
+        return True
+
+    # -- reading -------------------------------------------------------------------------
+
+    def batches(self, offset: int) -> Iterator[tuple[Batch, bytes]]:
+        """Return the batches from an offset on with their bytes; MetadataError at damage.
+
+        A part of the log is in memory at a time. OSError when it cannot be read.
+        """
+        log = self.log
+        while offset < log.log_end_offset:
+            piece = log.read(offset, _READ_BYTES, log.log_end_offset, at_least_one=True)
+            if piece is None:
+                raise MetadataError(f"the metadata log ends at {offset}, not {log.log_end_offset}")
+            data = piece.file.pread(piece.length, piece.position)
+            try:
+                for batch in scan(data, 0, len(data)):
+                    check_crc(data, batch, batch.position)
+                    if batch.base_offset > offset:
+                        raise MetadataError(
+                            f"{log.directory}: the metadata records {offset} to"
+                            f" {batch.base_offset - 1} are missing"
+                        )
+                    offset = batch.next_offset
+                    yield batch, data[batch.position : batch.end]
+            except CorruptBatch as error:
+                raise MetadataError(
+                    f"{log.directory}: the metadata log is damaged at offset {offset}:"
+                    f" {error.reason}; restore this directory from a copy"
+                ) from error
+
+    # -- the quorum's view (LogView) -----------------------------------------------------
+
+    @property
+    def start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self.log.log_end_offset
+
+    @property
+    def end_epoch(self) -> int:
+        epoch = self.log.leader_epochs.latest_epoch
+        if epoch < 0 and self.snapshots:
+            return self.snapshots[-1].epoch
+        return max(epoch, 0)
+
+    @property
+    def earliest_snapshot(self) -> OffsetAndEpoch | None:
+        return OffsetAndEpoch(*self.snapshots[0]) if self.snapshots else None
+
+    @property
+    def latest_snapshot(self) -> OffsetAndEpoch | None:
+        return OffsetAndEpoch(*self.snapshots[-1]) if self.snapshots else None
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        """Return the largest epoch not above `epoch`, and the offset where it ends."""
+        found, end_offset = self.log.end_offset_for_epoch(epoch)
+        if found < 0:
+            return OffsetAndEpoch(self.log.log_end_offset, self.end_epoch)
+        return OffsetAndEpoch(end_offset, found)

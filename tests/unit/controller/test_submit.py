@@ -1,0 +1,161 @@
+"""Decisions on their way to the disk: groups, order, and what a failure takes along."""
+
+from __future__ import annotations
+
+from errno import EIO, ENOSPC
+
+import pytest
+from controller_support import World, topic
+
+from ottla.metadata.records import NoOpRecord
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.records.batch import scan
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def batches(world: World, offset: int) -> list[tuple[int, int]]:
+    log = world.controller.log
+    piece = log.read(offset, 1 << 20, log.log_end_offset, at_least_one=True)
+    assert piece is not None
+    data = piece.read()
+    return [(batch.base_offset, batch.record_count) for batch in scan(data, 0, len(data))]
+
+
+def test_decisions_of_a_wake_up_share_a_write_and_a_sync(world: World) -> None:
+    before, writes = world.syncs, len(world.files.writes)
+    outcomes = [world.submit(topic(number), NoOpRecord()) for number in range(50)]
+    assert len(world.files.writes) == writes
+    world.end_wake_up()
+    assert sum(path.endswith(".log") for path, _ in world.files.writes[writes:]) == 1
+    assert outcomes == [[]] * 50
+    assert world.topics() == []
+    world.background.run()
+    assert outcomes == [[None]] * 50
+    assert world.syncs == before + 1
+    assert world.published == [[f"topic-{number}"] for number in range(50)]
+    assert batches(world, 1) == [(1 + 2 * number, 2) for number in range(50)]
+    assert world.controller.image.end_offset == world.controller.log.high_watermark == 101
+
+
+def test_nothing_counts_before_it_is_on_disk(world: World) -> None:
+    outcome = world.submit(topic(1))
+    world.end_wake_up()
+    log = world.controller.log
+    assert (log.log_end_offset, log.high_watermark) == (2, 1)
+    assert world.topics() == []
+    assert list(world.controller.latest_image.topics) == ["topic-1"]
+    assert world.controller.has_uncommitted
+    world.background.run()
+    assert outcome == [None]
+    assert world.topics() == ["topic-1"]
+    assert not world.controller.has_uncommitted
+    assert world.controller.latest_image is world.controller.image
+
+
+def test_what_comes_during_a_sync_is_the_next_group(world: World) -> None:
+    before = world.syncs
+    heard: list[int] = []
+    for number in range(3):
+        world.controller.submit([topic(number)], lambda error, number=number: heard.append(number))
+        world.end_wake_up()
+    assert world.controller.log.log_end_offset == 2  # the first alone was written
+    world.background.run()
+    assert heard == [0, 1, 2]
+    assert world.syncs == before + 2
+    assert world.topics() == ["topic-0", "topic-1", "topic-2"]
+
+
+def test_who_asks_for_nothing_waits_for_those_before(world: World) -> None:
+    assert world.submit() == [None]
+    first, waiting = world.submit(topic(1)), world.submit()
+    world.end_wake_up()
+    late = world.submit()
+    assert (first, waiting, late) == ([], [], [])
+    world.background.run()
+    assert (first, waiting, late) == ([None], [None], [None])
+
+
+def test_a_callback_may_submit_more(world: World) -> None:
+    outcome: list[ApiError | None] = []
+    world.controller.submit(
+        [topic(1)], lambda error: world.controller.submit([topic(2)], outcome.append)
+    )
+    world.finish()
+    assert outcome == [None]
+    assert world.published == [["topic-1"], ["topic-2"]]
+
+
+@pytest.mark.parametrize("number", [EIO, ENOSPC])
+def test_a_failed_sync_takes_everything_along(world: World, number: int) -> None:
+    world.create(1)
+    first, waiting = world.submit(topic(2)), world.submit()
+    world.end_wake_up()
+    later = world.submit(topic(3))
+    world.files.sync_error = OSError(number, "no sync")
+    world.background.run()
+    for outcome in (first, waiting, later):
+        (error,) = outcome
+        assert error is not None
+        assert error.code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert "no sync" in (error.message or "")
+    assert world.topics() == list(world.controller.latest_image.topics) == ["topic-1"]
+    assert world.controller.log.log_end_offset == 2
+    world.files.sync_error = None
+    world.create(2)
+    assert world.controller.leader_epoch == 2  # an epoch never has two records of one offset
+    assert world.controller.image.end_offset == 4
+    world.start()
+    assert world.topics() == ["topic-1", "topic-2"]
+    assert world.controller.leader_epoch == 3
+
+
+def test_a_failed_write_takes_everything_along(world: World) -> None:
+    world.create(1)
+    world.files.room = 10
+    first, second = world.submit(topic(2)), world.submit(topic(3))
+    world.finish()
+    assert [outcome[0].code for outcome in (first, second) if outcome[0]] == [
+        ErrorCode.KAFKA_STORAGE_ERROR
+    ] * 2
+    world.files.room = None
+    world.create(4)
+    world.start()
+    assert world.topics() == ["topic-1", "topic-4"]
+
+
+def test_a_disk_that_stays_full_refuses_again_and_again(world: World) -> None:
+    world.create(1)
+    world.files.sync_error = OSError(ENOSPC, "full")
+    for number in range(2, 5):
+        outcome = world.submit(topic(number))
+        world.finish()
+        assert outcome[0] is not None
+    world.files.sync_error = None
+    world.create(9)
+    world.start()
+    assert world.topics() == ["topic-1", "topic-9"]
+
+
+def test_a_decision_that_fits_into_no_segment_is_refused() -> None:
+    world = World(config=World().config._replace(segment_bytes=1000))
+    (error,) = world.submit(*(topic(number) for number in range(100)))
+    assert error is not None
+    assert error.code == ErrorCode.POLICY_VIOLATION
+    assert list(world.controller.latest_image.topics) == []
+    world.create(1)
+
+
+def test_groups_go_over_several_segments() -> None:
+    world = World(config=World().config._replace(segment_bytes=600))
+    before = world.published
+    outcomes = [world.submit(topic(number)) for number in range(30)]
+    world.finish()
+    assert outcomes == [[None]] * 30
+    assert len(before) == 30
+    assert len(world.controller.log.segments) > 3
+    world.start()
+    assert len(world.topics()) == 30
