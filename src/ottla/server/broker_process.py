@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import traceback
 from collections.abc import Callable, Mapping
 
 from ottla.broker.identity import IdentityError, check
@@ -12,11 +13,11 @@ from ottla.config.definition import ConfigError
 from ottla.config.listeners import Endpoint
 from ottla.metadata.serde import MetadataError
 from ottla.model.errors import ApiError
+from ottla.network.buffers import RequestBuffers
+from ottla.network.limits import ConnectionLimits
 from ottla.ports import Files, Ports
 from ottla.server.background import BackgroundThread
-from ottla.server.buffers import RequestBuffers
 from ottla.server.errors import StartupError
-from ottla.server.limits import ConnectionLimits
 from ottla.server.listener import Listener
 from ottla.server.os_files import OsFile, OsFiles, lock_directory
 from ottla.server.reactor import Reactor
@@ -127,9 +128,20 @@ class Broker:
             self._reactor.call(self._background.deliver)
 
     def serve(self) -> None:
-        """Run the loop until `stop`."""
+        """Run the loop until `stop`.
+
+        An exception that leaves the loop is a bug of the broker, in a handler or in a timer.
+        Nobody knows what state it left, so the broker must end: call `abandon`, not `close`.
+        """
         assert self._reactor is not None
-        self._reactor.run()
+        try:
+            self._reactor.run()
+        except Exception:
+            self._report(
+                "the broker ends after an unexpected error, because its state is unknown; "
+                "it recovers its logs at the next start\n" + traceback.format_exc()
+            )
+            raise
 
     def stop(self) -> None:
         """End `serve`; safe from any thread and from signal handlers."""
@@ -144,6 +156,13 @@ class Broker:
         self._background.stop()
         if self._node is not None:
             self._node.shutdown()
+        self._release_directories()
+
+    def abandon(self) -> None:
+        """Close connections and let go of the directories, and write nothing."""
+        if self._reactor is not None:
+            self._reactor.close()
+        self._reactor = None
         self._release_directories()
 
     def _release_directories(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 
-from ottla.sim.exchange import Violation
+from ottla.sim.network.exchange import Violation
 from ottla.sim.simulation import DEFAULT_STEPS, Simulation
 from ottla.sim.trace import Trace
 

@@ -10,12 +10,12 @@ from ottla.config.broker import BrokerConfig
 from ottla.model.ids import TopicPartition
 from ottla.ports import Ports
 from ottla.sim.background import DeferredBackground
-from ottla.sim.chance import SeededRandom, generator
 from ottla.sim.clock import VirtualClock
-from ottla.sim.disk import SimDisk
-from ottla.sim.edge import SimEdge
-from ottla.sim.faults import DiskFaults
+from ottla.sim.disk.disk import SimDisk
+from ottla.sim.disk.faults import DiskFaults
+from ottla.sim.network.event_loop import SimLoop
 from ottla.sim.profile import Profile
+from ottla.sim.seeded_random import SeededRandom, generator
 
 LISTENER = "PLAINTEXT"
 
@@ -26,7 +26,7 @@ class Machine:
     def __init__(self, seed: int, profile: Profile) -> None:
         self._profile = profile
         self._random = SeededRandom(generator(seed, "node"))
-        self._edge_chance: Generator = generator(seed, "edge")
+        self._network_chance: Generator = generator(seed, "network")
         self.clock = VirtualClock()
         self.faults = DiskFaults(generator(seed, "faults"), profile.log_dirs)
         self.disk = SimDisk(self.clock, generator(seed, "disk"), self.faults)
@@ -38,7 +38,7 @@ class Machine:
         self.on_result: Callable[[], None] = _nothing
         """Hears that there is a result for the loop."""
         self.node: Node | None = None
-        self.edge: SimEdge | None = None
+        self.loop: SimLoop | None = None
 
     def _make_directories(self) -> None:
         """The operator has made the log directories, long ago."""
@@ -49,7 +49,7 @@ class Machine:
     def start(self) -> None:
         """Start a broker on what the disk holds; Crash, or OSError when the disk fails it."""
         self.disk.restart()
-        self.node = self.edge = None
+        self.node = self.loop = None
         background = self.background = DeferredBackground()
         background.on_submit, background.on_result = self.on_submit, self.on_result
         config = BrokerConfig.from_properties(self._profile.properties)
@@ -62,7 +62,7 @@ class Machine:
         )
         node.start()
         self.node = node
-        self.edge = SimEdge(node, background, self._edge_chance)
+        self.loop = SimLoop(node, background, self._network_chance, self._profile.queued_max_bytes)
 
     def stop(self) -> None:
         """Stop the broker as SIGTERM does."""

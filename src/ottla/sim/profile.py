@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random as Generator
 from typing import NamedTuple
 
-from ottla.sim.chance import generator
+from ottla.sim.seeded_random import generator
 
 
 class Profile(NamedTuple):
@@ -35,6 +35,7 @@ class Profile(NamedTuple):
     full_rate: float
     error_rate: float
     wall_step_rate: float
+    queued_max_bytes: int
 
     def topic_configs(self, chance: Generator) -> dict[str, str]:
         """Settings for a new topic."""
@@ -92,6 +93,7 @@ def profile_of(seed: int) -> Profile:
         full_rate=chance.choice((0.0, 0.0, 3.0, 10.0)),
         error_rate=chance.choice((0.0, 0.0, 0.0, 2.0)),
         wall_step_rate=chance.choice((0.0, 0.0, 5.0)),
+        queued_max_bytes=chance.choice((100_000, 10_000_000)),
     )
 
 

@@ -1,6 +1,6 @@
 """A run: clients, network, faults and crashes around the very node that serves production.
 
-Everything that happens is an event at a virtual moment, picked by generators derived from
+Everything that happens is an event at a virtual conditions, picked by generators derived from
 the seed; so a seed is a run, and its trace has one hash.
 """
 
@@ -12,25 +12,26 @@ from heapq import heappop, heappush
 
 from ottla.broker.node import Node
 from ottla.sim.background import DeferredBackground
-from ottla.sim.chance import generator
-from ottla.sim.channel import Handled, SimChannel
-from ottla.sim.clients.administering import Administrator
+from ottla.sim.clients.admin import Administrator
 from ottla.sim.clients.client import Client
-from ottla.sim.clients.consuming import Consumer
-from ottla.sim.clients.probing import Babbler, Prober
-from ottla.sim.clients.producing import IdempotentProducer, PlainProducer
-from ottla.sim.cluster_model import ClusterModel
-from ottla.sim.edge import SimEdge
-from ottla.sim.exchange import Exchange, Violation, brief
-from ottla.sim.faults import Crash
-from ottla.sim.judge import judge, leave_open
-from ottla.sim.judge_fetch import waits_in_vain
-from ottla.sim.lives import Lives
+from ottla.sim.clients.consumer import Consumer
+from ottla.sim.clients.prober import Babbler, Prober
+from ottla.sim.clients.producer import IdempotentProducer, PlainProducer
+from ottla.sim.disk.faults import Crash
+from ottla.sim.fault_injection import FaultInjection
+from ottla.sim.judges.answers import judge, leave_open
+from ottla.sim.judges.conditions import Conditions
+from ottla.sim.judges.fetch import waits_in_vain
 from ottla.sim.machine import LISTENER, Machine
-from ottla.sim.mishaps import Mishaps
-from ottla.sim.moment import Moment
-from ottla.sim.partition_model import End
+from ottla.sim.model.cluster import ClusterModel
+from ottla.sim.model.partition import End
+from ottla.sim.network.event_loop import SimLoop
+from ottla.sim.network.exchange import Exchange, Violation, brief
+from ottla.sim.network.recorder import Handled, Settled
+from ottla.sim.network.stream import SimStream
 from ottla.sim.profile import profile_of
+from ottla.sim.restarts import Restarts
+from ottla.sim.seeded_random import generator
 from ottla.sim.trace import Trace
 from ottla.wire.messages.fetch import FetchRequest
 from ottla.wire.primitives import DecodeError
@@ -53,17 +54,17 @@ class Simulation:
         self._steps = steps
         self._chance = generator(seed, "simulation")
         self._machine = machine = Machine(seed, profile)
-        self._moment = Moment(machine, int(properties["producer.id.expiration.ms"]))
-        self._lives = Lives(
+        self._conditions = Conditions(machine, int(properties["producer.id.expiration.ms"]))
+        self._restarts = Restarts(
             machine,
             self.model,
-            self._moment,
+            self._conditions,
             self,
-            generator(seed, "lives"),
+            generator(seed, "restarts"),
             power_fails=profile.power_rate > 0,
         )
-        self._mishaps = Mishaps(
-            machine, self._lives, profile, generator(seed, "mishaps"), self.note, self.at
+        self._fault_injection = FaultInjection(
+            machine, self._restarts, profile, generator(seed, "fault_injection"), self.note, self.at
         )
         machine.disk.on_operation = self._disk_operation
         machine.on_submit = self._background_work
@@ -71,7 +72,7 @@ class Simulation:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._event_number = 0
         self._uids = 0
-        self._writable: list[SimChannel] = []
+        self._writable: list[SimStream] = []
         self._has_results = False
         self._clients = self._make_clients()
 
@@ -91,29 +92,29 @@ class Simulation:
         self._uids += 1
         return self._uids
 
-    def connect(self, client: Client) -> SimChannel | None:
-        edge = self._machine.edge
-        if edge is None:
+    def connect(self, client: Client) -> SimStream | None:
+        loop = self._machine.loop
+        if loop is None:
             return None
-        channel = edge.connect(
+        stream = loop.connect(
             LISTENER,
-            lambda data: client.deliver(channel, data),
-            lambda: client.lose_connection(channel),
+            lambda data: client.deliver(stream, data),
+            lambda: client.lose_connection(stream),
         )
-        channel.slow = self._chance.random() < self.profile.slow_connections
-        return channel
+        stream.slow = self._chance.random() < self.profile.slow_connections
+        return stream
 
     # -- the run -------------------------------------------------------------------------
 
     def run(self) -> str:
         """Play it all; the trace's hash. A Violation when the broker failed."""
         try:
-            self._lives.begin()
+            self._restarts.begin()
             for client in self._clients:
                 self.at(self.monotonic_ms() + self._chance.randrange(20), client.think)
             for _ in range(self._steps):
                 self._step()
-            self._lives.finish()
+            self._restarts.finish()
         except Violation:
             raise
         except Exception as error:
@@ -123,19 +124,19 @@ class Simulation:
     def _step(self) -> None:
         """Go to the next moment at which something happens, and let it happen."""
         try:
-            self._mishaps.draw()
-            self._moment.look()
+            self._fault_injection.draw()
+            self._conditions.look()
             self._pass_time()
             while self._events and self._events[0][0] <= self.monotonic_ms():
                 heappop(self._events)[2]()
             self._wake()
         except Crash:
-            self._lives.crashed()
+            self._restarts.crashed()
 
     def _pass_time(self) -> None:
-        edge, node = self._running()
+        loop, node = self._running()
         now_ms = self.monotonic_ms()
-        if edge.readable() or self._has_results:
+        if loop.readable() or self._has_results:
             return
         next_ms = self._events[0][0]
         deadline_ms = node.next_deadline_ms()
@@ -144,89 +145,82 @@ class Simulation:
                 raise Violation(f"a timer of {deadline_ms} is left over at {now_ms}")
             next_ms = min(next_ms, deadline_ms)
         self._machine.clock.advance_to(max(next_ms, now_ms))
-        self._moment.look()
+        self._conditions.look()
 
     def _wake(self) -> None:
-        edge, node = self._running()
+        loop, node = self._running()
         deadline_ms = node.next_deadline_ms()
         is_due = deadline_ms is not None and deadline_ms <= self.monotonic_ms()
-        is_gone = any(channel.eof for channel in edge.channels)
-        if is_due or is_gone or self._writable or self._has_results or edge.readable():
+        is_gone = any(stream.eof for stream in loop.streams())
+        if is_due or is_gone or self._writable or self._has_results or loop.readable():
             writable, self._writable = self._writable, []
             self._has_results = False
-            edge.wake(writable)
-            self._check_parked(edge)
+            loop.wake(writable)
+            self._check_waiting(loop)
 
-    def _running(self) -> tuple[SimEdge, Node]:
-        edge, node = self._machine.edge, self._machine.node
-        assert edge is not None
+    def _running(self) -> tuple[SimLoop, Node]:
+        loop, node = self._machine.loop, self._machine.node
+        assert loop is not None
         assert node is not None
-        return edge, node
+        return loop, node
 
     # -- watching the broker -------------------------------------------------------------
 
     def note(self, text: str) -> None:
         self.trace.note(self.monotonic_ms(), text)
 
-    def watch(self, edge: SimEdge) -> None:
-        edge.on_settled = self._settled
-        edge.on_blocked = self._blocked
-        edge.on_refused = self._refused
+    def watch(self, loop: SimLoop) -> None:
+        loop.recorder.on_settled = self._settled
+        loop.recorder.on_refused = self._refused
+        loop.on_blocked = self._blocked
 
     def ended(self, end: End) -> None:
         self.counts[f"end: {end.value}"] += 1
         self._writable.clear()
         self._has_results = False
         for client in self._clients:
-            if client.channel is not None:
-                client.lose_connection(client.channel)
+            if client.connection is not None:
+                client.lose_connection(client.connection)
 
-    def take_replies(self, new: list[Handled], woken: list[Handled]) -> None:
-        for handled in (*new, *woken):
+    def take_replies(self, settled: Settled) -> None:
+        for handled in (*settled.answered, *settled.woken):
             self._take_reply(handled)
 
-    def _settled(self, new: list[Handled], woken: list[Handled]) -> None:
+    def _settled(self, settled: Settled) -> None:
         """Judge what was answered: reads and writes in order, then who waited for them."""
-        for handled in [each for each in new if each.channel.closed]:
-            new.remove(handled)
-            leave_open(self.model, handled.exchange, self._moment)
-        for handled in (*new, *woken):
-            self._take_reply(handled)
-        for handled in new:
-            judge(self.model, handled.exchange, self._moment)
+        self.take_replies(settled)
+        for handled in settled.lost:
+            leave_open(self.model, handled.exchange, self._conditions)
+        for handled in settled.answered:
+            judge(self.model, handled.exchange, self._conditions)
         for place in self.model.places():
             place.partition.settled(flushes=place.topic.configs.get("flush.messages") == "1")
-        for handled in woken:
-            judge(self.model, handled.exchange, self._moment)
+        for handled in settled.woken:
+            judge(self.model, handled.exchange, self._conditions)
 
     def _take_reply(self, handled: Handled) -> None:
-        exchange = handled.exchange
-        frame = handled.channel.parts_from(handled.start, handled.end)
-        if bool(frame) != exchange.wants_reply:
-            raise Violation(f"{exchange!r}: answered with {frame!r}")
+        exchange, frame = handled.exchange, handled.reply
         self.note(f"{exchange!r}"[:_LINE])
         if frame:
             self.note(f"  -> {brief(exchange.answer(frame))}"[:_LINE])
             self.trace.digest(frame)
         self.counts[type(exchange.request).__name__] += 1
 
-    def _refused(self, exchange: Exchange | None, refusal: DecodeError) -> None:
-        if exchange is not None and exchange.request is not None:
+    def _refused(self, exchange: Exchange, refusal: DecodeError) -> None:
+        if exchange.request is not None:
             raise Violation(f"{exchange!r}: refused as malformed: {refusal}")
         self.counts["malformed"] += 1
 
-    def _check_parked(self, edge: SimEdge) -> None:
-        for channel in edge.channels:
-            parked = channel.parked
-            if parked is None:
+    def _check_waiting(self, loop: SimLoop) -> None:
+        for handled in loop.recorder.open_requests():
+            request = handled.exchange.request
+            if not isinstance(request, FetchRequest):
                 continue
-            request = parked.exchange.request
-            assert isinstance(request, FetchRequest)
-            if self.monotonic_ms() >= parked.handled_ms + request.max_wait:
-                raise Violation(f"{parked.exchange!r}: still waits at {self.monotonic_ms()}")
-            missed = waits_in_vain(self.model, parked.exchange)
+            if self.monotonic_ms() >= handled.handled_ms + request.max_wait:
+                raise Violation(f"{handled.exchange!r}: still waits at {self.monotonic_ms()}")
+            missed = waits_in_vain(self.model, handled.exchange)
             if missed is not None:
-                raise Violation(f"{parked.exchange!r}: waits although there is {missed}")
+                raise Violation(f"{handled.exchange!r}: waits although there is {missed}")
 
     # -- the disk, the background, slow connections --------------------------------------
 
@@ -253,9 +247,9 @@ class Simulation:
         if self._machine.background is background:
             self._has_results = True
 
-    def _blocked(self, channel: SimChannel) -> None:
+    def _blocked(self, stream: SimStream) -> None:
         delay_ms = self._chance.choice((0, 5, 100))
-        self.at(self.monotonic_ms() + delay_ms, lambda: self._writable.append(channel))
+        self.at(self.monotonic_ms() + delay_ms, lambda: self._writable.append(stream))
 
     # -- clients -------------------------------------------------------------------------
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.sim.background import DeferredBackground
-from ottla.sim.chance import SeededRandom, generator
 from ottla.sim.clock import START_WALL_MS, VirtualClock
+from ottla.sim.seeded_random import SeededRandom, generator
 
 
 def test_time_passes_only_when_told() -> None:

@@ -12,11 +12,11 @@ from random import Random as Generator
 from struct import Struct
 from typing import Protocol
 
-from ottla.sim.channel import SimChannel
-from ottla.sim.cluster_model import ClusterModel, Place
-from ottla.sim.exchange import Exchange, Violation, make_exchange
+from ottla.sim.model.batch import Sent
+from ottla.sim.model.cluster import ClusterModel, Place
+from ottla.sim.network.exchange import Exchange, Violation, make_exchange
+from ottla.sim.network.stream import SimStream
 from ottla.sim.profile import Profile
-from ottla.sim.sent import Sent
 from ottla.wire.message import Message
 
 _SIZE = Struct(">i")
@@ -37,7 +37,7 @@ class Stage(Protocol):
         """Call `action` at a virtual moment."""
         ...
 
-    def connect(self, client: Client) -> SimChannel | None:
+    def connect(self, client: Client) -> SimStream | None:
         """A connection to the broker; None while it is down."""
         ...
 
@@ -54,7 +54,7 @@ class Client:
         self.name = name
         self.stage = stage
         self.chance = chance
-        self.channel: SimChannel | None = None
+        self.connection: SimStream | None = None
         self.in_flight: deque[Exchange] = deque()
         self._incoming = bytearray()
         self._correlation_id = 0
@@ -77,13 +77,13 @@ class Client:
 
     def think(self) -> None:
         """Take a turn, and plan the next."""
-        if self.channel is None:
-            self.channel = self.stage.connect(self)
+        if self.connection is None:
+            self.connection = self.stage.connect(self)
         elif self.chance.random() < self.DISCONNECTS:
             self.hang_up()
         else:
             for _ in range(self.chance.randint(1, self.stage.profile.pipelining)):
-                if self.channel is not None and len(self.in_flight) < self._most_in_flight():
+                if self.connection is not None and len(self.in_flight) < self._most_in_flight():
                     self.act()
         delay = self.chance.choice(self.THINK_MS)
         self.stage.at(self.stage.monotonic_ms() + delay, self.think)
@@ -93,20 +93,20 @@ class Client:
 
     def hang_up(self) -> None:
         """Close the connection: politely, or with everything on the way lost."""
-        channel = self.channel
-        if channel is None:
+        stream = self.connection
+        if stream is None:
             return
-        channel.eof = True
+        stream.eof = True
         if self.chance.random() < 0.5:
-            channel.inbox.clear()
-            channel.requests.clear()
-        self.lose_connection(channel)
+            stream.inbox.clear()
+            stream.requests.clear()
+        self.lose_connection(stream)
 
-    def lose_connection(self, channel: SimChannel) -> None:
+    def lose_connection(self, stream: SimStream) -> None:
         """The connection is no more, as far as the client is concerned."""
-        if self.channel is not channel:
+        if self.connection is not stream:
             return
-        self.channel = None
+        self.connection = None
         lost = list(self.in_flight)
         self.in_flight.clear()
         self._incoming.clear()
@@ -133,23 +133,23 @@ class Client:
 
     def transmit(self, exchange: Exchange) -> None:
         """Put a frame on the wire: frames of a connection arrive in their order."""
-        channel = self.channel
-        assert channel is not None
+        stream = self.connection
+        assert stream is not None
         self.in_flight.append(exchange)
         now_ms = self.stage.monotonic_ms()
         self._sent_until_ms = max(self._sent_until_ms, now_ms + self.chance.choice(_DELAYS_MS))
-        self.stage.at(self._sent_until_ms, lambda: _arrive(channel, exchange))
+        self.stage.at(self._sent_until_ms, lambda: _arrive(stream, exchange))
 
-    def deliver(self, channel: SimChannel, data: bytes) -> None:
+    def deliver(self, stream: SimStream, data: bytes) -> None:
         """The broker has sent bytes: they arrive a little later, in their order."""
         now_ms = self.stage.monotonic_ms()
         self._received_until_ms = max(
             self._received_until_ms, now_ms + self.chance.choice(_DELAYS_MS)
         )
-        self.stage.at(self._received_until_ms, lambda: self._receive(channel, data))
+        self.stage.at(self._received_until_ms, lambda: self._receive(stream, data))
 
-    def _receive(self, channel: SimChannel, data: bytes) -> None:
-        if self.channel is not channel:
+    def _receive(self, stream: SimStream, data: bytes) -> None:
+        if self.connection is not stream:
             return
         incoming = self._incoming
         incoming += data
@@ -183,7 +183,7 @@ class Client:
         return sent
 
 
-def _arrive(channel: SimChannel, exchange: Exchange) -> None:
-    if not channel.closed and not channel.eof:
-        channel.inbox += exchange.frame
-        channel.requests.append(exchange)
+def _arrive(stream: SimStream, exchange: Exchange) -> None:
+    if not stream.closed and not stream.eof:
+        stream.inbox += exchange.frame
+        stream.requests.append(exchange)
