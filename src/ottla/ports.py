@@ -10,6 +10,7 @@ Storage failures surface as OSError from the calls below, never as a special val
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from errno import ENETUNREACH
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -152,6 +153,63 @@ class Background(Protocol):
         ...
 
 
+class Response(NamedTuple):
+    """The body of a peer's response: [start, end) of the buffer it was received into.
+
+    The bytes are valid until the wake-up ends. What is appended to a log before that need not
+    be copied; what is kept for longer must be.
+    """
+
+    buffer: bytearray
+    view: memoryview
+    start: int
+    end: int
+
+
+class Peer(Protocol):
+    """Another broker or controller: one connection, and a pipeline of requests on it.
+
+    It connects when there is something to send. After a failure it connects again with the
+    next request, with a growing delay while it does not succeed.
+    """
+
+    def send(
+        self,
+        api_key: int,
+        api_version: int,
+        body: bytes,
+        timeout_ms: float,
+        done: Callable[[Response | OSError], None],
+    ) -> None:
+        """Send a request that has a response; raise BlockingIOError if too many are in flight.
+
+        `done` is called once, later, on the loop. It gets the response, in the order of the
+        requests, or the reason why there is none: TimeoutError, or another OSError if the
+        connection could not be made or was lost. A request that times out closes the connection.
+        If `done` raises DecodeError, the connection is closed.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the connection. Requests in flight fail; nothing more may be sent."""
+        ...
+
+
+class Network(Protocol):
+    """Connections to other brokers and controllers."""
+
+    def connect(self, host: str, port: int, client_id: str) -> Peer:
+        """Return a new connection to an endpoint, which is opened with the first request."""
+        ...
+
+
+class NoNetwork:
+    """The Network of a node that has no peers."""
+
+    def connect(self, host: str, port: int, client_id: str) -> Peer:
+        raise OSError(ENETUNREACH, f"there is no network to reach {host}:{port}")
+
+
 class Ports(NamedTuple):
     """All of the outside world, as one thing to hand to a node."""
 
@@ -160,6 +218,7 @@ class Ports(NamedTuple):
     random: Random
     background: Background
     report: Callable[[str], None]  # one message for the operator
+    network: Network = NoNetwork()
 
 
 def read_file(files: Files, path: str, limit: int = 64 * 1024 * 1024) -> bytes:

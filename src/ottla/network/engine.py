@@ -13,7 +13,7 @@ it leaves the engine and ends the process, because nobody knows what state is le
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final
 
 from ottla.broker.connection import Connection
 from ottla.network.buffers import RequestBuffers
@@ -152,7 +152,7 @@ class Engine:
             channels = dict.fromkeys(to_send)
             to_send.clear()
             if node.ready:
-                channels.update((cast(Channel, each.edge), None) for each in node.ready)
+                channels.update((each.edge, None) for each in node.ready)  # type: ignore[misc]
                 node.ready.clear()
             for channel in channels:
                 if not channel.closed:

@@ -49,8 +49,9 @@ class FlowControl:
     def show_interest(self, channel: Channel) -> None:
         """Tell the poller what this channel waits for."""
         if channel.writing:
-            # A peer's responses are read in every case: it may not take our requests before.
-            self._set(channel, READ | WRITE if channel.is_outgoing else WRITE)
+            # A peer's responses are read meanwhile: it may not take more requests before.
+            reads = channel.is_outgoing and not channel.starved
+            self._set(channel, READ | WRITE if reads else WRITE)
         elif channel.starved or not takes_requests(channel):
             self._set(channel, HANG_UP)
         else:

@@ -6,6 +6,7 @@ A TLS stream, or another event API, is one more implementation of these protocol
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from ottla.ports import Buffer, File
@@ -45,6 +46,18 @@ class Stream(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class Connector(Protocol):
+    """Opens streams to other brokers."""
+
+    def connect(self, host: str, port: int, done: Callable[[Stream | OSError], None]) -> None:
+        """Begin to connect. `done` is called later, on the loop, never from within this call.
+
+        The stream may still be connecting. It becomes writable when it is connected, or when
+        that has failed: then its calls raise OSError.
+        """
+        ...
 
 
 class Poller(Protocol):

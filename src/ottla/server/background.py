@@ -21,7 +21,8 @@ T = TypeVar("T")
 class BackgroundThread:
     """One thread, started with the first piece of work; results come back on the loop."""
 
-    def __init__(self, wake_loop: Callable[[], None]) -> None:
+    def __init__(self, wake_loop: Callable[[], None], name: str = "ottla-background") -> None:
+        self._name = name
         self._wake_loop = wake_loop
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._finished: deque[Callable[[], None]] = deque()
@@ -39,7 +40,7 @@ class BackgroundThread:
             self._finished.append(lambda: done(result))
 
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="ottla-background", daemon=True)
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
         self._work.put(run)
 

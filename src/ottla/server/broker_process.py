@@ -15,6 +15,8 @@ from ottla.metadata.serde import MetadataError
 from ottla.model.errors import ApiError
 from ottla.network.buffers import RequestBuffers
 from ottla.network.limits import ConnectionLimits
+from ottla.network.peers import Peers
+from ottla.network.stream import Connector
 from ottla.ports import Files, Ports
 from ottla.server.background import BackgroundThread
 from ottla.server.errors import StartupError
@@ -43,6 +45,7 @@ class Broker:
         self._background = BackgroundThread(self._deliver_soon)
         self._reactor: Reactor | None = None
         self._node: Node | None = None
+        self._peers: Peers | None = None
         self._locks: list[OsFile] = []
         self.bootstrap_servers = ""
 
@@ -65,6 +68,8 @@ class Broker:
             raise
         self.bootstrap_servers = ",".join(_address(endpoint) for endpoint in advertised)
         self._reactor = self._make_reactor(self._node)
+        assert self._peers is not None
+        self._peers.attach(self._reactor.engine)
         self._reactor.open()
         self._reactor.call(self._background.deliver)
 
@@ -102,7 +107,15 @@ class Broker:
             files = MemoryFiles()
         else:
             files = OsFiles()
-        return Ports(files, SystemClock(), SystemRandom(), self._background, self._report)
+        random = SystemRandom()
+        self._peers = Peers(self._make_connector, random, self._config.socket_request_max_bytes)
+        return Ports(files, SystemClock(), random, self._background, self._report, self._peers)
+
+    def _make_connector(self) -> Connector:
+        from ottla.server.connector import SocketConnector  # a broker on its own does without
+
+        assert self._reactor is not None
+        return SocketConnector(self._reactor.call)
 
     def _make_reactor(self, node: Node) -> Reactor:
         config = node.config
