@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random as Generator
+from typing import Final
 
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
 from ottla.model.ids import TopicPartition
+from ottla.network.peers import Peers
+from ottla.network.stream import Connector
 from ottla.ports import Ports
 from ottla.sim.background import DeferredBackground
 from ottla.sim.clock import VirtualClock
@@ -17,17 +20,19 @@ from ottla.sim.network.event_loop import SimLoop
 from ottla.sim.profile import Profile
 from ottla.sim.seeded_random import SeededRandom, generator
 
-LISTENER = "PLAINTEXT"
+LISTENER: Final = "PLAINTEXT"
+LARGEST_RESPONSE: Final = 8 * 1024 * 1024
 
 
 class Machine:
     """`start` makes a process; `stop`, `kill` and `lose_power` end it."""
 
-    def __init__(self, seed: int, profile: Profile) -> None:
+    def __init__(self, seed: int, profile: Profile, *, boot_ms: float = 0.0) -> None:
         self._profile = profile
+        self.make_connector: Callable[[], Connector] = _no_connector
         self._random = SeededRandom(generator(seed, "node"))
         self._network_chance: Generator = generator(seed, "network")
-        self.clock = VirtualClock()
+        self.clock = VirtualClock(boot_ms=boot_ms)
         self.faults = DiskFaults(generator(seed, "faults"), profile.log_dirs)
         self.disk = SimDisk(self.clock, generator(seed, "disk"), self.faults)
         self._make_directories()
@@ -53,7 +58,8 @@ class Machine:
         background = self.background = DeferredBackground()
         background.on_submit, background.on_result = self.on_submit, self.on_result
         config = BrokerConfig.from_properties(self._profile.properties)
-        ports = Ports(self.disk, self.clock, self._random, background, self.reports.append)
+        peers = Peers(self.make_connector, self._random, LARGEST_RESPONSE)
+        ports = Ports(self.disk, self.clock, self._random, background, self.reports.append, peers)
         node = Node(
             config,
             config.advertised_listeners,
@@ -63,6 +69,7 @@ class Machine:
         node.start()
         self.node = node
         self.loop = SimLoop(node, background, self._network_chance, self._profile.queued_max_bytes)
+        peers.attach(self.loop.engine)
 
     def stop(self) -> None:
         """Stop the broker as SIGTERM does."""
@@ -107,3 +114,7 @@ class Machine:
 
 def _nothing() -> None:
     """Nobody listens."""
+
+
+def _no_connector() -> Connector:
+    raise AssertionError("this machine has no network to other brokers")

@@ -8,6 +8,7 @@ synced.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from ottla.broker.node import Node
 from ottla.sim.machine import LISTENER, Machine
@@ -18,10 +19,11 @@ from ottla.sim.network.stream import SimStream
 from ottla.sim.profile import Profile, profile_of
 from ottla.wire.message import Message
 
-_QUIET = {
+QUIET: Final = {
     "listeners": "PLAINTEXT://127.0.0.1:9092",
     "log.initial.task.delay.ms": "86400000",
 }
+"""Settings with which nothing happens by itself."""
 
 
 class Script:
@@ -30,8 +32,8 @@ class Script:
     def __init__(
         self, properties: Mapping[str, str] | None = None, *, log_dirs: tuple[str, ...] = ("/data",)
     ) -> None:
-        settings = {**_QUIET, "log.dirs": ",".join(log_dirs), **(properties or {})}
-        self.machine = Machine(0, _quiet_profile(log_dirs, settings))
+        settings = {**QUIET, "log.dirs": ",".join(log_dirs), **(properties or {})}
+        self.machine = Machine(0, quiet_profile(log_dirs, settings))
         self.disk = self.machine.disk
         self.faults = self.machine.faults
         self._stream: SimStream | None = None
@@ -107,6 +109,7 @@ class Script:
         return exchange.reply
 
 
-def _quiet_profile(log_dirs: tuple[str, ...], properties: dict[str, str]) -> Profile:
+def quiet_profile(log_dirs: tuple[str, ...], properties: dict[str, str]) -> Profile:
+    """Return a profile with these settings, under which nothing is left to chance."""
     profile = profile_of(0)
     return profile._replace(log_dirs=log_dirs, properties=properties, max_open_files=100)

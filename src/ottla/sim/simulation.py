@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from heapq import heappop, heappush
 
-from ottla.broker.node import Node
-from ottla.sim.background import DeferredBackground
 from ottla.sim.clients.admin import Administrator
 from ottla.sim.clients.client import Client
 from ottla.sim.clients.consumer import Consumer
 from ottla.sim.clients.prober import Babbler, Prober
 from ottla.sim.clients.producer import IdempotentProducer, PlainProducer
 from ottla.sim.disk.faults import Crash
+from ottla.sim.driver import MachineDriver
 from ottla.sim.fault_injection import FaultInjection
 from ottla.sim.judges.answers import judge, leave_open
 from ottla.sim.judges.conditions import Conditions
@@ -32,6 +30,7 @@ from ottla.sim.network.stream import SimStream
 from ottla.sim.profile import profile_of
 from ottla.sim.restarts import Restarts
 from ottla.sim.seeded_random import generator
+from ottla.sim.timeline import Timeline
 from ottla.sim.trace import Trace
 from ottla.wire.messages.fetch import FetchRequest
 from ottla.wire.primitives import DecodeError
@@ -53,6 +52,7 @@ class Simulation:
         self.counts: Counter[str] = Counter()
         self._steps = steps
         self._chance = generator(seed, "simulation")
+        self._timeline = Timeline()
         self._machine = machine = Machine(seed, profile)
         self._conditions = Conditions(machine, int(properties["producer.id.expiration.ms"]))
         self._restarts = Restarts(
@@ -67,13 +67,8 @@ class Simulation:
             machine, self._restarts, profile, generator(seed, "fault_injection"), self.note, self.at
         )
         machine.disk.on_operation = self._disk_operation
-        machine.on_submit = self._background_work
-        machine.on_result = self._background_result
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._event_number = 0
+        self._driver = MachineDriver(machine, self._timeline, generator(seed, "driver"))
         self._uids = 0
-        self._writable: list[SimStream] = []
-        self._has_results = False
         self._clients = self._make_clients()
 
     # -- the stage clients play on -------------------------------------------------------
@@ -82,11 +77,10 @@ class Simulation:
         return self._machine.clock.wall_ms()
 
     def monotonic_ms(self) -> float:
-        return self._machine.clock.monotonic_ms()
+        return self._timeline.now_ms
 
     def at(self, time_ms: float, action: Callable[[], None]) -> None:
-        self._event_number += 1
-        heappush(self._events, (time_ms, self._event_number, action))
+        self._timeline.at(time_ms, action)
 
     def new_uid(self) -> int:
         self._uids += 1
@@ -122,47 +116,37 @@ class Simulation:
         return self.trace.hash
 
     def _step(self) -> None:
-        """Go to the next moment at which something happens, and let it happen."""
+        """Go to the next time at which something happens, and let it happen."""
         try:
             self._fault_injection.draw()
             self._conditions.look()
             self._pass_time()
-            while self._events and self._events[0][0] <= self.monotonic_ms():
-                heappop(self._events)[2]()
-            self._wake()
+            self._timeline.run_due()
+            if self._driver.wake():
+                self._check_waiting()
         except Crash:
             self._restarts.crashed()
 
     def _pass_time(self) -> None:
-        loop, node = self._running()
-        now_ms = self.monotonic_ms()
-        if loop.readable() or self._has_results:
+        if self._driver.is_ready:
             return
-        next_ms = self._events[0][0]
-        deadline_ms = node.next_deadline_ms()
+        now_ms = self.monotonic_ms()
+        next_ms = self._timeline.next_ms()
+        assert next_ms is not None, "clients always plan their next turn"
+        deadline_ms = self._driver.next_deadline_ms()
         if deadline_ms is not None:
             if deadline_ms <= now_ms:
                 raise Violation(f"a timer of {deadline_ms} is left over at {now_ms}")
             next_ms = min(next_ms, deadline_ms)
-        self._machine.clock.advance_to(max(next_ms, now_ms))
+        self._advance_to(max(next_ms, now_ms))
         self._conditions.look()
 
-    def _wake(self) -> None:
-        loop, node = self._running()
-        deadline_ms = node.next_deadline_ms()
-        is_due = deadline_ms is not None and deadline_ms <= self.monotonic_ms()
-        is_gone = any(stream.eof for stream in loop.streams())
-        if is_due or is_gone or self._writable or self._has_results or loop.readable():
-            writable, self._writable = self._writable, []
-            self._has_results = False
-            loop.wake(writable)
-            self._check_waiting(loop)
+    def pass_time(self, duration_ms: float) -> None:
+        self._advance_to(self._timeline.now_ms + duration_ms)
 
-    def _running(self) -> tuple[SimLoop, Node]:
-        loop, node = self._machine.loop, self._machine.node
-        assert loop is not None
-        assert node is not None
-        return loop, node
+    def _advance_to(self, time_ms: float) -> None:
+        self._timeline.advance_to(time_ms)
+        self._driver.follow_clock()
 
     # -- watching the broker -------------------------------------------------------------
 
@@ -172,12 +156,11 @@ class Simulation:
     def watch(self, loop: SimLoop) -> None:
         loop.recorder.on_settled = self._settled
         loop.recorder.on_refused = self._refused
-        loop.on_blocked = self._blocked
+        self._driver.attend(loop)
 
     def ended(self, end: End) -> None:
         self.counts[f"end: {end.value}"] += 1
-        self._writable.clear()
-        self._has_results = False
+        self._driver.forget()
         for client in self._clients:
             if client.connection is not None:
                 client.lose_connection(client.connection)
@@ -211,7 +194,9 @@ class Simulation:
             raise Violation(f"{exchange!r}: refused as malformed: {refusal}")
         self.counts["malformed"] += 1
 
-    def _check_waiting(self, loop: SimLoop) -> None:
+    def _check_waiting(self) -> None:
+        loop = self._machine.loop
+        assert loop is not None
         for handled in loop.recorder.open_requests():
             request = handled.exchange.request
             if not isinstance(request, FetchRequest):
@@ -222,34 +207,12 @@ class Simulation:
             if missed is not None:
                 raise Violation(f"{handled.exchange!r}: waits although there is {missed}")
 
-    # -- the disk, the background, slow connections --------------------------------------
+    # -- the disk ------------------------------------------------------------------------
 
     def _disk_operation(self, operation: str, path: str) -> None:
         self.trace.digest(f"{operation} {path}".encode())
         if self._chance.random() < self.profile.interleaving:
             self._machine.background.run_one()
-
-    def _background_work(self) -> None:
-        background = self._machine.background
-        delay_ms = self._chance.choice((0, 1, 10, 200))
-        self.at(self.monotonic_ms() + delay_ms, lambda: self._run_background(background))
-
-    def _run_background(self, background: DeferredBackground) -> None:
-        if self._machine.background is background:
-            background.run_one()
-
-    def _background_result(self) -> None:
-        background = self._machine.background
-        delay_ms = self._chance.choice((0, 0, 3, 50))
-        self.at(self.monotonic_ms() + delay_ms, lambda: self._deliver(background))
-
-    def _deliver(self, background: DeferredBackground) -> None:
-        if self._machine.background is background:
-            self._has_results = True
-
-    def _blocked(self, stream: SimStream) -> None:
-        delay_ms = self._chance.choice((0, 5, 100))
-        self.at(self.monotonic_ms() + delay_ms, lambda: self._writable.append(stream))
 
     # -- clients -------------------------------------------------------------------------
 

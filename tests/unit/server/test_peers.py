@@ -195,7 +195,11 @@ def test_a_request_that_times_out_closes_the_connection(serving: Serving) -> Non
 def test_a_lost_connection_is_made_again_with_the_next_request(serving: Serving) -> None:
     with silent_server() as server:
         peer = serving.connect("127.0.0.1", server.getsockname()[1])
-        threading.Thread(target=lambda: server.accept()[0].close(), daemon=True).start()
+
+        def hang_up() -> None:
+            server.accept()[0].close()
+
+        threading.Thread(target=hang_up, daemon=True).start()
         (result,) = ask(serving, peer, [API_VERSIONS])
         assert isinstance(result, ConnectionResetError)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from random import Random as Generator
 from typing import Final
@@ -21,6 +22,17 @@ LARGEST_REQUEST: Final = 1024 * 1024
 _NO_LIMIT: Final = 1 << 40
 
 
+class RecordedEngine(Engine):
+    """An engine whose peers' responses are overwritten after the wake-up, as requests are."""
+
+    node: NodeRecorder
+
+    def add(self, channel: Channel) -> None:
+        if channel.is_outgoing:
+            channel.handle = self.node.overwriting(channel.handle)
+        super().add(channel)
+
+
 class SimLoop:
     """The event loop of one process of a broker."""
 
@@ -36,8 +48,9 @@ class SimLoop:
         self._poller = SimPoller()
         self._numbers = 0
         self._blocked: set[SimStream] = set()
+        self._calls: deque[Callable[[], None]] = deque()
         self.recorder = NodeRecorder(node)
-        self.engine = Engine(
+        self.engine = RecordedEngine(
             self.recorder,
             self._poller,
             ConnectionLimits(_NO_LIMIT, _NO_LIMIT, {}, -1),
@@ -56,6 +69,15 @@ class SimLoop:
         """Open a connection of a client."""
         stream = self.new_stream(deliver, on_close)
         self.engine.accept(stream, f"client-{stream.fileno()}", listener)
+        return stream
+
+    def accept_peer(
+        self, listener: str, deliver: Callable[[bytes], None], on_close: Callable[[], None]
+    ) -> SimStream:
+        """Take a connection of another broker, whose requests are not judged."""
+        stream = self.new_stream(deliver, on_close)
+        stream.is_recorded = False
+        self.engine.accept(stream, f"peer-{stream.fileno()}", listener)
         return stream
 
     def new_stream(
@@ -80,6 +102,14 @@ class SimLoop:
         """Return the connections that wake the loop up."""
         return [stream for stream in self._poller.streams.values() if stream.is_readable]
 
+    def call(self, action: Callable[[], None]) -> None:
+        """Run `action` in the next wake-up."""
+        self._calls.append(action)
+
+    @property
+    def has_calls(self) -> bool:
+        return bool(self._calls)
+
     # -- the wake-up ---------------------------------------------------------------------
 
     def wake(self, writable: list[SimStream]) -> None:
@@ -87,8 +117,11 @@ class SimLoop:
         engine = self.engine
         self.recorder.advance()
         self._background.deliver()
+        while self._calls:
+            self._calls.popleft()()
         for stream in self.streams():
-            if stream.eof and not stream.interest & READ:
+            is_broken = stream.eof or stream.error is not None
+            if is_broken and not stream.interest & READ and stream.fileno() in engine.channels:
                 engine.close(self._channel(stream))
         for stream in writable:
             self._blocked.discard(stream)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import Final, TypeAlias
 
 from ottla.broker.connection import Connection
 from ottla.broker.node import Node
@@ -25,6 +25,8 @@ from ottla.wire.primitives import DecodeError
 
 _OVERWRITTEN: Final = b"\xee"
 _SIZE = Struct(">i")
+
+Handle: TypeAlias = Callable[[Connection, bytearray, memoryview, int, int], None]
 
 
 class Handled:
@@ -90,13 +92,16 @@ class NodeRecorder:
         self, connection: Connection, buffer: bytearray, view: memoryview, start: int, end: int
     ) -> None:
         channel, stream = _ends(connection)
+        self._unsettled.append((buffer, start, end))
+        if not stream.is_recorded:
+            self._node.handle(connection, buffer, view, start, end)
+            return
         exchange = stream.requests.popleft()
         before = _total_bytes(channel)
         self._numbers += 1
         handled = Handled(self._numbers, channel, exchange, self._node.monotonic_ms)
         waiting = self._waiting.setdefault(channel, deque())
         waiting.append(handled)
-        self._unsettled.append((buffer, start, end))
         try:
             self._node.handle(connection, buffer, view, start, end)
         except DecodeError as refusal:
@@ -116,6 +121,17 @@ class NodeRecorder:
         for buffer, start, end in self._unsettled:
             buffer[start:end] = _OVERWRITTEN * (end - start)
         self._unsettled.clear()
+
+    def overwriting(self, handle: Handle) -> Handle:
+        """Return a handler whose frames are overwritten when the node has settled."""
+
+        def take(
+            connection: Connection, buffer: bytearray, view: memoryview, start: int, end: int
+        ) -> None:
+            self._unsettled.append((buffer, start, end))
+            handle(connection, buffer, view, start, end)
+
+        return take
 
     def close_connection(self, connection: Connection) -> None:
         self._node.close_connection(connection)

@@ -14,19 +14,22 @@ from ottla.sim.network.exchange import Exchange, Violation
 class SimStream:
     """A Stream of the engine. A slow one gives and takes bytes in pieces, drawn by chance.
 
-    `inbox` is what arrived and was not received; after `eof` nothing more arrives. What the
-    broker sends goes to `deliver`. `requests` are the exchanges of a client whose frames the
-    node has not taken yet, in order.
+    `inbox` is what arrived and was not received; after `eof` nothing more arrives. `error` is
+    why it is broken. What the broker sends goes to `deliver`. `requests` are the exchanges of
+    a client whose frames the node has not taken yet, in order.
     """
 
     __slots__ = (
         "_chance",
         "_number",
         "closed",
+        "connecting",
         "deliver",
         "eof",
+        "error",
         "inbox",
         "interest",
+        "is_recorded",
         "on_close",
         "requests",
         "sent_bytes",
@@ -50,6 +53,10 @@ class SimStream:
         self.slow = False
         self.eof = False
         self.closed = False
+        self.connecting = False
+        self.error: OSError | None = None
+        self.is_recorded = True
+        """Whether a client sends the requests, as exchanges that are recorded."""
         self.sent_bytes = 0
 
     # -- what the engine calls -----------------------------------------------------------
@@ -59,6 +66,8 @@ class SimStream:
 
     def recv_into(self, view: memoryview, /) -> int:
         count = min(len(view), len(self.inbox))
+        if self.error is not None:
+            raise self.error
         if count == 0:
             if self.eof:
                 return 0
@@ -71,6 +80,10 @@ class SimStream:
 
     def send(self, data: Buffer, /) -> int:
         count = len(data)
+        if self.error is not None:
+            raise self.error
+        if self.connecting:
+            raise BlockingIOError
         if self.slow and self._chance.random() < 0.3:
             count = self._chance.randrange(count + 1)
             if count == 0:
@@ -96,7 +109,7 @@ class SimStream:
 
     @property
     def is_readable(self) -> bool:
-        return bool(self.interest & READ and (self.inbox or self.eof))
+        return bool(self.interest & READ and (self.inbox or self.eof or self.error))
 
     @property
     def is_blocked(self) -> bool:
