@@ -8,7 +8,8 @@ from typing import Final
 
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
-from ottla.model.ids import TopicPartition
+from ottla.coordinator.partitions import partition_of
+from ottla.model.ids import OFFSETS_TOPIC, TopicPartition
 from ottla.network.peers import Peers
 from ottla.network.stream import Connector
 from ottla.ports import Ports
@@ -94,6 +95,17 @@ class Machine:
                     points[log.topic_partition] = log.recovery_point
         self.disk.lose_power()
         return points
+
+    def offsets_partition(self, group_id: str) -> TopicPartition:
+        """Return the partition of __consumer_offsets that a group belongs to."""
+        count = int(self._profile.properties["offsets.topic.num.partitions"])
+        return TopicPartition(OFFSETS_TOPIC, partition_of(group_id, count))
+
+    def offsets_log_end(self, group_id: str) -> int:
+        """Return where the log that has the offsets of a group ends."""
+        assert self.node is not None
+        log = self.node.store.get(self.offsets_partition(group_id))
+        return 0 if log is None else log.log_end_offset
 
     def has_forgotten(self, topic: str, partition_index: int) -> bool:
         """Whether a failed sync has left something in a log that is not going to be on disk."""

@@ -36,6 +36,8 @@ class Profile(NamedTuple):
     error_rate: float
     wall_step_rate: float
     queued_max_bytes: int
+    classic_members: int
+    consumer_members: int
 
     def topic_configs(self, chance: Generator) -> dict[str, str]:
         """Settings for a new topic."""
@@ -94,6 +96,8 @@ def profile_of(seed: int) -> Profile:
         error_rate=chance.choice((0.0, 0.0, 0.0, 2.0)),
         wall_step_rate=chance.choice((0.0, 0.0, 5.0)),
         queued_max_bytes=chance.choice((100_000, 10_000_000)),
+        classic_members=chance.choice((0, 0, 0, 2, 3)),
+        consumer_members=chance.choice((0, 0, 0, 2, 3)),
     )
 
 
@@ -113,4 +117,14 @@ def _properties(chance: Generator, log_dirs: tuple[str, ...]) -> dict[str, str]:
         "producer.id.expiration.check.interval.ms": "500",
         "max.incremental.fetch.session.cache.slots": str(chance.choice((0, 1, 2, 100))),
         "fetch.max.bytes": str(chance.choice((1024, 5000, 100_000))),
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.segment.bytes": "20000",
+        "group.initial.rebalance.delay.ms": "50",
+        "group.min.session.timeout.ms": "100",
+        "group.consumer.min.session.timeout.ms": "1000",
+        "group.consumer.session.timeout.ms": "2000",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "500",
+        "group.consumer.assignment.interval.ms": "0",
+        "group.consumer.min.assignment.interval.ms": "0",
     }

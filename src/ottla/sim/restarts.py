@@ -122,6 +122,12 @@ class Restarts:
 
     def _lose_power(self) -> None:
         points = {str(name): point for name, point in self._machine.lose_power().items()}
+        self._model.groups.lose_power(
+            {
+                group_id: points.get(str(self._machine.offsets_partition(group_id)), 0)
+                for group_id in {key.group_id for key in self._model.groups.offsets}
+            }
+        )
         for place in self._model.places():
             partition = place.partition
             partition.durable_end = max(partition.durable_end, points.get(partition.name, 0))
@@ -134,6 +140,9 @@ class Restarts:
         return any(
             self._machine.has_forgotten(place.topic.name, place.partition_index)
             for place in self._model.places()
+        ) or any(
+            self._machine.has_forgotten(*self._machine.offsets_partition(key.group_id))
+            for key in self._model.groups.offsets
         )
 
     # -- beginnings ----------------------------------------------------------------------
@@ -164,6 +173,7 @@ class Restarts:
     def begin(self) -> None:
         """Start the broker on what the disk holds, and audit that."""
         self._conditions.begin_life()
+        self._model.groups.restarted()
         self._machine.start()
         self._onlooker.note("the broker has started")
         loop = self._machine.loop

@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Callable
 
 from ottla.sim.clients.admin import Administrator
+from ottla.sim.clients.classic_member import ClassicMember
 from ottla.sim.clients.client import Client
 from ottla.sim.clients.consumer import Consumer
+from ottla.sim.clients.consumer_member import ConsumerMember
 from ottla.sim.clients.prober import Babbler, Prober
 from ottla.sim.clients.producer import IdempotentProducer, PlainProducer
 from ottla.sim.disk.faults import Crash
@@ -27,7 +29,7 @@ from ottla.sim.network.event_loop import SimLoop
 from ottla.sim.network.exchange import Exchange, Violation, brief
 from ottla.sim.network.recorder import Handled, Settled
 from ottla.sim.network.stream import SimStream
-from ottla.sim.profile import profile_of
+from ottla.sim.profile import Profile, profile_of
 from ottla.sim.restarts import Restarts
 from ottla.sim.seeded_random import generator
 from ottla.sim.timeline import Timeline
@@ -42,10 +44,16 @@ _LINE = 300
 class Simulation:
     """One seed. `run` it once."""
 
-    def __init__(self, seed: int, steps: int = DEFAULT_STEPS, trace: Trace | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        steps: int = DEFAULT_STEPS,
+        trace: Trace | None = None,
+        profile: Profile | None = None,
+    ) -> None:
         self.seed = seed
         self.trace = trace or Trace()
-        self.profile = profile = profile_of(seed)
+        self.profile = profile = profile or profile_of(seed)
         properties = profile.properties
         auto_creates = properties["auto.create.topics.enable"] == "true"
         self.model = ClusterModel(auto_creates=auto_creates)
@@ -54,7 +62,7 @@ class Simulation:
         self._chance = generator(seed, "simulation")
         self._timeline = Timeline()
         self._machine = machine = Machine(seed, profile)
-        self._conditions = Conditions(machine, int(properties["producer.id.expiration.ms"]))
+        self._conditions = Conditions(machine, properties)
         self._restarts = Restarts(
             machine,
             self.model,
@@ -69,6 +77,7 @@ class Simulation:
         machine.disk.on_operation = self._disk_operation
         self._driver = MachineDriver(machine, self._timeline, generator(seed, "driver"))
         self._uids = 0
+        self._overdue_ms = -1.0
         self._clients = self._make_clients()
 
     # -- the stage clients play on -------------------------------------------------------
@@ -135,11 +144,20 @@ class Simulation:
         assert next_ms is not None, "clients always plan their next turn"
         deadline_ms = self._driver.next_deadline_ms()
         if deadline_ms is not None:
-            if deadline_ms <= now_ms:
-                raise Violation(f"a timer of {deadline_ms} is left over at {now_ms}")
+            self._check_deadline(deadline_ms)
             next_ms = min(next_ms, deadline_ms)
         self._advance_to(max(next_ms, now_ms))
         self._conditions.look()
+
+    def _check_deadline(self, deadline_ms: float) -> None:
+        """Check that a timer which is due runs with the next wake-up at the latest."""
+        now_ms = self.monotonic_ms()
+        if deadline_ms > now_ms:
+            self._overdue_ms = -1.0
+        elif deadline_ms == self._overdue_ms:
+            raise Violation(f"a timer of {deadline_ms} is left over at {now_ms}")
+        else:
+            self._overdue_ms = deadline_ms
 
     def pass_time(self, duration_ms: float) -> None:
         self._advance_to(self._timeline.now_ms + duration_ms)
@@ -178,6 +196,7 @@ class Simulation:
             judge(self.model, handled.exchange, self._conditions)
         for place in self.model.places():
             place.partition.settled(flushes=place.topic.configs.get("flush.messages") == "1")
+        self.model.groups.settled()
         for handled in settled.woken:
             judge(self.model, handled.exchange, self._conditions)
 
@@ -225,6 +244,8 @@ class Simulation:
             (Consumer, profile.consumers),
             (Prober, profile.probers),
             (Babbler, profile.noise),
+            (ClassicMember, profile.classic_members),
+            (ConsumerMember, profile.consumer_members),
         )
         clients = []
         for kind, count in kinds:

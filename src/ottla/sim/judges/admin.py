@@ -176,8 +176,10 @@ def judge_metadata(model: ClusterModel, exchange: Exchange, conditions: Conditio
     assert isinstance(request, MetadataRequest)
     assert isinstance(reply, MetadataResponse)
     for topic in reply.topics:
-        _judge_topic(model, exchange, topic, conditions)
-    if request.topics is None and {topic.name for topic in reply.topics} != set(model.topics):
+        if not topic.is_internal:
+            _judge_topic(model, exchange, topic, conditions)
+    told = {topic.name for topic in reply.topics if not topic.is_internal}
+    if request.topics is None and told != set(model.topics):
         raise Violation(f"{exchange!r}: there are {sorted(model.topics)}, told {reply.topics}")
 
 

@@ -16,6 +16,15 @@ from ottla.sim.judges.admin import (
 )
 from ottla.sim.judges.conditions import Conditions
 from ottla.sim.judges.fetch import judge_fetch
+from ottla.sim.judges.groups import (
+    doubt_commit,
+    doubt_heartbeat,
+    judge_commit,
+    judge_heartbeat,
+    judge_join,
+    judge_offset_fetch,
+    judge_sync,
+)
 from ottla.sim.judges.offsets import judge_delete_records, judge_epochs, judge_list_offsets
 from ottla.sim.judges.produce import doubt, find, judge_produce, may_be_doubled, targets_of
 from ottla.sim.model.cluster import ClusterModel
@@ -36,6 +45,11 @@ _JUDGES: Final[dict[int, Callable[[ClusterModel, Exchange, Conditions], None]]] 
     ApiKey.DESCRIBE_CONFIGS: judge_describe_configs,
     ApiKey.METADATA: judge_metadata,
     ApiKey.INIT_PRODUCER_ID: judge_init_producer_id,
+    ApiKey.JOIN_GROUP: judge_join,
+    ApiKey.SYNC_GROUP: judge_sync,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: judge_heartbeat,
+    ApiKey.OFFSET_COMMIT: judge_commit,
+    ApiKey.OFFSET_FETCH: judge_offset_fetch,
 }
 
 
@@ -56,6 +70,10 @@ def leave_open(model: ClusterModel, exchange: Exchange, conditions: Conditions) 
         doubt_produce(model, exchange, conditions)
     elif isinstance(exchange.request, DeleteRecordsRequest):
         _doubt_start(model, exchange.request)
+    elif exchange.api_key == ApiKey.OFFSET_COMMIT:
+        doubt_commit(model, exchange)
+    elif exchange.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
+        doubt_heartbeat(model, exchange)
     elif exchange.request is not None:
         model.unanswered.append(exchange)
 

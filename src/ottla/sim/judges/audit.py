@@ -76,7 +76,7 @@ class Audit:
     def _audit_topics(self) -> None:
         reply = self._ask(MetadataRequest(topics=None), 12)
         assert isinstance(reply, MetadataResponse)
-        found = {topic.name or "": topic for topic in reply.topics}
+        found = {topic.name or "": topic for topic in reply.topics if not topic.is_internal}
         model = self._model
         for name in list(model.topics):
             topic = model.topics[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from ottla.sim.disk.faults import UNLIMITED, Volume
@@ -15,9 +16,11 @@ _RETRY_MS: Final = 2500.0
 class Conditions:
     """What a judge needs to know besides what clients were told."""
 
-    def __init__(self, machine: Machine, producer_expiration_ms: int) -> None:
+    def __init__(self, machine: Machine, properties: Mapping[str, str]) -> None:
         self._machine = machine
-        self.producer_expiration_ms = producer_expiration_ms
+        self.producer_expiration_ms = int(properties["producer.id.expiration.ms"])
+        self.member_timeout_ms = int(properties["group.consumer.session.timeout.ms"])
+        """How long a member of a KIP-848 group may be silent without being removed."""
         self.newest_wall_ms = 0
         """The latest the wall clock ever showed: it may have been set back since."""
         self._broken: set[str] = set()
@@ -28,6 +31,14 @@ class Conditions:
     @property
     def wall_ms(self) -> int:
         return self._machine.clock.wall_ms()
+
+    @property
+    def monotonic_ms(self) -> float:
+        return self._machine.clock.monotonic_ms()
+
+    def offsets_log_end(self, group_id: str) -> int:
+        """Return where the log that has the offsets of a group ends."""
+        return self._machine.offsets_log_end(group_id)
 
     def look(self) -> None:
         """Take note of what is wrong now."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.sim.model.batch import Sent
+from ottla.sim.model.groups import GroupsModel
 from ottla.sim.model.partition import PartitionModel
 from ottla.sim.network.exchange import Exchange, Violation
 
@@ -75,6 +76,7 @@ class ClusterModel:
         self.producer_ids: set[int] = set()
         self.unanswered: list[Exchange] = []
         self.old_ids: set[bytes] = set()
+        self.groups = GroupsModel()
 
     def add_topic(
         self, name: str, topic_id: bytes, partitions: int, configs: dict[str, str]
@@ -88,6 +90,7 @@ class ClusterModel:
     def remove_topic(self, name: str) -> None:
         """A topic is gone with all that is in it."""
         topic = self.topics.pop(name)
+        self.groups.topic_removed(name)
         for partition in topic.partitions:
             partition.forget()
         if topic.topic_id:
