@@ -17,7 +17,7 @@ from ottla.sim.judges.conditions import Conditions
 from ottla.sim.judges.fetch import read_batches
 from ottla.sim.judges.offsets import EARLIEST, LATEST
 from ottla.sim.judges.retention import check_start
-from ottla.sim.model.cluster import ClusterModel, Place
+from ottla.sim.model.cluster import ClusterModel, Place, TopicModel
 from ottla.sim.model.partition import End
 from ottla.sim.network.exchange import Exchange, Violation
 from ottla.wire.message import Message
@@ -81,13 +81,26 @@ class Audit:
         for name in list(model.topics):
             topic = model.topics[name]
             answer = found.get(name)
-            is_other = answer is not None and topic.topic_id not in (b"", answer.topic_id)
+            is_other = answer is not None and self._is_other(topic, answer)
             if answer is None or is_other:
                 if not any(_deletes(each, name, topic.topic_id) for each in model.unanswered):
                     raise Violation(f"the topic {name} was lost")
                 model.remove_topic(name)
         for name, answer in found.items():
             self._audit_topic(name, answer)
+
+    def _is_other(self, topic: TopicModel, answer: MetadataResponseTopic) -> bool:
+        """Return whether a topic was deleted, and another one has its name."""
+        if topic.topic_id:
+            return topic.topic_id != answer.topic_id
+        name, count = topic.name, len(answer.partitions)
+        requests = self._model.unanswered
+        return (
+            count != len(topic.partitions)
+            and any(_deletes(each, name, b"") for each in requests)
+            and any(_creates(each, name) is not None for each in requests)
+            and not any(_grows(each, name) == count for each in requests)
+        )
 
     def _audit_topic(self, name: str, answer: MetadataResponseTopic) -> None:
         model, count = self._model, len(answer.partitions)

@@ -71,11 +71,17 @@ class OffsetModel:
         self.commit(Commit(offset, found.log_end if found.acked else _NEVER, acked=True))
 
     def lose_power(self, durable_end: int) -> None:
-        """Go back to what was on disk, or to anything after it."""
+        """Go back to what was on disk, or to anything after it.
+
+        What may be lost is not known to be on disk later, wherever the log ends then.
+        """
         durable = [
             n for n, each in enumerate(self._commits) if each.acked and each.log_end <= durable_end
         ]
-        self._may_be_older = max(durable, default=0)
+        first = self._may_be_older = max(durable, default=0)
+        self._commits[first + 1 :] = [
+            each._replace(log_end=_NEVER) for each in self._commits[first + 1 :]
+        ]
 
 
 class HeldPartitions:
