@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
+from random import Random
 
 import pytest
 
@@ -204,3 +206,103 @@ def test_a_seed_is_a_run(seed: int) -> None:
         return seen
 
     assert run() == run()
+
+
+class Accounts:
+    """Counts what became of every request of a run."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self._cluster = cluster
+        self._started: dict[int, tuple[float, float]] = {}
+        self.outcomes: Counter[str] = Counter()
+        self._numbers = 0
+
+    @property
+    def open(self) -> int:
+        return len(self._started)
+
+    def send(self, sender: int, peer: Peer, request: Message, timeout_ms: float) -> None:
+        """Have a broker send a request when its loop wakes up."""
+        key = ApiKey(request.API_KEY)
+        version = VERSIONS[key]
+        self._numbers += 1
+        number = self._numbers
+        self._started[number] = 0.0, 0.0
+
+        def done(result: Response | OSError) -> None:
+            start_ms, allowed_ms = self._started.pop(number)
+            took_ms = self._cluster.timeline.now_ms - start_ms
+            assert took_ms <= allowed_ms, "a request is answered, or times out"
+            if isinstance(result, OSError):
+                if isinstance(result, TimeoutError):
+                    assert took_ms == allowed_ms
+                self.outcomes[type(result).__name__] += 1
+                return
+            buffer, _, start, end = result
+            body = bytes(buffer[start:end])
+            message, stop = decoder(response_class(key), version)(body, 0, len(body))
+            assert stop == len(body)
+            self.outcomes[type(message).__name__] += 1
+
+        def act() -> None:
+            self._started[number] = self._cluster.timeline.now_ms, timeout_ms
+            peer.send(key, version, encoder(type(request), version)(request), timeout_ms, done)
+
+        loop = self._cluster.machine(sender).loop
+        assert loop is not None
+        loop.call(act)
+
+
+@pytest.mark.parametrize("first", range(0, 20, 5))
+def test_every_request_has_one_outcome_whatever_the_network_does(first: int) -> None:
+    outcomes: Counter[str] = Counter()
+    for seed in range(first, first + 5):
+        outcomes += stormy_run(seed)
+    assert {
+        "ApiVersionsResponse",
+        "MetadataResponse",
+        "ProduceResponse",
+        "FetchResponse",
+        "TimeoutError",
+        "ConnectionResetError",
+        "ConnectionRefusedError",
+    } <= set(outcomes)
+
+
+def stormy_run(seed: int) -> Counter[str]:
+    """Brokers that ask each other while connections break, networks are cut and brokers die."""
+    chance, cluster = Random(seed), SimCluster(3, seed)
+    accounts = Accounts(cluster)
+    peers = {number: _peers(cluster, number) for number in (1, 2, 3)}
+    cut: tuple[int, int] | None = None
+    for _ in range(300):
+        number = chance.choice(sorted(peers))
+        peer = chance.choice(peers[number])
+        request = chance.choice((API_VERSIONS, METADATA, fetch(100), produce(cluster, 1, b"v")))
+        accounts.send(number, peer, request, chance.choice((20, 200, 2000)))
+        cluster.run_for(chance.choice((0, 0, 1, 10, 100)))
+        one, other = chance.sample((1, 2, 3), k=2)
+        match chance.randrange(40):
+            case 0 if cut is None:
+                cut = (one, other)
+                cluster.cut(one, other)
+            case 1 | 2 if cut is not None:
+                cluster.heal(*cut)
+                cut = None
+            case 3:
+                cluster.drop(one, other)
+            case 4 if len(peers) == 3:
+                # What the dead process asked for has no outcome: nobody is left to hear it.
+                cluster.run_until(lambda: accounts.open == 0)
+                cluster.kill(other)
+                del peers[other]
+            case 5 if len(peers) < 3:
+                (dead,) = {1, 2, 3} - set(peers)
+                cluster.start(dead)
+                peers[dead] = _peers(cluster, dead)
+    cluster.run_until(lambda: accounts.open == 0)
+    return accounts.outcomes
+
+
+def _peers(cluster: SimCluster, number: int) -> list[Peer]:
+    return [connect(cluster, number, other) for other in (1, 2, 3) if other != number]

@@ -30,6 +30,7 @@ class Channel:
         "buffer",
         "closed",
         "connection",
+        "error",
         "fileno",
         "filled",
         "handle",
@@ -82,6 +83,8 @@ class Channel:
         self.writing = False
         self.starved = False
         self.closed = False
+        self.error: OSError | None = None
+        """Why the stream broke, if it did."""
 
     def send(self) -> bool:
         """Send what is ready; False if the stream takes no more now. Raise OSError if it broke."""

@@ -169,7 +169,8 @@ class Engine:
         channel.used_ms = self.node.monotonic_ms
         try:
             done = channel.send()
-        except OSError:
+        except OSError as error:
+            channel.error = error
             self.close(channel)
             return
         if not done:

@@ -191,8 +191,10 @@ class EnginePeer:
         self._peers.engine.add(channel)
 
     def _channel_closed(self, connection: Connection) -> None:
-        if self._channel is not None and self._channel.connection is connection:
-            self._lost(ConnectionResetError(f"the connection to {self} was lost"))
+        channel = self._channel
+        if channel is not None and channel.connection is connection:
+            lost = ConnectionResetError(f"the connection to {self} was lost")
+            self._lost(channel.error or lost)
 
     def _lose_channel(self) -> None:
         assert self._channel is not None

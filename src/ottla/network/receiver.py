@@ -57,7 +57,8 @@ class Receiver:
                 self._receive_rest(channel)  # the frame that did not fit goes on
         except BlockingIOError:
             return False
-        except OSError:
+        except OSError as error:
+            channel.error = error
             self._engine.close(channel)
         return False
 

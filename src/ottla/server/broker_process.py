@@ -114,8 +114,7 @@ class Broker:
     def _make_connector(self) -> Connector:
         from ottla.server.connector import SocketConnector  # a broker on its own does without
 
-        assert self._reactor is not None
-        return SocketConnector(self._reactor.call)
+        return SocketConnector(self._call)
 
     def _make_reactor(self, node: Node) -> Reactor:
         config = node.config
@@ -137,8 +136,13 @@ class Broker:
         return Reactor(node, self._listeners, limits, buffers, config.socket_request_max_bytes)
 
     def _deliver_soon(self) -> None:
-        if self._reactor is not None:
-            self._reactor.call(self._background.deliver)
+        self._call(self._background.deliver)
+
+    def _call(self, action: Callable[[], None]) -> None:
+        """Run `action` on the loop soon, if there is one; safe from any thread."""
+        reactor = self._reactor
+        if reactor is not None:
+            reactor.call(action)
 
     def serve(self) -> None:
         """Run the loop until `stop`.
@@ -163,9 +167,7 @@ class Broker:
 
     def close(self) -> None:
         """Close connections, flush the logs and leave the mark of a clean shutdown."""
-        if self._reactor is not None:
-            self._reactor.close()
-        self._reactor = None
+        self._close_reactor()
         self._background.stop()
         if self._node is not None:
             self._node.shutdown()
@@ -173,10 +175,13 @@ class Broker:
 
     def abandon(self) -> None:
         """Close connections and let go of the directories, and write nothing."""
-        if self._reactor is not None:
-            self._reactor.close()
-        self._reactor = None
+        self._close_reactor()
         self._release_directories()
+
+    def _close_reactor(self) -> None:
+        reactor, self._reactor = self._reactor, None
+        if reactor is not None:
+            reactor.close()
 
     def _release_directories(self) -> None:
         for lock in self._locks:

@@ -19,7 +19,7 @@ from ottla.sim.clients.producer import IdempotentProducer, PlainProducer
 from ottla.sim.disk.faults import Crash
 from ottla.sim.driver import MachineDriver
 from ottla.sim.fault_injection import FaultInjection
-from ottla.sim.judges.answers import judge, leave_open
+from ottla.sim.judges.answers import expect, judge, leave_open
 from ottla.sim.judges.conditions import Conditions
 from ottla.sim.judges.fetch import waits_in_vain
 from ottla.sim.machine import LISTENER, Machine
@@ -194,6 +194,8 @@ class Simulation:
             leave_open(self.model, handled.exchange, self._conditions)
         for handled in settled.answered:
             judge(self.model, handled.exchange, self._conditions)
+        for handled in settled.pending:
+            expect(self.model, handled.exchange, self._conditions)
         for place in self.model.places():
             place.partition.settled(flushes=place.topic.configs.get("flush.messages") == "1")
         self.model.groups.settled()

@@ -65,7 +65,13 @@ def judge(model: ClusterModel, exchange: Exchange, conditions: Conditions) -> No
 
 
 def leave_open(model: ClusterModel, exchange: Exchange, conditions: Conditions) -> None:
-    """The broker ended before it answered: what became of the request is not known."""
+    """Take note that a request was handled, and nobody will hear what became of it."""
+    if not expect(model, exchange, conditions) and exchange.request is not None:
+        model.unanswered.append(exchange)
+
+
+def expect(model: ClusterModel, exchange: Exchange, conditions: Conditions) -> bool:
+    """Take note of what a request without a reply may have done; False if that is metadata."""
     if exchange.api_key == ApiKey.PRODUCE:
         doubt_produce(model, exchange, conditions)
     elif isinstance(exchange.request, DeleteRecordsRequest):
@@ -74,8 +80,9 @@ def leave_open(model: ClusterModel, exchange: Exchange, conditions: Conditions) 
         doubt_commit(model, exchange)
     elif exchange.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
         doubt_heartbeat(model, exchange)
-    elif exchange.request is not None:
-        model.unanswered.append(exchange)
+    else:
+        return False
+    return True
 
 
 def doubt_produce(model: ClusterModel, exchange: Exchange, conditions: Conditions) -> None:

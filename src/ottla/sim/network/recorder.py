@@ -32,7 +32,7 @@ Handle: TypeAlias = Callable[[Connection, bytearray, memoryview, int, int], None
 class Handled:
     """A request the node took. `reply` is its reply's frame once that is final."""
 
-    __slots__ = ("channel", "exchange", "handled_ms", "number", "reply", "waits")
+    __slots__ = ("channel", "exchange", "handled_ms", "is_settled", "number", "reply", "waits")
 
     def __init__(
         self, number: int, channel: Channel, exchange: Exchange, handled_ms: float
@@ -44,17 +44,20 @@ class Handled:
         self.waits = False
         """Whether it is a fetch that waits for data."""
         self.reply = b""
+        self.is_settled = False
 
 
 class Settled:
     """What became of requests with one settling, each in the order of handling."""
 
-    __slots__ = ("answered", "lost", "woken")
+    __slots__ = ("answered", "lost", "pending", "woken")
 
     def __init__(self) -> None:
         self.answered: list[Handled] = []
         self.woken: list[Handled] = []
         """Fetches that waited, and were answered after everything else."""
+        self.pending: list[Handled] = []
+        """Requests that were handled, and whose replies come later: what they do may show."""
         self.lost: list[Handled] = []
         """Requests whose connection went away: nobody hears what became of them."""
 
@@ -117,6 +120,7 @@ class NodeRecorder:
         self._node.settle()
         found = self._collect()
         found.answered[:0], self._early = self._early, []
+        self._add_pending(found)
         self.on_settled(found)
         for buffer, start, end in self._unsettled:
             buffer[start:end] = _OVERWRITTEN * (end - start)
@@ -157,6 +161,15 @@ class NodeRecorder:
         for found in (settled.answered, settled.woken, settled.lost):
             found.sort(key=_number)
         return settled
+
+    def _add_pending(self, settled: Settled) -> None:
+        """Add the requests that were handled since the last settling and have no reply."""
+        for waiting in self._waiting.values():
+            for handled in waiting:
+                if not handled.is_settled and not handled.waits:
+                    settled.pending.append(handled)
+                handled.is_settled = True
+        settled.pending.sort(key=_number)
 
     def _match(self, channel: Channel, waiting: deque[Handled], settled: Settled) -> None:
         """Give the new replies of a connection to its requests, in order."""
