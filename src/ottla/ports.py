@@ -29,11 +29,11 @@ class Random(Protocol):
     """The source of ids and jitter."""
 
     def uuid(self) -> bytes:
-        """16 random bytes that never start with a dash in Kafka's text form."""
+        """Return 16 random bytes that never start with a dash in Kafka's text form."""
         ...
 
     def below(self, limit: int) -> int:
-        """A number in [0, limit)."""
+        """Return a number in [0, limit)."""
         ...
 
 
@@ -58,13 +58,13 @@ class File(Protocol):
     def path(self) -> str: ...
 
     def fileno(self) -> int:
-        """The descriptor for sendfile, or -1 when the file is not the operating system's."""
+        """Return the descriptor for sendfile, or -1 if the file is not the operating system's."""
         ...
 
     def size(self) -> int: ...
 
     def pread(self, length: int, position: int) -> bytes:
-        """Up to `length` bytes at `position`; fewer only at the end of the file."""
+        """Return `length` bytes at `position`; fewer only at the end of the file."""
         ...
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
@@ -86,11 +86,11 @@ class File(Protocol):
         ...
 
     def sync(self) -> None:
-        """fdatasync: what was written before survives a power failure."""
+        """Force to disk what was written before (fdatasync): it survives a power failure."""
         ...
 
     def map(self, *, writable: bool) -> Mapping:
-        """The whole file as memory; the file must not be empty. May outlive the File."""
+        """Return the whole file as memory, which may outlive the File. It must not be empty."""
         ...
 
     def close(self) -> None: ...
@@ -115,7 +115,7 @@ class Files(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def list(self, path: str) -> list[Entry]:
-        """The entries of a directory, in no particular order."""
+        """Return the entries of a directory, in no particular order."""
         ...
 
     def stat(self, path: str) -> Entry: ...
@@ -125,7 +125,7 @@ class Files(Protocol):
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Atomically give `source` the name `target`, replacing it."""
+        """Give `source` the name `target` atomically, replacing it."""
         ...
 
     def unlink(self, path: str) -> None:
@@ -141,7 +141,7 @@ class Files(Protocol):
         ...
 
     def free_bytes(self, path: str) -> tuple[int, int]:
-        """(total, usable) bytes of the volume that holds `path`."""
+        """Return (total, usable) bytes of the volume that holds `path`."""
         ...
 
 
@@ -222,7 +222,7 @@ class Ports(NamedTuple):
 
 
 def read_file(files: Files, path: str, limit: int = 64 * 1024 * 1024) -> bytes:
-    """The whole content of a small file; ValueError when it is larger than `limit`."""
+    """Return the content of a small file; raise ValueError if it is larger than `limit`."""
     file = files.open(path)
     try:
         size = file.size()

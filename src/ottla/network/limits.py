@@ -23,7 +23,7 @@ class ConnectionLimits:
     def set(
         self, max_connections: int, max_per_ip: int, per_ip_overrides: Mapping[str, int]
     ) -> None:
-        """New limits for new connections; those there are stay."""
+        """Set new limits for new connections; existing ones stay."""
         self._max_connections = max_connections
         self._max_per_ip = max_per_ip
         self._overrides = dict(per_ip_overrides)

@@ -92,7 +92,7 @@ class Broker:
             )
 
     def _advertised(self) -> list[Endpoint]:
-        """What clients are told: a port 0 becomes the one that was picked."""
+        """Return what clients are told: a port 0 becomes the one that was picked."""
         bound = {listener.name: listener.port for listener in self._listeners}
         return [
             endpoint if endpoint.port else endpoint._replace(port=bound[endpoint.listener_name])
@@ -196,7 +196,7 @@ class Broker:
 
 
 def _max_open_files(memory: bool) -> int:
-    """Half of what this process may open: the other half is for connections."""
+    """Return half of what this process may open: the other half is for connections."""
     if memory:
         return _MOST_OPEN_FILES
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

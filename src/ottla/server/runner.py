@@ -9,7 +9,7 @@ from ottla.server.broker_process import Broker
 
 
 def _ignore(message: str) -> None:
-    """Nobody reads an embedded broker's messages unless asked for."""
+    """Drop a message: nobody reads those of an embedded broker unless asked for."""
 
 
 class BrokerThread:

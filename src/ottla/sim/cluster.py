@@ -1,4 +1,4 @@
-"""Several machines on one time line, with a network between them, for tests of their dealings.
+"""Several machines on one time line, with a network between them, for tests.
 
 Each machine has a disk, a clock with an offset of its own, and one broker. Nothing goes wrong
 by itself: tests cut and heal the network, and kill and start brokers. Delays are drawn by

@@ -1,4 +1,4 @@
-"""What goes wrong in a run, and how often: crashes, disks that fill or fail, clocks set anew."""
+"""What goes wrong in a run, and how often: crashes, full or failing disks, clock steps."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Machine:
         self.loop: SimLoop | None = None
 
     def _make_directories(self) -> None:
-        """The operator has made the log directories, long ago."""
+        """Make the log directories, durably, as an operator has done."""
         for path in self._profile.log_dirs:
             self.disk.make_dirs(path)
         self.disk.sync_dir("/")
@@ -84,7 +84,7 @@ class Machine:
         self.disk.kill()
 
     def lose_power(self) -> dict[TopicPartition, int]:
-        """Pull the plug; up to where the broker believed its logs to be on disk.
+        """Lose power; return up to where the broker believed its logs to be on disk.
 
         Logs that were emptied are left out: what was removed need not have been there.
         """
@@ -108,7 +108,7 @@ class Machine:
         return 0 if log is None else log.log_end_offset
 
     def has_forgotten(self, topic: str, partition_index: int) -> bool:
-        """Whether a failed sync has left something in a log that is not going to be on disk."""
+        """Return whether a failed sync has left something in a log that will never be on disk."""
         name = TopicPartition(topic, partition_index)
         return any(
             self.disk.has_forgotten(f"{path}/{name}")
@@ -116,7 +116,7 @@ class Machine:
         )
 
     def holders(self, topic: str, partition_index: int) -> list[str]:
-        """The log directories that have a directory of this partition."""
+        """Return the log directories that have a directory of this partition."""
         return [
             path
             for path in self._profile.log_dirs
@@ -125,7 +125,7 @@ class Machine:
 
 
 def _nothing() -> None:
-    """Nobody listens."""
+    """Do nothing: nobody listens."""
 
 
 def _no_connector() -> Connector:

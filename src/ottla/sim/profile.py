@@ -40,7 +40,7 @@ class Profile(NamedTuple):
     consumer_members: int
 
     def topic_configs(self, chance: Generator) -> dict[str, str]:
-        """Settings for a new topic."""
+        """Return settings for a new topic."""
         configs = {"internal.segment.bytes": str(chance.choice((400, 1500, 6000, 60_000)))}
         for name, values, probability in _TOPIC_CHOICES:
             if chance.random() < probability:
@@ -70,7 +70,7 @@ _TOPIC_CHOICES = (
 
 
 def profile_of(seed: int) -> Profile:
-    """The profile of a seed."""
+    """Return the profile of a seed."""
     chance = generator(seed, "profile")
     log_dirs = tuple(f"/data{number}" for number in range(chance.choice((1, 1, 2, 3))))
     large = chance.random() < 0.15
@@ -102,7 +102,7 @@ def profile_of(seed: int) -> Profile:
 
 
 def _properties(chance: Generator, log_dirs: tuple[str, ...]) -> dict[str, str]:
-    """Kafka's own settings, with intervals short enough to be met in minutes."""
+    """Return settings of the broker, with intervals short enough to pass in minutes."""
     return {
         "listeners": "PLAINTEXT://127.0.0.1:9092",
         "log.dirs": ",".join(log_dirs),

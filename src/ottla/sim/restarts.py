@@ -1,7 +1,7 @@
-"""The lives of a broker on one machine: how each ends, and that the next one begins well.
+"""Ends the broker's process on one machine, and starts the next one on what is left.
 
 A process ends cleanly, by a kill, or by a power failure; it may also crash or fail while it
-starts. Every life begins with an audit of what the last one left.
+starts. Every process begins with an audit of what the last one left.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ottla.sim.network.recorder import Settled
 from ottla.wire.message import Message
 
 
-class Onlooker(Protocol):
-    """Who watches the broker live and die."""
+class RestartListener(Protocol):
+    """Hears when the broker starts and ends."""
 
     def note(self, text: str) -> None: ...
 
@@ -41,19 +41,19 @@ class Onlooker(Protocol):
         ...
 
     def ended(self, end: End) -> None:
-        """The broker has ended: connections are gone."""
+        """Take note that the broker has ended: connections are gone."""
         ...
 
 
 class Restarts:
-    """`begin` the first one; the others follow from how each ends."""
+    """`begin` the first process; the others follow from how each ends."""
 
     def __init__(
         self,
         machine: Machine,
         model: ClusterModel,
         conditions: Conditions,
-        onlooker: Onlooker,
+        listener: RestartListener,
         chance: Generator,
         *,
         power_fails: bool,
@@ -61,7 +61,7 @@ class Restarts:
         self._machine = machine
         self._model = model
         self._conditions = conditions
-        self._onlooker = onlooker
+        self._listener = listener
         self._chance = chance
         self._power_fails = power_fails
         self._next_end = End.KILL
@@ -69,7 +69,7 @@ class Restarts:
     # -- ends ----------------------------------------------------------------------------
 
     def crash_soon(self, end: End) -> None:
-        """At once, or in the middle of one of the next operations of the disk."""
+        """Crash at once, or in the middle of one of the next operations of the disk."""
         self._next_end = end
         if self._chance.random() < 0.2:
             self._machine.kill()
@@ -77,7 +77,7 @@ class Restarts:
         self._machine.faults.operations_until_crash = self._chance.randrange(40)
 
     def crashed(self) -> None:
-        """The process has crashed: begin another."""
+        """Take note of a crash, and begin another process."""
         self._ended(self._next_end)
         self._begin_again()
 
@@ -100,7 +100,7 @@ class Restarts:
         self.begin()
 
     def _ended(self, end: End) -> None:
-        """What was begun is open, what was answered holds."""
+        """End a process: what it had begun is open, what it had answered holds."""
         loop = self._machine.loop
         if loop is not None:
             for handled in loop.recorder.open_requests():
@@ -117,8 +117,8 @@ class Restarts:
         for place in self._model.places():
             place.partition.ended(end)
         self._machine.node = self._machine.loop = None
-        self._onlooker.note(f"the broker has ended: {end.value}")
-        self._onlooker.ended(end)
+        self._listener.note(f"the broker has ended: {end.value}")
+        self._listener.ended(end)
 
     def _lose_power(self) -> None:
         points = {str(name): point for name, point in self._machine.lose_power().items()}
@@ -133,7 +133,7 @@ class Restarts:
             partition.durable_end = max(partition.durable_end, points.get(partition.name, 0))
 
     def _must_reboot(self) -> bool:
-        """Whether a failed sync has left records that can be read and never will be on disk.
+        """Return whether a failed sync has left records that can be read and never will be on disk.
 
         The next process could not know. Whoever runs a broker boots the machine then.
         """
@@ -151,7 +151,7 @@ class Restarts:
         """Start the broker, which may crash or fail while it starts, until it runs."""
         faults = self._machine.faults
         while True:
-            self._onlooker.pass_time(self._chance.choice((1, 100, 3000)))
+            self._listener.pass_time(self._chance.choice((1, 100, 3000)))
             if self._chance.random() < 0.7:
                 faults.heal()
             crashes = self._chance.random() < 0.2
@@ -164,7 +164,7 @@ class Restarts:
             except (OSError, ApiError) as error:
                 if not self._conditions.io_errors and not self._conditions.is_full:
                     raise
-                self._onlooker.note(f"the broker did not start: {error}")
+                self._listener.note(f"the broker did not start: {error}")
                 self._ended(End.KILL)
                 faults.heal()
             else:
@@ -172,15 +172,15 @@ class Restarts:
 
     def begin(self) -> None:
         """Start the broker on what the disk holds, and audit that."""
-        self._conditions.begin_life()
+        self._conditions.process_started()
         self._model.groups.restarted()
         self._machine.start()
-        self._onlooker.note("the broker has started")
+        self._listener.note("the broker has started")
         loop = self._machine.loop
         assert loop is not None
-        loop.recorder.on_settled = self._onlooker.take_replies
+        loop.recorder.on_settled = self._listener.take_replies
         self._audit(loop)
-        self._onlooker.watch(loop)
+        self._listener.watch(loop)
         self._next_end = End.KILL
 
     def _audit(self, loop: SimLoop) -> None:
@@ -204,4 +204,4 @@ class Restarts:
 
 
 def _nothing() -> None:
-    """Nobody listens."""
+    """Do nothing: nobody listens."""

@@ -82,13 +82,13 @@ class Script:
         self.wake()
 
     def wake(self) -> None:
-        """One turn of the loop."""
+        """Take one turn of the loop."""
         self.loop.wake([])
 
     # -- clients -------------------------------------------------------------------------
 
     def connect(self) -> SimStream:
-        """One more connection."""
+        """Return a new connection."""
         return self.loop.connect(LISTENER, lambda data: None, lambda: None)
 
     def send(self, stream: SimStream, request: Message, version: int) -> Exchange:

@@ -13,7 +13,7 @@ __all__ = ("Generator", "SeededRandom", "generator")
 
 
 def generator(seed: int, part: str) -> Generator:
-    """The generator of one part of the simulation with this seed."""
+    """Return the generator of one part of the simulation with this seed."""
     return Generator(f"{seed}/{part}")
 
 

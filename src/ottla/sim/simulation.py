@@ -1,6 +1,6 @@
-"""A run: clients, network, faults and crashes around the very node that serves production.
+"""A run: clients, network, faults and crashes around the node that serves production.
 
-Everything that happens is an event at a virtual conditions, picked by generators derived from
+Everything that happens is an event at a virtual time, picked by generators derived from
 the seed; so a seed is a run, and its trace has one hash.
 """
 
@@ -14,14 +14,15 @@ from ottla.sim.clients.classic_member import ClassicMember
 from ottla.sim.clients.client import Client
 from ottla.sim.clients.consumer import Consumer
 from ottla.sim.clients.consumer_member import ConsumerMember
-from ottla.sim.clients.prober import Babbler, Prober
+from ottla.sim.clients.malformed import MalformedClient
+from ottla.sim.clients.prober import Prober
 from ottla.sim.clients.producer import IdempotentProducer, PlainProducer
 from ottla.sim.disk.faults import Crash
 from ottla.sim.driver import MachineDriver
 from ottla.sim.fault_injection import FaultInjection
 from ottla.sim.judges.answers import expect, judge, leave_open
 from ottla.sim.judges.conditions import Conditions
-from ottla.sim.judges.fetch import waits_in_vain
+from ottla.sim.judges.fetch import missed_data
 from ottla.sim.machine import LISTENER, Machine
 from ottla.sim.model.cluster import ClusterModel
 from ottla.sim.model.partition import End
@@ -80,7 +81,7 @@ class Simulation:
         self._overdue_ms = -1.0
         self._clients = self._make_clients()
 
-    # -- the stage clients play on -------------------------------------------------------
+    # -- what clients ask for ------------------------------------------------------------
 
     def wall_ms(self) -> int:
         return self._machine.clock.wall_ms()
@@ -226,7 +227,7 @@ class Simulation:
                 continue
             if self.monotonic_ms() >= handled.handled_ms + request.max_wait:
                 raise Violation(f"{handled.exchange!r}: still waits at {self.monotonic_ms()}")
-            missed = waits_in_vain(self.model, handled.exchange)
+            missed = missed_data(self.model, handled.exchange)
             if missed is not None:
                 raise Violation(f"{handled.exchange!r}: waits although there is {missed}")
 
@@ -247,7 +248,7 @@ class Simulation:
             (IdempotentProducer, profile.idempotent_producers),
             (Consumer, profile.consumers),
             (Prober, profile.probers),
-            (Babbler, profile.noise),
+            (MalformedClient, profile.noise),
             (ClassicMember, profile.classic_members),
             (ConsumerMember, profile.consumer_members),
         )

@@ -39,11 +39,11 @@ class Administrator(Client):
     THINK_MS = (5.0, 50.0, 300.0)
 
     def act(self) -> None:
-        missing = [name for name in NAMES if name not in self.stage.model.topics]
+        missing = [name for name in NAMES if name not in self.environment.model.topics]
         if missing and (len(missing) == len(NAMES) or self.chance.random() < 0.25):
             self._create(self.chance.choice(missing))
             return
-        topic = self.stage.model.topics.get(self.chance.choice(NAMES))
+        topic = self.environment.model.topics.get(self.chance.choice(NAMES))
         if topic is None:
             self._ask_for(self.chance.choice(NAMES))
             return
@@ -62,7 +62,7 @@ class Administrator(Client):
             self._describe(topic)
 
     def _create(self, name: str) -> None:
-        configs = self.stage.profile.topic_configs(self.chance)
+        configs = self.environment.profile.topic_configs(self.chance)
         topic = CreatableTopic(
             name=name,
             num_partitions=self.chance.randint(1, 3),
@@ -74,7 +74,7 @@ class Administrator(Client):
         self.ask(request, self.chance.randint(2, 7))
 
     def _ask_for(self, name: str) -> None:
-        """Metadata of a topic that is not there: it may be created by that."""
+        """Ask for a topic that is not there, which may create it."""
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=name, topic_id=ZERO_UUID)],
             allow_auto_topic_creation=self.chance.random() < 0.3,
@@ -100,7 +100,7 @@ class Administrator(Client):
     def _alter(self, topic: TopicModel) -> None:
         changes = [
             AlterableConfig(name=name, config_operation=_SET, value=value)
-            for name, value in self.stage.profile.topic_configs(self.chance).items()
+            for name, value in self.environment.profile.topic_configs(self.chance).items()
             if self.chance.random() < 0.5
         ]
         named = {change.name for change in changes}

@@ -7,7 +7,7 @@ from struct import pack
 from typing import Final
 
 from ottla.model.errors import ErrorCode
-from ottla.sim.clients.client import Stage
+from ottla.sim.clients.client import Environment
 from ottla.sim.clients.group_member import SUBSCRIBED, GroupMember
 from ottla.sim.judges.groups import partitions_of
 from ottla.sim.network.exchange import Exchange
@@ -36,8 +36,8 @@ class ClassicMember(GroupMember):
 
     GROUP_ID = "classic"
 
-    def __init__(self, name: str, stage: Stage, chance: Generator) -> None:
-        super().__init__(name, stage, chance)
+    def __init__(self, name: str, environment: Environment, chance: Generator) -> None:
+        super().__init__(name, environment, chance)
         self._member_id = ""
         self._generation_id = -1
         self._assignments: list[SyncGroupRequestAssignment] = []
@@ -67,7 +67,7 @@ class ClassicMember(GroupMember):
         self.ask(request, self.chance.choice((2, 4, 5, 7, 9)))
 
     def _sync(self) -> None:
-        groups = self.stage.model.groups
+        groups = self.environment.model.groups
         for each in self._assignments:
             key = self.GROUP_ID, self._generation_id, each.member_id
             groups.planned.setdefault(key, []).append(each.assignment)
@@ -103,7 +103,7 @@ class ClassicMember(GroupMember):
         """Commit an offset of a partition this member has, if it still exists."""
         if self._partitions:
             name, _, index = self.chance.choice(self._partitions).rpartition("-")
-            if self.stage.model.place(name, int(index)) is not None:
+            if self.environment.model.place(name, int(index)) is not None:
                 self.commit((name, int(index)), self._generation_id, self._member_id)
 
     def commit_versions(self) -> tuple[int, ...]:
@@ -140,7 +140,7 @@ class ClassicMember(GroupMember):
         parts: dict[str, list[str]] = {member: [] for member in members}
         partitions = [
             f"{place.topic.name}-{place.partition_index}"
-            for place in self.stage.model.places()
+            for place in self.environment.model.places()
             if place.topic.name in SUBSCRIBED
         ]
         for number, partition in enumerate(partitions if members else ()):

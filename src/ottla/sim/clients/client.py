@@ -23,8 +23,8 @@ _SIZE = Struct(">i")
 _DELAYS_MS = (0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 5.0, 30.0)
 
 
-class Stage(Protocol):
-    """What clients play on."""
+class Environment(Protocol):
+    """What a client asks of the run it is part of."""
 
     model: ClusterModel
     profile: Profile
@@ -38,7 +38,7 @@ class Stage(Protocol):
         ...
 
     def connect(self, client: Client) -> SimStream | None:
-        """A connection to the broker; None while it is down."""
+        """Return a connection to the broker; None while it is down."""
         ...
 
     def new_uid(self) -> int: ...
@@ -50,9 +50,9 @@ class Client:
     THINK_MS: tuple[float, ...] = (1.0, 1.0, 5.0, 20.0, 100.0)
     DISCONNECTS = 0.01
 
-    def __init__(self, name: str, stage: Stage, chance: Generator) -> None:
+    def __init__(self, name: str, environment: Environment, chance: Generator) -> None:
         self.name = name
-        self.stage = stage
+        self.environment = environment
         self.chance = chance
         self.connection: SimStream | None = None
         self.in_flight: deque[Exchange] = deque()
@@ -68,28 +68,28 @@ class Client:
         raise NotImplementedError
 
     def received(self, exchange: Exchange) -> None:
-        """A reply has come."""
+        """Take a reply."""
 
     def disconnected(self, lost: list[Exchange]) -> None:
-        """The connection is gone; whether these requests were carried out is not known."""
+        """Learn that the connection is gone; whether these requests took effect is not known."""
 
     # -- turns ---------------------------------------------------------------------------
 
     def think(self) -> None:
         """Take a turn, and plan the next."""
         if self.connection is None:
-            self.connection = self.stage.connect(self)
+            self.connection = self.environment.connect(self)
         elif self.chance.random() < self.DISCONNECTS:
             self.hang_up()
         else:
-            for _ in range(self.chance.randint(1, self.stage.profile.pipelining)):
+            for _ in range(self.chance.randint(1, self.environment.profile.pipelining)):
                 if self.connection is not None and len(self.in_flight) < self._most_in_flight():
                     self.act()
         delay = self.chance.choice(self.THINK_MS)
-        self.stage.at(self.stage.monotonic_ms() + delay, self.think)
+        self.environment.at(self.environment.monotonic_ms() + delay, self.think)
 
     def _most_in_flight(self) -> int:
-        return self.stage.profile.pipelining
+        return self.environment.profile.pipelining
 
     def hang_up(self) -> None:
         """Close the connection: politely, or with everything on the way lost."""
@@ -103,7 +103,7 @@ class Client:
         self.lose_connection(stream)
 
     def lose_connection(self, stream: SimStream) -> None:
-        """The connection is no more, as far as the client is concerned."""
+        """Forget the connection: as far as the client knows, it is gone."""
         if self.connection is not stream:
             return
         self.connection = None
@@ -136,17 +136,17 @@ class Client:
         stream = self.connection
         assert stream is not None
         self.in_flight.append(exchange)
-        now_ms = self.stage.monotonic_ms()
+        now_ms = self.environment.monotonic_ms()
         self._sent_until_ms = max(self._sent_until_ms, now_ms + self.chance.choice(_DELAYS_MS))
-        self.stage.at(self._sent_until_ms, lambda: _arrive(stream, exchange))
+        self.environment.at(self._sent_until_ms, lambda: _arrive(stream, exchange))
 
     def deliver(self, stream: SimStream, data: bytes) -> None:
-        """The broker has sent bytes: they arrive a little later, in their order."""
-        now_ms = self.stage.monotonic_ms()
+        """Take bytes from the broker: they arrive a little later, in their order."""
+        now_ms = self.environment.monotonic_ms()
         self._received_until_ms = max(
             self._received_until_ms, now_ms + self.chance.choice(_DELAYS_MS)
         )
-        self.stage.at(self._received_until_ms, lambda: self._receive(stream, data))
+        self.environment.at(self._received_until_ms, lambda: self._receive(stream, data))
 
     def _receive(self, stream: SimStream, data: bytes) -> None:
         if self.connection is not stream:
@@ -173,13 +173,13 @@ class Client:
     # -- choices -------------------------------------------------------------------------
 
     def pick_place(self) -> Place | None:
-        """Any partition there is."""
-        places = self.stage.model.places()
+        """Return any partition there is."""
+        places = self.environment.model.places()
         return self.chance.choice(places) if places else None
 
     def new_sent(self, sent: Sent) -> Sent:
         """Make a batch known before it is sent."""
-        self.stage.model.sents[sent.uid] = sent
+        self.environment.model.sents[sent.uid] = sent
         return sent
 
 

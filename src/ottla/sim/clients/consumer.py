@@ -6,7 +6,7 @@ from random import Random as Generator
 from typing import NamedTuple
 
 from ottla.model.errors import ErrorCode
-from ottla.sim.clients.client import Client, Stage
+from ottla.sim.clients.client import Client, Environment
 from ottla.sim.judges.fetch import FIRST_TOPIC_ID, FetchNote, Followed, note_of
 from ottla.sim.network.exchange import Exchange
 from ottla.wire.messages.fetch import (
@@ -35,8 +35,8 @@ class Session(NamedTuple):
 class Consumer(Client):
     """Follows some partitions from some offsets; reads, seeks, changes its mind."""
 
-    def __init__(self, name: str, stage: Stage, chance: Generator) -> None:
-        super().__init__(name, stage, chance)
+    def __init__(self, name: str, environment: Environment, chance: Generator) -> None:
+        super().__init__(name, environment, chance)
         self._version = _VERSIONS[0]
         self._positions: dict[PartitionKey, Followed] = {}
         self._session: Session | None = None
@@ -56,7 +56,7 @@ class Consumer(Client):
 
     def _subscribe(self) -> None:
         """Choose partitions anew; a session goes on with the changed set if it can."""
-        places = self.stage.model.places()
+        places = self.environment.model.places()
         if self._session is None:
             self._version = self.chance.choice(_VERSIONS)
             self._uses_sessions = self._version >= _FIRST_SESSION and self.chance.random() < 0.7
@@ -77,7 +77,7 @@ class Consumer(Client):
                 )
 
     def _seek(self, key: PartitionKey) -> None:
-        place = self.stage.model.place(*key)
+        place = self.environment.model.place(*key)
         if place is not None:
             partition = place.partition
             low, high = max(partition.start - 2, 0), partition.end + 2
@@ -110,7 +110,7 @@ class Consumer(Client):
         self.ask(request, self._version, note=note)
 
     def _still_follows(self, key: PartitionKey, known: Followed) -> bool:
-        """Whether the broker's idea of a partition is ours; another topic may have its name."""
+        """Return whether the broker follows the same partition; another topic may have its name."""
         ours = self._positions.get(key)
         by_id = self._version >= FIRST_TOPIC_ID
         return ours is not None and (not by_id or ours.topic_id == known.topic_id)
@@ -127,7 +127,7 @@ class Consumer(Client):
             if key in self._positions:
                 self._positions[key] = self._positions[key]._replace(fetch_offset=offset)
         for key, code in note.errors.items():
-            if code == ErrorCode.OFFSET_OUT_OF_RANGE and self.stage.model.place(*key):
+            if code == ErrorCode.OFFSET_OUT_OF_RANGE and self.environment.model.place(*key):
                 self._seek(key)
             elif code != ErrorCode.KAFKA_STORAGE_ERROR:
                 self._positions.pop(key, None)

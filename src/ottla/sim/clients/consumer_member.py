@@ -6,7 +6,7 @@ from random import Random as Generator
 from typing import Final
 
 from ottla.model.errors import ErrorCode
-from ottla.sim.clients.client import Stage
+from ottla.sim.clients.client import Environment
 from ottla.sim.clients.group_member import SUBSCRIBED, GroupMember
 from ottla.sim.judges.groups import LEAVE_EPOCH
 from ottla.sim.network.exchange import Exchange
@@ -27,8 +27,8 @@ class ConsumerMember(GroupMember):
 
     GROUP_ID = "consumer"
 
-    def __init__(self, name: str, stage: Stage, chance: Generator) -> None:
-        super().__init__(name, stage, chance)
+    def __init__(self, name: str, environment: Environment, chance: Generator) -> None:
+        super().__init__(name, environment, chance)
         self._numbers = 0
         self._begin_as_new()
 

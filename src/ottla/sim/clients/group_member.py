@@ -6,7 +6,7 @@ from random import Random as Generator
 from typing import Final
 
 from ottla.sim.clients.admin import NAMES
-from ottla.sim.clients.client import Client, Stage
+from ottla.sim.clients.client import Client, Environment
 from ottla.sim.network.exchange import Exchange
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.offset_commit import (
@@ -26,8 +26,8 @@ class GroupMember(Client):
     GROUP_ID = ""
     LONG_PAUSE_MS = 4000.0
 
-    def __init__(self, name: str, stage: Stage, chance: Generator) -> None:
-        super().__init__(name, stage, chance)
+    def __init__(self, name: str, environment: Environment, chance: Generator) -> None:
+        super().__init__(name, environment, chance)
         self._knows_coordinator = False
         self._silent_until_ms = 0.0
 
@@ -35,12 +35,12 @@ class GroupMember(Client):
         return 1
 
     def act(self) -> None:
-        if self.stage.monotonic_ms() < self._silent_until_ms:
+        if self.environment.monotonic_ms() < self._silent_until_ms:
             return
         if not self._knows_coordinator:
             self.ask(FindCoordinatorRequest(key=self.GROUP_ID), 3)
         elif self.chance.random() < 0.02:
-            self._silent_until_ms = self.stage.monotonic_ms() + self.LONG_PAUSE_MS
+            self._silent_until_ms = self.environment.monotonic_ms() + self.LONG_PAUSE_MS
         else:
             self.take_turn()
 
@@ -56,7 +56,7 @@ class GroupMember(Client):
         """Return a partition of the subscribed topics, if there is one."""
         places = [
             (place.topic.name, place.partition_index)
-            for place in self.stage.model.places()
+            for place in self.environment.model.places()
             if place.topic.name in SUBSCRIBED
         ]
         return self.chance.choice(places) if places else None
@@ -65,7 +65,7 @@ class GroupMember(Client):
         """Commit a new offset."""
         name, index = place
         partition = OffsetCommitRequestPartition(
-            partition_index=index, committed_offset=self.stage.new_uid()
+            partition_index=index, committed_offset=self.environment.new_uid()
         )
         request = OffsetCommitRequest(
             group_id=self.GROUP_ID,

@@ -1,14 +1,10 @@
-"""Clients that only ask: offsets by time and epoch, and everything the broker describes.
-
-One of them also sends frames that are no requests: that closes its connection and nothing else.
-"""
+"""Clients that only ask: offsets by time and epoch, and everything the broker describes."""
 
 from __future__ import annotations
 
 from ottla.sim.clients.client import Client
 from ottla.sim.judges.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from ottla.sim.model.cluster import Place
-from ottla.sim.network.exchange import Exchange
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -43,7 +39,7 @@ class Prober(Client):
 
     def _ask_offset(self, place: Place) -> None:
         version = self.chance.randint(1, 11)
-        now_ms = self.stage.wall_ms()
+        now_ms = self.environment.wall_ms()
         timestamp = self.chance.choice((LATEST, EARLIEST, now_ms - self.chance.randrange(5000)))
         if version >= _FIRST_MAX_TIMESTAMP and self.chance.random() < 0.2:
             timestamp = MAX_TIMESTAMP
@@ -88,26 +84,3 @@ class Prober(Client):
                         )
                     ]
                 self.ask(DescribeProducersRequest(topics=topics), 0)
-
-
-class Babbler(Client):
-    """Sends what no broker understands."""
-
-    def act(self) -> None:
-        body = self._nonsense()
-        size = len(body)
-        if self.chance.random() < 0.1:
-            size = self.chance.choice((-1, 3, 0x7FFFFFFF))
-        frame = size.to_bytes(4, "big", signed=True) + body
-        self.transmit(Exchange(self.name, -1, -1, -1, None, frame, wants_reply=False))
-
-    def _nonsense(self) -> bytes:
-        """A key nobody has, a version nobody has, or a known request cut short."""
-        noise = self.chance.randbytes(self.chance.randint(8, 60))
-        match self.chance.randrange(3):
-            case 0:
-                return b"\x7f\x00" + noise
-            case 1:
-                return b"\x00\x03\x00\x63" + noise
-            case _:
-                return b"\x00\x02\x00\x01\x00\x00\x00\x07\xff\xff\xff\xff\xff\xff\x7f"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random as Generator
 
 from ottla.model.errors import ErrorCode
-from ottla.sim.clients.client import Client, Stage
+from ottla.sim.clients.client import Client, Environment
 from ottla.sim.judges.produce import FIRST_TOPIC_ID, Target, targets_of
 from ottla.sim.model.batch import Producer, Sent, damaged, make_sent
 from ottla.sim.model.cluster import Place
@@ -46,11 +46,11 @@ class ProducingClient(Client):
         self.ask(request, version, wants_reply=acks != 0, note=targets)
 
     def make_sent(self, producer: Producer | None = None) -> Sent:
-        profile = self.stage.profile
+        profile = self.environment.profile
         sent = make_sent(
-            self.stage.new_uid(),
+            self.environment.new_uid(),
             self.chance,
-            self.stage.wall_ms(),
+            self.environment.wall_ms(),
             most_records=profile.most_records,
             most_bytes=profile.most_bytes,
             codec=self.chance.choice((0, 0, 0, 1, 2, 3, 4)),
@@ -63,7 +63,7 @@ class PlainProducer(ProducingClient):
     """Sends to several partitions at once, with any acks, sometimes nonsense."""
 
     def act(self) -> None:
-        topics = sorted(self.stage.model.topics)
+        topics = sorted(self.environment.model.topics)
         self.chance.shuffle(topics)
         targets = [
             target
@@ -78,7 +78,7 @@ class PlainProducer(ProducingClient):
         self.produce(targets, acks)
 
     def _targets(self, name: str) -> list[Target]:
-        topic = self.stage.model.topics[name]
+        topic = self.environment.model.topics[name]
         count = len(topic.partitions) + (self.chance.random() < 0.02)
         indexes = self.chance.sample(range(count), k=self.chance.randint(1, count))
         return [Target(name, topic.topic_id, index, self._batch()) for index in indexes]
@@ -122,8 +122,8 @@ class IdempotentProducer(ProducingClient):
 
     DISCONNECTS = 0.03
 
-    def __init__(self, name: str, stage: Stage, chance: Generator) -> None:
-        super().__init__(name, stage, chance)
+    def __init__(self, name: str, environment: Environment, chance: Generator) -> None:
+        super().__init__(name, environment, chance)
         self._producer_id = -1
         self._streams: dict[tuple[str, int], Stream] = {}
         self._epochs: dict[tuple[str, int], int] = {}

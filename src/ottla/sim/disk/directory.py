@@ -44,11 +44,11 @@ class Directory:
         self.unsynced.append(renaming)
 
     def sync(self) -> None:
-        """The names that are visible survive a power failure."""
+        """Make the visible names durable: they survive a power failure."""
         self.keep_up_to(self.unsynced[-1].number if self.unsynced else 0)
 
     def keep_up_to(self, number: int) -> None:
-        """Changes up to a number have reached the disk."""
+        """Make changes up to a number durable."""
         kept = 0
         for renaming in self.unsynced:
             if renaming.number > number:
@@ -63,7 +63,7 @@ class Directory:
         self.unsynced.clear()
 
     def below(self) -> Iterator[Directory]:
-        """This directory and all that can be reached from it, removed ones included."""
+        """Return this directory and all below it, removed ones included."""
         yield self
         children = [*self.live.values(), *self.durable.values()]
         for renaming in self.unsynced:

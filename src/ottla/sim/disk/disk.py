@@ -70,11 +70,11 @@ class SimDisk:
         self.process += 1
 
     def has(self, path: str) -> bool:
-        """Whether a path is there, for an onlooker: nothing fails and nobody hears of it."""
+        """Return whether a path is there. This never fails and counts as no operation."""
         return self._find(path) is not None
 
     def has_forgotten(self, path: str) -> bool:
-        """Whether a file below a path is not, and will not be, on disk as it can be read."""
+        """Return whether a file below a path has visible bytes that no sync will write."""
         found = self._find(path)
         if isinstance(found, Inode):
             return found.is_forgotten()
@@ -172,7 +172,7 @@ class SimDisk:
     def sync_dir(self, path: str) -> None:
         self.check("sync_dir", path)
         directory = self._directory(path)
-        is_last = self.faults.is_last_moment()
+        is_last = self.faults.crashes_now()
         if is_last and self._chance.random() < 0.5:
             raise self.crash()
         directory.sync()
@@ -202,7 +202,7 @@ class SimDisk:
 
     def write(self, path: str, inode: Inode, content: bytes, position: int) -> None:
         """Write all of it, or what fits on a full disk, or what a crash leaves."""
-        if self.faults.is_last_moment():
+        if self.faults.crashes_now():
             torn = content[: self._chance.randint(0, len(content))]
             inode.change(Change(position, torn), self._clock.wall_ms())
             raise self.crash()
@@ -216,7 +216,7 @@ class SimDisk:
 
     def truncate(self, path: str, inode: Inode, size: int) -> None:
         """Cut or extend."""
-        is_last = self.faults.is_last_moment()
+        is_last = self.faults.crashes_now()
         if is_last and self._chance.random() < 0.5:
             raise self.crash()
         self.faults.give_room(path, max(len(inode.live.data) - size, 0))
@@ -231,7 +231,7 @@ class SimDisk:
         except OSError:
             inode.fail_sync()
             raise
-        is_last = self.faults.is_last_moment()
+        is_last = self.faults.crashes_now()
         if is_last and self._chance.random() < 0.5:
             raise self.crash()
         inode.sync()
@@ -243,7 +243,7 @@ class SimDisk:
     def _change_names(
         self, operation: str, path: str, directory: Directory, *names: tuple[str, Child | None]
     ) -> None:
-        is_last = self.faults.is_last_moment()
+        is_last = self.faults.crashes_now()
         if is_last and self._chance.random() < 0.5:
             raise self.crash()
         volume = self.faults.volume_of(path)
@@ -277,7 +277,7 @@ class SimDisk:
 
 
 def _inodes(directory: Directory) -> Iterator[Inode]:
-    """All files below a directory, always in the same order."""
+    """Return all files below a directory, always in the same order."""
     for _, child in sorted(directory.live.items()):
         if isinstance(child, Directory):
             yield from _inodes(child)
@@ -296,4 +296,4 @@ def _names(path: str) -> list[str]:
 
 
 def _nothing(operation: str, path: str) -> None:
-    """Nobody listens."""
+    """Do nothing: nobody listens."""

@@ -39,7 +39,7 @@ class DiskFaults:
         """How many more operations that change something succeed; -1 is no limit."""
 
     def volume_of(self, path: str) -> Volume | None:
-        """The volume a path lies on."""
+        """Return the volume a path lies on."""
         for volume in self.volumes:
             if path == volume.path or path.startswith(volume.path + "/"):
                 return volume
@@ -53,8 +53,8 @@ class DiskFaults:
         if self._chance.random() < volume.eio_probability:
             raise OSError(EIO, "simulated I/O error", path)
 
-    def is_last_moment(self) -> bool:
-        """Whether the process ends with the operation that is about to begin."""
+    def crashes_now(self) -> bool:
+        """Return whether the process ends with the operation that is about to begin."""
         if self.operations_until_crash < 0:
             return False
         self.operations_until_crash -= 1
@@ -70,13 +70,13 @@ class DiskFaults:
         return taken
 
     def give_room(self, path: str, size: int) -> None:
-        """A file became smaller or went away."""
+        """Give back the room of a file that became smaller or was removed."""
         volume = self.volume_of(path)
         if volume is not None:
             volume.free_bytes += size
 
     def heal(self) -> None:
-        """Nothing fails any more and there is room."""
+        """Heal everything: nothing fails any more, and there is room."""
         self.operations_until_crash = -1
         for volume in self.volumes:
             volume.free_bytes = UNLIMITED
@@ -84,5 +84,5 @@ class DiskFaults:
 
 
 def no_room(path: str) -> OSError:
-    """The error of a full disk."""
+    """Return the error of a full disk."""
     return OSError(ENOSPC, "simulated full disk", path)

@@ -44,7 +44,7 @@ class SimFile:
         return self._inode.live.read(length, position)
 
     def peek(self, length: int, position: int) -> bytes:
-        """Read as an onlooker: nothing fails and nobody hears of it."""
+        """Read as an listener: nothing fails and nobody hears of it."""
         return self._inode.live.read(length, position)
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
@@ -58,7 +58,7 @@ class SimFile:
         self._disk.truncate(self._path, self._inode, size)
 
     def allocate(self, position: int, length: int) -> None:
-        """Nothing to do: what a write finds no room for is decided when it comes."""
+        """Do nothing: whether there is room is decided when a write comes."""
 
     def sync(self) -> None:
         self.check_process()
@@ -71,7 +71,7 @@ class SimFile:
         return SimMapping(self, self._disk, self._inode, writable)
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
     def check_process(self) -> None:
         """Crash when the process that opened the file is gone."""
@@ -121,7 +121,7 @@ class SimMapping:
         self._file.sync()
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
     def _touch(self, start: int, stop: int) -> bytes:
         """Read a range; a page past the end of the file would kill a real process (SIGBUS)."""

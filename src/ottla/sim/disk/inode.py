@@ -80,29 +80,29 @@ class Inode:
         self.mtime_ms = mtime_ms
 
     def sync(self) -> None:
-        """What is visible survives a power failure."""
+        """Make what is visible durable: it survives a power failure."""
         for change in self.unsynced:
             self.durable.apply(change)
         self.unsynced.clear()
 
     def fail_sync(self) -> None:
-        """What was changed stays visible and will never be on disk."""
+        """Fail a sync: what was changed stays visible and will never be on disk."""
         self.unsynced.clear()
 
     def is_forgotten(self) -> bool:
-        """Whether something is visible that no sync will bring to the disk: one has failed."""
+        """Return whether something is visible that no sync will write, because one has failed."""
         left = self.durable.copy()
         for change in self.unsynced:
             left.apply(change)
         return (left.data, left.size) != (self.live.data, self.live.size)
 
     def lose_unsynced(self) -> None:
-        """Become what was synced last."""
+        """Go back to what was synced last."""
         self.live = self.durable.copy()
         self.unsynced.clear()
 
     def lose_power(self, chance: Generator) -> None:
-        """Become what a power failure leaves, by chance."""
+        """Go back to what a power failure leaves, by chance."""
         left = self.durable
         fate = chance.random()
         if fate < 0.15:

@@ -53,7 +53,7 @@ def judge_create_topics(model: ClusterModel, exchange: Exchange, conditions: Con
 def _could_not_store(
     model: ClusterModel, exchange: Exchange, conditions: Conditions, code: int
 ) -> bool:
-    """Whether a refusal says that the disk failed, and it did.
+    """Return whether a refusal says that the disk failed, and it did.
 
     What was refused so is undone; where the disk kept the undoing from being forced as well, a
     crash before the next write decides what happened.
@@ -65,7 +65,7 @@ def _could_not_store(
 
 
 def configs_of(topic: CreatableTopic) -> dict[str, str]:
-    """The settings a topic is created with."""
+    """Return the settings a topic is created with."""
     return {config.name: config.value or "" for config in topic.configs}
 
 
@@ -131,7 +131,7 @@ def judge_alter_configs(model: ClusterModel, exchange: Exchange, conditions: Con
 
 
 def changed(configs: dict[str, str], asked: AlterConfigsResource) -> dict[str, str]:
-    """The settings after the change."""
+    """Return the settings after the change."""
     configs = dict(configs)
     for config in asked.configs:
         if config.config_operation == _SET:
@@ -159,7 +159,7 @@ def judge_describe_configs(model: ClusterModel, exchange: Exchange, conditions: 
 
 
 def own_configs(reply: DescribeConfigsResponse) -> dict[str, dict[str, str]]:
-    """The settings of topics that are their own and not the broker's."""
+    """Return the settings of topics that are their own and not the broker's."""
     return {
         result.resource_name: {
             config.name: config.value or ""
@@ -211,7 +211,7 @@ def _judge_topic(
 
 
 def judge_init_producer_id(model: ClusterModel, exchange: Exchange, conditions: Conditions) -> None:
-    """A producer id is given once."""
+    """Check that a producer id is given once."""
     reply = exchange.reply
     assert isinstance(reply, InitProducerIdResponse)
     if reply.error_code:

@@ -1,4 +1,4 @@
-"""Every answered request goes through here, in the order the node decided it."""
+"""Gives every answered request to its judge, in the order the node decided them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def expect(model: ClusterModel, exchange: Exchange, conditions: Conditions) -> b
 
 
 def doubt_produce(model: ClusterModel, exchange: Exchange, conditions: Conditions) -> None:
-    """Nobody was told what became of these batches."""
+    """Take note that nobody was told what became of these batches."""
     for target in targets_of(exchange):
         place = find(model, exchange, target)
         if place is not None and not target.sent.refusals:

@@ -47,16 +47,16 @@ from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, Meta
 _FETCH_BYTES = 1 << 20
 
 
-class Asking(Protocol):
+class Ask(Protocol):
     """Asks the broker something at once."""
 
     def __call__(self, request: Message, version: int) -> Message: ...
 
 
 class Audit:
-    """One reading of everything."""
+    """Reads everything once, and compares it."""
 
-    def __init__(self, model: ClusterModel, ask: Asking, conditions: Conditions) -> None:
+    def __init__(self, model: ClusterModel, ask: Ask, conditions: Conditions) -> None:
         self._model = model
         self._ask = ask
         self._conditions = conditions
@@ -136,7 +136,7 @@ class Audit:
             topic.set_configs(found)
 
     def _possible_configs(self, name: str, told: dict[str, str]) -> list[dict[str, str]]:
-        """What may have become of a topic's settings.
+        """Return what may have become of a topic's settings.
 
         Changes that nobody heard of were made one after the other. One that was refused is
         undone, which the next write forces to disk: it may be there in the place of all others.
@@ -202,7 +202,7 @@ class Audit:
         return answer.offset
 
     def _read_all(self, place: Place, start: int, end: int) -> bool:
-        """Whether all of it could be read: what was not found is not there then."""
+        """Read all of it; return whether that worked: what was not found is not there then."""
         offset = start
         while offset < end:
             partition = FetchPartition(
@@ -227,7 +227,7 @@ class Audit:
         return True
 
     def _audit_producers(self, place: Place) -> None:
-        """Sequences that are known for sure must be known to the broker."""
+        """Check that the broker knows the sequences that are known for sure."""
         name, index = place.topic.name, place.partition_index
         topic = TopicRequest(name=name, partition_indexes=[index])
         reply = self._ask(DescribeProducersRequest(topics=[topic]), 0)
@@ -249,7 +249,7 @@ class Audit:
 
 
 def _creates(exchange: Exchange, name: str) -> dict[str, str] | None:
-    """The settings of the topic an unanswered request may have created, or None."""
+    """Return the settings of the topic an unanswered request may have created, or None."""
     request = exchange.request
     if isinstance(request, CreateTopicsRequest) and not request.validate_only:
         for topic in request.topics:

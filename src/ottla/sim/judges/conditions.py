@@ -1,4 +1,4 @@
-"""The circumstances under which answers are judged: the time, and what is wrong with the disk."""
+"""Under which conditions answers are judged: the time, and what is wrong with the disk."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ class Conditions:
         if self.is_full:
             self._was_full_ms = self._machine.clock.monotonic_ms()
 
-    def begin_life(self) -> None:
-        """A new process: what failed in the last one is forgotten."""
+    def process_started(self) -> None:
+        """Begin with a new process: forget what failed in the last one."""
         self._broken.clear()
         self.look()
         self._began_full = self.is_full
 
     @property
     def io_errors(self) -> bool:
-        """Whether anything but a full disk has failed in this life of the broker."""
+        """Whether anything but a full disk has failed since the broker started."""
         return bool(self._broken)
 
     @property
@@ -65,7 +65,7 @@ class Conditions:
         return any(volume.free_bytes < _FULL for volume in self._machine.faults.volumes)
 
     def may_fail(self, topic: str, partition_index: int) -> bool:
-        """Whether the disk that holds a partition gives reason for storage errors."""
+        """Return whether the disk that holds a partition gives reason for storage errors."""
         holders = self._machine.holders(topic, partition_index)
         may_wait = not holders or self._began_full
         if may_wait and self._machine.clock.monotonic_ms() < self._was_full_ms + _RETRY_MS:
@@ -77,7 +77,7 @@ class Conditions:
         )
 
     def metadata_may_fail(self) -> bool:
-        """The same for the metadata log, which lies in the first directory."""
+        """Return the same for the metadata log, which lies in the first directory."""
         return self._is_faulty(self._machine.faults.volumes[0])
 
     def _is_faulty(self, volume: Volume) -> bool:

@@ -49,7 +49,7 @@ def note_of(exchange: Exchange) -> FetchNote:
 
 
 def find(model: ClusterModel, exchange: Exchange, followed: Followed) -> Place | None:
-    """The partition a consumer means: by id where the version has ids."""
+    """Return the partition a consumer means: by id where the version has ids."""
     if exchange.version >= FIRST_TOPIC_ID:
         return model.place_by_id(followed.topic_id, followed.partition_index)
     return model.place(followed.name, followed.partition_index)
@@ -78,8 +78,8 @@ def judge_fetch(model: ClusterModel, exchange: Exchange, conditions: Conditions)
         _check_nothing_was_there(model, exchange)
 
 
-def waits_in_vain(model: ClusterModel, exchange: Exchange) -> Followed | None:
-    """A followed partition that has records for a fetch that takes any, or None."""
+def missed_data(model: ClusterModel, exchange: Exchange) -> Followed | None:
+    """Return a followed partition that has records for a fetch that takes any, or None."""
     request = exchange.request
     assert isinstance(request, FetchRequest)
     for followed in note_of(exchange).followed:

@@ -106,7 +106,7 @@ def _check_others(
 
 
 def doubt_heartbeat(model: ClusterModel, exchange: Exchange) -> None:
-    """Nobody knows whether the heartbeat counted: what it gave up may be somebody else's."""
+    """Take note that what a heartbeat gave up may be somebody else's: its outcome is unknown."""
     request = exchange.request
     assert isinstance(request, ConsumerGroupHeartbeatRequest)
     if request.member_epoch <= 0:
@@ -157,7 +157,7 @@ def judge_commit(model: ClusterModel, exchange: Exchange, conditions: Conditions
 
 
 def doubt_commit(model: ClusterModel, exchange: Exchange) -> None:
-    """Nobody was told whether these offsets were committed."""
+    """Take note that nobody was told whether these offsets were committed."""
     request = exchange.request
     assert isinstance(request, OffsetCommitRequest)
     for key, offset in _committed(request):

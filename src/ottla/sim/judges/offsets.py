@@ -32,7 +32,7 @@ _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def explains(place: Place | None, code: int, name: str, index: int, conditions: Conditions) -> bool:
-    """Whether the partition is not there, or its disk has failed, if the code says so."""
+    """Return whether the partition is missing, or its disk has failed, if the code says so."""
     if place is None:
         return code == _UNKNOWN
     return code == ErrorCode.KAFKA_STORAGE_ERROR and conditions.may_fail(name, index)
@@ -75,7 +75,7 @@ def _judge_offset(
 def _judge_by_time(
     place: Place, timestamp: int, answer: ListOffsetsPartitionResponse, conditions: Conditions
 ) -> None:
-    """No record that must be there, and comes before the answer, is late enough."""
+    """Check that no record that must be there, and comes before the answer, is late enough."""
     partition = place.partition
     if answer.offset >= 0 and answer.timestamp < timestamp:
         raise Violation(f"{partition.name}: asked for {timestamp}, told {answer}")
@@ -90,7 +90,7 @@ def _judge_by_time(
 def _judge_max_timestamp(
     place: Place, answer: ListOffsetsPartitionResponse, conditions: Conditions
 ) -> None:
-    """No record that must be there is newer than the answer."""
+    """Check that no record that must be there is newer than the answer."""
     for offset, at in _timestamps(place):
         is_newer = answer.offset >= 0 and at > answer.timestamp
         if is_newer and not may_have_moved(place, offset + 1, conditions):
@@ -98,7 +98,7 @@ def _judge_max_timestamp(
 
 
 def _timestamps(place: Place) -> list[tuple[int, int]]:
-    """Offset and timestamp of the records that are known to be there."""
+    """Return offset and timestamp of the records that are known to be there."""
     partition = place.partition
     return [
         (entry.base_offset + index, at)

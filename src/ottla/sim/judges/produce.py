@@ -39,13 +39,13 @@ class Target(NamedTuple):
 
 
 def targets_of(exchange: Exchange) -> list[Target]:
-    """The batches of a Produce request, in its order."""
+    """Return the batches of a Produce request, in its order."""
     assert isinstance(exchange.note, list)
     return exchange.note
 
 
 def find(model: ClusterModel, exchange: Exchange, target: Target) -> Place | None:
-    """The partition a target means: by id where the version has ids."""
+    """Return the partition a target means: by id where the version has ids."""
     if exchange.version >= FIRST_TOPIC_ID:
         return model.place_by_id(target.topic_id, target.partition_index)
     return model.place(target.name, target.partition_index)
@@ -99,7 +99,7 @@ def _expected(
     place: Place | None,
     conditions: Conditions,
 ) -> set[int]:
-    """The codes of which one must be the answer, storage errors aside."""
+    """Return the codes of which one must be the answer, storage errors aside."""
     request = exchange.request
     assert isinstance(request, ProduceRequest)
     if request.acks not in (-1, 0, 1):
@@ -149,7 +149,7 @@ def _expected_of_sequence(place: Place, target: Target, conditions: Conditions) 
 
 
 def _expire(state: SequenceModel, conditions: Conditions) -> None:
-    """The broker may forget a producer that was silent for long."""
+    """Take note that the broker may forget a producer that was silent for long."""
     if conditions.newest_wall_ms - state.last_timestamp >= conditions.producer_expiration_ms:
         state.doubt()
         state.is_expired = True
@@ -179,7 +179,7 @@ def _may_be_forgotten(place: Place, sent: Sent) -> bool:
 
 
 def may_be_doubled(place: Place, sent: Sent, conditions: Conditions) -> None:
-    """A batch that is there was sent again, and nobody heard what became of that."""
+    """Take note that a batch was sent again, and nobody heard what became of that."""
     state = place.partition.producers.get(sent.producer.producer_id)
     if state is not None:
         _expire(state, conditions)
@@ -189,14 +189,14 @@ def may_be_doubled(place: Place, sent: Sent, conditions: Conditions) -> None:
 
 
 def remember(place: Place, sent: Sent) -> None:
-    """An idempotent batch was appended: the broker knows its producer's sequence now."""
+    """Remember the sequence of an idempotent batch that was appended."""
     if sent.producer.producer_id >= 0:
         producers = place.partition.producers
         producers.setdefault(sent.producer.producer_id, SequenceModel()).append(sent)
 
 
 def doubt(place: Place, sent: Sent) -> None:
-    """Nobody knows whether a batch was appended."""
+    """Take note that nobody knows whether a batch was appended."""
     place.partition.doubt(sent)
     if sent.producer.producer_id >= 0:
         producers = place.partition.producers
@@ -215,7 +215,7 @@ def _check_append_time(place: Place, sent: Sent, append_time: int, conditions: C
 
 
 def _storage_error(place: Place, sent: Sent, conditions: Conditions) -> None:
-    """A full disk takes a batch back; after an I/O error nobody knows."""
+    """Learn from a storage error: a full disk takes a batch back, else nobody knows."""
     if conditions.io_errors:
         doubt(place, sent)
     else:

@@ -13,7 +13,7 @@ _WEEK_MS: Final = 7 * 24 * 3600 * 1000
 
 
 def check_start(place: Place, log_start_offset: int, conditions: Conditions) -> None:
-    """A client was told a log start offset."""
+    """Check a log start offset that a client was told, and learn it."""
     partition = place.partition
     if log_start_offset < partition.start:
         raise Violation(
@@ -30,7 +30,7 @@ def check_start(place: Place, log_start_offset: int, conditions: Conditions) -> 
 
 
 def may_have_moved(place: Place, log_start_offset: int, conditions: Conditions) -> bool:
-    """Whether retention, or a DeleteRecords nobody heard of, may have moved the start here."""
+    """Return whether retention, or an unanswered DeleteRecords, may have moved the start here."""
     partition = place.partition
     if log_start_offset > partition.acked_end + partition.open_records:
         return False
@@ -48,7 +48,7 @@ def _is_old(place: Place, entry: Entry, conditions: Conditions) -> bool:
 
 
 def _is_too_much(place: Place, entry: Entry) -> bool:
-    """Whether what came after a batch was enough without it."""
+    """Return whether what came after a batch was enough without it."""
     retention_bytes = place.topic.smallest_retention_bytes()
     if retention_bytes < 0:
         return False

@@ -81,7 +81,7 @@ class Sent:
         return f"batch {self.uid} ({len(self.values)} records, {self.producer}, {self.fate.value})"
 
     def lose(self) -> None:
-        """The batch is gone as if it had never been there."""
+        """Forget the batch as if it had never been there."""
         self.fate = Fate.LOST
         self.told.clear()
 
@@ -104,7 +104,7 @@ def make_sent(
     codec: int = 0,
     producer: Producer | None = None,
 ) -> Sent:
-    """A good batch: the value of each record begins with the batch's number and its own."""
+    """Return a good batch: each record's value begins with the batch's number and its own."""
     producer = producer or Producer()
     count = chance.randint(1, most_records)
     values = tuple(
@@ -125,13 +125,13 @@ def make_sent(
 
 
 def uid_of(value: bytes | None) -> int:
-    """The number of the batch a record belongs to; -1 when it is none of ours."""
+    """Return the number of the batch a record belongs to; -1 if it is none of ours."""
     digits = (value or b"").partition(b".")[0]
     return int(digits) if digits.isdigit() else -1
 
 
 def damaged(sent: Sent, chance: Generator) -> Sent:
-    """The same batch with something wrong that the broker must notice."""
+    """Return the same batch with something wrong that the broker must notice."""
     payload = bytearray(sent.payload)
     match chance.randrange(4):
         case 0:

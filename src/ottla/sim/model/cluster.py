@@ -40,12 +40,12 @@ class TopicModel:
             self._retentions.append((configs.get("retention.ms"), configs.get("retention.bytes")))
 
     def shortest_retention_ms(self, default_ms: int) -> int:
-        """The shortest retention the topic ever had; -1 if it always kept everything."""
+        """Return the shortest retention the topic ever had; -1 if it always kept everything."""
         found = [default_ms if ms is None else int(ms) for ms, _ in self._retentions]
         return min((ms for ms in found if ms >= 0), default=-1)
 
     def smallest_retention_bytes(self) -> int:
-        """The smallest size the topic ever was to be kept to; -1 if there was none."""
+        """Return the smallest retention.bytes the topic ever had; -1 if there was none."""
         found = [-1 if size is None else int(size) for _, size in self._retentions]
         return min((size for size in found if size >= 0), default=-1)
 
@@ -81,14 +81,14 @@ class ClusterModel:
     def add_topic(
         self, name: str, topic_id: bytes, partitions: int, configs: dict[str, str]
     ) -> TopicModel:
-        """A topic exists from now on."""
+        """Add a topic, which exists from now on."""
         if topic_id in self.old_ids:
             raise Violation(f"the id of {name} belonged to a deleted topic")
         topic = self.topics[name] = TopicModel(name, topic_id, partitions, configs)
         return topic
 
     def remove_topic(self, name: str) -> None:
-        """A topic is gone with all that is in it."""
+        """Remove a topic with all that is in it."""
         topic = self.topics.pop(name)
         self.groups.topic_removed(name)
         for partition in topic.partitions:
@@ -97,27 +97,27 @@ class ClusterModel:
             self.old_ids.add(topic.topic_id)
 
     def learn_id(self, topic: TopicModel, topic_id: bytes) -> None:
-        """Somebody was told the id of a topic."""
+        """Learn the id of a topic that somebody was told."""
         if topic.topic_id and topic.topic_id != topic_id:
             raise Violation(f"{topic.name} had another id")
         topic.topic_id = topic_id
 
     def place(self, name: str, index: int) -> Place | None:
-        """A partition by its topic's name; None when there is none."""
+        """Return a partition by its topic's name; None if there is none."""
         topic = self.topics.get(name)
         if topic is None or not 0 <= index < len(topic.partitions):
             return None
         return Place(topic, topic.partitions[index], index)
 
     def place_by_id(self, topic_id: bytes, index: int) -> Place | None:
-        """A partition by its topic's id."""
+        """Return a partition by its topic's id."""
         for topic in self.topics.values():
             if topic.topic_id == topic_id:
                 return self.place(topic.name, index)
         return None
 
     def places(self) -> list[Place]:
-        """All partitions."""
+        """Return all partitions."""
         return [
             Place(topic, partition, index)
             for topic in self.topics.values()

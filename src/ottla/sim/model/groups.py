@@ -130,7 +130,7 @@ class GroupsModel:
         return self._generations.get(group_id, -1)
 
     def join(self, group_id: str, generation_id: int, leader: str) -> None:
-        """A member was told its generation and who leads it."""
+        """Learn that a member was told its generation and who leads it."""
         newest = self._next_generations.get(group_id, -1)
         if generation_id < self.generation(group_id):
             raise Violation(f"{group_id}: generation {generation_id} after {newest}")
@@ -140,7 +140,7 @@ class GroupsModel:
             raise Violation(f"{group_id}: {known} and {leader} lead generation {generation_id}")
 
     def own(self, group_id: str, generation_id: int, member_id: str, partitions: list[str]) -> None:
-        """A member was told its partitions in a generation."""
+        """Learn that a member was told its partitions in a generation."""
         owners = self._owners.setdefault((group_id, generation_id), {})
         for partition in partitions:
             owner = owners.setdefault(partition, member_id)
@@ -151,26 +151,26 @@ class GroupsModel:
                 )
 
     def settled(self) -> None:
-        """What was told with the last settling holds for everything that comes after it."""
+        """Let what was told with the last settling hold for everything that comes after it."""
         self._generations.update(self._next_generations)
 
     # -- ends of the broker, and of topics -----------------------------------------------
 
     def restarted(self) -> None:
-        """A generation that no record was written for may come again."""
+        """Forget generations: one that no record was written for may come again."""
         self._generations.clear()
         self._next_generations.clear()
         self._leaders.clear()
         self._owners.clear()
 
     def lose_power(self, durable_ends: dict[str, int]) -> None:
-        """Any beginning of a log may be left; `durable_ends` are by group."""
+        """Lose what was not on disk; `durable_ends` says by group up to where it was."""
         self.members.clear()
         for key, offsets in self.offsets.items():
             offsets.lose_power(durable_ends.get(key.group_id, 0))
 
     def topic_removed(self, name: str) -> None:
-        """The offsets of a topic that is deleted go as well, sooner or later."""
+        """Expect the offsets of a deleted topic to go as well, sooner or later."""
         for key, offsets in self.offsets.items():
             if key.topic == name:
                 offsets.commit(Commit(NO_OFFSET, _NEVER, acked=False))

@@ -76,7 +76,7 @@ class PartitionModel:
     # -- learning ------------------------------------------------------------------------
 
     def acknowledge(self, sent: Sent, base_offset: int, append_time: int) -> None:
-        """The broker said that the batch is at this offset."""
+        """Learn that the broker acknowledged the batch at this offset."""
         self.maybe.pop(sent.uid, None)
         if sent.fate in (Fate.ACKED, Fate.DELETED):
             if base_offset not in sent.told:
@@ -92,36 +92,36 @@ class PartitionModel:
         self.acked_end = base_offset + sent.count
 
     def refuse(self, sent: Sent) -> None:
-        """The broker said that the batch is not there, and it must not be."""
+        """Learn that the broker refused the batch: it must not be there."""
         if sent.fate is Fate.OPEN and sent.uid not in self.maybe:
             sent.fate = Fate.REFUSED
 
     def take_back(self, sent: Sent) -> None:
-        """The batch did not fit and was cut off again: only losing power may bring it back."""
+        """Learn that the batch was cut off again: only a power failure may bring it back."""
         self.refuse(sent)
         if sent.fate is Fate.REFUSED:
             self._taken_back[sent.uid] = sent
 
     def doubt(self, sent: Sent) -> None:
-        """Nobody knows whether the batch is there."""
+        """Take note that nobody knows whether the batch is there."""
         if sent.fate not in (Fate.ACKED, Fate.DELETED):
             sent.fate = Fate.OPEN
             self.maybe[sent.uid] = sent
 
     def doubt_doubled(self, sent: Sent) -> None:
-        """The batch is there, and nobody knows whether it is there twice."""
+        """Take note that nobody knows whether the batch is there twice."""
         sent.is_doubled = True
         self.maybe[sent.uid] = sent
 
     def settled(self, *, flushes: bool) -> None:
-        """What was acknowledged may be read now; with flush.messages=1 it is on disk as well."""
+        """Let readers see what was acknowledged; with flush.messages=1 it is on disk as well."""
         if self.acked_end > self.end:
             self.end = self.acked_end
             if flushes:
                 self.durable_end = self.end
 
     def see(self, sents: dict[int, Sent], batch: Batch, data: bytes) -> Entry:
-        """A reader got this batch; `data` are its bytes."""
+        """Check a batch that a reader got, and learn from it; `data` are its bytes."""
         entry = self.entries.get(batch.base_offset)
         if entry is not None and entry.crc == batch.crc and entry.size == batch.size:
             return entry
@@ -139,7 +139,7 @@ class PartitionModel:
         return entry
 
     def _make_way(self, sent: Sent, batch: Batch) -> Entry | None:
-        """What is known at a batch's offset, once it has made way for what a power failure left.
+        """Return what is known at a batch's offset, after removing what a power failure took.
 
         What was not forced to disk may be gone, and what was there before it, and was cut off,
         back in its place.
@@ -151,7 +151,7 @@ class PartitionModel:
         return self.entries.get(offset)
 
     def _learn(self, sent: Sent, batch: Batch) -> Entry:
-        """A batch whose fate was open has been seen."""
+        """Learn where a batch is whose fate was open."""
         if sent.fate is Fate.REFUSED:
             raise Violation(f"{self.name}: {sent} was refused and is at {batch.base_offset}")
         if sent.fate is Fate.ACKED and not sent.is_doubled:
@@ -184,7 +184,7 @@ class PartitionModel:
         return entry
 
     def _check_gap(self, start: int, end: int) -> None:
-        """Only batches of open fate can lie between what is known."""
+        """Check that batches of open fate explain a gap between known ones."""
         if end > start + self.open_records:
             raise Violation(f"{self.name}: nobody wrote the offsets {start} to {end - 1}")
 
@@ -211,13 +211,13 @@ class PartitionModel:
     # -- crashes -------------------------------------------------------------------------
 
     def ended(self, end: End) -> None:
-        """The process has ended."""
+        """Take note of how the process ended."""
         self.worst_end = max(self.worst_end, end, key=list(End).index)
         if end is End.POWER:
             self._lose_power()
 
     def _lose_power(self) -> None:
-        """What was not synced may be gone, what was cut off may be back."""
+        """Take note that what was not synced may be gone, and what was cut off may be back."""
         for sent in self._taken_back.values():
             if sent.fate is Fate.REFUSED:
                 self.doubt(sent)
@@ -226,7 +226,7 @@ class PartitionModel:
             producer.doubt()
 
     def resolve(self) -> None:
-        """The whole log was read: what was not found is not there.
+        """Conclude, after the whole log was read, that what was not found is not there.
 
         It may have been in what was removed since, which losing power may bring back.
         """
@@ -247,7 +247,7 @@ class PartitionModel:
         return sum(sent.count for sent in self.maybe.values())
 
     def move_start(self, offset: int) -> None:
-        """Nothing below an offset is served any more."""
+        """Move the log start: nothing below this offset is served any more."""
         if offset <= self.start:
             return
         self.start = offset
@@ -259,7 +259,7 @@ class PartitionModel:
             self._removed[base_offset] = self._drop(base_offset, Fate.DELETED)
 
     def cut_back(self, end: int) -> None:
-        """A power failure has left a log of another length.
+        """Cut the log back to the length that a power failure has left.
 
         A batch that reaches past the end is gone. What was cut off before it came, and is back,
         may be there in its place.
@@ -270,7 +270,7 @@ class PartitionModel:
         self.cut(end)
 
     def cut(self, end: int) -> None:
-        """A power failure took everything from an offset on."""
+        """Cut everything from an offset on, which a power failure took."""
         while self.bases and self.bases[-1] >= end:
             self._drop(self.bases.pop(), Fate.LOST)
         if self.bases and self.entries[self.bases[-1]].next_offset > end:
@@ -281,7 +281,7 @@ class PartitionModel:
             self._removed.pop(base_offset).lose()
 
     def forget(self) -> None:
-        """The partition is gone: its batches may be sent to another of the same name."""
+        """Forget everything: the partition is gone, its batches may be sent to a new one."""
         for sent in (*self._removed.values(), *(each.sent for each in self.entries.values())):
             sent.lose()
 
@@ -294,7 +294,7 @@ class PartitionModel:
         return sent
 
     def in_range(self, start: int, end: int) -> list[Entry]:
-        """The known batches that have records in [start, end)."""
+        """Return the known batches that have records in [start, end)."""
         slot = max(bisect_right(self.bases, start) - 1, 0)
         found = []
         for base_offset in self.bases[slot:]:

@@ -39,7 +39,7 @@ class SequenceModel:
         self.is_expired = False
 
     def judge(self, sent: Sent) -> Verdict:
-        """What must become of a batch that the broker gets now."""
+        """Return what must become of a batch that the broker gets now."""
         _, epoch, base_sequence = sent.producer
         if not self.batches:
             return Verdict.ANY if self.has_older else Verdict.NEW
@@ -55,7 +55,7 @@ class SequenceModel:
         return Verdict.ANY if self.has_older else Verdict.OUT_OF_ORDER
 
     def append(self, sent: Sent) -> None:
-        """The batch is in the log, behind all others of its producer."""
+        """Append a batch that is in the log, behind all others of its producer."""
         if sent.producer.producer_epoch != self.producer_epoch:
             if self.batches:
                 self.has_older = False
@@ -68,6 +68,6 @@ class SequenceModel:
             self.has_older = False
 
     def doubt(self) -> None:
-        """Nobody knows what the broker remembers."""
+        """Take note that nobody knows what the broker remembers."""
         self.batches = []
         self.has_older = True

@@ -82,7 +82,7 @@ class Exchange:
 
 
 def brief(value: object) -> str:
-    """A message as text, without what is as usual and with long bytes as their length."""
+    """Return a message as text, without default values and with long bytes as their length."""
     if isinstance(value, Message):
         plain = type(value)()
         fields = ((field.name, getattr(value, field.name)) for field in value.FIELDS)
@@ -104,7 +104,7 @@ def make_exchange(
     wants_reply: bool = True,
     note: object = None,
 ) -> Exchange:
-    """The exchange that begins with this request."""
+    """Return the exchange that begins with this request."""
     body = encoder(type(request), version)(request)
     header = request_header(request.API_KEY, version, correlation_id, client)
     frame = _SIZE.pack(len(header) + len(body)) + header + body
