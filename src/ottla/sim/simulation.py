@@ -225,7 +225,7 @@ class Simulation:
             request = handled.exchange.request
             if not isinstance(request, FetchRequest):
                 continue
-            if self.monotonic_ms() >= handled.handled_ms + request.max_wait:
+            if self.monotonic_ms() >= handled.exchange.handled_ms + request.max_wait:
                 raise Violation(f"{handled.exchange!r}: still waits at {self.monotonic_ms()}")
             missed = missed_data(self.model, handled.exchange)
             if missed is not None:

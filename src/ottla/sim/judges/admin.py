@@ -58,7 +58,9 @@ def _could_not_store(
     What was refused so is undone; where the disk kept the undoing from being forced as well, a
     crash before the next write decides what happened.
     """
-    if code != ErrorCode.KAFKA_STORAGE_ERROR or not conditions.metadata_may_fail():
+    if code != ErrorCode.KAFKA_STORAGE_ERROR or not conditions.metadata_may_fail(
+        exchange.handled_ms
+    ):
         return False
     model.unanswered.append(exchange)
     return True
@@ -215,7 +217,9 @@ def judge_init_producer_id(model: ClusterModel, exchange: Exchange, conditions: 
     reply = exchange.reply
     assert isinstance(reply, InitProducerIdResponse)
     if reply.error_code:
-        if reply.error_code != ErrorCode.KAFKA_STORAGE_ERROR or not conditions.metadata_may_fail():
+        if reply.error_code != ErrorCode.KAFKA_STORAGE_ERROR or not conditions.metadata_may_fail(
+            exchange.handled_ms
+        ):
             raise Violation(f"{exchange!r}: answered {reply}")
     elif reply.producer_id in model.producer_ids:
         raise Violation(f"{exchange!r}: the producer id {reply.producer_id} was given before")

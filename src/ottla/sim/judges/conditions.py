@@ -25,6 +25,7 @@ class Conditions:
         """The latest the wall clock ever showed: it may have been set back since."""
         self._broken: set[str] = set()
         self._was_full_ms = -_RETRY_MS
+        self._metadata_full_ms = -_RETRY_MS
         self._began_full = False
         """Whether the broker may have found no room to open logs when it started."""
 
@@ -47,7 +48,9 @@ class Conditions:
             if volume.is_broken:
                 self._broken.add(volume.path)
         if self.is_full:
-            self._was_full_ms = self._machine.clock.monotonic_ms()
+            self._was_full_ms = self.monotonic_ms
+        if self._machine.faults.volumes[0].free_bytes < _FULL:
+            self._metadata_full_ms = self.monotonic_ms
 
     def process_started(self) -> None:
         """Begin with a new process: forget what failed in the last one."""
@@ -76,9 +79,13 @@ class Conditions:
             if volume.path in holders or not holders
         )
 
-    def metadata_may_fail(self) -> bool:
-        """Return the same for the metadata log, which lies in the first directory."""
-        return self._is_faulty(self._machine.faults.volumes[0])
+    def metadata_may_fail(self, since_ms: float) -> bool:
+        """Return the same for the metadata log, which lies in the first directory.
+
+        It may be written off the loop, so the disk may be in order again when the answer comes.
+        """
+        is_faulty = self._is_faulty(self._machine.faults.volumes[0])
+        return is_faulty or self._metadata_full_ms >= since_ms
 
     def _is_faulty(self, volume: Volume) -> bool:
         return volume.path in self._broken or volume.free_bytes < _FULL

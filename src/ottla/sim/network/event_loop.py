@@ -100,7 +100,21 @@ class SimLoop:
 
     def readable(self) -> list[SimStream]:
         """Return the connections that wake the loop up."""
-        return [stream for stream in self._poller.streams.values() if stream.is_readable]
+        return [
+            stream
+            for stream in self._poller.streams.values()
+            if stream.is_readable and not self._is_spared(stream)
+        ]
+
+    def _is_spared(self, stream: SimStream) -> bool:
+        """Return whether nobody notices yet that a client has hung up.
+
+        Only the reply says what became of a request that waits; without it the model would
+        not know what others may see from now on.
+        """
+        channel = self.engine.channels.get(stream.fileno())
+        is_empty = stream.eof and not stream.inbox
+        return is_empty and channel is not None and self.recorder.owes_reply(channel)
 
     def call(self, action: Callable[[], None]) -> None:
         """Run `action` in the next wake-up."""
@@ -119,9 +133,10 @@ class SimLoop:
         self._background.deliver()
         while self._calls:
             self._calls.popleft()()
+        self.recorder.note_early()
         for stream in self.streams():
-            is_broken = stream.eof or stream.error is not None
-            if is_broken and not stream.interest & READ and stream.fileno() in engine.channels:
+            is_gone = (stream.eof or stream.error is not None) and not stream.interest & READ
+            if is_gone and stream.fileno() in engine.channels and not self._is_spared(stream):
                 engine.close(self._channel(stream))
         for stream in writable:
             self._blocked.discard(stream)

@@ -28,6 +28,7 @@ class Exchange:
         "client",
         "correlation_id",
         "frame",
+        "handled_ms",
         "note",
         "reply",
         "reply_frame",
@@ -56,6 +57,8 @@ class Exchange:
         self.frame = frame
         self.wants_reply = wants_reply
         self.note = note
+        self.handled_ms = 0.0
+        """When the node took the request."""
         self.reply: Message | None = None
         self.reply_frame: bytes | None = None
 

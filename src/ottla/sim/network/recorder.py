@@ -23,6 +23,8 @@ from ottla.sim.network.stream import SimStream
 from ottla.wire.apis import ApiKey
 from ottla.wire.primitives import DecodeError
 
+_ABANDONED: Final = (ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
+"""Requests that end when their connection does."""
 _OVERWRITTEN: Final = b"\xee"
 _SIZE = Struct(">i")
 
@@ -32,15 +34,12 @@ Handle: TypeAlias = Callable[[Connection, bytearray, memoryview, int, int], None
 class Handled:
     """A request the node took. `reply` is its reply's frame once that is final."""
 
-    __slots__ = ("channel", "exchange", "handled_ms", "is_settled", "number", "reply", "waits")
+    __slots__ = ("channel", "exchange", "is_settled", "number", "reply", "waits")
 
-    def __init__(
-        self, number: int, channel: Channel, exchange: Exchange, handled_ms: float
-    ) -> None:
+    def __init__(self, number: int, channel: Channel, exchange: Exchange) -> None:
         self.number = number
         self.channel = channel
         self.exchange = exchange
-        self.handled_ms = handled_ms
         self.waits = False
         """Whether it is a fetch that waits for data."""
         self.reply = b""
@@ -75,6 +74,7 @@ class NodeRecorder:
         self._seen_bytes: dict[Channel, int] = {}
         self._unsettled: list[tuple[bytearray, int, int]] = []
         self._early: list[Handled] = []
+        self._lost: list[Handled] = []
         self.on_settled: Callable[[Settled], None] = lambda settled: None
         self.on_refused: Callable[[Exchange, DecodeError], None] = lambda which, why: None
         """Hears of frames that were no requests."""
@@ -86,10 +86,21 @@ class NodeRecorder:
         return self._node.monotonic_ms
 
     def advance(self) -> None:
-        """Begin a wake-up. Fetches whose time is over are answered first."""
+        """Begin a wake-up."""
         self._node.advance()
+        self.note_early()
+
+    def note_early(self) -> None:
+        """Take the replies that timers or the background have completed.
+
+        They were decided before any request that is handled next, in the order of `ready`.
+        Fetches come last: a change that is told here may be what they waited for.
+        """
+        order = {connection.edge: number for number, connection in enumerate(self.ready)}
         found = self._collect()
-        self._early += [*found.answered, *found.woken]
+        self._early += sorted(found.answered, key=lambda each: order.get(each.channel, -1))
+        self._early += found.woken
+        self._lost += found.lost
 
     def handle(
         self, connection: Connection, buffer: bytearray, view: memoryview, start: int, end: int
@@ -102,7 +113,8 @@ class NodeRecorder:
         exchange = stream.requests.popleft()
         before = _total_bytes(channel)
         self._numbers += 1
-        handled = Handled(self._numbers, channel, exchange, self._node.monotonic_ms)
+        exchange.handled_ms = self._node.monotonic_ms
+        handled = Handled(self._numbers, channel, exchange)
         waiting = self._waiting.setdefault(channel, deque())
         waiting.append(handled)
         try:
@@ -120,6 +132,7 @@ class NodeRecorder:
         self._node.settle()
         found = self._collect()
         found.answered[:0], self._early = self._early, []
+        found.lost[:0], self._lost = self._lost, []
         self._add_pending(found)
         self.on_settled(found)
         for buffer, start, end in self._unsettled:
@@ -142,10 +155,16 @@ class NodeRecorder:
 
     # -- what was decided ----------------------------------------------------------------
 
+    def owes_reply(self, channel: Channel) -> bool:
+        """Return whether a request waits for its reply that takes effect all the same."""
+        return any(
+            handled.exchange.api_key not in _ABANDONED for handled in self._waiting.get(channel, ())
+        )
+
     def open_requests(self) -> list[Handled]:
         """Return the requests that were handled and have no reply yet, in order."""
         found = [handled for waiting in self._waiting.values() for handled in waiting]
-        return sorted([*self._early, *found], key=_number)
+        return sorted([*self._early, *self._lost, *found], key=_number)
 
     def _collect(self) -> Settled:
         """Find the replies that came since the last time."""
