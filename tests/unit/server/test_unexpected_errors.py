@@ -24,14 +24,14 @@ def broken(*args):
     assert False, "a planted bug"
 
 start = Node.start
-def start_with_timer(self):
+def start_broken(self):
     start(self)
-    self.timers.at(self.monotonic_ms, broken)
+    if sys.argv[2] == "handler":
+        self.handle = broken
+    else:
+        self.timers.at(self.monotonic_ms, broken)
 
-if sys.argv[2] == "handler":
-    Node.handle = broken
-else:
-    Node.start = start_with_timer
+Node.start = start_broken
 properties = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": sys.argv[1]}
 sys.exit(run(properties, on_ready=lambda at: print(at, flush=True)))
 """
@@ -45,7 +45,7 @@ def test_a_broken_invariant_ends_the_process(tmp_path: Path, where: str) -> None
         stderr=subprocess.PIPE,
         text=True,
     )
-    with broker:
+    try:
         assert broker.stdout is not None
         host, _, port = broker.stdout.readline().strip().rpartition(":")
         if where == "handler":
@@ -53,6 +53,9 @@ def test_a_broken_invariant_ends_the_process(tmp_path: Path, where: str) -> None
                 client.sendall(API_VERSIONS)
                 assert client.recv(1) == b""
         _, errors = broker.communicate(timeout=10)
+    finally:
+        broker.kill()
+        broker.wait()
     assert broker.returncode == 1
     assert "the broker ends after an unexpected error" in errors
     assert "AssertionError: a planted bug" in errors
@@ -65,7 +68,13 @@ def test_an_embedded_broker_says_that_an_error_ended_it(
     def broken(*args: object) -> None:
         raise KeyError("a planted bug")
 
-    monkeypatch.setattr(Node, "handle", broken)
+    start = Node.start
+
+    def start_broken(self: Node) -> None:
+        start(self)
+        self.handle = broken  # type: ignore[method-assign]
+
+    monkeypatch.setattr(Node, "start", start_broken)
     reports: list[str] = []
     properties = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)}
     broker = BrokerThread(properties, report=reports.append)
