@@ -107,7 +107,7 @@ class MachineDriver:
         """Do something after one of the delays, unless the process has ended by then."""
 
         def act() -> None:
-            if self.machine.background is background:
+            if self.machine.background is background and self.machine.loop is not None:
                 action()
 
         self._timeline.after(self._chance.choice(delays_ms), act)

@@ -103,18 +103,17 @@ class SimLoop:
         return [
             stream
             for stream in self._poller.streams.values()
-            if stream.is_readable and not self._is_spared(stream)
+            if stream.is_readable and (stream.inbox or not self._is_spared(stream))
         ]
 
     def _is_spared(self, stream: SimStream) -> bool:
-        """Return whether nobody notices yet that a client has hung up.
+        """Return whether nobody notices yet if a client has hung up.
 
         Only the reply says what became of a request that waits; without it the model would
         not know what others may see from now on.
         """
         channel = self.engine.channels.get(stream.fileno())
-        is_empty = stream.eof and not stream.inbox
-        return is_empty and channel is not None and self.recorder.owes_reply(channel)
+        return channel is not None and self.recorder.owes_reply(channel)
 
     def call(self, action: Callable[[], None]) -> None:
         """Run `action` in the next wake-up."""
