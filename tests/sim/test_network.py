@@ -88,6 +88,23 @@ def test_a_pipeline_of_requests_is_answered_in_order(seed: int) -> None:
     assert len(fetched.responses[0].partitions[0].records or b"") > 100_000
 
 
+def test_a_response_is_overwritten_when_the_wake_up_ends() -> None:
+    cluster, kept, copies = SimCluster(2), [], []
+
+    def done(result: Response | OSError) -> None:
+        assert isinstance(result, Response)
+        _, view, start, end = result
+        kept.append(view[start:end])
+        copies.append(bytes(view[start:end]))
+
+    peer = connect(cluster, 1, 2)
+    body = encoder(ApiVersionsRequest, 3)(API_VERSIONS)
+    peer.send(ApiKey.API_VERSIONS, 3, body, 1000, done)
+    cluster.run_until(lambda: bool(kept))
+    assert len(copies[0]) > 100
+    assert bytes(kept[0]) == b"\xee" * len(copies[0])
+
+
 def test_clocks_differ_and_time_is_one() -> None:
     cluster = SimCluster(3)
     before = [cluster.machine(number).clock.monotonic_ms() for number in (1, 2, 3)]

@@ -126,7 +126,7 @@ class Engine:
 
     # -- the wake-up ---------------------------------------------------------------------
 
-    def go_on(self, channel: Channel) -> None:
+    def stream_large_frames(self, channel: Channel) -> None:
         """Receive further large frames of a connection that has the broker to itself.
 
         Each is committed at once, while its bytes are in the processor's cache, and its buffer

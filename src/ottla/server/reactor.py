@@ -89,7 +89,7 @@ class Reactor:
                     send(channel)
                 elif event & readable:
                     if receive(channel) and len(events) == 1:
-                        engine.go_on(channel)
+                        engine.stream_large_frames(channel)
                 elif event & gone:
                     engine.close(channel)
             # Small requests, and none that is still arriving: the next ones come soon.

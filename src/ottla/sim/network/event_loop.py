@@ -147,7 +147,7 @@ class SimLoop:
             if not stream.closed:
                 channel = self._channel(stream)
                 if engine.receive(channel) and len(ready) == 1:
-                    engine.go_on(channel)
+                    engine.stream_large_frames(channel)
         engine.settle()
         self._tell_blocked()
 

@@ -20,6 +20,8 @@ from ottla.sim.network.stream import SimStream
 from ottla.sim.timeline import Timeline
 
 DELAYS_MS: Final = (0.0, 0.0, 1.0, 2.0, 5.0, 30.0)
+SLOW: Final = 0.3
+"""How many connections give and take bytes in pieces."""
 
 
 class End:
@@ -125,6 +127,7 @@ class SimNetwork:
             lambda data: self._send(there, data), lambda: self._send(there, None)
         )
         stream.connecting = True
+        stream.slow = self._chance.random() < SLOW
         self._directions += (there, back)
         loop.call(lambda: done(stream))
         self._plan(lambda: self._establish(client, server))
@@ -146,6 +149,7 @@ class SimNetwork:
         server.stream = loop.accept_peer(
             LISTENER, lambda data: self._send(back, data), lambda: self._send(back, None)
         )
+        server.stream.slow = client.stream.slow
 
     # -- bytes ---------------------------------------------------------------------------
 
