@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import TypeVar
 
@@ -29,7 +30,10 @@ class BackgroundThread:
         self._thread: threading.Thread | None = None
 
     def submit(self, work: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
-        """Run `work` in the thread, then `done` with what it returned or raised, on the loop."""
+        """Run `work` in the thread, then `done` with its result, or its OSError, on the loop.
+
+        Any other exception is a bug. It is raised on the loop, which ends the broker.
+        """
 
         def run() -> None:
             result: T | OSError
@@ -37,6 +41,9 @@ class BackgroundThread:
                 result = work()
             except OSError as error:
                 result = error
+            except Exception as bug:
+                self._finished.append(partial(_raise, bug))
+                return
             self._finished.append(lambda: done(result))
 
         if self._thread is None:
@@ -63,3 +70,7 @@ class BackgroundThread:
             self._thread.join()
             self._thread = None
         self.deliver()
+
+
+def _raise(bug: Exception) -> None:
+    raise bug

@@ -72,7 +72,7 @@ class MachineDriver:
             return False
         deadline_ms = self.next_deadline_ms()
         is_due = deadline_ms is not None and deadline_ms <= self._timeline.now_ms
-        is_gone = any(stream.eof for stream in loop.streams())
+        is_gone = any(stream.eof or stream.error for stream in loop.streams())
         if not (is_due or is_gone or self._writable or self.is_ready):
             return False
         writable, self._writable = self._writable, []
