@@ -10,6 +10,7 @@ Storage failures surface as OSError from the calls below, never as a special val
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from errno import ENETUNREACH
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -28,11 +29,11 @@ class Random(Protocol):
     """The source of ids and jitter."""
 
     def uuid(self) -> bytes:
-        """16 random bytes that never start with a dash in Kafka's text form."""
+        """Return 16 random bytes that never start with a dash in Kafka's text form."""
         ...
 
     def below(self, limit: int) -> int:
-        """A number in [0, limit)."""
+        """Return a number in [0, limit)."""
         ...
 
 
@@ -57,13 +58,13 @@ class File(Protocol):
     def path(self) -> str: ...
 
     def fileno(self) -> int:
-        """The descriptor for sendfile, or -1 when the file is not the operating system's."""
+        """Return the descriptor for sendfile, or -1 if the file is not the operating system's."""
         ...
 
     def size(self) -> int: ...
 
     def pread(self, length: int, position: int) -> bytes:
-        """Up to `length` bytes at `position`; fewer only at the end of the file."""
+        """Return `length` bytes at `position`; fewer only at the end of the file."""
         ...
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
@@ -85,11 +86,11 @@ class File(Protocol):
         ...
 
     def sync(self) -> None:
-        """fdatasync: what was written before survives a power failure."""
+        """Force to disk what was written before (fdatasync): it survives a power failure."""
         ...
 
     def map(self, *, writable: bool) -> Mapping:
-        """The whole file as memory; the file must not be empty. May outlive the File."""
+        """Return the whole file as memory, which may outlive the File. It must not be empty."""
         ...
 
     def close(self) -> None: ...
@@ -114,7 +115,7 @@ class Files(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def list(self, path: str) -> list[Entry]:
-        """The entries of a directory, in no particular order."""
+        """Return the entries of a directory, in no particular order."""
         ...
 
     def stat(self, path: str) -> Entry: ...
@@ -124,7 +125,7 @@ class Files(Protocol):
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Atomically give `source` the name `target`, replacing it."""
+        """Give `source` the name `target` atomically, replacing it."""
         ...
 
     def unlink(self, path: str) -> None:
@@ -140,7 +141,7 @@ class Files(Protocol):
         ...
 
     def free_bytes(self, path: str) -> tuple[int, int]:
-        """(total, usable) bytes of the volume that holds `path`."""
+        """Return (total, usable) bytes of the volume that holds `path`."""
         ...
 
 
@@ -152,6 +153,63 @@ class Background(Protocol):
         ...
 
 
+class Response(NamedTuple):
+    """The body of a peer's response: [start, end) of the buffer it was received into.
+
+    The bytes are valid until the wake-up ends. What is appended to a log before that need not
+    be copied; what is kept for longer must be.
+    """
+
+    buffer: bytearray
+    view: memoryview
+    start: int
+    end: int
+
+
+class Peer(Protocol):
+    """Another broker or controller: one connection, and a pipeline of requests on it.
+
+    It connects when there is something to send. After a failure it connects again with the
+    next request, with a growing delay while it does not succeed.
+    """
+
+    def send(
+        self,
+        api_key: int,
+        api_version: int,
+        body: bytes,
+        timeout_ms: float,
+        done: Callable[[Response | OSError], None],
+    ) -> None:
+        """Send a request that has a response; raise BlockingIOError if too many are in flight.
+
+        `done` is called once, later, on the loop. It gets the response, in the order of the
+        requests, or the reason why there is none: TimeoutError, or another OSError if the
+        connection could not be made or was lost. A request that times out closes the connection.
+        If `done` raises DecodeError, the connection is closed.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the connection. Requests in flight fail; nothing more may be sent."""
+        ...
+
+
+class Network(Protocol):
+    """Connections to other brokers and controllers."""
+
+    def connect(self, host: str, port: int, client_id: str) -> Peer:
+        """Return a new connection to an endpoint, which is opened with the first request."""
+        ...
+
+
+class NoNetwork:
+    """The Network of a node that has no peers."""
+
+    def connect(self, host: str, port: int, client_id: str) -> Peer:
+        raise OSError(ENETUNREACH, f"there is no network to reach {host}:{port}")
+
+
 class Ports(NamedTuple):
     """All of the outside world, as one thing to hand to a node."""
 
@@ -160,10 +218,11 @@ class Ports(NamedTuple):
     random: Random
     background: Background
     report: Callable[[str], None]  # one message for the operator
+    network: Network = NoNetwork()
 
 
 def read_file(files: Files, path: str, limit: int = 64 * 1024 * 1024) -> bytes:
-    """The whole content of a small file; ValueError when it is larger than `limit`."""
+    """Return the content of a small file; raise ValueError if it is larger than `limit`."""
     file = files.open(path)
     try:
         size = file.size()

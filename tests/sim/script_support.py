@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ottla.records.batch import scan
 from ottla.records.record import build_batch, records_of
-from ottla.sim.exchange import Exchange
+from ottla.sim.model.batch import Producer
+from ottla.sim.network.exchange import Exchange
 from ottla.sim.script import Script
-from ottla.sim.sent import Producer
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -6,9 +6,9 @@ import pytest
 from script_support import PRODUCE_VERSION, answer_of, create_topic, produce, produce_request, read
 
 from ottla.model.errors import ErrorCode
-from ottla.sim.faults import UNLIMITED
+from ottla.sim.disk.faults import UNLIMITED
+from ottla.sim.model.batch import Producer
 from ottla.sim.script import Script
-from ottla.sim.sent import Producer
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from ottla.log.log import Log
 from ottla.log.state.producer_states import ProducerBatch, ProducerStates
 from ottla.sim import __main__ as command
 from ottla.sim.__main__ import replay_command
-from ottla.sim.exchange import Violation
+from ottla.sim.network.exchange import Violation
 from ottla.sim.simulation import Simulation
 
 STEPS = 500

@@ -60,15 +60,6 @@ class Connection:
         self.client_software = ""
         self.edge = edge
 
-    @property
-    def takes_requests(self) -> bool:
-        """Whether another request may be handled now."""
-        return (
-            self.parked is None
-            and len(self.out) < MOST_REPLIES
-            and len(self.pending) < MOST_REPLIES
-        )
-
     def release_complete(self) -> None:
         """Let the replies go that are complete and have none before them that is not."""
         pending, out = self.pending, self.out

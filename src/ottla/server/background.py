@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import TypeVar
 
@@ -21,14 +22,18 @@ T = TypeVar("T")
 class BackgroundThread:
     """One thread, started with the first piece of work; results come back on the loop."""
 
-    def __init__(self, wake_loop: Callable[[], None]) -> None:
+    def __init__(self, wake_loop: Callable[[], None], name: str = "ottla-background") -> None:
+        self._name = name
         self._wake_loop = wake_loop
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._finished: deque[Callable[[], None]] = deque()
         self._thread: threading.Thread | None = None
 
     def submit(self, work: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
-        """Run `work` in the thread, then `done` with what it returned or raised, on the loop."""
+        """Run `work` in the thread, then `done` with its result, or its OSError, on the loop.
+
+        Any other exception is a bug. It is raised on the loop, which ends the broker.
+        """
 
         def run() -> None:
             result: T | OSError
@@ -36,10 +41,13 @@ class BackgroundThread:
                 result = work()
             except OSError as error:
                 result = error
+            except Exception as bug:
+                self._finished.append(partial(_raise, bug))
+                return
             self._finished.append(lambda: done(result))
 
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="ottla-background", daemon=True)
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
         self._work.put(run)
 
@@ -62,3 +70,7 @@ class BackgroundThread:
             self._thread.join()
             self._thread = None
         self.deliver()
+
+
+def _raise(bug: Exception) -> None:
+    raise bug

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import traceback
 from collections.abc import Callable, Mapping
 
 from ottla.broker.identity import IdentityError, check
@@ -12,11 +13,13 @@ from ottla.config.definition import ConfigError
 from ottla.config.listeners import Endpoint
 from ottla.metadata.serde import MetadataError
 from ottla.model.errors import ApiError
+from ottla.network.buffers import RequestBuffers
+from ottla.network.limits import ConnectionLimits
+from ottla.network.peers import Peers
+from ottla.network.stream import Connector
 from ottla.ports import Files, Ports
 from ottla.server.background import BackgroundThread
-from ottla.server.buffers import RequestBuffers
 from ottla.server.errors import StartupError
-from ottla.server.limits import ConnectionLimits
 from ottla.server.listener import Listener
 from ottla.server.os_files import OsFile, OsFiles, lock_directory
 from ottla.server.reactor import Reactor
@@ -42,6 +45,7 @@ class Broker:
         self._background = BackgroundThread(self._deliver_soon)
         self._reactor: Reactor | None = None
         self._node: Node | None = None
+        self._peers: Peers | None = None
         self._locks: list[OsFile] = []
         self.bootstrap_servers = ""
 
@@ -64,6 +68,8 @@ class Broker:
             raise
         self.bootstrap_servers = ",".join(_address(endpoint) for endpoint in advertised)
         self._reactor = self._make_reactor(self._node)
+        assert self._peers is not None
+        self._peers.attach(self._reactor.engine)
         self._reactor.open()
         self._reactor.call(self._background.deliver)
 
@@ -86,7 +92,7 @@ class Broker:
             )
 
     def _advertised(self) -> list[Endpoint]:
-        """What clients are told: a port 0 becomes the one that was picked."""
+        """Return what clients are told: a port 0 becomes the one that was picked."""
         bound = {listener.name: listener.port for listener in self._listeners}
         return [
             endpoint if endpoint.port else endpoint._replace(port=bound[endpoint.listener_name])
@@ -101,7 +107,14 @@ class Broker:
             files = MemoryFiles()
         else:
             files = OsFiles()
-        return Ports(files, SystemClock(), SystemRandom(), self._background, self._report)
+        random = SystemRandom()
+        self._peers = Peers(self._make_connector, random, self._config.socket_request_max_bytes)
+        return Ports(files, SystemClock(), random, self._background, self._report, self._peers)
+
+    def _make_connector(self) -> Connector:
+        from ottla.server.connector import SocketConnector  # a broker on its own does without
+
+        return SocketConnector(self._call)
 
     def _make_reactor(self, node: Node) -> Reactor:
         config = node.config
@@ -123,13 +136,29 @@ class Broker:
         return Reactor(node, self._listeners, limits, buffers, config.socket_request_max_bytes)
 
     def _deliver_soon(self) -> None:
-        if self._reactor is not None:
-            self._reactor.call(self._background.deliver)
+        self._call(self._background.deliver)
+
+    def _call(self, action: Callable[[], None]) -> None:
+        """Run `action` on the loop soon, if there is one; safe from any thread."""
+        reactor = self._reactor
+        if reactor is not None:
+            reactor.call(action)
 
     def serve(self) -> None:
-        """Run the loop until `stop`."""
+        """Run the loop until `stop`.
+
+        An exception that leaves the loop is a bug of the broker, in a handler or in a timer.
+        Nobody knows what state it left, so the broker must end: call `abandon`, not `close`.
+        """
         assert self._reactor is not None
-        self._reactor.run()
+        try:
+            self._reactor.run()
+        except Exception:
+            self._report(
+                "the broker ends after an unexpected error, because its state is unknown; "
+                "it recovers its logs at the next start\n" + traceback.format_exc()
+            )
+            raise
 
     def stop(self) -> None:
         """End `serve`; safe from any thread and from signal handlers."""
@@ -138,13 +167,21 @@ class Broker:
 
     def close(self) -> None:
         """Close connections, flush the logs and leave the mark of a clean shutdown."""
-        if self._reactor is not None:
-            self._reactor.close()
-        self._reactor = None
+        self._close_reactor()
         self._background.stop()
         if self._node is not None:
             self._node.shutdown()
         self._release_directories()
+
+    def abandon(self) -> None:
+        """Close connections and let go of the directories, and write nothing."""
+        self._close_reactor()
+        self._release_directories()
+
+    def _close_reactor(self) -> None:
+        reactor, self._reactor = self._reactor, None
+        if reactor is not None:
+            reactor.close()
 
     def _release_directories(self) -> None:
         for lock in self._locks:
@@ -159,7 +196,7 @@ class Broker:
 
 
 def _max_open_files(memory: bool) -> int:
-    """Half of what this process may open: the other half is for connections."""
+    """Return half of what this process may open: the other half is for connections."""
     if memory:
         return _MOST_OPEN_FILES
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

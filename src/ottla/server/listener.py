@@ -30,7 +30,7 @@ class Listener:
         self.sock.setblocking(False)
 
     def accept(self) -> tuple[socket.socket, str] | None:
-        """The next connection and its peer's host, or None when nobody waits."""
+        """Return the next connection and its peer's host, or None if nobody waits."""
         try:
             sock, address = self.sock.accept()
         except (BlockingIOError, ConnectionError):
@@ -93,7 +93,7 @@ def _explain(endpoint: Endpoint, problem: OSError) -> str:
 
 
 def _tune(sock: socket.socket, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
-    """Socket options that accepted connections inherit."""
+    """Set socket options that accepted connections inherit."""
     if send_buffer_bytes >= 0:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
     if receive_buffer_bytes >= 0:

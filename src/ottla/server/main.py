@@ -18,7 +18,10 @@ _COLLECT_AFTER = 50_000  # allocations; the hot path makes no cycles
 def run(
     properties: Mapping[str, str], *, memory: bool = False, on_ready: Callable[[str], None]
 ) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code. StartupError when it cannot start."""
+    """Serve until SIGTERM or SIGINT; return the exit code, 1 after an unexpected error.
+
+    Raise StartupError if the broker cannot start.
+    """
     raise_file_limit()
     broker = Broker(properties, memory=memory, report=report)
     broker.open()
@@ -34,8 +37,10 @@ def run(
     on_ready(broker.bootstrap_servers)
     try:
         broker.serve()
-    finally:
-        broker.close()
+    except Exception:  # it has been reported; nothing may be written any more
+        broker.abandon()
+        return 1
+    broker.close()
     return 0
 
 

@@ -112,7 +112,7 @@ class OsFile:
 
 @cache
 def _fallocate() -> Callable[[int, int, int, int], int] | None:
-    """The system call, which Python itself has only in a form that changes the file's size."""
+    """Return the system call, which Python has only in a form that changes the file's size."""
     import ctypes  # not before the first large file: it takes time and memory
 
     try:

@@ -9,7 +9,7 @@ from ottla.server.broker_process import Broker
 
 
 def _ignore(message: str) -> None:
-    """Nobody reads an embedded broker's messages unless asked for."""
+    """Drop a message: nobody reads those of an embedded broker unless asked for."""
 
 
 class BrokerThread:
@@ -22,7 +22,8 @@ class BrokerThread:
         report: Callable[[str], None] = _ignore,
     ) -> None:
         self._broker = Broker(properties, memory=memory, report=report)
-        self._thread = threading.Thread(target=self._broker.serve, name="ottla", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="ottla", daemon=True)
+        self._failure: Exception | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -33,8 +34,17 @@ class BrokerThread:
         self._broker.open()
         self._thread.start()
 
+    def _serve(self) -> None:
+        try:
+            self._broker.serve()
+        except Exception as failure:  # told by `stop`; clients see that it is gone
+            self._failure = failure
+            self._broker.abandon()
+
     def stop(self) -> None:
-        """Stop cleanly and wait for it."""
+        """Stop cleanly and wait for it. Raise RuntimeError if an error had ended the broker."""
         self._broker.stop()
         self._thread.join()
+        if self._failure is not None:
+            raise RuntimeError("the broker ended after an unexpected error") from self._failure
         self._broker.close()

@@ -33,7 +33,7 @@ class Waiting:
         self._short = 0
 
     def wait(self, timeout_s: Callable[[], float], *, awake: bool) -> Events:
-        """The next events, or none after the timeout; `awake` allows a moment without sleep."""
+        """Return the next events, or none after the timeout; `awake` allows not to sleep."""
         poll, now_s = self._poll, self._now_s
         if not awake:  # and the clock need not be read
             self._short = 0

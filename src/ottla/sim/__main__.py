@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 
-from ottla.sim.exchange import Violation
+from ottla.sim.network.exchange import Violation
 from ottla.sim.simulation import DEFAULT_STEPS, Simulation
 from ottla.sim.trace import Trace
 
 
 def main() -> int:
-    """The exit code: 0 when every seed passed."""
+    """Run the seeds; return the exit code, 0 if every seed passed."""
     options = _options()
     failed = [
         seed
@@ -50,7 +50,7 @@ def _run(seed: int, options: Namespace) -> bool:
 
 
 def replay_command(seed: int, steps: int) -> str:
-    """How to see a run again."""
+    """Return the command that shows a run again."""
     return f"python -m ottla.sim --seed {seed} --steps {steps} --trace"
 
 

@@ -39,7 +39,7 @@ class DeferredBackground:
         self.on_submit()
 
     def __len__(self) -> int:
-        """How many pieces of work have not run, or have not been heard of."""
+        """Return how many pieces of work have not run, or whose result was not delivered."""
         return len(self._work) + len(self._results)
 
     def run_one(self) -> bool:
@@ -55,7 +55,7 @@ class DeferredBackground:
         return True
 
     def deliver(self) -> None:
-        """On the loop: hand over the results there are."""
+        """Hand over the results there are; called on the loop."""
         while self._results:
             self._results.popleft()()
 
@@ -68,4 +68,4 @@ class DeferredBackground:
 
 
 def _nothing() -> None:
-    """Nobody listens."""
+    """Do nothing: nobody listens."""

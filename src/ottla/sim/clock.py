@@ -12,9 +12,9 @@ class VirtualClock:
 
     __slots__ = ("_now_ms", "_wall_start_ms")
 
-    def __init__(self, wall_ms: int = START_WALL_MS) -> None:
-        self._now_ms = 0.0
-        self._wall_start_ms = wall_ms
+    def __init__(self, wall_ms: int = START_WALL_MS, *, boot_ms: float = 0.0) -> None:
+        self._now_ms = boot_ms
+        self._wall_start_ms = wall_ms - int(boot_ms)
 
     def wall_ms(self) -> int:
         return self._wall_start_ms + int(self._now_ms)

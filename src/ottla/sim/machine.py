@@ -4,30 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random as Generator
+from typing import Final
 
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
-from ottla.model.ids import TopicPartition
+from ottla.coordinator.partitions import partition_of
+from ottla.model.ids import OFFSETS_TOPIC, TopicPartition
+from ottla.network.peers import Peers
+from ottla.network.stream import Connector
 from ottla.ports import Ports
 from ottla.sim.background import DeferredBackground
-from ottla.sim.chance import SeededRandom, generator
 from ottla.sim.clock import VirtualClock
-from ottla.sim.disk import SimDisk
-from ottla.sim.edge import SimEdge
-from ottla.sim.faults import DiskFaults
+from ottla.sim.disk.disk import SimDisk
+from ottla.sim.disk.faults import DiskFaults
+from ottla.sim.network.event_loop import SimLoop
 from ottla.sim.profile import Profile
+from ottla.sim.seeded_random import SeededRandom, generator
 
-LISTENER = "PLAINTEXT"
+LISTENER: Final = "PLAINTEXT"
+LARGEST_RESPONSE: Final = 8 * 1024 * 1024
 
 
 class Machine:
     """`start` makes a process; `stop`, `kill` and `lose_power` end it."""
 
-    def __init__(self, seed: int, profile: Profile) -> None:
+    def __init__(self, seed: int, profile: Profile, *, boot_ms: float = 0.0) -> None:
         self._profile = profile
+        self.make_connector: Callable[[], Connector] = _no_connector
         self._random = SeededRandom(generator(seed, "node"))
-        self._edge_chance: Generator = generator(seed, "edge")
-        self.clock = VirtualClock()
+        self._network_chance: Generator = generator(seed, "network")
+        self.clock = VirtualClock(boot_ms=boot_ms)
         self.faults = DiskFaults(generator(seed, "faults"), profile.log_dirs)
         self.disk = SimDisk(self.clock, generator(seed, "disk"), self.faults)
         self._make_directories()
@@ -38,10 +44,10 @@ class Machine:
         self.on_result: Callable[[], None] = _nothing
         """Hears that there is a result for the loop."""
         self.node: Node | None = None
-        self.edge: SimEdge | None = None
+        self.loop: SimLoop | None = None
 
     def _make_directories(self) -> None:
-        """The operator has made the log directories, long ago."""
+        """Make the log directories, durably, as an operator has done."""
         for path in self._profile.log_dirs:
             self.disk.make_dirs(path)
         self.disk.sync_dir("/")
@@ -49,11 +55,12 @@ class Machine:
     def start(self) -> None:
         """Start a broker on what the disk holds; Crash, or OSError when the disk fails it."""
         self.disk.restart()
-        self.node = self.edge = None
+        self.node = self.loop = None
         background = self.background = DeferredBackground()
         background.on_submit, background.on_result = self.on_submit, self.on_result
         config = BrokerConfig.from_properties(self._profile.properties)
-        ports = Ports(self.disk, self.clock, self._random, background, self.reports.append)
+        peers = Peers(self.make_connector, self._random, LARGEST_RESPONSE)
+        ports = Ports(self.disk, self.clock, self._random, background, self.reports.append, peers)
         node = Node(
             config,
             config.advertised_listeners,
@@ -62,7 +69,8 @@ class Machine:
         )
         node.start()
         self.node = node
-        self.edge = SimEdge(node, background, self._edge_chance)
+        self.loop = SimLoop(node, background, self._network_chance, self._profile.queued_max_bytes)
+        peers.attach(self.loop.engine)
 
     def stop(self) -> None:
         """Stop the broker as SIGTERM does."""
@@ -76,7 +84,7 @@ class Machine:
         self.disk.kill()
 
     def lose_power(self) -> dict[TopicPartition, int]:
-        """Pull the plug; up to where the broker believed its logs to be on disk.
+        """Lose power; return up to where the broker believed its logs to be on disk.
 
         Logs that were emptied are left out: what was removed need not have been there.
         """
@@ -88,8 +96,19 @@ class Machine:
         self.disk.lose_power()
         return points
 
+    def offsets_partition(self, group_id: str) -> TopicPartition:
+        """Return the partition of __consumer_offsets that a group belongs to."""
+        count = int(self._profile.properties["offsets.topic.num.partitions"])
+        return TopicPartition(OFFSETS_TOPIC, partition_of(group_id, count))
+
+    def offsets_log_end(self, group_id: str) -> int:
+        """Return where the log that has the offsets of a group ends."""
+        assert self.node is not None
+        log = self.node.store.get(self.offsets_partition(group_id))
+        return 0 if log is None else log.log_end_offset
+
     def has_forgotten(self, topic: str, partition_index: int) -> bool:
-        """Whether a failed sync has left something in a log that is not going to be on disk."""
+        """Return whether a failed sync has left something in a log that will never be on disk."""
         name = TopicPartition(topic, partition_index)
         return any(
             self.disk.has_forgotten(f"{path}/{name}")
@@ -97,7 +116,7 @@ class Machine:
         )
 
     def holders(self, topic: str, partition_index: int) -> list[str]:
-        """The log directories that have a directory of this partition."""
+        """Return the log directories that have a directory of this partition."""
         return [
             path
             for path in self._profile.log_dirs
@@ -106,4 +125,8 @@ class Machine:
 
 
 def _nothing() -> None:
-    """Nobody listens."""
+    """Do nothing: nobody listens."""
+
+
+def _no_connector() -> Connector:
+    raise AssertionError("this machine has no network to other brokers")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random as Generator
 from typing import NamedTuple
 
-from ottla.sim.chance import generator
+from ottla.sim.seeded_random import generator
 
 
 class Profile(NamedTuple):
@@ -35,9 +35,12 @@ class Profile(NamedTuple):
     full_rate: float
     error_rate: float
     wall_step_rate: float
+    queued_max_bytes: int
+    classic_members: int
+    consumer_members: int
 
     def topic_configs(self, chance: Generator) -> dict[str, str]:
-        """Settings for a new topic."""
+        """Return settings for a new topic."""
         configs = {"internal.segment.bytes": str(chance.choice((400, 1500, 6000, 60_000)))}
         for name, values, probability in _TOPIC_CHOICES:
             if chance.random() < probability:
@@ -67,7 +70,7 @@ _TOPIC_CHOICES = (
 
 
 def profile_of(seed: int) -> Profile:
-    """The profile of a seed."""
+    """Return the profile of a seed."""
     chance = generator(seed, "profile")
     log_dirs = tuple(f"/data{number}" for number in range(chance.choice((1, 1, 2, 3))))
     large = chance.random() < 0.15
@@ -92,6 +95,9 @@ def profile_of(seed: int) -> Profile:
         full_rate=chance.choice((0.0, 0.0, 3.0, 10.0)),
         error_rate=chance.choice((0.0, 0.0, 0.0, 2.0)),
         wall_step_rate=chance.choice((0.0, 0.0, 5.0)),
+        queued_max_bytes=chance.choice((100_000, 10_000_000)),
+        classic_members=chance.choice((0, 0, 0, 2, 3)),
+        consumer_members=chance.choice((0, 0, 0, 2, 3)),
     )
 
 
@@ -105,7 +111,7 @@ def _metadata(chance: Generator) -> dict[str, str]:
 
 
 def _properties(chance: Generator, log_dirs: tuple[str, ...]) -> dict[str, str]:
-    """Kafka's own settings, with intervals short enough to be met in minutes."""
+    """Return settings of the broker, with intervals short enough to pass in minutes."""
     return {
         "listeners": "PLAINTEXT://127.0.0.1:9092",
         "log.dirs": ",".join(log_dirs),
@@ -120,4 +126,14 @@ def _properties(chance: Generator, log_dirs: tuple[str, ...]) -> dict[str, str]:
         "producer.id.expiration.check.interval.ms": "500",
         "max.incremental.fetch.session.cache.slots": str(chance.choice((0, 1, 2, 100))),
         "fetch.max.bytes": str(chance.choice((1024, 5000, 100_000))),
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.segment.bytes": "20000",
+        "group.initial.rebalance.delay.ms": "50",
+        "group.min.session.timeout.ms": "100",
+        "group.consumer.min.session.timeout.ms": "1000",
+        "group.consumer.session.timeout.ms": "2000",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "500",
+        "group.consumer.assignment.interval.ms": "0",
+        "group.consumer.min.assignment.interval.ms": "0",
     }

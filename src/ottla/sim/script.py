@@ -8,19 +8,22 @@ synced.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from ottla.broker.node import Node
-from ottla.sim.channel import Handled, SimChannel
-from ottla.sim.edge import SimEdge
-from ottla.sim.exchange import Exchange, make_exchange
 from ottla.sim.machine import LISTENER, Machine
+from ottla.sim.network.event_loop import SimLoop
+from ottla.sim.network.exchange import Exchange, make_exchange
+from ottla.sim.network.recorder import answer_all
+from ottla.sim.network.stream import SimStream
 from ottla.sim.profile import Profile, profile_of
 from ottla.wire.message import Message
 
-_QUIET = {
+QUIET: Final = {
     "listeners": "PLAINTEXT://127.0.0.1:9092",
     "log.initial.task.delay.ms": "86400000",
 }
+"""Settings with which nothing happens by itself."""
 
 
 class Script:
@@ -29,11 +32,11 @@ class Script:
     def __init__(
         self, properties: Mapping[str, str] | None = None, *, log_dirs: tuple[str, ...] = ("/data",)
     ) -> None:
-        settings = {**_QUIET, "log.dirs": ",".join(log_dirs), **(properties or {})}
-        self.machine = Machine(0, _quiet_profile(log_dirs, settings))
+        settings = {**QUIET, "log.dirs": ",".join(log_dirs), **(properties or {})}
+        self.machine = Machine(0, quiet_profile(log_dirs, settings))
         self.disk = self.machine.disk
         self.faults = self.machine.faults
-        self._channel: SimChannel | None = None
+        self._stream: SimStream | None = None
         self.start()
 
     @property
@@ -42,17 +45,17 @@ class Script:
         return self.machine.node
 
     @property
-    def edge(self) -> SimEdge:
-        assert self.machine.edge is not None, "the broker is not running"
-        return self.machine.edge
+    def loop(self) -> SimLoop:
+        assert self.machine.loop is not None, "the broker is not running"
+        return self.machine.loop
 
     # -- life ----------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the broker on what the disk holds."""
         self.machine.start()
-        self.edge.on_settled = _take_replies
-        self._channel = self.connect()
+        self.loop.recorder.on_settled = answer_all
+        self._stream = self.connect()
 
     def stop(self) -> None:
         """Stop it cleanly."""
@@ -79,26 +82,26 @@ class Script:
         self.wake()
 
     def wake(self) -> None:
-        """One turn of the loop."""
-        self.edge.wake([])
+        """Take one turn of the loop."""
+        self.loop.wake([])
 
     # -- clients -------------------------------------------------------------------------
 
-    def connect(self) -> SimChannel:
-        """One more connection."""
-        return self.edge.connect(LISTENER, lambda data: None, lambda: None)
+    def connect(self) -> SimStream:
+        """Return a new connection."""
+        return self.loop.connect(LISTENER, lambda data: None, lambda: None)
 
-    def send(self, channel: SimChannel, request: Message, version: int) -> Exchange:
+    def send(self, stream: SimStream, request: Message, version: int) -> Exchange:
         """Put a request on the wire; the next turn of the loop handles it."""
         exchange = make_exchange("script", 1, request, version)
-        channel.requests.append(exchange)
-        channel.inbox += exchange.frame
+        stream.requests.append(exchange)
+        stream.inbox += exchange.frame
         return exchange
 
     def ask(self, request: Message, version: int) -> Message:
-        """The broker's answer to a request, which may wait for the background only."""
-        assert self._channel is not None
-        exchange = self.send(self._channel, request, version)
+        """Return the broker's answer, which it gives at once or after work in the background."""
+        assert self._stream is not None
+        exchange = self.send(self._stream, request, version)
         self.wake()
         while exchange.reply is None and self.machine.background.run_one():
             self.wake()
@@ -106,12 +109,7 @@ class Script:
         return exchange.reply
 
 
-def _take_replies(new: list[Handled], woken: list[Handled]) -> None:
-    for handled in (*new, *woken):
-        if handled.frame:
-            handled.exchange.answer(handled.frame)
-
-
-def _quiet_profile(log_dirs: tuple[str, ...], properties: dict[str, str]) -> Profile:
+def quiet_profile(log_dirs: tuple[str, ...], properties: dict[str, str]) -> Profile:
+    """Return a profile with these settings, under which nothing is left to chance."""
     profile = profile_of(0)
     return profile._replace(log_dirs=log_dirs, properties=properties, max_open_files=100)

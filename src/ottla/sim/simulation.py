@@ -1,6 +1,6 @@
-"""A run: clients, network, faults and crashes around the very node that serves production.
+"""A run: clients, network, faults and crashes around the node that serves production.
 
-Everything that happens is an event at a virtual moment, picked by generators derived from
+Everything that happens is an event at a virtual time, picked by generators derived from
 the seed; so a seed is a run, and its trace has one hash.
 """
 
@@ -8,29 +8,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from heapq import heappop, heappush
 
-from ottla.broker.node import Node
-from ottla.sim.background import DeferredBackground
-from ottla.sim.chance import generator
-from ottla.sim.channel import Handled, SimChannel
-from ottla.sim.clients.administering import Administrator
+from ottla.sim.clients.admin import Administrator
+from ottla.sim.clients.classic_member import ClassicMember
 from ottla.sim.clients.client import Client
-from ottla.sim.clients.consuming import Consumer
-from ottla.sim.clients.probing import Babbler, Prober
-from ottla.sim.clients.producing import IdempotentProducer, PlainProducer
-from ottla.sim.cluster_model import ClusterModel
-from ottla.sim.edge import SimEdge
-from ottla.sim.exchange import Exchange, Violation, brief
-from ottla.sim.faults import Crash
-from ottla.sim.judge import judge, leave_open
-from ottla.sim.judge_fetch import waits_in_vain
-from ottla.sim.lives import Lives
+from ottla.sim.clients.consumer import Consumer
+from ottla.sim.clients.consumer_member import ConsumerMember
+from ottla.sim.clients.malformed import MalformedClient
+from ottla.sim.clients.prober import Prober
+from ottla.sim.clients.producer import IdempotentProducer, PlainProducer
+from ottla.sim.disk.faults import Crash
+from ottla.sim.driver import MachineDriver
+from ottla.sim.fault_injection import FaultInjection
+from ottla.sim.judges.answers import expect, judge, leave_open
+from ottla.sim.judges.conditions import Conditions
+from ottla.sim.judges.fetch import missed_data
 from ottla.sim.machine import LISTENER, Machine
-from ottla.sim.mishaps import Mishaps
-from ottla.sim.moment import Moment
-from ottla.sim.partition_model import End
-from ottla.sim.profile import profile_of
+from ottla.sim.model.cluster import ClusterModel
+from ottla.sim.model.partition import End
+from ottla.sim.network.event_loop import SimLoop
+from ottla.sim.network.exchange import Exchange, Violation, brief
+from ottla.sim.network.recorder import Handled, Settled
+from ottla.sim.network.stream import SimStream
+from ottla.sim.profile import Profile, profile_of
+from ottla.sim.restarts import Restarts
+from ottla.sim.seeded_random import generator
+from ottla.sim.timeline import Timeline
 from ottla.sim.trace import Trace
 from ottla.wire.messages.fetch import FetchRequest
 from ottla.wire.primitives import DecodeError
@@ -42,78 +45,80 @@ _LINE = 300
 class Simulation:
     """One seed. `run` it once."""
 
-    def __init__(self, seed: int, steps: int = DEFAULT_STEPS, trace: Trace | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        steps: int = DEFAULT_STEPS,
+        trace: Trace | None = None,
+        profile: Profile | None = None,
+    ) -> None:
         self.seed = seed
         self.trace = trace or Trace()
-        self.profile = profile = profile_of(seed)
+        self.profile = profile = profile or profile_of(seed)
         properties = profile.properties
         auto_creates = properties["auto.create.topics.enable"] == "true"
         self.model = ClusterModel(auto_creates=auto_creates)
         self.counts: Counter[str] = Counter()
         self._steps = steps
         self._chance = generator(seed, "simulation")
+        self._timeline = Timeline()
         self._machine = machine = Machine(seed, profile)
-        self._moment = Moment(machine, int(properties["producer.id.expiration.ms"]))
-        self._lives = Lives(
+        self._conditions = Conditions(machine, properties)
+        self._restarts = Restarts(
             machine,
             self.model,
-            self._moment,
+            self._conditions,
             self,
-            generator(seed, "lives"),
+            generator(seed, "restarts"),
             power_fails=profile.power_rate > 0,
         )
-        self._mishaps = Mishaps(
-            machine, self._lives, profile, generator(seed, "mishaps"), self.note, self.at
+        self._fault_injection = FaultInjection(
+            machine, self._restarts, profile, generator(seed, "fault_injection"), self.note, self.at
         )
         machine.disk.on_operation = self._disk_operation
-        machine.on_submit = self._background_work
-        machine.on_result = self._background_result
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._event_number = 0
+        self._driver = MachineDriver(machine, self._timeline, generator(seed, "driver"))
         self._uids = 0
-        self._writable: list[SimChannel] = []
-        self._has_results = False
+        self._overdue_ms = -1.0
         self._clients = self._make_clients()
 
-    # -- the stage clients play on -------------------------------------------------------
+    # -- what clients ask for ------------------------------------------------------------
 
     def wall_ms(self) -> int:
         return self._machine.clock.wall_ms()
 
     def monotonic_ms(self) -> float:
-        return self._machine.clock.monotonic_ms()
+        return self._timeline.now_ms
 
     def at(self, time_ms: float, action: Callable[[], None]) -> None:
-        self._event_number += 1
-        heappush(self._events, (time_ms, self._event_number, action))
+        self._timeline.at(time_ms, action)
 
     def new_uid(self) -> int:
         self._uids += 1
         return self._uids
 
-    def connect(self, client: Client) -> SimChannel | None:
-        edge = self._machine.edge
-        if edge is None:
+    def connect(self, client: Client) -> SimStream | None:
+        loop = self._machine.loop
+        if loop is None:
             return None
-        channel = edge.connect(
+        stream = loop.connect(
             LISTENER,
-            lambda data: client.deliver(channel, data),
-            lambda: client.lose_connection(channel),
+            lambda data: client.deliver(stream, data),
+            lambda: client.lose_connection(stream),
         )
-        channel.slow = self._chance.random() < self.profile.slow_connections
-        return channel
+        stream.slow = self._chance.random() < self.profile.slow_connections
+        return stream
 
     # -- the run -------------------------------------------------------------------------
 
     def run(self) -> str:
         """Play it all; the trace's hash. A Violation when the broker failed."""
         try:
-            self._lives.begin()
+            self._restarts.begin()
             for client in self._clients:
                 self.at(self.monotonic_ms() + self._chance.randrange(20), client.think)
             for _ in range(self._steps):
                 self._step()
-            self._lives.finish()
+            self._restarts.finish()
         except Violation:
             raise
         except Exception as error:
@@ -121,144 +126,117 @@ class Simulation:
         return self.trace.hash
 
     def _step(self) -> None:
-        """Go to the next moment at which something happens, and let it happen."""
+        """Go to the next time at which something happens, and let it happen."""
         try:
-            self._mishaps.draw()
-            self._moment.look()
+            self._fault_injection.draw()
+            self._conditions.look()
             self._pass_time()
-            while self._events and self._events[0][0] <= self.monotonic_ms():
-                heappop(self._events)[2]()
-            self._wake()
+            self._timeline.run_due()
+            if self._driver.wake():
+                self._check_waiting()
         except Crash:
-            self._lives.crashed()
+            self._restarts.crashed()
 
     def _pass_time(self) -> None:
-        edge, node = self._running()
-        now_ms = self.monotonic_ms()
-        if edge.readable() or self._has_results:
+        if self._driver.is_ready:
             return
-        next_ms = self._events[0][0]
-        deadline_ms = node.next_deadline_ms()
+        now_ms = self.monotonic_ms()
+        next_ms = self._timeline.next_ms()
+        assert next_ms is not None, "clients always plan their next turn"
+        deadline_ms = self._driver.next_deadline_ms()
         if deadline_ms is not None:
-            if deadline_ms <= now_ms:
-                raise Violation(f"a timer of {deadline_ms} is left over at {now_ms}")
+            self._check_deadline(deadline_ms)
             next_ms = min(next_ms, deadline_ms)
-        self._machine.clock.advance_to(max(next_ms, now_ms))
-        self._moment.look()
+        self._advance_to(max(next_ms, now_ms))
+        self._conditions.look()
 
-    def _wake(self) -> None:
-        edge, node = self._running()
-        deadline_ms = node.next_deadline_ms()
-        is_due = deadline_ms is not None and deadline_ms <= self.monotonic_ms()
-        is_gone = any(channel.eof for channel in edge.channels)
-        if is_due or is_gone or self._writable or self._has_results or edge.readable():
-            writable, self._writable = self._writable, []
-            self._has_results = False
-            edge.wake(writable)
-            self._check_parked(edge, node)
+    def _check_deadline(self, deadline_ms: float) -> None:
+        """Check that a timer which is due runs with the next wake-up at the latest."""
+        now_ms = self.monotonic_ms()
+        if deadline_ms > now_ms:
+            self._overdue_ms = -1.0
+        elif deadline_ms == self._overdue_ms:
+            raise Violation(f"a timer of {deadline_ms} is left over at {now_ms}")
+        else:
+            self._overdue_ms = deadline_ms
 
-    def _running(self) -> tuple[SimEdge, Node]:
-        edge, node = self._machine.edge, self._machine.node
-        assert edge is not None
-        assert node is not None
-        return edge, node
+    def pass_time(self, duration_ms: float) -> None:
+        self._advance_to(self._timeline.now_ms + duration_ms)
+
+    def _advance_to(self, time_ms: float) -> None:
+        self._timeline.advance_to(time_ms)
+        self._driver.follow_clock()
 
     # -- watching the broker -------------------------------------------------------------
 
     def note(self, text: str) -> None:
         self.trace.note(self.monotonic_ms(), text)
 
-    def watch(self, edge: SimEdge) -> None:
-        edge.on_settled = self._settled
-        edge.on_blocked = self._blocked
-        edge.on_refused = self._refused
+    def watch(self, loop: SimLoop) -> None:
+        loop.recorder.on_settled = self._settled
+        loop.recorder.on_refused = self._refused
+        self._driver.attend(loop)
 
     def ended(self, end: End) -> None:
         self.counts[f"end: {end.value}"] += 1
-        self._writable.clear()
-        self._has_results = False
+        self._driver.forget()
         for client in self._clients:
-            if client.channel is not None:
-                client.lose_connection(client.channel)
+            if client.connection is not None:
+                client.lose_connection(client.connection)
 
-    def take_replies(self, new: list[Handled], woken: list[Handled]) -> None:
-        for handled in (*new, *woken):
+    def take_replies(self, settled: Settled) -> None:
+        for handled in (*settled.answered, *settled.woken):
             self._take_reply(handled)
 
-    def _settled(self, new: list[Handled], woken: list[Handled]) -> None:
+    def _settled(self, settled: Settled) -> None:
         """Judge what was answered: reads and writes in order, then who waited for them."""
-        for handled in [each for each in new if each.channel.closed]:
-            new.remove(handled)
-            leave_open(self.model, handled.exchange, self._moment)
-        for handled in (*new, *woken):
-            self._take_reply(handled)
-        for handled in new:
-            judge(self.model, handled.exchange, self._moment)
+        self.take_replies(settled)
+        for handled in settled.lost:
+            leave_open(self.model, handled.exchange, self._conditions)
+        for handled in settled.answered:
+            judge(self.model, handled.exchange, self._conditions)
+        for handled in settled.pending:
+            expect(self.model, handled.exchange, self._conditions)
         for place in self.model.places():
             place.partition.settled(flushes=place.topic.configs.get("flush.messages") == "1")
-        for handled in woken:
-            judge(self.model, handled.exchange, self._moment)
+        self.model.groups.settled()
+        if self._conditions.io_errors or self._conditions.is_full:
+            self.model.groups.restarted()  # a group is loaded anew when it cannot be written
+        for handled in settled.woken:
+            judge(self.model, handled.exchange, self._conditions)
 
     def _take_reply(self, handled: Handled) -> None:
-        exchange = handled.exchange
-        frame = handled.frame
-        if bool(frame) != exchange.wants_reply:
-            raise Violation(f"{exchange!r}: answered with {frame!r}")
+        exchange, frame = handled.exchange, handled.reply
         self.note(f"{exchange!r}"[:_LINE])
         if frame:
             self.note(f"  -> {brief(exchange.answer(frame))}"[:_LINE])
             self.trace.digest(frame)
         self.counts[type(exchange.request).__name__] += 1
 
-    def _refused(self, exchange: Exchange | None, refusal: DecodeError) -> None:
-        if exchange is not None and exchange.request is not None:
+    def _refused(self, exchange: Exchange, refusal: DecodeError) -> None:
+        if exchange.request is not None:
             raise Violation(f"{exchange!r}: refused as malformed: {refusal}")
         self.counts["malformed"] += 1
 
-    def _check_parked(self, edge: SimEdge, node: Node) -> None:
-        for channel in edge.channels:
-            parked = channel.parked
-            if parked is None:
-                continue
-            request = parked.exchange.request
+    def _check_waiting(self) -> None:
+        loop = self._machine.loop
+        assert loop is not None
+        for handled in loop.recorder.open_requests():
+            request = handled.exchange.request
             if not isinstance(request, FetchRequest):
-                if not node.controller.has_uncommitted:
-                    raise Violation(f"{parked.exchange!r}: waits for nothing")
                 continue
-            if self.monotonic_ms() >= parked.handled_ms + request.max_wait:
-                raise Violation(f"{parked.exchange!r}: still waits at {self.monotonic_ms()}")
-            missed = waits_in_vain(self.model, parked.exchange)
+            if self.monotonic_ms() >= handled.exchange.handled_ms + request.max_wait:
+                raise Violation(f"{handled.exchange!r}: still waits at {self.monotonic_ms()}")
+            missed = missed_data(self.model, handled.exchange)
             if missed is not None:
-                raise Violation(f"{parked.exchange!r}: waits although there is {missed}")
+                raise Violation(f"{handled.exchange!r}: waits although there is {missed}")
 
-    # -- the disk, the background, slow connections --------------------------------------
+    # -- the disk ------------------------------------------------------------------------
 
     def _disk_operation(self, operation: str, path: str) -> None:
         self.trace.digest(f"{operation} {path}".encode())
         if self._chance.random() < self.profile.interleaving:
             self._machine.background.run_one()
-
-    def _background_work(self) -> None:
-        background = self._machine.background
-        delay_ms = self._chance.choice((0, 1, 10, 200))
-        self.at(self.monotonic_ms() + delay_ms, lambda: self._run_background(background))
-
-    def _run_background(self, background: DeferredBackground) -> None:
-        if self._machine.background is background:
-            background.run_one()
-
-    def _background_result(self) -> None:
-        background = self._machine.background
-        delay_ms = self._chance.choice((0, 0, 3, 50))
-        self.at(self.monotonic_ms() + delay_ms, lambda: self._deliver(background))
-
-    def _deliver(self, background: DeferredBackground) -> None:
-        if self._machine.background is background:
-            self._has_results = True
-
-    def _blocked(self, channel: SimChannel) -> None:
-        delay_ms = self._chance.choice((0, 5, 100))
-        self.at(self.monotonic_ms() + delay_ms, lambda: self._writable.append(channel))
 
     # -- clients -------------------------------------------------------------------------
 
@@ -270,7 +248,9 @@ class Simulation:
             (IdempotentProducer, profile.idempotent_producers),
             (Consumer, profile.consumers),
             (Prober, profile.probers),
-            (Babbler, profile.noise),
+            (MalformedClient, profile.noise),
+            (ClassicMember, profile.classic_members),
+            (ConsumerMember, profile.consumer_members),
         )
         clients = []
         for kind, count in kinds:

@@ -70,3 +70,15 @@ def test_what_was_submitted_is_finished_before_it_stops(loop: Loop) -> None:
     loop.background.stop()
 
     assert loop.results == list(range(100))
+
+
+def test_a_bug_in_the_thread_is_raised_on_the_loop(loop: Loop) -> None:
+    def broken() -> None:
+        raise AssertionError("a broken invariant")
+
+    loop.background.submit(broken, loop.results.append)
+    with pytest.raises(AssertionError, match="a broken invariant"):
+        loop.await_one()
+    loop.background.submit(lambda: "still there", loop.results.append)
+    loop.await_one()
+    assert loop.results == ["still there"]

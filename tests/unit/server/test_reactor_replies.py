@@ -17,10 +17,10 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import Endpoint
 from ottla.memory_files import MemoryFile, MemoryFiles
 from ottla.model.errors import ErrorCode
+from ottla.network.buffers import RequestBuffers
+from ottla.network.limits import ConnectionLimits
 from ottla.ports import Buffer, Ports
 from ottla.records.record import build_batch
-from ottla.server.buffers import RequestBuffers
-from ottla.server.limits import ConnectionLimits
 from ottla.server.listener import Listener
 from ottla.server.reactor import Reactor
 from ottla.server.system import SystemClock, SystemRandom

@@ -13,8 +13,8 @@ from ottla.memory_files import MemoryFiles
 from ottla.ports import Files
 from ottla.server.os_files import OsFiles
 from ottla.sim.clock import VirtualClock
-from ottla.sim.disk import SimDisk
-from ottla.sim.faults import Crash, DiskFaults
+from ottla.sim.disk.disk import SimDisk
+from ottla.sim.disk.faults import Crash, DiskFaults
 
 HOME = "/d"
 

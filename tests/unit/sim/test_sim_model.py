@@ -8,10 +8,10 @@ import pytest
 
 from ottla.records.batch import parse_header
 from ottla.records.record import build_batch
-from ottla.sim.exchange import Violation
-from ottla.sim.partition_model import End, PartitionModel
-from ottla.sim.sent import Fate, Producer, Sent, damaged, make_sent
-from ottla.sim.sequence_model import SequenceModel, Verdict
+from ottla.sim.model.batch import Fate, Producer, Sent, damaged, make_sent
+from ottla.sim.model.partition import End, PartitionModel
+from ottla.sim.model.sequences import SequenceModel, Verdict
+from ottla.sim.network.exchange import Violation
 
 
 def sent(uid: int, count: int = 1, producer: Producer | None = None) -> Sent:

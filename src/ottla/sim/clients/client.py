@@ -12,19 +12,19 @@ from random import Random as Generator
 from struct import Struct
 from typing import Protocol
 
-from ottla.sim.channel import SimChannel
-from ottla.sim.cluster_model import ClusterModel, Place
-from ottla.sim.exchange import Exchange, Violation, make_exchange
+from ottla.sim.model.batch import Sent
+from ottla.sim.model.cluster import ClusterModel, Place
+from ottla.sim.network.exchange import Exchange, Violation, make_exchange
+from ottla.sim.network.stream import SimStream
 from ottla.sim.profile import Profile
-from ottla.sim.sent import Sent
 from ottla.wire.message import Message
 
 _SIZE = Struct(">i")
 _DELAYS_MS = (0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 5.0, 30.0)
 
 
-class Stage(Protocol):
-    """What clients play on."""
+class Environment(Protocol):
+    """What a client asks of the run it is part of."""
 
     model: ClusterModel
     profile: Profile
@@ -37,8 +37,8 @@ class Stage(Protocol):
         """Call `action` at a virtual moment."""
         ...
 
-    def connect(self, client: Client) -> SimChannel | None:
-        """A connection to the broker; None while it is down."""
+    def connect(self, client: Client) -> SimStream | None:
+        """Return a connection to the broker; None while it is down."""
         ...
 
     def new_uid(self) -> int: ...
@@ -50,11 +50,11 @@ class Client:
     THINK_MS: tuple[float, ...] = (1.0, 1.0, 5.0, 20.0, 100.0)
     DISCONNECTS = 0.01
 
-    def __init__(self, name: str, stage: Stage, chance: Generator) -> None:
+    def __init__(self, name: str, environment: Environment, chance: Generator) -> None:
         self.name = name
-        self.stage = stage
+        self.environment = environment
         self.chance = chance
-        self.channel: SimChannel | None = None
+        self.connection: SimStream | None = None
         self.in_flight: deque[Exchange] = deque()
         self._incoming = bytearray()
         self._correlation_id = 0
@@ -68,45 +68,45 @@ class Client:
         raise NotImplementedError
 
     def received(self, exchange: Exchange) -> None:
-        """A reply has come."""
+        """Take a reply."""
 
     def disconnected(self, lost: list[Exchange]) -> None:
-        """The connection is gone; whether these requests were carried out is not known."""
+        """Learn that the connection is gone; whether these requests took effect is not known."""
 
     # -- turns ---------------------------------------------------------------------------
 
     def think(self) -> None:
         """Take a turn, and plan the next."""
-        if self.channel is None:
-            self.channel = self.stage.connect(self)
+        if self.connection is None:
+            self.connection = self.environment.connect(self)
         elif self.chance.random() < self.DISCONNECTS:
             self.hang_up()
         else:
-            for _ in range(self.chance.randint(1, self.stage.profile.pipelining)):
-                if self.channel is not None and len(self.in_flight) < self._most_in_flight():
+            for _ in range(self.chance.randint(1, self.environment.profile.pipelining)):
+                if self.connection is not None and len(self.in_flight) < self._most_in_flight():
                     self.act()
         delay = self.chance.choice(self.THINK_MS)
-        self.stage.at(self.stage.monotonic_ms() + delay, self.think)
+        self.environment.at(self.environment.monotonic_ms() + delay, self.think)
 
     def _most_in_flight(self) -> int:
-        return self.stage.profile.pipelining
+        return self.environment.profile.pipelining
 
     def hang_up(self) -> None:
         """Close the connection: politely, or with everything on the way lost."""
-        channel = self.channel
-        if channel is None:
+        stream = self.connection
+        if stream is None:
             return
-        channel.eof = True
+        stream.eof = True
         if self.chance.random() < 0.5:
-            channel.inbox.clear()
-            channel.requests.clear()
-        self.lose_connection(channel)
+            stream.inbox.clear()
+            stream.requests.clear()
+        self.lose_connection(stream)
 
-    def lose_connection(self, channel: SimChannel) -> None:
-        """The connection is no more, as far as the client is concerned."""
-        if self.channel is not channel:
+    def lose_connection(self, stream: SimStream) -> None:
+        """Forget the connection: as far as the client knows, it is gone."""
+        if self.connection is not stream:
             return
-        self.channel = None
+        self.connection = None
         lost = list(self.in_flight)
         self.in_flight.clear()
         self._incoming.clear()
@@ -133,23 +133,23 @@ class Client:
 
     def transmit(self, exchange: Exchange) -> None:
         """Put a frame on the wire: frames of a connection arrive in their order."""
-        channel = self.channel
-        assert channel is not None
+        stream = self.connection
+        assert stream is not None
         self.in_flight.append(exchange)
-        now_ms = self.stage.monotonic_ms()
+        now_ms = self.environment.monotonic_ms()
         self._sent_until_ms = max(self._sent_until_ms, now_ms + self.chance.choice(_DELAYS_MS))
-        self.stage.at(self._sent_until_ms, lambda: _arrive(channel, exchange))
+        self.environment.at(self._sent_until_ms, lambda: _arrive(stream, exchange))
 
-    def deliver(self, channel: SimChannel, data: bytes) -> None:
-        """The broker has sent bytes: they arrive a little later, in their order."""
-        now_ms = self.stage.monotonic_ms()
+    def deliver(self, stream: SimStream, data: bytes) -> None:
+        """Take bytes from the broker: they arrive a little later, in their order."""
+        now_ms = self.environment.monotonic_ms()
         self._received_until_ms = max(
             self._received_until_ms, now_ms + self.chance.choice(_DELAYS_MS)
         )
-        self.stage.at(self._received_until_ms, lambda: self._receive(channel, data))
+        self.environment.at(self._received_until_ms, lambda: self._receive(stream, data))
 
-    def _receive(self, channel: SimChannel, data: bytes) -> None:
-        if self.channel is not channel:
+    def _receive(self, stream: SimStream, data: bytes) -> None:
+        if self.connection is not stream:
             return
         incoming = self._incoming
         incoming += data
@@ -173,17 +173,17 @@ class Client:
     # -- choices -------------------------------------------------------------------------
 
     def pick_place(self) -> Place | None:
-        """Any partition there is."""
-        places = self.stage.model.places()
+        """Return any partition there is."""
+        places = self.environment.model.places()
         return self.chance.choice(places) if places else None
 
     def new_sent(self, sent: Sent) -> Sent:
         """Make a batch known before it is sent."""
-        self.stage.model.sents[sent.uid] = sent
+        self.environment.model.sents[sent.uid] = sent
         return sent
 
 
-def _arrive(channel: SimChannel, exchange: Exchange) -> None:
-    if not channel.closed and not channel.eof:
-        channel.inbox += exchange.frame
-        channel.requests.append(exchange)
+def _arrive(stream: SimStream, exchange: Exchange) -> None:
+    if not stream.closed and not stream.eof:
+        stream.inbox += exchange.frame
+        stream.requests.append(exchange)

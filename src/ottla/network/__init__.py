@@ -1,0 +1,1 @@
+"""The connection engine: framing, buffers, flow control and settling, without I/O."""

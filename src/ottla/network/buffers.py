@@ -1,0 +1,79 @@
+"""Memory for frames that did not arrive in one piece: reused, and bounded in sum.
+
+What is counted is memory that is really taken. A buffer grows as the bytes of its frame
+arrive, so a length alone takes almost nothing and keeps nobody else from sending.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_SMALLEST: Final = 4096
+_KEPT_BYTES: Final = 16 * 1024 * 1024
+
+
+class RequestBuffers:
+    """Spare buffers by size class, retired ones, and the sum of what is reserved.
+
+    A retired buffer holds frames that were handled. It becomes spare when the node has
+    settled; until then somebody may still look at its bytes.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._spare: dict[int, list[bytearray]] = {}
+        self._spare_bytes = 0
+        self._retired: list[bytearray] = []
+        self.retired_bytes = 0
+        self.reserved_bytes = 0
+
+    def reserve(self, size: int) -> bool:
+        """Reserve `size` more bytes; False if that would exceed the limit."""
+        if size > 0 and self.reserved_bytes + size > self._limit_bytes:
+            return False
+        self.reserved_bytes += size
+        return True
+
+    def exceed(self, size: int) -> None:
+        """Reserve `size` more bytes, whatever the limit."""
+        self.reserved_bytes += size
+
+    def unreserve(self, size: int) -> None:
+        self.reserved_bytes -= size
+
+    def has_spare(self, size: int) -> bool:
+        """Return whether there is a spare buffer of this size: taking it costs no memory."""
+        return bool(self._spare.get(_capacity(size)))
+
+    def take(self, size: int) -> bytearray:
+        """Return a buffer with room for at least `size` bytes."""
+        capacity = _capacity(size)
+        spare = self._spare.get(capacity)
+        if spare:
+            self._spare_bytes -= capacity
+            return spare.pop()
+        return bytearray(capacity)
+
+    def give(self, buffer: bytearray) -> None:
+        """Take back a buffer that nobody looks at any more."""
+        capacity = len(buffer)
+        if self._spare_bytes + capacity <= _KEPT_BYTES:
+            self._spare_bytes += capacity
+            self._spare.setdefault(capacity, []).append(buffer)
+
+    def retire(self, buffer: bytearray) -> None:
+        """Take back a buffer whose bytes are needed until the node has settled."""
+        self._retired.append(buffer)
+        self.retired_bytes += len(buffer)
+
+    def reuse_retired(self) -> None:
+        """Make retired buffers spare: the node has settled."""
+        for buffer in self._retired:
+            self.give(buffer)
+        self._retired.clear()
+        self.retired_bytes = 0
+
+
+def _capacity(size: int) -> int:
+    """Return the size class: the next power of two."""
+    return max(_SMALLEST, 1 << (size - 1).bit_length())

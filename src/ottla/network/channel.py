@@ -1,0 +1,157 @@
+"""One connection in the engine: the frame that arrives, the parts that leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ottla.broker.connection import MOST_REPLIES, Connection, Part
+from ottla.log.segment.file_slice import FileSlice
+from ottla.network.stream import READ, Stream
+
+SMALLEST_REQUEST: Final = 8
+_JOIN_PARTS: Final = 256
+
+
+class Channel:
+    """A connection's stream. `filled` bytes of `buffer` hold the start of what is to handle.
+
+    `need` is the size the buffer must be filled to before there is something to handle,
+    `reserved` what was reserved for it, `last_size` the size of the frame before.
+    `writing` means that the peer does not take bytes as fast as there are some; `starved`
+    that the next frame waits for memory.
+
+    `handle` takes a frame: the node for requests of a client, a peer for its responses.
+    """
+
+    __slots__ = (
+        "_send",
+        "buffer",
+        "closed",
+        "connection",
+        "error",
+        "fileno",
+        "filled",
+        "handle",
+        "interest",
+        "is_outgoing",
+        "largest_frame",
+        "last_size",
+        "most_parts",
+        "need",
+        "on_close",
+        "recv_into",
+        "reserved",
+        "smallest_frame",
+        "starved",
+        "stream",
+        "unsent",
+        "used_ms",
+        "view",
+        "writing",
+    )
+
+    def __init__(
+        self,
+        stream: Stream,
+        connection: Connection,
+        handle: Callable[[Connection, bytearray, memoryview, int, int], None],
+        on_close: Callable[[Connection], None],
+        largest_frame: int,
+    ) -> None:
+        self.stream = stream
+        self.fileno = stream.fileno()
+        self.recv_into = stream.recv_into
+        self._send = stream.send
+        self.connection = connection
+        self.handle = handle
+        self.on_close = on_close
+        self.largest_frame = largest_frame
+        self.smallest_frame = SMALLEST_REQUEST
+        self.most_parts = MOST_REPLIES
+        self.is_outgoing = False
+        self.buffer: bytearray | None = None
+        self.view: memoryview | None = None
+        self.filled = 0
+        self.need = 0
+        self.last_size = 0
+        self.reserved = 0
+        self.unsent: memoryview | None = None
+        self.used_ms = 0.0
+        self.interest = READ
+        self.writing = False
+        self.starved = False
+        self.closed = False
+        self.error: OSError | None = None
+        """Why the stream broke, if it did."""
+
+    def send(self) -> bool:
+        """Send what is ready; False if the stream takes no more now. Raise OSError if it broke."""
+        out = self.connection.out
+        try:
+            if self.unsent is not None and not self._send_unsent():
+                return False
+            if len(out) == 1 and type(out[0]) is bytes:  # nearly always
+                reply = out[0]
+                sent = self._send(reply)
+                out.clear()
+                if sent == len(reply):
+                    return True
+                self.unsent = memoryview(reply)[sent:]
+                return False
+            while out:
+                if type(out[0]) is bytes:
+                    if not self._send_bytes(out):
+                        return False
+                elif not self._send_slice(out):
+                    return False
+        except BlockingIOError:
+            return False
+        return True
+
+    def _send_unsent(self) -> bool:
+        assert self.unsent is not None
+        rest = self.unsent[self._send(self.unsent) :]
+        self.unsent = rest if len(rest) else None
+        return self.unsent is None
+
+    def _send_bytes(self, out: list[Part]) -> bool:
+        count = 1
+        while count < len(out) and count < _JOIN_PARTS and type(out[count]) is bytes:
+            count += 1
+        data = out[0] if count == 1 else b"".join(out[:count])  # type: ignore[arg-type]
+        assert isinstance(data, bytes)
+        sent = self.stream.send_more(data) if count < len(out) else self._send(data)
+        del out[:count]
+        if sent < len(data):
+            self.unsent = memoryview(data)[sent:]
+        return self.unsent is None
+
+    def _send_slice(self, out: list[Part]) -> bool:
+        part = out[0]
+        assert isinstance(part, FileSlice)
+        file, position, length = part
+        sent = self.stream.send_file(file, position, length)
+        if sent == 0:
+            raise OSError(f"{file.path} ends before the range that is being sent from it")
+        if sent == length:
+            del out[0]
+            return True
+        out[0] = FileSlice(file, position + sent, length - sent)
+        return False
+
+    @property
+    def unsent_bytes(self) -> int:
+        """How many bytes wait to be sent."""
+        begun = 0 if self.unsent is None else len(self.unsent)
+        return begun + sum(
+            part.length if isinstance(part, FileSlice) else len(part)
+            for part in self.connection.out
+        )
+
+    def close(self) -> None:
+        """Close the stream, and drop what was not sent."""
+        self.closed = True
+        self.connection.out.clear()
+        self.unsent = None
+        self.stream.close()

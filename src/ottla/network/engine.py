@@ -1,0 +1,190 @@
+"""The connection engine: what happens between the bytes of connections and a broker.
+
+An event loop drives it: it tells which stream is readable, writable or gone, and when a
+wake-up ends. The engine receives, hands frames to the node, lets it settle and sends. It
+decides what each connection waits for, and tells the poller.
+
+Invariant: within a wake-up nothing is sent before the node has settled, so an acknowledgement
+never leaves before its bytes are written, and no buffer is reused before that either.
+
+A DecodeError closes the connection it came from. Any other exception is a broken invariant:
+it leaves the engine and ends the process, because nobody knows what state is left.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.broker.connection import Connection
+from ottla.network.buffers import RequestBuffers
+from ottla.network.channel import Channel
+from ottla.network.client_warnings import ClientWarnings
+from ottla.network.flow_control import FlowControl, is_waiting, takes_requests
+from ottla.network.limits import ConnectionLimits
+from ottla.network.receiver import ARENA_BYTES, Receiver
+from ottla.network.request_handler import RequestHandler
+from ottla.network.stream import READ, Poller, Stream
+from ottla.wire.primitives import DecodeError
+
+MOST_STREAMED: Final = 3  # large frames of one connection that are answered with the one before
+
+
+class Engine:
+    """All connections of one node.
+
+    The loop calls `receive` for a readable channel, `send` for a writable one, `close` for one
+    whose peer is gone, and `settle` when the wake-up ends. It calls the node's `advance` first.
+    """
+
+    def __init__(
+        self,
+        node: RequestHandler,
+        poller: Poller,
+        limits: ConnectionLimits,
+        buffers: RequestBuffers,
+        max_request_bytes: int,
+        *,
+        arena_bytes: int = ARENA_BYTES,
+    ) -> None:
+        self.node = node
+        self.poller = poller
+        self.buffers = buffers
+        self.warnings = ClientWarnings(node)
+        self.channels: dict[int, Channel] = {}
+        self.to_send: list[Channel] = []
+        """Channels that have something to send when the node has settled."""
+        self._limits = limits
+        self._max_request_bytes = max_request_bytes
+        self.flow_control = FlowControl(self)
+        self.receiver = Receiver(self, arena_bytes)
+        self.receive = self.receiver.receive
+
+    # -- connections ---------------------------------------------------------------------
+
+    def accept(self, stream: Stream, host: str, listener: str) -> Channel | None:
+        """Take a client's connection; None, and the stream is closed, if a limit forbids it."""
+        refusal = self._limits.admit(host)
+        if refusal is not None:
+            self.warnings.add(refusal)
+            stream.close()
+            return None
+        node = self.node
+        channel = Channel(
+            stream, Connection(host, listener), node.handle, self._leave, self._max_request_bytes
+        )
+        self.add(channel)
+        return channel
+
+    def _leave(self, connection: Connection) -> None:
+        self.node.close_connection(connection)
+        self._limits.leave(connection.peer_host)
+
+    def add(self, channel: Channel) -> None:
+        """Take a channel, and have it watched."""
+        channel.connection.edge = channel
+        channel.used_ms = self.node.monotonic_ms
+        self.channels[channel.fileno] = channel
+        self.poller.register(channel.fileno, channel.interest)
+
+    def refuse(self, channel: Channel, error: DecodeError) -> None:
+        """Close a connection that sent what no frame is, after the replies that are owed."""
+        self.warnings.add(f"closing the connection of {channel.connection.peer_host}: {error}")
+        if channel.is_outgoing:
+            self.close(channel)
+            return
+        channel.connection.closing = True
+        self.to_send.append(channel)
+
+    def close(self, channel: Channel) -> None:
+        """Close a connection, whatever it is doing."""
+        if channel.closed:
+            return
+        del self.channels[channel.fileno]
+        self.poller.unregister(channel.fileno)
+        self.receiver.drop_buffer(channel)
+        self.flow_control.forget(channel)
+        channel.close()
+        channel.on_close(channel.connection)
+
+    def close_all(self) -> None:
+        """Close every connection."""
+        for channel in list(self.channels.values()):
+            self.close(channel)
+
+    def watch_idle(self) -> None:
+        """Close connections that are idle for too long, from now on."""
+        every_ms = self._limits.idle_check_ms
+        if every_ms is not None:
+            self.node.timers.at(self.node.monotonic_ms + every_ms, self._close_idle)
+
+    def _close_idle(self) -> None:
+        oldest_ms = self.node.monotonic_ms - self._limits.max_idle_ms
+        for channel in list(self.channels.values()):
+            if channel.used_ms < oldest_ms and not channel.is_outgoing and not is_waiting(channel):
+                self.close(channel)
+        self.watch_idle()
+
+    # -- the wake-up ---------------------------------------------------------------------
+
+    def stream_large_frames(self, channel: Channel) -> None:
+        """Receive further large frames of a connection that has the broker to itself.
+
+        Each is written at once, while its bytes are in the processor's cache, and its buffer
+        serves the next one. They are answered a few at a time.
+        """
+        connection = channel.connection
+        for _ in range(MOST_STREAMED):
+            self.node.settle()
+            self.receiver.arena_used = 0
+            self.buffers.reuse_retired()
+            self.flow_control.feed_soon = True
+            if channel.closed or connection.closing:
+                return
+            if any(each is not connection for each in self.node.ready):
+                return
+            if not self.receive(channel):
+                return
+
+    def settle(self) -> None:
+        """End a wake-up: write what was appended, send replies, go on with who waited for that."""
+        node, to_send = self.node, self.to_send
+        node.settle()
+        self.receiver.arena_used = 0
+        while to_send or node.ready:
+            # Each channel once: sending may handle a kept request, whose reply is not settled.
+            channels = dict.fromkeys(to_send)
+            to_send.clear()
+            if node.ready:
+                channels.update((each.edge, None) for each in node.ready)  # type: ignore[misc]
+                node.ready.clear()
+            for channel in channels:
+                if not channel.closed:
+                    self.send(channel)
+            node.settle()
+        if self.buffers.retired_bytes:
+            self.buffers.reuse_retired()
+            self.flow_control.feed_soon = True
+        if self.flow_control.feed_soon:
+            self.flow_control.feed_starved()
+
+    def send(self, channel: Channel) -> None:
+        """Send what is ready, then go on with requests that waited for it."""
+        channel.used_ms = self.node.monotonic_ms
+        try:
+            done = channel.send()
+        except OSError as error:
+            channel.error = error
+            self.close(channel)
+            return
+        if not done:
+            channel.writing = True
+            self.flow_control.show_interest(channel)
+            return
+        if channel.connection.closing:
+            self.close(channel)
+            return
+        channel.writing = False
+        if channel.interest != READ:
+            self.flow_control.show_interest(channel)
+        if channel.filled >= channel.need > 0 and not channel.starved and takes_requests(channel):
+            self.receiver.handle_kept(channel)

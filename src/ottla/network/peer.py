@@ -1,0 +1,244 @@
+"""A connection to another broker: requests go out in order, and so do their responses come in.
+
+States: idle -> opening (with the first request) -> open -> idle (after a loss). After losses
+without any response in between, `opening` begins with a delay that doubles each time. `close`
+ends it in any state.
+
+Every request has a timer. If no response comes in time, the connection is closed, as Kafka's
+clients do: responses come in order, so all later ones would be late as well, and a peer that
+vanished without a word is noticed that way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.connection import Connection
+from ottla.network.channel import Channel
+from ottla.network.stream import READ, WRITE, Stream
+from ottla.ports import Response
+from ottla.replication.timers import Timer
+from ottla.wire.header import decode_response_header, request_header
+from ottla.wire.primitives import DecodeError
+
+if TYPE_CHECKING:
+    from ottla.network.peers import Peers
+
+MOST_IN_FLIGHT: Final = 100
+FIRST_BACKOFF_MS: Final = 50
+LONGEST_BACKOFF_MS: Final = 1000
+_SMALLEST_RESPONSE: Final = 4  # a correlation id
+_MOST_PARTS: Final = 1 << 30  # responses are read whatever waits to be sent
+_CORRELATION_IDS: Final = 1 << 31
+_SIZE = Struct(">i")
+
+
+class State(Enum):
+    IDLE = "idle"
+    OPENING = "opening"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class InFlight:
+    """A request without its response."""
+
+    __slots__ = ("api_key", "api_version", "correlation_id", "done", "frame", "timer")
+
+    def __init__(
+        self,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        frame: bytes,
+        done: Callable[[Response | OSError], None],
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.frame = frame
+        self.done = done
+        self.timer: Timer | None = None
+
+
+class EnginePeer:
+    """The Peer port on an engine's outgoing channel."""
+
+    def __init__(self, peers: Peers, host: str, port: int, client_id: str) -> None:
+        self._peers = peers
+        self._host = host
+        self._port = port
+        self._client_id = client_id
+        self._in_flight: deque[InFlight] = deque()
+        self._correlation_id = 0
+        self._state = State.IDLE
+        self._channel: Channel | None = None
+        self._failures = 0
+        """Losses of the connection since the last response."""
+        self._open_after_ms = 0.0
+
+    def __repr__(self) -> str:
+        return f"{self._host}:{self._port}"
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests have no response yet."""
+        return len(self._in_flight)
+
+    # -- requests ------------------------------------------------------------------------
+
+    def send(
+        self,
+        api_key: int,
+        api_version: int,
+        body: bytes,
+        timeout_ms: float,
+        done: Callable[[Response | OSError], None],
+    ) -> None:
+        assert self._state is not State.CLOSED, f"{self} was closed"
+        if len(self._in_flight) >= MOST_IN_FLIGHT:
+            raise BlockingIOError(f"{MOST_IN_FLIGHT} requests to {self} have no response yet")
+        self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
+        header = request_header(api_key, api_version, self._correlation_id, self._client_id)
+        frame = _SIZE.pack(len(header) + len(body)) + header + body
+        request = InFlight(api_key, api_version, self._correlation_id, frame, done)
+        node = self._peers.engine.node
+        request.timer = node.timers.at(
+            node.monotonic_ms + timeout_ms, lambda: self._time_out(request)
+        )
+        self._in_flight.append(request)
+        if self._channel is not None:
+            self._transmit(self._channel, request)
+        elif self._state is State.IDLE:
+            self._open_soon()
+
+    def _transmit(self, channel: Channel, request: InFlight) -> None:
+        channel.connection.out.append(request.frame)
+        request.frame = b""
+        if not channel.writing:
+            self._peers.engine.to_send.append(channel)
+
+    def _receive(
+        self, connection: Connection, buffer: bytearray, view: memoryview, start: int, end: int
+    ) -> None:
+        """Take a response frame, which must answer the oldest request."""
+        if self._state is State.CLOSED:
+            return
+        if not self._in_flight:
+            raise DecodeError("a response that nothing was asked for")
+        request = self._in_flight[0]
+        correlation_id, body = decode_response_header(
+            request.api_key, request.api_version, buffer, start, end
+        )
+        if correlation_id != request.correlation_id:
+            raise DecodeError(f"response {correlation_id} came instead of {request.correlation_id}")
+        self._in_flight.popleft()
+        self._failures = 0
+        _cancel(request)
+        request.done(Response(buffer, view, body, end))
+
+    def _time_out(self, request: InFlight) -> None:
+        self._in_flight.remove(request)
+        if self._channel is not None:
+            self._lose_channel()
+        request.done(TimeoutError(f"no response from {self} in time"))
+
+    # -- the connection ------------------------------------------------------------------
+
+    def _open_soon(self) -> None:
+        self._state = State.OPENING
+        node = self._peers.engine.node
+        if node.monotonic_ms >= self._open_after_ms:
+            self._open()
+        else:
+            node.timers.at(self._open_after_ms, self._open)
+
+    def _open(self) -> None:
+        if self._state is State.OPENING:
+            self._peers.connector.connect(self._host, self._port, self._opened)
+
+    def _opened(self, result: Stream | OSError) -> None:
+        if isinstance(result, OSError):
+            if self._state is State.OPENING:
+                self._lost(result)
+        elif self._state is State.OPENING:
+            self._begin(result)
+        else:
+            result.close()
+
+    def _begin(self, stream: Stream) -> None:
+        """Let the engine drive the stream; it sends when the stream is connected."""
+        channel = Channel(
+            stream,
+            Connection(str(self), ""),
+            self._receive,
+            self._channel_closed,
+            self._peers.max_response_bytes,
+        )
+        channel.is_outgoing = True
+        channel.smallest_frame = _SMALLEST_RESPONSE
+        channel.most_parts = _MOST_PARTS
+        channel.writing = True
+        channel.interest = READ | WRITE
+        self._state = State.OPEN
+        self._channel = channel
+        for request in self._in_flight:
+            self._transmit(channel, request)
+        self._peers.engine.add(channel)
+
+    def _channel_closed(self, connection: Connection) -> None:
+        channel = self._channel
+        if channel is not None and channel.connection is connection:
+            lost = ConnectionResetError(f"the connection to {self} was lost")
+            self._lost(channel.error or lost)
+
+    def _lose_channel(self) -> None:
+        assert self._channel is not None
+        self._peers.engine.close(self._channel)  # calls `_channel_closed`
+
+    def _lost(self, error: OSError) -> None:
+        """Let every request in flight fail; the next one opens the connection again."""
+        self._state = State.IDLE
+        self._channel = None
+        self._failures += 1
+        self._open_after_ms = self._peers.engine.node.monotonic_ms + self._backoff_ms()
+        self._fail_all(error)
+
+    def _backoff_ms(self) -> float:
+        """Return the delay before the next attempt: doubled each time, with some jitter."""
+        if self._failures == 1:
+            return 0
+        doubled = FIRST_BACKOFF_MS << min(self._failures - 2, 10)
+        limit = min(doubled, LONGEST_BACKOFF_MS)
+        return limit * (80 + self._peers.random.below(41)) / 100
+
+    def _fail_all(self, error: OSError) -> None:
+        failed = list(self._in_flight)
+        self._in_flight.clear()
+        for request in failed:
+            _cancel(request)
+        for request in failed:
+            request.done(error)
+
+    def close(self) -> None:
+        """Close the connection. Requests in flight fail; nothing more may be sent."""
+        if self._state is State.CLOSED:
+            return
+        self._state = State.CLOSED
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            # Not at once: this may be called from within a response of this very connection.
+            channel.connection.out.clear()
+            channel.unsent = None
+            channel.connection.closing = True
+            self._peers.engine.to_send.append(channel)
+        self._fail_all(ConnectionAbortedError(f"the connection to {self} was closed"))
+
+
+def _cancel(request: InFlight) -> None:
+    if request.timer is not None:
+        request.timer.cancel()

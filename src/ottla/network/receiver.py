@@ -1,0 +1,239 @@
+"""Receiving: bytes become frames, and whole frames are handled where they lie.
+
+Everything is received into one arena that all connections share. Only a frame that came in
+pieces gets a buffer of its own, which grows as bytes arrive. After a large frame the next one
+is received into a buffer where it can stay, if a spare one of that size is there.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from ottla.network.channel import Channel
+from ottla.network.flow_control import takes_requests
+from ottla.wire.primitives import DecodeError
+
+if TYPE_CHECKING:
+    from ottla.network.engine import Engine
+
+ARENA_BYTES: Final = 4 * 1024 * 1024
+CHUNK_BYTES: Final = 256 * 1024
+LITTLE_BYTES: Final = 64 * 1024  # what a frame may take before much of it has arrived
+MOST_RETIRED_BYTES: Final = 8 * 1024 * 1024  # buffers that wait for the group commit
+
+_SIZE = Struct(">i")
+
+
+class Receiver:
+    """Receives for all channels of an engine."""
+
+    def __init__(self, engine: Engine, arena_bytes: int) -> None:
+        self._engine = engine
+        self._node = engine.node
+        self._buffers = engine.buffers
+        self._flow = engine.flow_control
+        self._to_send = engine.to_send
+        self._arena = bytearray(arena_bytes)
+        self._arena_view = memoryview(self._arena)
+        self._arena_bytes = arena_bytes
+        self._chunk_bytes = min(CHUNK_BYTES, arena_bytes)
+        self.arena_used = 0
+        """How much of the arena holds frames that are not settled."""
+
+    def receive(self, channel: Channel) -> bool:
+        """Receive as much as one connection may before it is the turn of others.
+
+        Return whether that was a large frame, and another one may well be there.
+        """
+        if channel.starved or not takes_requests(channel):
+            self._flow.show_interest(channel)
+            return False
+        channel.used_ms = self._node.monotonic_ms
+        try:
+            if channel.buffer is not None or channel.last_size > self._chunk_bytes:
+                return self._receive_more(channel)
+            if self._receive_fresh(channel) == self._chunk_bytes and self._may_go_on(channel):
+                self._receive_rest(channel)  # the frame that did not fit goes on
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            channel.error = error
+            self._engine.close(channel)
+        return False
+
+    def _receive_more(self, channel: Channel) -> bool:
+        """Receive of a frame that has a buffer of its own, or is expected to need one."""
+        if self._buffers.retired_bytes >= MOST_RETIRED_BYTES:
+            self._engine.settle()
+            if channel.closed or channel.starved or not takes_requests(channel):
+                return False
+        if channel.buffer is not None:
+            self._receive_rest(channel)
+        elif self._expects_large(channel):
+            self._receive_large(channel)
+        else:
+            channel.last_size = 0
+            self._receive_fresh(channel)
+            return False
+        return channel.buffer is None and channel.last_size > self._chunk_bytes
+
+    def _may_go_on(self, channel: Channel) -> bool:
+        """Return whether a frame has begun that more may be received of at once."""
+        return (
+            channel.buffer is not None
+            and channel.filled < channel.need
+            and not channel.starved
+            and takes_requests(channel)
+        )
+
+    def _receive_fresh(self, channel: Channel) -> int:
+        """Receive into the arena and handle it there; nothing is pending. Return how much."""
+        start = self.arena_used
+        if self._arena_bytes - start < self._chunk_bytes:
+            self._engine.settle()
+            if channel.closed:
+                return 0
+            start = 0
+        count = channel.recv_into(self._arena_view[start : start + self._chunk_bytes])
+        if count == 0:
+            self._engine.close(channel)
+            return 0
+        end = self.arena_used = start + count
+        position = self._handle(channel, self._arena, self._arena_view, start, end)
+        if position < end and not channel.closed:
+            self._keep(channel, self._arena_view, position, end)
+        return count
+
+    def _expects_large(self, channel: Channel) -> bool:
+        """Expect another large frame after one, if a buffer for it is spare."""
+        size = channel.last_size
+        return self._buffers.has_spare(size) and self._flow.reserve(channel, size)
+
+    def _receive_large(self, channel: Channel) -> None:
+        """Receive what is probably a large frame where it can stay, instead of in the arena."""
+        size = channel.last_size
+        buffer = self._buffers.take(size)
+        view = memoryview(buffer)
+        try:
+            count = channel.recv_into(view[:size])
+        except OSError:
+            self._buffers.give(buffer)
+            self._buffers.unreserve(channel.reserved)
+            channel.reserved = 0
+            raise
+        channel.buffer, channel.view = buffer, view
+        if count == 0:
+            self._engine.close(channel)
+            return
+        channel.filled = count
+        channel.need = _frame_bytes(channel, view, 0, count)
+        if count >= min(channel.need, len(view)):
+            self.handle_kept(channel)
+
+    def _receive_rest(self, channel: Channel) -> None:
+        """Receive just the rest of a frame that arrives in pieces."""
+        view = channel.view
+        assert view is not None
+        count = channel.recv_into(view[channel.filled : channel.need])
+        if count == 0:
+            self._engine.close(channel)
+            return
+        channel.filled += count
+        if channel.filled >= min(channel.need, len(view)):
+            self.handle_kept(channel)
+
+    def _handle(
+        self, channel: Channel, buffer: bytearray, view: memoryview, position: int, end: int
+    ) -> int:
+        """Handle the whole frames in [position, end) as far as the connection takes them."""
+        connection = channel.connection
+        handle = channel.handle
+        smallest, largest = channel.smallest_frame, channel.largest_frame
+        try:
+            while end - position >= 4:
+                size = _SIZE.unpack_from(buffer, position)[0]
+                if not smallest <= size <= largest:
+                    raise DecodeError(f"a frame of {size} bytes")
+                stop = position + 4 + size
+                if stop > end:
+                    break
+                handle(connection, buffer, view, position + 4, stop)
+                position = stop
+                if connection.closing:
+                    position = end
+                elif position < end and not takes_requests(channel):
+                    break
+        except DecodeError as error:
+            self._engine.refuse(channel, error)
+            return end
+        if connection.out or connection.closing:
+            self._to_send.append(channel)
+        return position
+
+    def _keep(self, channel: Channel, view: memoryview, position: int, end: int) -> None:
+        """Move what is not handled yet into a buffer of the channel's own."""
+        have = end - position
+        channel.need = _frame_bytes(channel, view, position, have)
+        # A length alone gets little memory: what has arrived says how much more to expect.
+        capacity = channel.need
+        if not self._buffers.has_spare(capacity):
+            capacity = min(capacity, max(LITTLE_BYTES, 16 * have))
+        allowed = capacity <= LITTLE_BYTES or self._flow.reserve(channel, capacity)
+        channel.buffer = self._buffers.take(capacity if allowed else max(LITTLE_BYTES, have))
+        channel.view = memoryview(channel.buffer)
+        channel.view[:have] = view[position:end]
+        channel.filled = have
+        if not allowed:
+            self._flow.starve(channel)
+
+    def handle_kept(self, channel: Channel) -> None:
+        """Handle the channel's own buffer: it holds a whole frame, or is full."""
+        buffer, view = channel.buffer, channel.view
+        assert buffer is not None
+        assert view is not None
+        filled = channel.filled
+        if filled < channel.need:
+            self._grow(channel)
+            return
+        channel.last_size = channel.need
+        position = self._handle(channel, buffer, view, 0, filled)
+        if channel.closed:
+            return
+        self.drop_buffer(channel)
+        if position < filled:
+            self._keep(channel, view, position, filled)
+
+    def _grow(self, channel: Channel) -> None:
+        """Take a larger buffer, if that is allowed: this one is full and the frame is not."""
+        assert channel.buffer is not None
+        assert channel.view is not None
+        size = min(channel.need, 2 * len(channel.buffer))
+        if not self._flow.reserve(channel, size):
+            self._flow.starve(channel)
+            return
+        larger = self._buffers.take(size)
+        view = memoryview(larger)
+        view[: channel.filled] = channel.view[: channel.filled]
+        self._buffers.retire(channel.buffer)
+        channel.buffer, channel.view = larger, view
+
+    def drop_buffer(self, channel: Channel) -> None:
+        """Give the buffer back after the next settling, and its reservation at once."""
+        if channel.buffer is not None:
+            self._buffers.unreserve(channel.reserved)
+            self._buffers.retire(channel.buffer)
+            channel.buffer = channel.view = None
+            channel.filled = channel.need = channel.reserved = 0
+
+
+def _frame_bytes(channel: Channel, view: memoryview, position: int, have: int) -> int:
+    """Return how many bytes there must be before there is something to handle.
+
+    That is at least `have`. A length that no frame has is to be handled at once, which
+    refuses it.
+    """
+    if have < 4:
+        return channel.smallest_frame
+    size: int = _SIZE.unpack_from(view, position)[0]
+    return max(size + 4, have) if size <= channel.largest_frame else have

@@ -1,0 +1,1 @@
+"""Whether an answer of the broker is right."""

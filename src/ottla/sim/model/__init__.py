@@ -1,0 +1,1 @@
+"""What clients were told, and so what the broker must hold."""

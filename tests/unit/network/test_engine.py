@@ -1,0 +1,170 @@
+"""Framing, settling and flow control, with streams in memory."""
+
+from __future__ import annotations
+
+import pytest
+from network_support import LARGEST, FakeStream, World, framed
+
+from ottla.network.channel import MOST_REPLIES
+from ottla.network.flow_control import STALL_CHECK_MS, STALLED_MS
+from ottla.network.stream import HANG_UP, READ, WRITE
+
+REQUEST = b"a request"
+
+
+def test_nothing_is_sent_before_the_node_has_settled() -> None:
+    world = World()
+    stream, channel = world.accept()
+    world.receive(channel, stream, framed(REQUEST, REQUEST))
+    assert world.node.handled == [REQUEST, REQUEST]
+    assert (stream.sent, world.node.settlings) == (b"", 0)
+    world.engine.settle()
+    assert stream.sent == framed(REQUEST, REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("size", "piece"),
+    [
+        *((size, piece) for size in (8, 300) for piece in (3, 4, 5, 65_536)),
+        *((size, piece) for size in (70_000, 300_000, LARGEST) for piece in (65_536, 10**7)),
+    ],
+)
+def test_frames_in_pieces_are_handled_once_they_are_whole(size: int, piece: int) -> None:
+    world = World()
+    stream, channel = world.accept()
+    bodies = [bytes([number]) * size for number in range(3)]
+    data = framed(*bodies)
+    for start in range(0, len(data), piece):
+        stream.inbox += data[start : start + piece]
+        while stream.inbox:
+            world.engine.receive(channel)
+            world.engine.settle()
+    assert world.node.handled == bodies
+    assert stream.sent == data
+    assert world.buffers.reserved_bytes == 0
+
+
+@pytest.mark.parametrize("size", [-1, 0, 7, LARGEST + 1, 2**31 - 1])
+def test_a_length_that_no_request_has_closes_after_the_replies_that_are_owed(size: int) -> None:
+    world = World()
+    stream, channel = world.accept()
+    bad = size.to_bytes(4, signed=True)
+    world.receive(channel, stream, framed(REQUEST) + bad + bytes(100))
+    world.engine.settle()
+    assert stream.sent == framed(REQUEST)
+    assert stream.closed
+    assert world.node.closed == [channel.connection]
+    assert f"a frame of {size} bytes" in world.node.reports[0]
+
+
+def test_what_is_no_request_closes_its_connection_alone() -> None:
+    world = World()
+    (bad, bad_channel), (good, good_channel) = world.accept(), world.accept()
+    world.receive(bad_channel, bad, framed(REQUEST, b"garbage in it", REQUEST))
+    world.receive(good_channel, good, framed(REQUEST))
+    world.engine.settle()
+    assert (bad.sent, bad.closed) == (framed(REQUEST), True)
+    assert (good.sent, good.closed) == (framed(REQUEST), False)
+
+
+def test_an_unexpected_error_leaves_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+
+    def broken(*args: object) -> None:
+        raise AssertionError("a broken invariant")
+
+    monkeypatch.setattr(world.node, "handle", broken)
+    stream, channel = world.accept()
+    with pytest.raises(AssertionError, match="a broken invariant"):
+        world.receive(channel, stream, framed(REQUEST))
+
+
+def test_a_peer_that_takes_nothing_is_not_read_from() -> None:
+    world = World()
+    stream, channel = world.accept()
+    stream.room = 5
+    world.receive(channel, stream, framed(REQUEST))
+    world.engine.settle()
+    assert (stream.sent, world.interest(channel)) == (framed(REQUEST)[:5], WRITE)
+    stream.room = -1
+    world.engine.send(channel)
+    assert (stream.sent, world.interest(channel)) == (framed(REQUEST), READ)
+
+
+def test_replies_are_bounded_and_the_rest_is_handled_when_they_are_sent() -> None:
+    world = World()
+    stream, channel = world.accept()
+    bodies = [b"request %03d" % number for number in range(MOST_REPLIES + 5)]
+    stream.room = 0
+    world.receive(channel, stream, framed(*bodies))
+    world.engine.settle()
+    assert world.node.handled == bodies[:MOST_REPLIES]
+    stream.room = -1
+    world.engine.send(channel)
+    world.engine.settle()
+    assert world.node.handled == bodies
+    assert stream.sent == framed(*bodies)
+
+
+def test_whole_frames_that_wait_for_memory_are_handled_later() -> None:
+    """They are kept because of too many replies, and there is no memory to keep them."""
+    world = World(queued_max_bytes=1000)
+    stream, channel = world.accept()
+    bodies = [bytes([number]) * 1500 for number in range(MOST_REPLIES + 60)]
+    world.receive(channel, stream, framed(*bodies))
+    assert channel.starved
+    assert world.interest(channel) == HANG_UP
+    for _ in range(3):
+        world.engine.settle()
+    assert world.node.handled == bodies
+    assert stream.sent == framed(*bodies)
+    assert (channel.starved, world.interest(channel)) == (False, READ)
+    assert world.buffers.reserved_bytes == 0
+
+
+def test_who_holds_memory_that_others_wait_for_and_sends_nothing_is_closed() -> None:
+    world = World(queued_max_bytes=400_000)
+    (slow, slow_channel), (other, other_channel) = world.accept(), world.accept()
+    world.receive(slow_channel, slow, framed(bytes(300_000))[:200_000])
+    world.receive(other_channel, other, framed(bytes(250_000))[:200_000])
+    world.engine.settle()
+    assert other_channel.starved
+    for _ in range(int(STALLED_MS // STALL_CHECK_MS) + 1):
+        world.node.pass_ms(STALL_CHECK_MS)
+    assert (slow.closed, other.closed) == (True, False)
+    world.receive(other_channel, other, framed(bytes(250_000))[200_000:])
+    world.engine.settle()
+    assert len(other.sent) == 250_004
+
+
+def test_idle_connections_are_closed_after_a_while() -> None:
+    world = World(max_idle_ms=1000)
+    (idle, _), (busy, busy_channel) = world.accept(), world.accept()
+    world.engine.watch_idle()
+    for _ in range(12):
+        world.node.pass_ms(100)
+        world.receive(busy_channel, busy, framed(REQUEST))
+        world.engine.settle()
+    assert (idle.closed, busy.closed) == (True, False)
+
+
+@pytest.mark.parametrize("how", ["eof", "broken"])
+def test_a_peer_that_is_gone_is_let_go(how: str) -> None:
+    world = World()
+    stream, channel = world.accept()
+    world.receive(channel, stream, framed(REQUEST)[:7])
+    stream.eof, stream.is_broken = how == "eof", how == "broken"
+    world.engine.receive(channel)
+    assert stream.closed
+    assert world.poller.interests == {}
+    assert world.buffers.reserved_bytes == 0
+
+
+def test_a_connection_over_the_limit_is_closed_at_once() -> None:
+    world = World()
+    for _ in range(10):
+        world.accept()
+    stream = FakeStream()
+    assert world.engine.accept(stream, "host", "PLAINTEXT") is None
+    assert stream.closed
+    assert "max.connections=10" in world.node.reports[0]
