@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 import pytest
-from ottla.coordinator.classic import syncing
-from ottla.coordinator.classic.group import ClassicGroup
-from ottla.coordinator.consumer import current
-from ottla.coordinator.offsets import Offsets
-from ottla.coordinator.records import OffsetCommitKey, OffsetCommitValue
 
+from ottla.coordinator.groups.classic import sync_group
+from ottla.coordinator.groups.classic.group import ClassicGroup
+from ottla.coordinator.groups.consumer import current_assignment
+from ottla.coordinator.groups.offsets import Offsets
+from ottla.coordinator.groups.records import OffsetCommitKey, OffsetCommitValue
 from ottla.sim.network.exchange import Violation
 from ottla.sim.profile import Profile, profile_of
 from ottla.sim.simulation import Simulation
@@ -89,7 +89,7 @@ def assign_everything_to_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
             assignment=max(largest, assignment, key=len),
         )
 
-    monkeypatch.setattr(syncing, "_assigned", assigned)
+    monkeypatch.setattr(sync_group, "_assigned", assigned)
 
 
 def give_before_it_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def give_before_it_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def take_all(
         member_id: str,
-        target: current.Target,
+        target: current_assignment.Target,
         owners: object,
         kept: dict[bytes, Mapping[int, int]],
     ) -> bool:
@@ -105,7 +105,7 @@ def give_before_it_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
             kept[topic_id] = dict.fromkeys(wanted, target.epoch)
         return True
 
-    monkeypatch.setattr(current, "_take_free", take_all)
+    monkeypatch.setattr(current_assignment, "_take_free", take_all)
 
 
 @pytest.mark.parametrize(

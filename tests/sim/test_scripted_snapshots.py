@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.sim.faults import Crash
+from ottla.sim.disk.faults import Crash
 from ottla.sim.script import Script
 from ottla.wire.messages.create_topics import (
     CreatableTopic,

@@ -8,7 +8,7 @@ from typing import Final
 
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
-from ottla.coordinator.partitions import partition_of
+from ottla.coordinator.runtime.partitioner import partition_of
 from ottla.model.ids import OFFSETS_TOPIC, TopicPartition
 from ottla.network.peers import Peers
 from ottla.network.stream import Connector
