@@ -24,7 +24,11 @@ STALL_CHECK_MS: Final = 500
 def takes_requests(channel: Channel) -> bool:
     """Return whether further requests of this connection may be handled now."""
     connection = channel.connection
-    return connection.parked is None and len(connection.out) < channel.most_parts
+    return (
+        connection.parked is None
+        and not connection.closing
+        and len(connection.out) < channel.most_parts
+    )
 
 
 def is_waiting(channel: Channel) -> bool:
