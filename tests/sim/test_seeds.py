@@ -86,7 +86,7 @@ def test_a_seed_makes_the_same_life_in_every_process() -> None:
 def test_the_lives_together_hold_everything_that_can_happen() -> None:
     """A simulator that no longer crashes or asks anything would pass all other tests."""
     counts: Counter[str] = Counter()
-    for seed in range(12):
+    for seed in range(16):
         simulation = Simulation(seed, STEPS)
         simulation.run()
         counts += simulation.counts

@@ -180,7 +180,7 @@ class Engine:
             channel.writing = True
             self.flow_control.show_interest(channel)
             return
-        if channel.connection.closing:
+        if channel.connection.closing and not is_waiting(channel):
             self.close(channel)
             return
         channel.writing = False

@@ -27,6 +27,7 @@ def takes_requests(channel: Channel) -> bool:
     connection = channel.connection
     return (
         connection.parked is None
+        and not connection.closing
         and len(connection.out) < channel.most_parts
         and len(connection.pending) < MOST_REPLIES
     )

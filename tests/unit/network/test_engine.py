@@ -67,6 +67,25 @@ def test_what_is_no_request_closes_its_connection_alone() -> None:
     assert (good.sent, good.closed) == (framed(REQUEST), False)
 
 
+def test_a_reply_that_is_owed_is_waited_for_before_a_connection_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    stream, channel = world.accept()
+    owed = [channel]
+    monkeypatch.setattr("ottla.network.engine.is_waiting", lambda channel: channel in owed)
+    world.receive(channel, stream, framed(b"garbage in it", REQUEST))
+    world.engine.settle()
+    world.receive(channel, stream, framed(REQUEST))
+    assert not stream.closed
+    assert world.node.handled == []
+    owed.clear()
+    channel.connection.out.append(framed(b"the reply"))
+    world.node.ready.append(channel.connection)
+    world.engine.settle()
+    assert (stream.sent, stream.closed) == (framed(b"the reply"), True)
+
+
 def test_an_unexpected_error_leaves_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
 

@@ -139,7 +139,9 @@ class SimLoop:
                 engine.close(self._channel(stream))
         for stream in writable:
             self._blocked.discard(stream)
-            if not stream.closed and stream.is_blocked:
+            # It may be a stream of the process before this one.
+            is_ours = self._poller.streams.get(stream.fileno()) is stream
+            if is_ours and not stream.closed and stream.is_blocked:
                 engine.send(self._channel(stream))
         ready = self.readable()
         self._chance.shuffle(ready)
