@@ -67,7 +67,7 @@ class _MetadataListener:
 def find_group_partition(node: Node, group_id: str) -> int:
     """Return a group's partition of __consumer_offsets. Create the topic if it is missing."""
     if OFFSETS_TOPIC not in node.image.topics:
-        topic = offsets_topic(node.config, len(node.image.brokers))
+        topic = offsets_topic(node.config.offsets, len(node.image.brokers))
         decision = create_topics(node.image, node.config, node.ports.random, [topic])
         refusal = decision.results[0].error
         if refusal is not None:

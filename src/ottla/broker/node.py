@@ -60,14 +60,14 @@ class Node:
         self.ports = ports
         self.clock = ports.clock
         self.report = ports.report
-        self.node_id = config.node_id
+        self.node_id = config.node.node_id
         self.wall_ms = ports.clock.wall_ms()
         self.monotonic_ms = ports.clock.monotonic_ms()
         self.timers = Timers()
         self.fetch_sessions = FetchSessions(
-            config.max_incremental_fetch_session_cache_slots, ports.random
+            config.fetch.max_incremental_fetch_session_cache_slots, ports.random
         )
-        self.fetch_max_bytes = config.fetch_max_bytes
+        self.fetch_max_bytes = config.fetch.fetch_max_bytes
         self.before_write: list[Callable[[], None]] = []
         """Who has collected something to append, and does so when the wake-up ends."""
         self.appended: list[PartitionLeader] = []
@@ -176,8 +176,8 @@ class Node:
             self.image.config_of(ResourceType.BROKER, ""),
             self.image.config_of(ResourceType.BROKER, str(self.node_id)),
         )
-        self.fetch_max_bytes = self.config.fetch_max_bytes
-        self.store.producer_expiration_ms = self.config.producer_id_expiration_ms
+        self.fetch_max_bytes = self.config.fetch.fetch_max_bytes
+        self.store.producer_expiration_ms = self.config.producer_ids.producer_id_expiration_ms
         for follow in self.on_config:
             follow(self.config)
 
@@ -193,13 +193,13 @@ class Node:
     def auto_create(self, name: str, *, allowed: bool) -> TopicImage:
         """The topic a client asked for, created if that is enabled; ApiError when it is not."""
         check_topic_name(name)
-        if not (allowed and self.config.auto_create_topics_enable):
+        if not (allowed and self.config.topics.auto_create_topics_enable):
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         topic = NewTopic(name)
         if name == OFFSETS_TOPIC:
             from ottla.coordinator.groups.internal_topic import offsets_topic
 
-            topic = offsets_topic(self.config, len(self.image.brokers))
+            topic = offsets_topic(self.config.offsets, len(self.image.brokers))
         decision = create_topics(self.image, self.config, self.ports.random, [topic])
         refusal = decision.results[0].error
         if refusal is not None:

@@ -56,7 +56,7 @@ class Machine:
         ports = Ports(self.disk, self.clock, self._random, background, self.reports.append)
         node = Node(
             config,
-            config.advertised_listeners,
+            config.network.advertised_listeners,
             ports,
             max_open_files=self._profile.max_open_files,
         )
