@@ -101,7 +101,11 @@ def setting(
 
 
 class ComponentType(type):
-    """Creates the class of a component: the annotated names of its body become slots."""
+    """Creates the class of a component: the annotated names of its body become slots.
+
+    `stores` set the slots of a new object. `declared` has the settings by field, `settings` by
+    Kafka's name, and `defaults` the default of each field that declares a setting.
+    """
 
     stores: dict[str, Callable[[object, object], None]]
     declared: dict[str, Setting]
