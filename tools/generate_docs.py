@@ -14,26 +14,36 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
 from ottla.broker.handlers import advertised  # noqa: E402
-from ottla.config.accepted import (  # noqa: E402
+from ottla.config.broker import BROKER_SETTINGS  # noqa: E402
+from ottla.config.broker_settings.accepted import (  # noqa: E402
     ACCEPTED,
     UNSUPPORTED,
     UNSUPPORTED_PREFIXES,
 )
-from ottla.config.broker import BROKER_SETTINGS  # noqa: E402
-from ottla.config.consumer_group_settings import (  # noqa: E402
-    CONSUMER_GROUPS,
-    GROUP_SETTINGS,
-    default_of,
-)
+from ottla.config.broker_settings.consumer_groups import ConsumerGroupConfig  # noqa: E402
+from ottla.config.broker_settings.fetch import FetchConfig  # noqa: E402
+from ottla.config.broker_settings.groups import GroupConfig  # noqa: E402
+from ottla.config.broker_settings.metadata_log import MetadataLogConfig  # noqa: E402
+from ottla.config.broker_settings.network import NetworkConfig  # noqa: E402
+from ottla.config.broker_settings.node import NodeConfig  # noqa: E402
+from ottla.config.broker_settings.offsets import OffsetsConfig  # noqa: E402
+from ottla.config.broker_settings.producer_ids import ProducerIdConfig  # noqa: E402
+from ottla.config.broker_settings.storage import StorageConfig  # noqa: E402
+from ottla.config.broker_settings.topics import TopicsConfig  # noqa: E402
 from ottla.config.definition import MAX_INT, MAX_LONG, Setting, format_value  # noqa: E402
-from ottla.config.group_settings import GROUPS, OFFSETS  # noqa: E402
-from ottla.config.settings import IDENTITY, LOGS, NETWORK, TOPICS  # noqa: E402
+from ottla.config.group import GROUP_SETTINGS, default_of  # noqa: E402
 from ottla.config.topic import SYNONYMS, TOPIC_SETTINGS  # noqa: E402
 from ottla.wire.apis import API_INFO  # noqa: E402
 
 CONFIGURATION = ROOT / "docs" / "configuration.md"
 SUPPORTED_APIS = ROOT / "docs" / "supported-apis.md"
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+# The page shows how nodes find each other together with who they are.
+_BETWEEN_NODES = (
+    "controller.listener.names",
+    "inter.broker.listener.name",
+    "security.inter.broker.protocol",
+)
 _TIMES = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 
 _INTRODUCTION = """\
@@ -107,19 +117,31 @@ def configuration() -> str:
         _topic_table(),
         "## Broker settings\n",
         "### Identity\n",
-        _broker_table(IDENTITY),
+        _broker_table(
+            [*NodeConfig.settings.values(), *map(BROKER_SETTINGS.__getitem__, _BETWEEN_NODES)]
+        ),
         "### Network\n",
-        _broker_table(NETWORK),
+        _broker_table(
+            setting
+            for setting in (*NetworkConfig.settings.values(), *FetchConfig.settings.values())
+            if setting.name not in _BETWEEN_NODES
+        ),
         "### Topics\n",
-        _broker_table(TOPICS),
+        _broker_table(TopicsConfig.settings.values()),
         "### Logs\n",
-        _broker_table(LOGS),
+        _broker_table(
+            [
+                *StorageConfig.settings.values(),
+                *ProducerIdConfig.settings.values(),
+                *MetadataLogConfig.settings.values(),
+            ]
+        ),
         "### Groups\n",
-        _broker_table(GROUPS),
+        _broker_table(GroupConfig.settings.values()),
         "### Groups of the new protocol\n",
-        _broker_table(CONSUMER_GROUPS),
+        _broker_table(ConsumerGroupConfig.settings.values()),
         "### Offsets\n",
-        _broker_table(OFFSETS),
+        _broker_table(OffsetsConfig.settings.values()),
         "### Defaults of topic settings\n",
         "All of them are dynamic. They have the type and the range of the topic setting.\n",
         _defaults_table(),

@@ -68,7 +68,7 @@ def test_what_a_leader_appends_is_replicated(
     fetch_sizes: list[int],
     segment_bytes: int,
 ) -> None:
-    leader, follower = new_log(CONFIG), new_log(CONFIG._replace(segment_bytes=segment_bytes))
+    leader, follower = new_log(CONFIG), new_log(CONFIG.replace(segment_bytes=segment_bytes))
     sequences, leader_epoch = dict.fromkeys(PRODUCERS, 0), 0
     for count, size, producer_id, drift, is_elected, is_written in batches:
         leader_epoch += is_elected
@@ -132,7 +132,7 @@ def test_transactions_and_gaps_are_replicated(
                 leader_epoch=0,
             )
             offset += 1
-    leader, follower = new_log(CONFIG), new_log(CONFIG._replace(segment_bytes=segment_bytes))
+    leader, follower = new_log(CONFIG), new_log(CONFIG.replace(segment_bytes=segment_bytes))
     leader.append_as_follower(content, memoryview(content), 0, len(content), NOW)
     leader.write_queued()
     leader.high_watermark = leader.log_end_offset

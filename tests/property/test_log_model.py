@@ -221,7 +221,7 @@ class LogAgainstList(RuleBasedStateMachine):
     def retain_by_size(self, kept: int) -> None:
         self.write()
         live = sum(b.size for b in self.history if b.next_offset > self.start)
-        self.log.reconfigure(CONFIG._replace(retention_bytes=kept))
+        self.log.reconfigure(CONFIG.replace(retention_bytes=kept))
         self.log.delete_old_segments(self.now)
         self.log.reconfigure(CONFIG)
         assert self.log.size >= min(live, kept)
@@ -230,7 +230,7 @@ class LogAgainstList(RuleBasedStateMachine):
     @rule(age=st.integers(0, 2000))
     def retain_by_time(self, age: int) -> None:
         self.write()
-        self.log.reconfigure(CONFIG._replace(retention_ms=age))
+        self.log.reconfigure(CONFIG.replace(retention_ms=age))
         self.log.delete_old_segments(self.now)
         self.log.reconfigure(CONFIG)
         young = [b.base_offset for b in self.history if self.now - b.timestamp <= age]

@@ -50,12 +50,12 @@ def auto_create(
 
 def _decisions(node: Node, names: Sequence[str]) -> Iterator[Sequence[str]]:
     """Return the names in parts that the controller decides about at a time."""
-    most = max(MAX_PER_REQUEST // node.config.num_partitions, 1)
+    most = max(MAX_PER_REQUEST // node.config.topics.num_partitions, 1)
     for start in range(0, len(names), most):
         yield names[start : start + most]
 
 
 def _new_topic(node: Node, name: str) -> NewTopic:
     if name == OFFSETS_TOPIC:
-        return offsets_topic(node.config, len(node.image.brokers))
+        return offsets_topic(node.config.offsets, len(node.image.brokers))
     return NewTopic(name)

@@ -52,12 +52,12 @@ class Hosting:
         self.topics = HostedTopics(node.image)
         self.store = LogStore(
             ports.files,
-            node.config.log_dirs,
+            node.config.storage.log_dirs,
             background=ports.background,
             clock=ports.clock,
             random=ports.random,
             pool=FilePool(ports.files, max_open_files),
-            producer_expiration_ms=node.config.producer_id_expiration_ms,
+            producer_expiration_ms=node.config.producer_ids.producer_id_expiration_ms,
         )
         self.store.on_offline = self._directory_lost
         self._unmade: dict[TopicPartition, Partition] = {}
@@ -72,25 +72,26 @@ class Hosting:
         self.identity = establish(
             self._ports.files,
             self._ports.random,
-            node.config.log_dirs,
+            node.config.storage.log_dirs,
             node.node_id,
-            node.config.cluster_id,
+            node.config.node.cluster_id,
         )
+        metadata = node.config.metadata_log
         self.controller = QuorumController(
             self.store.open_metadata_log(
-                METADATA_LOG_CONFIG._replace(
-                    segment_bytes=node.config.metadata_log_segment_bytes,
-                    segment_ms=node.config.metadata_log_segment_ms,
+                METADATA_LOG_CONFIG.replace(
+                    segment_bytes=metadata.metadata_log_segment_bytes,
+                    segment_ms=metadata.metadata_log_segment_ms,
                 )
             ),
             MetadataImage(self.identity.cluster_id),
             ReplicaKey(node.node_id, self.identity.directory_ids[0]),
             self._at_wake_up_end,
             SnapshotConfig(
-                node.config.metadata_log_max_record_bytes_between_snapshots,
-                node.config.metadata_log_max_snapshot_interval_ms,
-                node.config.metadata_max_retention_bytes,
-                node.config.metadata_max_retention_ms,
+                metadata.metadata_log_max_record_bytes_between_snapshots,
+                metadata.metadata_log_max_snapshot_interval_ms,
+                metadata.metadata_max_retention_bytes,
+                metadata.metadata_max_retention_ms,
             ),
         )
         self.controller.start()
@@ -127,7 +128,7 @@ class Hosting:
             broker_epoch=self.broker_epoch,
             incarnation_id=self._ports.random.uuid(),
             endpoints=list(node.advertised.values()),
-            rack=node.config.broker_rack,
+            rack=node.config.node.broker_rack,
             log_dirs=self.identity.directory_ids,
         )
         if not all(directory.was_clean for directory in self.store.directories.values()):
@@ -295,14 +296,14 @@ class Hosting:
 
     def _schedule_jobs(self) -> None:
         config, store = self._node.config, self.store
-        first_ms = config.log_initial_task_delay_ms
+        first_ms = config.storage.log_initial_task_delay_ms
         self._after(first_ms, self._begin_retention)
-        self._every(config.log_flush_scheduler_interval_ms, first_ms, store.run_flush)
+        self._every(config.storage.log_flush_scheduler_interval_ms, first_ms, store.run_flush)
         self._every(
             min(
-                config.log_flush_offset_checkpoint_interval_ms,
-                config.log_flush_start_offset_checkpoint_interval_ms,
-                config.replica_high_watermark_checkpoint_interval_ms,
+                config.storage.log_flush_offset_checkpoint_interval_ms,
+                config.storage.log_flush_start_offset_checkpoint_interval_ms,
+                config.storage.replica_high_watermark_checkpoint_interval_ms,
             ),
             first_ms,
             lambda now_ms: store.write_checkpoints(),
@@ -315,7 +316,7 @@ class Hosting:
             SNAPSHOT_CHECK_MS,
             lambda now_ms: self.controller.maintain_snapshots(),
         )
-        expiry_ms = config.producer_id_expiration_check_interval_ms
+        expiry_ms = config.producer_ids.producer_id_expiration_check_interval_ms
         self._every(expiry_ms, expiry_ms, store.expire_producers)
 
     def _begin_retention(self) -> None:
@@ -326,7 +327,9 @@ class Hosting:
         if next(steps, None) is not None:
             self._after(PAUSE_MS, partial(self._continue_retention, steps))
         else:
-            self._after(self._node.config.log_retention_check_interval_ms, self._begin_retention)
+            self._after(
+                self._node.config.storage.log_retention_check_interval_ms, self._begin_retention
+            )
         self._report_notes()
 
     def _every(self, interval_ms: int, first_ms: int, job: Callable[[int], object]) -> None:

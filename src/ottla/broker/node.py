@@ -58,14 +58,14 @@ class Node:
         self.ports = ports
         self.clock = ports.clock
         self.report = ports.report
-        self.node_id = config.node_id
+        self.node_id = config.node.node_id
         self.wall_ms = ports.clock.wall_ms()
         self.monotonic_ms = ports.clock.monotonic_ms()
         self.timers = Timers()
         self.fetch_sessions = FetchSessions(
-            config.max_incremental_fetch_session_cache_slots, ports.random
+            config.fetch.max_incremental_fetch_session_cache_slots, ports.random
         )
-        self.fetch_max_bytes = config.fetch_max_bytes
+        self.fetch_max_bytes = config.fetch.fetch_max_bytes
         self.before_write: list[Callable[[], None]] = []
         """Who has collected something to append, and does so when the wake-up ends."""
         self.appended: list[PartitionLeader] = []
@@ -189,8 +189,8 @@ class Node:
             self.image.config_of(ResourceType.BROKER, ""),
             self.image.config_of(ResourceType.BROKER, str(self.node_id)),
         )
-        self.fetch_max_bytes = self.config.fetch_max_bytes
-        self.store.producer_expiration_ms = self.config.producer_id_expiration_ms
+        self.fetch_max_bytes = self.config.fetch.fetch_max_bytes
+        self.store.producer_expiration_ms = self.config.producer_ids.producer_id_expiration_ms
         for follow in self.on_config:
             follow(self.config)
 

@@ -1,17 +1,19 @@
 """The definition of a setting: its name, type, default, allowed values and documentation.
 
-Settings are declared once, in tables of `Setting`. Parsing, DescribeConfigs responses and
-docs/configuration.md use these tables. An invalid value raises `ConfigError`, whose message
-names the setting and the allowed values.
+Parsing, DescribeConfigs responses and docs/configuration.md use these definitions. An invalid
+value raises `ConfigError`, whose message names the setting and the allowed values. component.py
+says how a setting is declared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
+Values: TypeAlias = Mapping[str, Value]
+"""Parsed values by the name of their setting."""
 Type = Literal["boolean", "string", "int", "short", "long", "double", "list", "class", "password"]
 Importance = Literal["high", "medium", "low"]
 UpdateMode = Literal["read-only", "per-broker", "cluster-wide"]
@@ -114,12 +116,24 @@ def _is_replica(text: str) -> bool:
     return text.isascii() and partition.isdigit() and broker.isdigit()
 
 
+class Synonym:
+    """A broker setting that is the default of a topic setting, and its unit in milliseconds."""
+
+    __slots__ = ("name", "unit_ms")
+
+    def __init__(self, name: str, unit_ms: int = 1) -> None:
+        self.name = name
+        self.unit_ms = unit_ms
+
+
 class Setting(NamedTuple):
     """A setting as Kafka defines it.
 
     `effective` is False for a setting that is accepted, because many files contain it, but has
     no effect in this broker. `internal` settings are for tests, or Kafka does not describe them
-    by default. They are described only if they are set.
+    by default. They are described only if they are set. `resolve` computes the field of the
+    config from the values of the component's settings; without it, the field is the value.
+    `synonyms` are the broker settings that give a topic setting its default.
     """
 
     name: str
@@ -131,10 +145,12 @@ class Setting(NamedTuple):
     update: UpdateMode = READ_ONLY
     effective: bool = True
     internal: bool = False
+    resolve: Callable[[Values], object] | None = None
+    synonyms: tuple[Synonym, ...] = ()
 
     @property
     def attribute(self) -> str:
-        """The name of the attribute in a config object."""
+        """The name of the field in a config object."""
         return self.name.replace(".", "_")
 
     @property

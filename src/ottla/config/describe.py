@@ -12,8 +12,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.config.broker import BROKER_SETTINGS, BrokerConfig
-from ottla.config.consumer_group_settings import GROUP_SETTINGS, default_of
 from ottla.config.definition import READ_ONLY, Setting, Type, format_value
+from ottla.config.group import GROUP_SETTINGS, default_of
 from ottla.config.topic import SYNONYMS, TOPIC_SETTINGS
 
 TYPE_NUMBERS: dict[Type, int] = {

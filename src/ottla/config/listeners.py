@@ -8,9 +8,10 @@ security protocols. This broker supports only PLAINTEXT.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from functools import lru_cache
+from typing import NamedTuple, cast
 
-from ottla.config.definition import ConfigError, split_list
+from ottla.config.definition import ConfigError, Values, split_list
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 DEFAULT_PROTOCOL_MAP = ",".join(f"{name}:{name}" for name in SECURITY_PROTOCOLS)
@@ -31,8 +32,47 @@ class Endpoint(NamedTuple):
         return f"{self.listener_name}://{host}:{self.port}"
 
 
-def parse_protocol_map(text: str) -> dict[str, str]:
-    """Return the security protocols by listener name. Raise ConfigError if an entry is invalid."""
+def bound(values: Values) -> tuple[Endpoint, ...]:
+    """Return the listeners to bind, without those of controllers. Raise ConfigError."""
+    endpoints = _for_clients("listeners", values)
+    _check_bindable(endpoints)
+    return endpoints
+
+
+def advertised(values: Values) -> tuple[Endpoint, ...]:
+    """Return the listeners for clients to connect to. Raise ConfigError."""
+    listeners = bound(values)
+    given = bool(values["advertised.listeners"])
+    endpoints = _for_clients("advertised.listeners", values) if given else listeners
+    _check_advertised(endpoints, listeners)
+    return endpoints
+
+
+def inter_broker_name(values: Values) -> str:
+    """Return the name of the listener for other brokers. Raise ConfigError."""
+    names = [endpoint.listener_name for endpoint in advertised(values)]
+    given = cast(str | None, values["inter.broker.listener.name"])
+    if given is None:
+        default = cast(str, values["security.inter.broker.protocol"])
+        return default if default in names else names[0]
+    if given.upper() not in names:
+        raise ConfigError(
+            f"Invalid value {given!r} for inter.broker.listener.name: it must be"
+            f" one of {', '.join(names)}"
+        )
+    return given.upper()
+
+
+def _for_clients(setting: str, values: Values) -> tuple[Endpoint, ...]:
+    controllers = {n.upper() for n in cast(tuple[str, ...], values["controller.listener.names"])}
+    protocols = dict.fromkeys(controllers, "PLAINTEXT")
+    protocols.update(_parse_protocol_map(cast(str, values["listener.security.protocol.map"])))
+    endpoints = _parse_endpoints(setting, cast(tuple[str, ...], values[setting]), protocols)
+    return tuple(endpoint for endpoint in endpoints if endpoint.listener_name not in controllers)
+
+
+@lru_cache(maxsize=1)
+def _parse_protocol_map(text: str) -> Mapping[str, str]:
     protocols: dict[str, str] = {}
     for entry in split_list(text):
         name, colon, protocol = entry.partition(":")
@@ -45,10 +85,9 @@ def parse_protocol_map(text: str) -> dict[str, str]:
     return protocols
 
 
-def parse_endpoints(
+def _parse_endpoints(
     setting: str, entries: Iterable[str], protocols: Mapping[str, str]
 ) -> tuple[Endpoint, ...]:
-    """Return the endpoints of `listeners` or `advertised.listeners`. Their names are unique."""
     endpoints = tuple(_parse_endpoint(setting, entry, protocols) for entry in entries)
     names = [endpoint.listener_name for endpoint in endpoints]
     for name in names:
@@ -84,8 +123,7 @@ def _parse_host(setting: str, entry: str, host: str) -> str:
     return host
 
 
-def check_bindable(endpoints: Sequence[Endpoint]) -> None:
-    """Raise ConfigError for listeners that are not supported, or use the same port twice."""
+def _check_bindable(endpoints: Sequence[Endpoint]) -> None:
     if not endpoints:
         raise ConfigError("listeners names no listener for clients")
     ports: dict[tuple[int, bool], Endpoint] = {}
@@ -102,8 +140,7 @@ def check_bindable(endpoints: Sequence[Endpoint]) -> None:
         ports[key] = endpoint
 
 
-def check_advertised(advertised: Sequence[Endpoint], listeners: Sequence[Endpoint]) -> None:
-    """Raise ConfigError for advertised addresses that clients could not use."""
+def _check_advertised(advertised: Sequence[Endpoint], listeners: Sequence[Endpoint]) -> None:
     names = [listener.listener_name for listener in listeners]
     for endpoint in advertised:
         if endpoint.listener_name not in names:

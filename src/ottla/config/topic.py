@@ -1,16 +1,19 @@
-"""Topic settings, and `LogConfig`, which has their values for the log.
+"""Topic settings: `LogConfig` declares them and has their values for one topic.
 
-If a topic does not set a value, it comes from the broker: from the first of the setting's
-synonyms that the broker sets (milliseconds before minutes before hours). The defaults are in
-`LogConfig` only. Names, ranges and defaults are those of Kafka 4.3 (KIP-1030 raised the minimum
-segment size and limited timestamps in the future).
+To add a topic setting, add a field to `LogConfig`. If a topic does not set a value, it comes from
+the broker: from the first of the setting's synonyms that the broker sets (milliseconds before
+minutes before hours). The first synonym is a broker setting too, with the same type and default:
+broker.py derives it from the declaration here. Names, ranges and defaults are those of Kafka 4.3
+(KIP-1030 raised the minimum segment size and limited timestamps in the future).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, cast
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
+from typing import TYPE_CHECKING, cast
 
+from ottla.config.component import Component, resolved, setting
 from ottla.config.definition import (
     MAX_LONG,
     AtLeast,
@@ -19,9 +22,9 @@ from ottla.config.definition import (
     OneOf,
     ReplicaList,
     Setting,
-    Type,
-    Validator,
+    Synonym,
     Value,
+    Values,
     parse_all,
 )
 
@@ -33,42 +36,346 @@ MINUTE_MS = 60_000
 CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
-class LogConfig(NamedTuple):
+def _cleanup_policy(values: Values) -> frozenset[str]:
+    return frozenset(cast(tuple[str, ...], values["cleanup.policy"]))
+
+
+def _retention_ms(values: Values) -> int:
+    return max(cast(int, values["retention.ms"]), -1)
+
+
+class LogConfig(Component):
     """The settings of one topic's logs. Without arguments, all have Kafka's defaults."""
 
-    cleanup_policy: frozenset[str] = frozenset({"delete"})
-    compression_gzip_level: int = -1
-    compression_lz4_level: int = 9
-    compression_type: str = "producer"
-    compression_zstd_level: int = 3
-    delete_retention_ms: int = 24 * HOUR_MS
-    file_delete_delay_ms: int = MINUTE_MS
-    flush_messages: int = MAX_LONG
-    flush_ms: int = MAX_LONG
-    follower_replication_throttled_replicas: tuple[str, ...] = ()
-    index_interval_bytes: int = 4096
-    leader_replication_throttled_replicas: tuple[str, ...] = ()
-    local_retention_bytes: int = -2
-    local_retention_ms: int = -2
-    max_compaction_lag_ms: int = MAX_LONG
-    max_message_bytes: int = 1024 * 1024 + 12
-    message_timestamp_after_max_ms: int = HOUR_MS
-    message_timestamp_before_max_ms: int = MAX_LONG
-    message_timestamp_type: str = "CreateTime"
-    min_cleanable_dirty_ratio: float = 0.5
-    min_compaction_lag_ms: int = 0
-    min_insync_replicas: int = 1
-    preallocate: bool = False
-    remote_log_copy_disable: bool = False
-    remote_log_delete_on_disable: bool = False
-    remote_storage_enable: bool = False
-    retention_bytes: int = -1
-    retention_ms: int = 7 * 24 * HOUR_MS
-    segment_bytes: int = 1024 * 1024 * 1024
-    segment_index_bytes: int = 10 * 1024 * 1024
-    segment_jitter_ms: int = 0
-    segment_ms: int = 7 * 24 * HOUR_MS
-    unclean_leader_election_enable: bool = False
+    cleanup_policy: frozenset[str] = setting(
+        "cleanup.policy",
+        "list",
+        default=("delete",),
+        validator=OneOf(("compact", "delete")),
+        doc=(
+            "What happens to old segments. delete removes them according to retention.ms and"
+            " retention.bytes. compact requires every record to have a key (compaction itself is"
+            " not supported yet)."
+        ),
+        resolve=_cleanup_policy,
+        synonyms=(Synonym("log.cleanup.policy"),),
+    )
+    compression_gzip_level: int = setting(
+        "compression.gzip.level",
+        "int",
+        default=-1,
+        validator=Between(1, 9, -1),
+        doc=(
+            "The compression level if compression.type is gzip. -1 means the default of the"
+            " library."
+        ),
+        synonyms=(Synonym("compression.gzip.level"),),
+    )
+    compression_lz4_level: int = setting(
+        "compression.lz4.level",
+        "int",
+        default=9,
+        validator=Between(1, 17),
+        doc="The compression level if compression.type is lz4.",
+        synonyms=(Synonym("compression.lz4.level"),),
+    )
+    compression_type: str = setting(
+        "compression.type",
+        "string",
+        default="producer",
+        validator=OneOf(CODECS),
+        doc=(
+            "The compression of stored batches. producer stores each batch as it arrives. With any"
+            " other value, the broker recompresses batches that use another codec."
+        ),
+        synonyms=(Synonym("compression.type"),),
+    )
+    compression_zstd_level: int = setting(
+        "compression.zstd.level",
+        "int",
+        default=3,
+        validator=Between(-131072, 22),
+        doc="The compression level if compression.type is zstd.",
+        synonyms=(Synonym("compression.zstd.level"),),
+    )
+    delete_retention_ms: int = setting(
+        "delete.retention.ms",
+        "long",
+        default=24 * HOUR_MS,
+        validator=AtLeast(0),
+        doc="How long compaction keeps a tombstone: a record that deletes its key.",
+        effective=False,
+        synonyms=(Synonym("log.cleaner.delete.retention.ms"),),
+    )
+    file_delete_delay_ms: int = setting(
+        "file.delete.delay.ms",
+        "long",
+        default=MINUTE_MS,
+        validator=AtLeast(0),
+        doc=(
+            "How long a deleted segment stays on disk, with the suffix .deleted, so that running"
+            " fetches can finish."
+        ),
+        synonyms=(Synonym("log.segment.delete.delay.ms"),),
+    )
+    flush_messages: int = setting(
+        "flush.messages",
+        "long",
+        default=MAX_LONG,
+        validator=AtLeast(1),
+        doc=(
+            "Flush a partition to disk after this many records. By default, the operating system"
+            " flushes, and replication protects records."
+        ),
+        synonyms=(Synonym("log.flush.interval.messages"),),
+    )
+    flush_ms: int = setting(
+        "flush.ms",
+        "long",
+        default=MAX_LONG,
+        validator=AtLeast(0),
+        doc="Flush a partition to disk when its oldest unflushed record is this old.",
+        synonyms=(Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms")),
+    )
+    follower_replication_throttled_replicas: tuple[str, ...] = setting(
+        "follower.replication.throttled.replicas",
+        "list",
+        default=(),
+        validator=ReplicaList(),
+        doc="Follower replicas whose replication is throttled, as partition:broker, or * for all.",
+        effective=False,
+    )
+    index_interval_bytes: int = setting(
+        "index.interval.bytes",
+        "int",
+        default=4096,
+        validator=AtLeast(0),
+        doc="The number of bytes of batches between two entries of the offset index.",
+        synonyms=(Synonym("log.index.interval.bytes"),),
+    )
+    leader_replication_throttled_replicas: tuple[str, ...] = setting(
+        "leader.replication.throttled.replicas",
+        "list",
+        default=(),
+        validator=ReplicaList(),
+        doc="Leader replicas whose replication is throttled, as partition:broker, or * for all.",
+        effective=False,
+    )
+    local_retention_bytes: int = setting(
+        "local.retention.bytes",
+        "long",
+        default=-2,
+        validator=AtLeast(-2),
+        doc=(
+            "The number of bytes of a tiered topic to keep on local disk. -2 means retention.bytes."
+        ),
+        effective=False,
+        synonyms=(Synonym("log.local.retention.bytes"),),
+    )
+    local_retention_ms: int = setting(
+        "local.retention.ms",
+        "long",
+        default=-2,
+        validator=AtLeast(-2),
+        doc="How long to keep segments of a tiered topic on local disk. -2 means retention.ms.",
+        effective=False,
+        synonyms=(Synonym("log.local.retention.ms"),),
+    )
+    max_compaction_lag_ms: int = setting(
+        "max.compaction.lag.ms",
+        "long",
+        default=MAX_LONG,
+        validator=AtLeast(1),
+        doc=(
+            "The maximum time that a record of a compacted topic stays uncompacted. Its segment is"
+            " rolled early enough for that."
+        ),
+        synonyms=(Synonym("log.cleaner.max.compaction.lag.ms"),),
+    )
+    max_message_bytes: int = setting(
+        "max.message.bytes",
+        "int",
+        default=1024 * 1024 + 12,
+        validator=AtLeast(0),
+        doc="The maximum size of a batch, after compression by the producer.",
+        synonyms=(Synonym("message.max.bytes"),),
+    )
+    message_timestamp_after_max_ms: int = setting(
+        "message.timestamp.after.max.ms",
+        "long",
+        default=HOUR_MS,
+        validator=AtLeast(0),
+        doc=(
+            "The maximum time that a record's CreateTime may be in the future. The broker refuses"
+            " batches with a later one."
+        ),
+        synonyms=(Synonym("log.message.timestamp.after.max.ms"),),
+    )
+    message_timestamp_before_max_ms: int = setting(
+        "message.timestamp.before.max.ms",
+        "long",
+        default=MAX_LONG,
+        validator=AtLeast(0),
+        doc=(
+            "The maximum time that a record's CreateTime may be in the past. The broker refuses"
+            " batches with an earlier one."
+        ),
+        synonyms=(Synonym("log.message.timestamp.before.max.ms"),),
+    )
+    message_timestamp_type: str = setting(
+        "message.timestamp.type",
+        "string",
+        default="CreateTime",
+        validator=OneOf(("CreateTime", "LogAppendTime")),
+        doc=(
+            "The timestamp of records: the producer's (CreateTime), or the time of the append"
+            " (LogAppendTime)."
+        ),
+        synonyms=(Synonym("log.message.timestamp.type"),),
+    )
+    min_cleanable_dirty_ratio: float = setting(
+        "min.cleanable.dirty.ratio",
+        "double",
+        default=0.5,
+        validator=Between(0, 1),
+        doc="The fraction of a log that must be uncompacted before it is compacted again.",
+        effective=False,
+        synonyms=(Synonym("log.cleaner.min.cleanable.ratio"),),
+    )
+    min_compaction_lag_ms: int = setting(
+        "min.compaction.lag.ms",
+        "long",
+        default=0,
+        validator=AtLeast(0),
+        doc="The minimum time that a record of a compacted topic stays uncompacted.",
+        effective=False,
+        synonyms=(Synonym("log.cleaner.min.compaction.lag.ms"),),
+    )
+    min_insync_replicas: int = setting(
+        "min.insync.replicas",
+        "int",
+        default=1,
+        validator=AtLeast(1),
+        doc="The minimum number of in-sync replicas for a produce request with acks=all.",
+        synonyms=(Synonym("min.insync.replicas"),),
+    )
+    preallocate: bool = setting(
+        "preallocate",
+        "boolean",
+        default=False,
+        doc="Preallocate the full size of a segment on disk when it is created.",
+        synonyms=(Synonym("log.preallocate"),),
+    )
+    remote_log_copy_disable: bool = setting(
+        "remote.log.copy.disable",
+        "boolean",
+        default=False,
+        doc="Stop copying segments of a tiered topic to remote storage.",
+        effective=False,
+    )
+    remote_log_delete_on_disable: bool = setting(
+        "remote.log.delete.on.disable",
+        "boolean",
+        default=False,
+        doc="Delete the remote segments when tiered storage is disabled.",
+        effective=False,
+    )
+    remote_storage_enable: bool = setting(
+        "remote.storage.enable",
+        "boolean",
+        default=False,
+        doc=(
+            "Use tiered storage for the topic. true is refused, because tiered storage is not"
+            " supported yet."
+        ),
+        effective=False,
+    )
+    retention_bytes: int = setting(
+        "retention.bytes",
+        "long",
+        default=-1,
+        doc=(
+            "The maximum size of a partition. The broker deletes old segments while it is larger."
+            " -1 means no limit."
+        ),
+        synonyms=(Synonym("log.retention.bytes"),),
+    )
+    retention_ms: int = setting(
+        "retention.ms",
+        "long",
+        default=7 * 24 * HOUR_MS,
+        validator=AtLeast(-1),
+        doc=(
+            "The broker deletes segments whose newest record is older than this. -1 means no limit."
+        ),
+        resolve=_retention_ms,
+        synonyms=(
+            Synonym("log.retention.ms"),
+            Synonym("log.retention.minutes", MINUTE_MS),
+            Synonym("log.retention.hours", HOUR_MS),
+        ),
+    )
+    segment_bytes: int = setting(
+        "segment.bytes",
+        "int",
+        default=1024 * 1024 * 1024,
+        validator=AtLeast(1024 * 1024),
+        doc="The maximum size of a segment. Then a new one is created.",
+        synonyms=(Synonym("log.segment.bytes"),),
+    )
+    segment_index_bytes: int = setting(
+        "segment.index.bytes",
+        "int",
+        default=10 * 1024 * 1024,
+        validator=AtLeast(4),
+        doc=(
+            "The maximum size of a segment's offset index, preallocated while the segment is"
+            " active. When it is full, a new segment is created."
+        ),
+        synonyms=(Synonym("log.index.size.max.bytes"),),
+    )
+    segment_jitter_ms: int = setting(
+        "segment.jitter.ms",
+        "long",
+        default=0,
+        validator=AtLeast(0),
+        doc=(
+            "The maximum random time to subtract from segment.ms, so that logs do not all roll at"
+            " the same time."
+        ),
+        synonyms=(Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", HOUR_MS)),
+    )
+    segment_ms: int = setting(
+        "segment.ms",
+        "long",
+        default=7 * 24 * HOUR_MS,
+        validator=AtLeast(1),
+        doc=(
+            "The maximum age of the active segment. Then a new one is created, even if it is not"
+            " full."
+        ),
+        synonyms=(Synonym("log.roll.ms"), Synonym("log.roll.hours", HOUR_MS)),
+    )
+    unclean_leader_election_enable: bool = setting(
+        "unclean.leader.election.enable",
+        "boolean",
+        default=False,
+        doc=(
+            "Allow a replica that is not in sync to become leader if no other is left. This can"
+            " lose records."
+        ),
+        effective=False,
+        synonyms=(Synonym("unclean.leader.election.enable"),),
+    )
+    internal_segment_bytes: int | None = setting(
+        "internal.segment.bytes",
+        "int",
+        default=None,
+        validator=AtLeast(1),
+        doc="Overrides segment.bytes, without a minimum. For tests with many small segments.",
+        internal=True,
+        synonyms=(Synonym("internal.segment.bytes"),),
+    )
 
     @property
     def compacts(self) -> bool:
@@ -85,363 +392,82 @@ class LogConfig(NamedTuple):
             return min(self.max_compaction_lag_ms, self.segment_ms)
         return self.segment_ms
 
+    def check(self) -> Iterator[str]:
+        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
+            yield (
+                f"min.compaction.lag.ms ({self.min_compaction_lag_ms}) must not be larger than"
+                f" max.compaction.lag.ms ({self.max_compaction_lag_ms})"
+            )
+        if self.remote_storage_enable:
+            yield (
+                "Invalid value 'true' for remote.storage.enable: tiered storage is not available"
+                " in this broker"
+            )
 
-class Synonym(NamedTuple):
-    """A broker setting that is the default of a topic setting, and its unit in milliseconds."""
-
-    name: str
-    unit_ms: int = 1
-
-
-def _setting(
-    name: str, kind: Type, validator: Validator | None, doc: str, *, effective: bool = True
-) -> Setting:
-    default: Value | frozenset[str] = LogConfig._field_defaults[name.replace(".", "_")]
-    if isinstance(default, frozenset):
-        default = tuple(sorted(default))
-    return Setting(name, kind, default, validator, doc, effective=effective)
-
-
-INTERNAL_SEGMENT_BYTES = Setting(
-    "internal.segment.bytes",
-    "int",
-    None,
-    AtLeast(1),
-    "Overrides segment.bytes, without a minimum. For tests with many small segments.",
-    internal=True,
-)
-
-_SETTINGS = (
-    _setting(
-        "cleanup.policy",
-        "list",
-        OneOf(("compact", "delete")),
-        "What happens to old segments. delete removes them according to retention.ms and"
-        " retention.bytes. compact requires every record to have a key (compaction itself is not"
-        " supported yet).",
-    ),
-    _setting(
-        "compression.gzip.level",
-        "int",
-        Between(1, 9, -1),
-        "The compression level if compression.type is gzip. -1 means the default of the library.",
-    ),
-    _setting(
-        "compression.lz4.level",
-        "int",
-        Between(1, 17),
-        "The compression level if compression.type is lz4.",
-    ),
-    _setting(
-        "compression.type",
-        "string",
-        OneOf(CODECS),
-        "The compression of stored batches. producer stores each batch as it arrives. With any"
-        " other value, the broker recompresses batches that use another codec.",
-    ),
-    _setting(
-        "compression.zstd.level",
-        "int",
-        Between(-131072, 22),
-        "The compression level if compression.type is zstd.",
-    ),
-    _setting(
-        "delete.retention.ms",
-        "long",
-        AtLeast(0),
-        "How long compaction keeps a tombstone: a record that deletes its key.",
-        effective=False,
-    ),
-    _setting(
-        "file.delete.delay.ms",
-        "long",
-        AtLeast(0),
-        "How long a deleted segment stays on disk, with the suffix .deleted, so that running"
-        " fetches can finish.",
-    ),
-    _setting(
-        "flush.messages",
-        "long",
-        AtLeast(1),
-        "Flush a partition to disk after this many records. By default, the operating system"
-        " flushes, and replication protects records.",
-    ),
-    _setting(
-        "flush.ms",
-        "long",
-        AtLeast(0),
-        "Flush a partition to disk when its oldest unflushed record is this old.",
-    ),
-    _setting(
-        "follower.replication.throttled.replicas",
-        "list",
-        ReplicaList(),
-        "Follower replicas whose replication is throttled, as partition:broker, or * for all.",
-        effective=False,
-    ),
-    _setting(
-        "index.interval.bytes",
-        "int",
-        AtLeast(0),
-        "The number of bytes of batches between two entries of the offset index.",
-    ),
-    _setting(
-        "leader.replication.throttled.replicas",
-        "list",
-        ReplicaList(),
-        "Leader replicas whose replication is throttled, as partition:broker, or * for all.",
-        effective=False,
-    ),
-    _setting(
-        "local.retention.bytes",
-        "long",
-        AtLeast(-2),
-        "The number of bytes of a tiered topic to keep on local disk. -2 means retention.bytes.",
-        effective=False,
-    ),
-    _setting(
-        "local.retention.ms",
-        "long",
-        AtLeast(-2),
-        "How long to keep segments of a tiered topic on local disk. -2 means retention.ms.",
-        effective=False,
-    ),
-    _setting(
-        "max.compaction.lag.ms",
-        "long",
-        AtLeast(1),
-        "The maximum time that a record of a compacted topic stays uncompacted. Its segment is"
-        " rolled early enough for that.",
-    ),
-    _setting(
-        "max.message.bytes",
-        "int",
-        AtLeast(0),
-        "The maximum size of a batch, after compression by the producer.",
-    ),
-    _setting(
-        "message.timestamp.after.max.ms",
-        "long",
-        AtLeast(0),
-        "The maximum time that a record's CreateTime may be in the future. The broker refuses"
-        " batches with a later one.",
-    ),
-    _setting(
-        "message.timestamp.before.max.ms",
-        "long",
-        AtLeast(0),
-        "The maximum time that a record's CreateTime may be in the past. The broker refuses"
-        " batches with an earlier one.",
-    ),
-    _setting(
-        "message.timestamp.type",
-        "string",
-        OneOf(("CreateTime", "LogAppendTime")),
-        "The timestamp of records: the producer's (CreateTime), or the time of the append"
-        " (LogAppendTime).",
-    ),
-    _setting(
-        "min.cleanable.dirty.ratio",
-        "double",
-        Between(0, 1),
-        "The fraction of a log that must be uncompacted before it is compacted again.",
-        effective=False,
-    ),
-    _setting(
-        "min.compaction.lag.ms",
-        "long",
-        AtLeast(0),
-        "The minimum time that a record of a compacted topic stays uncompacted.",
-        effective=False,
-    ),
-    _setting(
-        "min.insync.replicas",
-        "int",
-        AtLeast(1),
-        "The minimum number of in-sync replicas for a produce request with acks=all.",
-    ),
-    _setting(
-        "preallocate",
-        "boolean",
-        None,
-        "Preallocate the full size of a segment on disk when it is created.",
-    ),
-    _setting(
-        "remote.log.copy.disable",
-        "boolean",
-        None,
-        "Stop copying segments of a tiered topic to remote storage.",
-        effective=False,
-    ),
-    _setting(
-        "remote.log.delete.on.disable",
-        "boolean",
-        None,
-        "Delete the remote segments when tiered storage is disabled.",
-        effective=False,
-    ),
-    _setting(
-        "remote.storage.enable",
-        "boolean",
-        None,
-        "Use tiered storage for the topic. true is refused, because tiered storage is not"
-        " supported yet.",
-        effective=False,
-    ),
-    _setting(
-        "retention.bytes",
-        "long",
-        None,
-        "The maximum size of a partition. The broker deletes old segments while it is larger."
-        " -1 means no limit.",
-    ),
-    _setting(
-        "retention.ms",
-        "long",
-        AtLeast(-1),
-        "The broker deletes segments whose newest record is older than this. -1 means no limit.",
-    ),
-    _setting(
-        "segment.bytes",
-        "int",
-        AtLeast(1024 * 1024),
-        "The maximum size of a segment. Then a new one is created.",
-    ),
-    _setting(
-        "segment.index.bytes",
-        "int",
-        AtLeast(4),
-        "The maximum size of a segment's offset index, preallocated while the segment is"
-        " active. When it is full, a new segment is created.",
-    ),
-    _setting(
-        "segment.jitter.ms",
-        "long",
-        AtLeast(0),
-        "The maximum random time to subtract from segment.ms, so that logs do not all roll at"
-        " the same time.",
-    ),
-    _setting(
-        "segment.ms",
-        "long",
-        AtLeast(1),
-        "The maximum age of the active segment. Then a new one is created, even if it is not full.",
-    ),
-    _setting(
-        "unclean.leader.election.enable",
-        "boolean",
-        None,
-        "Allow a replica that is not in sync to become leader if no other is left. This can"
-        " lose records.",
-        effective=False,
-    ),
-)
-
-TOPIC_SETTINGS: dict[str, Setting] = {s.name: s for s in (*_SETTINGS, INTERNAL_SEGMENT_BYTES)}
-
-_NO_BROKER_DEFAULT = frozenset(
-    {
-        "follower.replication.throttled.replicas",
-        "leader.replication.throttled.replicas",
-        "remote.log.copy.disable",
-        "remote.log.delete.on.disable",
-        "remote.storage.enable",
-    }
-)
-_SAME_NAME = frozenset(
-    {
-        "compression.gzip.level",
-        "compression.lz4.level",
-        "compression.type",
-        "compression.zstd.level",
-        "internal.segment.bytes",
-        "min.insync.replicas",
-        "unclean.leader.election.enable",
-    }
-)
-_OTHER_NAME: dict[str, tuple[Synonym, ...]] = {
-    "delete.retention.ms": (Synonym("log.cleaner.delete.retention.ms"),),
-    "file.delete.delay.ms": (Synonym("log.segment.delete.delay.ms"),),
-    "flush.messages": (Synonym("log.flush.interval.messages"),),
-    "flush.ms": (Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms")),
-    "max.compaction.lag.ms": (Synonym("log.cleaner.max.compaction.lag.ms"),),
-    "max.message.bytes": (Synonym("message.max.bytes"),),
-    "min.cleanable.dirty.ratio": (Synonym("log.cleaner.min.cleanable.ratio"),),
-    "min.compaction.lag.ms": (Synonym("log.cleaner.min.compaction.lag.ms"),),
-    "retention.ms": (
-        Synonym("log.retention.ms"),
-        Synonym("log.retention.minutes", MINUTE_MS),
-        Synonym("log.retention.hours", HOUR_MS),
-    ),
-    "segment.index.bytes": (Synonym("log.index.size.max.bytes"),),
-    "segment.jitter.ms": (
-        Synonym("log.roll.jitter.ms"),
-        Synonym("log.roll.jitter.hours", HOUR_MS),
-    ),
-    "segment.ms": (Synonym("log.roll.ms"), Synonym("log.roll.hours", HOUR_MS)),
-}
+    def replace(self, **changes: object) -> LogConfig:
+        """Return a config with these fields changed."""
+        changed = LogConfig.__new__(LogConfig)
+        for store, value in zip(LogConfig.stores.values(), _fields_of(self), strict=True):
+            store(changed, value)
+        for field, value in changes.items():
+            LogConfig.stores[field](changed, value)
+        return changed
 
 
-def _synonyms(name: str) -> tuple[Synonym, ...]:
-    if name in _NO_BROKER_DEFAULT:
-        return ()
-    if name in _SAME_NAME:
-        return (Synonym(name),)
-    return _OTHER_NAME.get(name) or (Synonym("log." + name),)
+_fields_of = attrgetter(*LogConfig.stores)
+TOPIC_SETTINGS: dict[str, Setting] = LogConfig.settings
+SYNONYMS: dict[str, tuple[Synonym, ...]] = {n: s.synonyms for n, s in TOPIC_SETTINGS.items()}
 
 
-SYNONYMS: dict[str, tuple[Synonym, ...]] = {name: _synonyms(name) for name in TOPIC_SETTINGS}
-
-
-def broker_defaults(values: Mapping[str, Value]) -> LogConfig:
-    """Return the log settings of a topic without overrides, for these parsed broker settings."""
-    fields: dict[str, Value] = {}
+def broker_defaults(values: Values) -> LogConfig:
+    """Return the log settings of a topic without overrides, for the given broker settings."""
+    found: dict[str, Value] = {}
     for name, synonyms in SYNONYMS.items():
         for synonym in synonyms:
             value = values.get(synonym.name)
             if value is not None:
-                fields[name] = value
+                found[name] = value
                 if isinstance(value, int) and synonym.unit_ms != 1:
-                    fields[name] = value * synonym.unit_ms if value >= 0 else value
+                    found[name] = value * synonym.unit_ms if value >= 0 else value
                 break
-    return _with_values(LogConfig(), fields)
-
-
-def log_config(broker: BrokerConfig, topic_overrides: Mapping[str, str]) -> LogConfig:
-    """Return the settings of a topic with these overrides. Raise ConfigError if one is invalid."""
-    return topic_log_config(broker.log_defaults, topic_overrides)
-
-
-def topic_log_config(defaults: LogConfig, overrides: Mapping[str, str]) -> LogConfig:
-    """Return the settings of a topic with these overrides. Raise ConfigError with all mistakes."""
-    if not overrides:
-        return defaults
-    config = _with_values(defaults, parse_all(TOPIC_SETTINGS, overrides, "topic setting"))
-    check_together(config)
+    config = _with_values(LogConfig(), found)
+    errors = (*config.check(), *_check_defaults(config))
+    if errors:
+        raise ConfigError(*errors)
     return config
 
 
-def _with_values(config: LogConfig, values: Mapping[str, Value]) -> LogConfig:
-    fields: dict[str, object] = {name.replace(".", "_"): v for name, v in values.items()}
-    if "cleanup_policy" in fields:
-        fields["cleanup_policy"] = frozenset(cast(tuple[str, ...], fields["cleanup_policy"]))
-    internal = fields.pop("internal_segment_bytes", None)
+def _check_defaults(config: LogConfig) -> Iterator[str]:
+    """Yield an error for each broker setting that would be an invalid default.
+
+    The first of several synonyms may be unset, so it has no validator.
+    """
+    if config.segment_ms < 1:
+        yield f"log.roll.ms ({config.segment_ms}) must be at least 1"
+    if config.segment_jitter_ms < 0:
+        yield f"log.roll.jitter.ms ({config.segment_jitter_ms}) must be at least 0"
+    if config.flush_ms < 0:
+        yield f"log.flush.interval.ms ({config.flush_ms}) must be at least 0"
+    if config.retention_ms == 0:
+        yield "log.retention.ms must be at least 1, or -1 for no limit"
+
+
+def log_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
+    """Return the settings of a topic with these overrides. Raise ConfigError with all mistakes."""
+    if not overrides:
+        return broker.log_defaults
+    parsed = parse_all(TOPIC_SETTINGS, overrides, "topic setting")
+    config = _with_values(broker.log_defaults, parsed)
+    errors = tuple(config.check())
+    if errors:
+        raise ConfigError(*errors)
+    return config
+
+
+def _with_values(config: LogConfig, values: Values) -> LogConfig:
+    given = (TOPIC_SETTINGS[name] for name in values)
+    fields = resolved({item.attribute: item for item in given}, values)
+    internal = values.get("internal.segment.bytes")
     if internal is not None:
         fields["segment_bytes"] = internal
-    if cast(int, fields.get("retention_ms", 0)) < 0:
-        fields["retention_ms"] = -1
-    return config._replace(**fields)  # type: ignore[arg-type]  # parsed by the tables above
-
-
-def check_together(config: LogConfig) -> None:
-    """Raise ConfigError for values that exclude each other or are not supported."""
-    if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
-        raise ConfigError(
-            f"min.compaction.lag.ms ({config.min_compaction_lag_ms}) must not be larger than"
-            f" max.compaction.lag.ms ({config.max_compaction_lag_ms})"
-        )
-    if config.remote_storage_enable:
-        raise ConfigError(
-            "Invalid value 'true' for remote.storage.enable: tiered storage is not available"
-            " in this broker"
-        )
+    return config.replace(**fields)

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.config.broker import BROKER_SETTINGS, BrokerConfig
-from ottla.config.consumer_group_settings import GROUP_SETTINGS
 from ottla.config.definition import (
     PER_BROKER,
     READ_ONLY,
@@ -23,6 +22,7 @@ from ottla.config.definition import (
     split_list,
     unknown_setting,
 )
+from ottla.config.group import GROUP_SETTINGS
 from ottla.config.topic import TOPIC_SETTINGS, log_config
 from ottla.controller.decision import Decision, check_number, plain
 from ottla.controller.group_configs import check_group_config, check_group_name
@@ -144,8 +144,8 @@ def _settings_of(change: ConfigChange, config: BrokerConfig) -> Mapping[str, Set
 
 def check_broker_name(name: str, config: BrokerConfig) -> None:
     """Refuse a broker resource that is neither this broker nor "", all brokers."""
-    if name and name != str(config.node_id):
-        raise _invalid(f"This is broker {config.node_id}, not {name!r}: ask that broker")
+    if name and name != str(config.node.node_id):
+        raise _invalid(f"This is broker {config.node.node_id}, not {name!r}: ask that broker")
 
 
 def unsupported_resource(kind: int) -> ApiError:
@@ -205,7 +205,7 @@ def _check_topic(
 def _check_broker(
     image: MetadataImage, config: BrokerConfig, change: ConfigChange, new: Mapping[str, str]
 ) -> None:
-    own = str(config.node_id)
+    own = str(config.node.node_id)
     for name in new:
         setting = BROKER_SETTINGS.get(name)
         if setting is None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import cast
 
 from ottla.config.broker import BrokerConfig
-from ottla.config.consumer_group_settings import GROUP_SETTINGS
 from ottla.config.definition import ConfigError, parse_all
+from ottla.config.group import GROUP_SETTINGS
 from ottla.model.errors import ApiError, ErrorCode
 
 
@@ -40,16 +40,16 @@ def check_group_config(config: BrokerConfig, settings: Mapping[str, str]) -> Non
 def _ranges(config: BrokerConfig) -> dict[str, tuple[int, int]]:
     return {
         "consumer.assignment.interval.ms": (
-            config.group_consumer_min_assignment_interval_ms,
-            config.group_consumer_max_assignment_interval_ms,
+            config.consumer_groups.group_consumer_min_assignment_interval_ms,
+            config.consumer_groups.group_consumer_max_assignment_interval_ms,
         ),
         "consumer.heartbeat.interval.ms": (
-            config.group_consumer_min_heartbeat_interval_ms,
-            config.group_consumer_max_heartbeat_interval_ms,
+            config.consumer_groups.group_consumer_min_heartbeat_interval_ms,
+            config.consumer_groups.group_consumer_max_heartbeat_interval_ms,
         ),
         "consumer.session.timeout.ms": (
-            config.group_consumer_min_session_timeout_ms,
-            config.group_consumer_max_session_timeout_ms,
+            config.consumer_groups.group_consumer_min_session_timeout_ms,
+            config.consumer_groups.group_consumer_max_session_timeout_ms,
         ),
     }
 
@@ -57,9 +57,12 @@ def _ranges(config: BrokerConfig) -> dict[str, tuple[int, int]]:
 def _check_interval(config: BrokerConfig, values: Mapping[str, int]) -> list[str]:
     """A member must get to send a heartbeat before its session is over."""
     interval_ms = values.get(
-        "consumer.heartbeat.interval.ms", config.group_consumer_heartbeat_interval_ms
+        "consumer.heartbeat.interval.ms",
+        config.consumer_groups.group_consumer_heartbeat_interval_ms,
     )
-    timeout_ms = values.get("consumer.session.timeout.ms", config.group_consumer_session_timeout_ms)
+    timeout_ms = values.get(
+        "consumer.session.timeout.ms", config.consumer_groups.group_consumer_session_timeout_ms
+    )
     if interval_ms < timeout_ms:
         return []
     return [

@@ -40,7 +40,7 @@ class MetadataLog:
         self.snapshots: list[SnapshotId] = []
         """The snapshots on disk, oldest first."""
         # From here on this class forces each group to disk, off the loop.
-        log.reconfigure(log.config._replace(flush_messages=MAX_LONG))
+        log.reconfigure(log.config.replace(flush_messages=MAX_LONG))
         log.flush_state.on_flush = self._flushed
         self._done: Callable[[OSError | None], None] | None = None
         self._error: OSError | None = None

@@ -165,8 +165,8 @@ class _Creation:
                 ErrorCode.INVALID_PARTITIONS,
                 f"The number of partitions {count} must be at least 1, or -1 for the default",
             )
-        count = self._config.num_partitions if count == DEFAULT else count
-        factor = self._config.default_replication_factor if factor == DEFAULT else factor
+        count = self._config.topics.num_partitions if count == DEFAULT else count
+        factor = self._config.topics.default_replication_factor if factor == DEFAULT else factor
         check_number(self._new_partitions + count, "new partitions")
         return place(self._image.brokers.values(), count, factor, self._random)
 
@@ -212,7 +212,7 @@ def _delete(
     doomed: set[bytes],
 ) -> DeletedTopic:
     try:
-        if not config.delete_topic_enable:
+        if not config.topics.delete_topic_enable:
             raise ApiError(
                 ErrorCode.TOPIC_DELETION_DISABLED,
                 "Topics cannot be deleted: delete.topic.enable is false",

@@ -76,18 +76,20 @@ class Broker:
     def _take_directories(self, files: Files) -> None:
         """Make sure the directories are ours before anything is written to them."""
         config = self._config
-        check(files, config.log_dirs, config.node_id, config.cluster_id)
+        check(files, config.storage.log_dirs, config.node.node_id, config.node.cluster_id)
         if not self._memory:
-            for directory in config.log_dirs:
+            for directory in config.storage.log_dirs:
                 files.make_dirs(directory)
                 self._locks.append(lock_directory(directory))
 
     def _bind(self) -> None:
         config = self._config
-        for endpoint in config.listeners:
+        for endpoint in config.network.listeners:
             self._listeners.append(
                 Listener(
-                    endpoint, config.socket_send_buffer_bytes, config.socket_receive_buffer_bytes
+                    endpoint,
+                    config.network.socket_send_buffer_bytes,
+                    config.network.socket_receive_buffer_bytes,
                 )
             )
 
@@ -96,7 +98,7 @@ class Broker:
         bound = {listener.name: listener.port for listener in self._listeners}
         return [
             endpoint if endpoint.port else endpoint._replace(port=bound[endpoint.listener_name])
-            for endpoint in self._config.advertised_listeners
+            for endpoint in self._config.network.advertised_listeners
         ]
 
     def _ports(self) -> Ports:
@@ -108,7 +110,9 @@ class Broker:
         else:
             files = OsFiles()
         random = SystemRandom()
-        self._peers = Peers(self._make_connector, random, self._config.socket_request_max_bytes)
+        self._peers = Peers(
+            self._make_connector, random, self._config.network.socket_request_max_bytes
+        )
         return Ports(files, SystemClock(), random, self._background, self._report, self._peers)
 
     def _make_connector(self) -> Connector:
@@ -119,21 +123,23 @@ class Broker:
     def _make_reactor(self, node: Node) -> Reactor:
         config = node.config
         limits = ConnectionLimits(
-            config.max_connections,
-            config.max_connections_per_ip,
-            config.max_connections_per_ip_overrides,
-            config.connections_max_idle_ms,
+            config.network.max_connections,
+            config.network.max_connections_per_ip,
+            config.network.max_connections_per_ip_overrides,
+            config.network.connections_max_idle_ms,
         )
         node.on_config.append(
             lambda changed: limits.set(
-                changed.max_connections,
-                changed.max_connections_per_ip,
-                changed.max_connections_per_ip_overrides,
+                changed.network.max_connections,
+                changed.network.max_connections_per_ip,
+                changed.network.max_connections_per_ip_overrides,
             )
         )
-        queued = config.queued_max_request_bytes
+        queued = config.network.queued_max_request_bytes
         buffers = RequestBuffers(queued if queued > 0 else _UNLIMITED_REQUEST_BYTES)
-        return Reactor(node, self._listeners, limits, buffers, config.socket_request_max_bytes)
+        return Reactor(
+            node, self._listeners, limits, buffers, config.network.socket_request_max_bytes
+        )
 
     def _deliver_soon(self) -> None:
         self._call(self._background.deliver)

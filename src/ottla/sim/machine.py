@@ -63,7 +63,7 @@ class Machine:
         ports = Ports(self.disk, self.clock, self._random, background, self.reports.append, peers)
         node = Node(
             config,
-            config.advertised_listeners,
+            config.network.advertised_listeners,
             ports,
             max_open_files=self._profile.max_open_files,
         )

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from ottla.config.broker import BROKER_SETTINGS, BrokerConfig
+from ottla.config.broker import BROKER_SETTINGS, COMPONENTS, BrokerConfig
 from ottla.config.definition import ConfigError, format_value
 from ottla.config.listeners import Endpoint
 from ottla.config.properties import parse_properties
@@ -70,28 +70,28 @@ def errors_of(properties: dict[str, str]) -> tuple[str, ...]:
 
 def test_kafkas_kraft_file_is_accepted() -> None:
     config = BrokerConfig.from_properties(parse_properties(KRAFT_FILE))
-    assert config.node_id == 1
-    assert config.listeners == (Endpoint("PLAINTEXT", "", 9092),)
-    assert config.advertised_listeners == (Endpoint("PLAINTEXT", "localhost", 9092),)
-    assert config.inter_broker_listener_name == "PLAINTEXT"
-    assert config.log_dirs == ("/tmp/kraft-combined-logs",)
+    assert config.node.node_id == 1
+    assert config.network.listeners == (Endpoint("PLAINTEXT", "", 9092),)
+    assert config.network.advertised_listeners == (Endpoint("PLAINTEXT", "localhost", 9092),)
+    assert config.network.inter_broker_listener_name == "PLAINTEXT"
+    assert config.storage.log_dirs == ("/tmp/kraft-combined-logs",)
 
 
 def test_kafkas_zookeeper_file_is_accepted() -> None:
     config = BrokerConfig.from_properties(parse_properties(ZOOKEEPER_FILE))
-    assert config.node_id == 0
-    assert config.log_dirs == ("/tmp/kafka-logs",)
+    assert config.node.node_id == 0
+    assert config.storage.log_dirs == ("/tmp/kafka-logs",)
 
 
 def test_the_defaults() -> None:
     config = BrokerConfig()
-    assert config.node_id == 1
-    assert config.listeners == (Endpoint("PLAINTEXT", "", 9092),)
-    assert config.advertised_listeners == config.listeners
-    assert config.num_partitions == 1
-    assert config.auto_create_topics_enable is True
-    assert config.log_dirs == ("/tmp/kafka-logs",)
-    assert config.max_connections_per_ip_overrides == {}
+    assert config.node.node_id == 1
+    assert config.network.listeners == (Endpoint("PLAINTEXT", "", 9092),)
+    assert config.network.advertised_listeners == config.network.listeners
+    assert config.topics.num_partitions == 1
+    assert config.topics.auto_create_topics_enable is True
+    assert config.storage.log_dirs == ("/tmp/kafka-logs",)
+    assert config.network.max_connections_per_ip_overrides == {}
 
 
 def test_every_default_is_valid_and_every_setting_is_documented() -> None:
@@ -107,6 +107,10 @@ def test_every_annotated_attribute_is_there() -> None:
     config = BrokerConfig()
     for attribute in BrokerConfig.__annotations__:
         assert hasattr(config, attribute), attribute
+    for part, component in COMPONENTS.items():
+        assert type(getattr(config, part)) is component
+        for attribute in component.__annotations__:
+            assert hasattr(getattr(config, part), attribute), attribute
 
 
 def test_several_listeners_with_names_and_addresses() -> None:
@@ -118,14 +122,14 @@ def test_several_listeners_with_names_and_addresses() -> None:
             "inter.broker.listener.name": "inside",
         }
     )
-    assert config.listeners == (
+    assert config.network.listeners == (
         Endpoint("INSIDE", "127.0.0.1", 9092),
         Endpoint("OUTSIDE", "::1", 9092),
         Endpoint("ANY", "", 0),
     )
-    assert config.advertised_listeners[0] == Endpoint("OUTSIDE", "broker.example", 19092)
-    assert config.inter_broker_listener_name == "INSIDE"
-    assert str(config.listeners[1]) == "OUTSIDE://[::1]:9092"
+    assert config.network.advertised_listeners[0] == Endpoint("OUTSIDE", "broker.example", 19092)
+    assert config.network.inter_broker_listener_name == "INSIDE"
+    assert str(config.network.listeners[1]) == "OUTSIDE://[::1]:9092"
 
 
 @pytest.mark.parametrize(
@@ -195,12 +199,12 @@ def test_several_errors_come_together() -> None:
 def test_connection_limits_of_single_addresses() -> None:
     overrides = BrokerConfig(
         {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "[::1]:7, localhost:9"}
-    ).max_connections_per_ip_overrides
+    ).network.max_connections_per_ip_overrides
     assert overrides == {"::1": 7, "localhost": 9}
 
 
 def test_a_listener_given_as_voter_only_is_this_node() -> None:
-    assert BrokerConfig({"node.id": "7", "controller.quorum.voters": "7@h:1"}).node_id == 7
+    assert BrokerConfig({"node.id": "7", "controller.quorum.voters": "7@h:1"}).node.node_id == 7
 
 
 def test_settings_made_while_running_go_before_the_file() -> None:
@@ -209,8 +213,8 @@ def test_settings_made_while_running_go_before_the_file() -> None:
         {"log.retention.ms": "7", "max.connections": "6"}, {"max.connections": "8"}
     )
     assert changed.log_defaults.retention_ms == 7
-    assert changed.max_connections == 8
-    assert config.max_connections == 5
+    assert changed.network.max_connections == 8
+    assert config.network.max_connections == 5
     assert changed.with_dynamic({}, {}).values == config.values
 
 
@@ -218,4 +222,4 @@ def test_security_protocol_map_gives_controller_listeners_plaintext() -> None:
     config = BrokerConfig(
         {"listeners": "PLAINTEXT://h:1,CTRL://h:2", "controller.listener.names": "ctrl"}
     )
-    assert config.listeners == (Endpoint("PLAINTEXT", "h", 1),)
+    assert config.network.listeners == (Endpoint("PLAINTEXT", "h", 1),)

@@ -49,11 +49,12 @@ def test_every_setting_is_on_the_page(name: str) -> None:
 
 
 def test_broker_settings_have_the_effect_the_page_says() -> None:
-    code, resolved = source_outside_config(), (SOURCES / "config" / "broker.py").read_text()
+    code = source_outside_config()
+    resolved = "\n".join(path.read_text() for path in (SOURCES / "config").rglob("*.py"))
     refused_by_its_validator = {"authorizer.class.name"}
     for name in BROKER_SETTINGS.keys() - SYNONYM_NAMES - refused_by_its_validator:
         setting = BROKER_SETTINGS[name]
-        used = bool(re.search(rf"\.{setting.attribute}\b", code)) or f'"{name}"' in resolved
+        used = bool(re.search(rf"\.{setting.attribute}\b", code)) or f'values["{name}"]' in resolved
         assert used == setting.effective, name
 
 

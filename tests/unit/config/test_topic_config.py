@@ -123,7 +123,7 @@ def test_compaction_bounds_the_age_of_a_segment() -> None:
         cleanup_policy=frozenset({"compact"}), max_compaction_lag_ms=5, segment_ms=10
     )
     assert compacted.max_segment_ms == 5
-    assert compacted._replace(cleanup_policy=frozenset({"delete"})).max_segment_ms == 10
+    assert compacted.replace(cleanup_policy=frozenset({"delete"})).max_segment_ms == 10
 
 
 @pytest.mark.parametrize(

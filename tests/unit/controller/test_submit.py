@@ -141,7 +141,7 @@ def test_a_disk_that_stays_full_refuses_again_and_again(world: World) -> None:
 
 
 def test_a_decision_that_fits_into_no_segment_is_refused() -> None:
-    world = World(config=World().config._replace(segment_bytes=1000))
+    world = World(config=World().config.replace(segment_bytes=1000))
     (error,) = world.submit(*(topic(number) for number in range(100)))
     assert error is not None
     assert error.code == ErrorCode.POLICY_VIOLATION
@@ -150,7 +150,7 @@ def test_a_decision_that_fits_into_no_segment_is_refused() -> None:
 
 
 def test_groups_go_over_several_segments() -> None:
-    world = World(config=World().config._replace(segment_bytes=600))
+    world = World(config=World().config.replace(segment_bytes=600))
     before = world.published
     outcomes = [world.submit(topic(number)) for number in range(30)]
     world.finish()

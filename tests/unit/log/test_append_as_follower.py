@@ -134,7 +134,7 @@ def test_batch_by_batch_is_the_same_as_all_at_once() -> None:
 
 
 def test_segments_may_begin_elsewhere() -> None:
-    leader, follower = leader_log(), new_log(CONFIG._replace(segment_bytes=700))
+    leader, follower = leader_log(), new_log(CONFIG.replace(segment_bytes=700))
     content = content_of(leader)
     follow(follower, content)
     bases = [segment.base_offset for segment in follower.segments]

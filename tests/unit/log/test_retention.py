@@ -35,7 +35,7 @@ def filled(config: LogConfig, count: int = 10, step_ms: int = 10) -> Log:
 
 
 def test_by_time_the_largest_timestamp_of_a_segment_counts() -> None:
-    log = filled(TWO_A_SEGMENT._replace(retention_ms=100))
+    log = filled(TWO_A_SEGMENT.replace(retention_ms=100))
     assert log.delete_old_segments(NOW + 110) == 0
     assert log.delete_old_segments(NOW + 111) == 1
     assert log.log_start_offset == 2
@@ -47,13 +47,13 @@ def test_one_young_segment_protects_those_after_it() -> None:
     log = new_log(TWO_A_SEGMENT)
     for timestamp in (0, 0, 900, 0, 0, 0, 0):
         append_all(log, batch_of(1, timestamp=NOW + timestamp))
-    log.reconfigure(TWO_A_SEGMENT._replace(retention_ms=100))
+    log.reconfigure(TWO_A_SEGMENT.replace(retention_ms=100))
     assert log.delete_old_segments(NOW + 500) == 1
     assert log.log_start_offset == 2
 
 
 def test_the_active_segment_goes_after_a_new_one_was_begun() -> None:
-    log = filled(TWO_A_SEGMENT._replace(retention_ms=1))
+    log = filled(TWO_A_SEGMENT.replace(retention_ms=1))
     assert log.delete_old_segments(NOW + 10**6) == 5
     assert log.log_start_offset == log.log_end_offset == 10
     assert log.segments.base_offsets == [10]
@@ -74,26 +74,26 @@ def test_without_timestamps_the_modification_time_counts() -> None:
     for number in range(6):
         clock.now_ms = NOW + 100 * number
         append_all(log, batch_of(1, timestamp=-1))
-    log.reconfigure(TWO_A_SEGMENT._replace(retention_ms=100))
+    log.reconfigure(TWO_A_SEGMENT.replace(retention_ms=100))
     # The first segment was written last at NOW + 100, the second at NOW + 300.
     assert log.delete_old_segments(NOW + 201) == 1
     assert log.delete_old_segments(NOW + 400) == 0
 
 
 def test_by_size_segments_go_while_enough_remains() -> None:
-    log = filled(TWO_A_SEGMENT._replace(retention_bytes=5 * SIZE))
+    log = filled(TWO_A_SEGMENT.replace(retention_bytes=5 * SIZE))
     assert log.delete_old_segments(NOW) == 2
     assert log.size == 6 * SIZE
-    log.reconfigure(TWO_A_SEGMENT._replace(retention_bytes=4 * SIZE))
+    log.reconfigure(TWO_A_SEGMENT.replace(retention_bytes=4 * SIZE))
     assert log.delete_old_segments(NOW) == 1
-    log.reconfigure(TWO_A_SEGMENT._replace(retention_bytes=0))
+    log.reconfigure(TWO_A_SEGMENT.replace(retention_bytes=0))
     assert log.delete_old_segments(NOW) == 2
     assert log.size == 0
 
 
 def test_compacted_topics_lose_nothing_by_age_or_size() -> None:
     compacted = frozenset({"compact"})
-    config = TWO_A_SEGMENT._replace(cleanup_policy=compacted, retention_ms=1, retention_bytes=1)
+    config = TWO_A_SEGMENT.replace(cleanup_policy=compacted, retention_ms=1, retention_bytes=1)
     log = filled(config)
     assert log.delete_old_segments(NOW + 10**9) == 0
     log.advance_log_start(4)
@@ -101,14 +101,14 @@ def test_compacted_topics_lose_nothing_by_age_or_size() -> None:
 
 
 def test_nothing_at_or_past_the_high_watermark_goes() -> None:
-    log = filled(TWO_A_SEGMENT._replace(retention_ms=1))
+    log = filled(TWO_A_SEGMENT.replace(retention_ms=1))
     log.high_watermark = 5
     assert log.delete_old_segments(NOW + 10**6) == 2
     assert log.log_start_offset == 4
 
 
 def test_queued_batches_protect_the_active_segment() -> None:
-    log = filled(TWO_A_SEGMENT._replace(retention_ms=1), count=3)
+    log = filled(TWO_A_SEGMENT.replace(retention_ms=1), count=3)
     append(log, batch_of(1))
     assert log.delete_old_segments(NOW + 10**6) == 1
     log.write_queued()
@@ -150,7 +150,7 @@ def test_epochs_before_the_start_are_forgotten() -> None:
 
 
 def test_deleted_files_are_renamed_at_once_and_removed_after_the_delay() -> None:
-    log = filled(TWO_A_SEGMENT._replace(file_delete_delay_ms=1000))
+    log = filled(TWO_A_SEGMENT.replace(file_delete_delay_ms=1000))
     log.advance_log_start(4)
     log.delete_old_segments(NOW)
     assert "00000000000000000000.log.deleted" in names_in(log, ".deleted")

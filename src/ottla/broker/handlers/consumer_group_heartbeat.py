@@ -19,7 +19,7 @@ def handle(
     node: Node, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse | None:
     """Return the member's epoch and, if it has changed, its assignment."""
-    if PROTOCOL not in node.config.group_coordinator_rebalance_protocols:
+    if PROTOCOL not in node.config.consumer_groups.group_coordinator_rebalance_protocols:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     if not request.group_id:
         raise ApiError(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")

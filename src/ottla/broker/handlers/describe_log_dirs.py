@@ -22,7 +22,7 @@ def handle(
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     by_dir: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {
-        log_dir: {} for log_dir in node.config.log_dirs
+        log_dir: {} for log_dir in node.config.storage.log_dirs
     }
     for partition in node.topics:
         name = partition.topic.name

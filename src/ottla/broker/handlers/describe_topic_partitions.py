@@ -32,7 +32,7 @@ def handle(
     cursor = request.cursor or RequestCursor()
     asked = {topic.name for topic in request.topics} or set(node.image.topics)
     names = sorted(name for name in asked if name >= cursor.topic_name)
-    most = node.config.max_request_partition_size_limit
+    most = node.config.network.max_request_partition_size_limit
     return _page(node.image, names, cursor, max(min(request.response_partition_limit, most), 1))
 
 

@@ -18,7 +18,10 @@ def handle(
 ) -> JoinGroupResponse | None:
     """Return the generation, once all members have joined."""
     config = node.config
-    shortest, longest = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+    shortest, longest = (
+        config.groups.group_min_session_timeout_ms,
+        config.groups.group_max_session_timeout_ms,
+    )
     try:
         if not request.group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)

@@ -87,7 +87,7 @@ def _missing(
             continue
         try:
             check_topic_name(name)
-            if not (allowed and node.config.auto_create_topics_enable):
+            if not (allowed and node.config.topics.auto_create_topics_enable):
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             missing[name] = None
         except ApiError as error:

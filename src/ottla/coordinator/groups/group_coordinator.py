@@ -65,7 +65,7 @@ class GroupCoordinator:
     # -- expiration ----------------------------------------------------------------------
 
     def _schedule_expiration(self) -> None:
-        interval_ms = self._broker.config.offsets_retention_check_interval_ms
+        interval_ms = self._broker.config.offsets.offsets_retention_check_interval_ms
         self.host.after(interval_ms, self._expire_all)
 
     def _expire_all(self) -> None:

@@ -127,7 +127,7 @@ class GroupShard(Shard):
 
     @property
     def compression_codec(self) -> int:
-        return self.broker.config.offsets_topic_compression_codec
+        return self.broker.config.offsets.offsets_topic_compression_codec
 
     @property
     def has_open_transactions(self) -> bool:

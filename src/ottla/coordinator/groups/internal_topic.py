@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker_settings.offsets import OffsetsConfig
 from ottla.controller.topics import NewTopic
 from ottla.model.ids import OFFSETS_TOPIC
 
 _MIN_SEGMENT_BYTES = 1024 * 1024  # the least that `segment.bytes` of a topic allows
 
 
-def offsets_topic(config: BrokerConfig, num_brokers: int) -> NewTopic:
+def offsets_topic(config: OffsetsConfig, num_brokers: int) -> NewTopic:
     """Return the topic to create, with no more replicas than there are brokers."""
     return NewTopic(
         OFFSETS_TOPIC,

@@ -69,7 +69,7 @@ def refuse_commit(commit: Commit, code: ErrorCode) -> CommitResults:
 def commit_offsets(shard: GroupShard, commit: Commit) -> tuple[CommitResults, list[GroupRecord]]:
     """Return the results of a request, valid once the records are committed, and the records."""
     broker = shard.broker
-    limit = broker.config.offset_metadata_max_bytes
+    limit = broker.config.offsets.offset_metadata_max_bytes
     now_ms = broker.wall_ms
     version, group_id, _, _, _, expire_timestamp, topics = commit
     group_code: ErrorCode | None = None

@@ -67,4 +67,4 @@ def _is_expired(shard: GroupShard, group: Group, value: OffsetCommitValue) -> bo
     broker = shard.broker
     if value.expire_timestamp != NO_EXPIRATION:
         return broker.wall_ms >= value.expire_timestamp
-    return broker.wall_ms - since_ms >= broker.config.offsets_retention_minutes * _MINUTE_MS
+    return broker.wall_ms - since_ms >= broker.config.offsets.offsets_retention_minutes * _MINUTE_MS

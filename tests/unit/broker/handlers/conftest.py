@@ -99,7 +99,7 @@ def start_node() -> Callable[..., Node]:
         config = BrokerConfig(properties)
         endpoints = [
             endpoint._replace(host=endpoint.host or "localhost")
-            for endpoint in config.advertised_listeners
+            for endpoint in config.network.advertised_listeners
         ]
         ports = Ports(
             files or MemoryFiles(), TestClock(), TestRandom(), AtOnce(), lambda message: None

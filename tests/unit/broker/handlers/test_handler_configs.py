@@ -251,9 +251,9 @@ def test_changes_of_a_broker_reach_topics_without_their_own(ask: Ask, node: Node
     }
     assert limits == {"own": 5000, "other": 6000}
     assert full(ask, BROKER, "1", max_connections="9") == (0, None)
-    assert node.config.max_connections == 9
+    assert node.config.network.max_connections == 9
     assert full(ask, BROKER, "1") == (0, None)
-    assert node.config.max_connections == 2**31 - 1
+    assert node.config.network.max_connections == 2**31 - 1
 
 
 def test_a_cleanup_policy_of_the_broker_is_described(ask: Ask) -> None:

@@ -91,7 +91,7 @@ class Broker:
         self.files = CountingFiles()
         self.background = DeferredBackground()
         config = BrokerConfig({"log.dirs": "/data", "offsets.topic.num.partitions": "2"})
-        endpoints = [each._replace(host="h") for each in config.advertised_listeners]
+        endpoints = [each._replace(host="h") for each in config.network.advertised_listeners]
         reports: list[str] = []
         ports = Ports(self.files, VirtualClock(), Random(), self.background, reports.append)
         self.node = Node(config, endpoints, ports)

@@ -157,7 +157,7 @@ class Broker:
         ports = Ports(self.files, self.clock, self.random, InlineBackground(), self.reports.append)
         endpoints = [
             endpoint._replace(host=endpoint.host or "localhost")
-            for endpoint in config.advertised_listeners
+            for endpoint in config.network.advertised_listeners
         ]
         self.node = Node(config, endpoints, ports)
         self.node.start()

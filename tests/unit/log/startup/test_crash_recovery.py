@@ -167,7 +167,7 @@ def test_timestamps_before_the_recovery_point_stay_known() -> None:
 def test_what_flush_messages_would_have_flushed_is_flushed_after_recovery() -> None:
     log = filled(3)
     assert reopen(log).recovery_point == 0
-    config = CONFIG._replace(flush_messages=3)
+    config = CONFIG.replace(flush_messages=3)
     assert reopen(log, config=config).recovery_point == 3
 
 
@@ -260,7 +260,7 @@ def test_holes_below_the_recovery_point_and_in_compacted_topics_are_kept() -> No
     truncate(log, names_in(log, ".log")[0], 2 * SIZE)
     again = reopen(log, recovery_point=8)
     assert [batch.base_offset for batch in read_all(again)] == [0, 1, *range(4, 12)]
-    compacted = CONFIG._replace(cleanup_policy=frozenset({"compact"}))
+    compacted = CONFIG.replace(cleanup_policy=frozenset({"compact"}))
     again = reopen(log, config=compacted)
     assert [batch.base_offset for batch in read_all(again)] == [0, 1, *range(4, 12)]
 

@@ -153,7 +153,7 @@ class ClassicGroup(Group):
 
         for member in self.members.values():
             rebalance.keep_alive(self, member)
-        if len(self.members) > self.shard.broker.config.group_max_size:
+        if len(self.members) > self.shard.broker.config.groups.group_max_size:
             rebalance.prepare_rebalance(self)
 
     def close(self, code: ErrorCode) -> None:

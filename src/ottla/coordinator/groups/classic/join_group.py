@@ -63,7 +63,7 @@ def _has_room(group: ClassicGroup, member_id: str) -> bool:
     In a rebalance only members that have joined count, so that a group which is too large
     loses the last ones to join.
     """
-    limit = group.shard.broker.config.group_max_size
+    limit = group.shard.broker.config.groups.group_max_size
     member = group.members.get(member_id)
     if group.state is State.EMPTY:
         return True

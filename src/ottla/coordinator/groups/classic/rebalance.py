@@ -82,7 +82,7 @@ def prepare_rebalance(group: ClassicGroup) -> list[GroupRecord]:
     group.state = State.PREPARING_REBALANCE
     if group.is_initial_rebalance:
         group.member_was_added = False
-        delay_ms = group.shard.broker.config.group_initial_rebalance_delay_ms
+        delay_ms = group.shard.broker.config.groups.group_initial_rebalance_delay_ms
         remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
         _wait_for_joins(
             group, delay_ms, partial(_initial_delay_over, group, delay_ms, remaining_ms)
@@ -182,7 +182,7 @@ def _initial_delay_over(group: ClassicGroup, delay_ms: int, remaining_ms: int) -
     if not group.member_was_added or not remaining_ms:
         return complete_join(group)
     group.member_was_added = False
-    next_ms = min(group.shard.broker.config.group_initial_rebalance_delay_ms, remaining_ms)
+    next_ms = min(group.shard.broker.config.groups.group_initial_rebalance_delay_ms, remaining_ms)
     left_ms = max(remaining_ms - delay_ms, 0)
     _wait_for_joins(group, next_ms, partial(_initial_delay_over, group, next_ms, left_ms))
     return []

@@ -35,7 +35,8 @@ def describe_consumer_group(shard: GroupShard, group_id: str) -> DescribedGroup:
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=group.assignor_name or shard.broker.config.group_consumer_assignors[0],
+        assignor_name=group.assignor_name
+        or shard.broker.config.consumer_groups.group_consumer_assignors[0],
         members=[_member(group, member, shard.broker.image) for member in group.members.values()],
     )
 

@@ -9,19 +9,23 @@ from ottla.model.resources import ResourceType
 def session_timeout_ms(broker: Broker, group_id: str) -> int:
     """Return how long a member may send no heartbeat."""
     own = _own(broker, group_id, "consumer.session.timeout.ms")
-    return broker.config.group_consumer_session_timeout_ms if own is None else own
+    return broker.config.consumer_groups.group_consumer_session_timeout_ms if own is None else own
 
 
 def heartbeat_interval_ms(broker: Broker, group_id: str) -> int:
     """Return the interval at which members send heartbeats."""
     own = _own(broker, group_id, "consumer.heartbeat.interval.ms")
-    return broker.config.group_consumer_heartbeat_interval_ms if own is None else own
+    return (
+        broker.config.consumer_groups.group_consumer_heartbeat_interval_ms if own is None else own
+    )
 
 
 def assignment_interval_ms(broker: Broker, group_id: str) -> int:
     """Return the least time between two target assignments."""
     own = _own(broker, group_id, "consumer.assignment.interval.ms")
-    return broker.config.group_consumer_assignment_interval_ms if own is None else own
+    return (
+        broker.config.consumer_groups.group_consumer_assignment_interval_ms if own is None else own
+    )
 
 
 def _own(broker: Broker, group_id: str, name: str) -> int | None:

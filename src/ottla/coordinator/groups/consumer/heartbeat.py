@@ -91,7 +91,7 @@ def _check_request(request: ConsumerGroupHeartbeatRequest, version: int, shard: 
         raise _invalid("MemberEpoch is invalid.")
     elif epoch == LEAVING_STATIC and request.instance_id is None:
         raise _invalid("InstanceId can't be null.")
-    assignors = shard.broker.config.group_consumer_assignors
+    assignors = shard.broker.config.consumer_groups.group_consumer_assignors
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise ApiError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
@@ -209,7 +209,7 @@ def _member_update(
 
 def check_room(group: ConsumerGroup, member_id: str) -> None:
     """Raise GROUP_MAX_SIZE_REACHED if there may not be one more member."""
-    limit = group.shard.broker.config.group_consumer_max_size
+    limit = group.shard.broker.config.consumer_groups.group_consumer_max_size
     if len(group.members) >= limit and member_id not in group.members:
         raise ApiError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,

@@ -130,7 +130,7 @@ class MemberUpdate:
             votes[self.old.metadata.server_assignor] -= 1
         if self.metadata.server_assignor is not None:
             votes[self.metadata.server_assignor] += 1
-        configured = self.group.shard.broker.config.group_consumer_assignors
+        configured = self.group.shard.broker.config.consumer_groups.group_consumer_assignors
         known = [name for name in sorted(+votes) if name in configured]
         return max(known, key=votes.__getitem__) if known else configured[0]
 

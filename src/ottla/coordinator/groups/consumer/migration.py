@@ -66,11 +66,11 @@ def upgrade(shard: GroupShard, group: Group) -> tuple[ConsumerGroup, list[GroupR
 
 def _check_upgrade(group: ClassicGroup) -> None:
     config = group.shard.broker.config
-    if config.group_consumer_migration_policy not in _UPGRADES:
+    if config.consumer_groups.group_consumer_migration_policy not in _UPGRADES:
         raise _refused(group, "online upgrade is disabled")
     if not group.uses_consumer_protocol:
         raise _refused(group, "it does not use the consumer embedded protocol")
-    if len(group.members) > config.group_consumer_max_size:
+    if len(group.members) > config.consumer_groups.group_consumer_max_size:
         raise _refused(group, "its size exceeds the consumer group maximum size")
 
 
@@ -162,9 +162,9 @@ def can_downgrade(group: ConsumerGroup, gone: Sequence[ConsumerMember]) -> bool:
     return (
         any(member.classic is None for member in gone)
         and group.member_counts.classic - sum(member.classic is not None for member in gone) == left
-        and 0 < left <= config.group_max_size
+        and 0 < left <= config.groups.group_max_size
         and group.member_counts.classic in group.member_counts.classic_protocols.values()
-        and config.group_consumer_migration_policy in _DOWNGRADES
+        and config.consumer_groups.group_consumer_migration_policy in _DOWNGRADES
     )
 
 
@@ -186,8 +186,8 @@ def can_downgrade_with(update: MemberUpdate) -> bool:
         update.replaces is not None
         and update.replaces.classic is None
         and group.member_counts.classic == len(group.members) - 1
-        and len(group.members) <= config.group_max_size
-        and config.group_consumer_migration_policy in _DOWNGRADES
+        and len(group.members) <= config.groups.group_max_size
+        and config.consumer_groups.group_consumer_migration_policy in _DOWNGRADES
     )
 
 

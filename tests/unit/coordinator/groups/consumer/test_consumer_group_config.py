@@ -16,11 +16,15 @@ def config(**settings: str) -> BrokerConfig:
 
 def test_defaults_are_kafka_s():
     made = config()
-    assert made.group_consumer_session_timeout_ms == 45_000
-    assert made.group_consumer_heartbeat_interval_ms == 5_000
-    assert made.group_consumer_assignors == ("uniform", "range")
-    assert made.group_consumer_migration_policy == "bidirectional"
-    assert made.group_coordinator_rebalance_protocols == ("classic", "consumer", "streams")
+    assert made.consumer_groups.group_consumer_session_timeout_ms == 45_000
+    assert made.consumer_groups.group_consumer_heartbeat_interval_ms == 5_000
+    assert made.consumer_groups.group_consumer_assignors == ("uniform", "range")
+    assert made.consumer_groups.group_consumer_migration_policy == "bidirectional"
+    assert made.consumer_groups.group_coordinator_rebalance_protocols == (
+        "classic",
+        "consumer",
+        "streams",
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,4 +65,4 @@ def test_short_timeouts_go_with_short_minimums():
         heartbeat_interval_ms="500",
         min_heartbeat_interval_ms="100",
     )
-    assert made.group_consumer_session_timeout_ms == 2_000
+    assert made.consumer_groups.group_consumer_session_timeout_ms == 2_000

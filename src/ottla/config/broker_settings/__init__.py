@@ -1,0 +1,1 @@
+"""Broker settings: a file for each component that reads them, `accepted.py` for the others."""
