@@ -9,8 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, NewTopic
 
+from ottla.metadata.records import TopicRecord
+from ottla.metadata.snapshot import decode_snapshot
+from ottla.server.os_files import OsFiles
 from ottla.testing import Cluster
 
 Run = Callable[..., str]
@@ -132,6 +135,110 @@ def test_kafka_goes_on_where_ottla_stopped(tmp_path: Path, kafka_tool: Run) -> N
         assert described["retention.ms"].value == "99999999"
     finally:
         kafka.stop()
+
+
+SNAPSHOTS = {
+    "metadata.log.max.record.bytes.between.snapshots": "1",
+    "metadata.log.segment.ms": "1",
+    "metadata.max.retention.bytes": "1",
+}
+"""A snapshot with every change, and no record kept that a snapshot stands for."""
+
+
+def checkpoints(data_dir: Path) -> list[Path]:
+    """The snapshots of the metadata, but for the empty one that formatting writes."""
+    found = sorted((data_dir / "__cluster_metadata-0").glob("*.checkpoint"))
+    return [path for path in found if not path.name.startswith("0" * 20)]
+
+
+def write_snapshot(data_dir: Path) -> None:
+    """Let Ottla write a topic, and a snapshot in place of the old metadata records."""
+    with Cluster(data_dir=data_dir, properties=SNAPSHOTS) as cluster:
+        at = cluster.bootstrap_servers
+        admin = AdminClient({"bootstrap.servers": at})
+        settings = {"retention.ms": "99999999"}
+        admin.create_topics([NewTopic("t", 2, 1, config=settings)])["t"].result(30)
+        produce_numbers(at, 0, RECORDS)
+        for number in range(5):
+            admin.create_topics([NewTopic(f"t{number}", 1, 1)])[f"t{number}"].result(30)
+    assert checkpoints(data_dir)
+    first = min((data_dir / "__cluster_metadata-0").glob("*.log"))
+    assert int(first.stem) > 0
+
+
+def test_kafka_decodes_our_metadata_snapshot(tmp_path: Path, kafka_tool: Run) -> None:
+    write_snapshot(tmp_path / "data")
+    newest = checkpoints(tmp_path / "data")[-1]
+    out = kafka_tool(DUMP, "--cluster-metadata-decoder", "--files", str(newest))
+    for record in (
+        "SnapshotHeader",
+        "REGISTER_BROKER_RECORD",
+        "PARTITION_RECORD",
+        "SnapshotFooter",
+    ):
+        assert record in out
+    assert "Could not decode" not in out
+    assert '"name":"t"' in out
+
+
+def test_kafka_starts_from_our_metadata_snapshot(tmp_path: Path, kafka_tool: Run) -> None:
+    from harness.systems import Kafka
+
+    kafka = Kafka(None).new_broker(tmp_path / "kafka")
+    data_dir = tmp_path / "kafka" / "data"
+    shutil.rmtree(data_dir)
+    with (tmp_path / "kafka" / "server.properties").open("a") as file:
+        file.write("broker.session.timeout.ms=3000\nbroker.heartbeat.interval.ms=500\n")
+    write_snapshot(data_dir)
+    kafka.start()
+    try:
+        at = f"127.0.0.1:{kafka.port}"
+        assert consume_numbers(at, RECORDS) == list(range(RECORDS))
+        described = describe(at)
+        assert described["retention.ms"].value == "99999999"
+    finally:
+        kafka.stop()
+
+
+def test_ottla_starts_from_kafkas_metadata_snapshot(tmp_path: Path, kafka_tool: Run) -> None:
+    from harness.systems import Kafka
+
+    kafka = Kafka(None).new_broker(tmp_path / "kafka")
+    data_dir = tmp_path / "kafka" / "data"
+    with (tmp_path / "kafka" / "server.properties").open("a") as file:
+        file.write("metadata.log.max.record.bytes.between.snapshots=100\n")
+    kafka.start()
+    try:
+        at = f"127.0.0.1:{kafka.port}"
+        admin = AdminClient({"bootstrap.servers": at})
+        settings = {"retention.ms": "99999999"}
+        admin.create_topics([NewTopic("t", 2, 1, config=settings)])["t"].result(30)
+        produce_numbers(at, 0, RECORDS)
+        deadline = time.monotonic() + 30
+        while not has_topic(checkpoints(data_dir)) and time.monotonic() < deadline:
+            time.sleep(0.5)
+    finally:
+        kafka.stop()
+    assert has_topic(checkpoints(data_dir))
+    with Cluster(data_dir=data_dir) as cluster:
+        at = cluster.bootstrap_servers
+        assert consume_numbers(at, RECORDS) == list(range(RECORDS))
+        assert describe(at)["retention.ms"].value == "99999999"
+
+
+def has_topic(snapshots: list[Path]) -> bool:
+    """Whether the newest snapshot, as Ottla reads it, has the topic."""
+    if not snapshots:
+        return False
+    file = OsFiles().open(str(snapshots[-1]))
+    return any(isinstance(r, TopicRecord) and r.name == "t" for r in decode_snapshot(file))
+
+
+def describe(bootstrap_servers: str) -> dict[str, ConfigEntry]:
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "t")
+    found: dict[str, ConfigEntry] = admin.describe_configs([resource])[resource].result(30)
+    return found
 
 
 def commit(bootstrap_servers: str, position: TopicPartition) -> None:

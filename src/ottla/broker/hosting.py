@@ -1,8 +1,8 @@
-"""What this broker hosts, kept in step with the metadata log.
+"""The logs that this broker hosts, as the metadata says.
 
-At start the metadata log is replayed into the image and every partition that is ours gets
-its log; from then on committed metadata records are the only thing that creates, deletes
-or reconfigures logs. Periodic work on the logs runs from here as well.
+At start the controller builds the image, and every partition with a replica here gets its log.
+From then on only committed metadata creates, deletes or reconfigures logs. Periodic work on
+the logs runs from here as well.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Hosting:
         )
         self.store.on_offline = self._directory_lost
         self._unmade: dict[TopicPartition, Partition] = {}
-        """Partitions that are ours and have no log that can be used, because the disk was full."""
+        """Partitions of this broker whose log could not be created or opened: the disk was full."""
         self.on_log_made: list[Callable[[Partition], None]] = []
 
     # -- start and end -------------------------------------------------------------------
@@ -111,7 +111,7 @@ class Hosting:
         self._node.before_write.append(action)
 
     def _ours(self) -> dict[TopicPartition, bytes]:
-        """The partitions that have a replica here, with their topic ids."""
+        """Return the partitions that have a replica here, with their topic ids."""
         return {
             TopicPartition(topic.name, partition.partition_id): topic.topic_id
             for topic in self._node.image.topics.values()
@@ -120,7 +120,7 @@ class Hosting:
         }
 
     def _arrival(self) -> list[Message]:
-        """The records that say this broker is up; after a crash it leads in new epochs."""
+        """Return the records that register this broker; after a crash with new leader epochs."""
         node, image = self._node, self._node.image
         self.broker_epoch = self.controller.log.log_end_offset
         records = brokers.begin_cluster(image) + brokers.register_broker(
@@ -136,7 +136,7 @@ class Hosting:
         return records + brokers.take_lead(image, node.node_id)
 
     def shutdown(self) -> None:
-        """Close every log and mark the directories as cleanly left."""
+        """Close every log and write the clean-shutdown markers."""
         self.store.shutdown(self.broker_epoch)
         self._report_notes()
 
@@ -166,11 +166,11 @@ class Hosting:
             self._host(name, topic_id, image)
 
     def log_config(self, topic: str) -> LogConfig:
-        """The settings of a topic's logs as they are now."""
+        """Return the current settings of a topic's logs."""
         return log_config(self._node.config, self._node.image.topic_config(topic))
 
     def _reconfigure(self, name: str) -> None:
-        """Let the logs of a topic follow its settings."""
+        """Apply the current settings of a topic to its logs."""
         topic = self.topics.named(name)
         if topic is None:
             return
@@ -196,9 +196,9 @@ class Hosting:
         partition.take_role(image, self._node.node_id)
 
     def _make_missing_logs(self) -> None:
-        """Try again what failed on a full disk, until the first that still does.
+        """Create or open the logs for which there was no room, until one fails again.
 
-        One that was lost with its directory meanwhile has records there: it is not made anew.
+        A partition whose directory went offline meanwhile has records there: it gets no new log.
         """
         for name, partition in list(self._unmade.items()):
             if not partition.removed and name not in self.store.offline_partitions:
@@ -230,7 +230,7 @@ class Hosting:
         return log
 
     def _open_late(self, name: TopicPartition, config: LogConfig) -> Log | None:
-        """The log of a partition that there was no room to open when the broker started."""
+        """Open a log for which there was no room at start; None if there is no such log."""
         while (log := self.store.open_late(name, config)) is not None:
             if self._belongs(log):
                 return log
@@ -251,18 +251,18 @@ class Hosting:
                 self.store.delete(TopicPartition(topic.name, index))
 
     def _set_strays_aside(self) -> None:
-        """Logs of topics that are not in the metadata: nobody's, so out of the way."""
+        """Rename the directories of logs whose topics are not in the metadata."""
         for log in list(self.store):
             if not self._belongs(log):
                 self.store.set_aside(log.topic_partition)
 
     def _belongs(self, log: Log) -> bool:
-        """Whether a log that was found is that of a topic there is.
+        """Return True if a log on disk belongs to a topic of the metadata.
 
-        A log that does not say whose it is may come from an old Kafka. After a crash it may as
-        well be that of a deleted topic of the same name, come back when the power failed. Our
-        own says whose it is as soon as any of it was forced to disk, so one that was forced
-        and says nothing is an old Kafka's; without the others nothing is lost.
+        A log without a topic id may be of an old Kafka. After a crash it may also be of a
+        deleted topic of the same name, whose files came back with the power failure. Ottla's
+        own logs have the id as soon as any of their records is forced to disk. So a log that
+        was forced to disk and has no id is an old Kafka's. The others hold nothing that counts.
         """
         topic = self._node.image.topics.get(log.topic_partition.topic)
         if topic is None or log.topic_partition.partition >= len(topic.partitions):
@@ -274,7 +274,7 @@ class Hosting:
     # -- storage errors ------------------------------------------------------------------
 
     def storage_failed(self, partition: Partition, problem: OSError) -> None:
-        """A log of ours failed: its directory may be lost with it."""
+        """Handle a storage error of a log; its directory may go offline."""
         if partition.log is not None:
             self.store.handle_error(partition.log, problem)
         self._report_notes()
@@ -323,7 +323,7 @@ class Hosting:
         self._continue_retention(self.store.run_retention(self._node.wall_ms))
 
     def _continue_retention(self, steps: Iterator[int]) -> None:
-        """One step of a round; the next when other work was done, or another round later."""
+        """Do one step of a retention round, and schedule the next step or the next round."""
         if next(steps, None) is not None:
             self._after(PAUSE_MS, partial(self._continue_retention, steps))
         else:
@@ -333,7 +333,7 @@ class Hosting:
         self._report_notes()
 
     def _every(self, interval_ms: int, first_ms: int, job: Callable[[int], object]) -> None:
-        """Run a job again and again, `interval_ms` apart."""
+        """Run a job every `interval_ms`."""
         if interval_ms >= NEVER_MS:
             return
 

@@ -1,4 +1,4 @@
-"""Who this broker is: the cluster, node and directory ids in its log directories.
+"""The cluster, node and directory ids in the broker's log directories.
 
 A directory without `meta.properties` gets one (there is no formatting step). Directories
 that name different clusters, or another node, are somebody else's: nothing is touched.
@@ -33,7 +33,7 @@ class Identity(NamedTuple):
 def check(
     files: Files, log_dirs: Sequence[str], node_id: int, cluster_id: str | None
 ) -> dict[str, MetaProperties]:
-    """What the directories say they are; IdentityError unless all of it fits this broker."""
+    """Return the ids in the directories; raise IdentityError if they are of another broker."""
     found: dict[str, MetaProperties] = {}
     for directory in log_dirs:
         try:
@@ -63,7 +63,7 @@ def check(
 def establish(
     files: Files, random: Random, log_dirs: Sequence[str], node_id: int, cluster_id: str | None
 ) -> Identity:
-    """The identity of this broker; new directories are given theirs."""
+    """Return the ids of this broker, and write them to directories that have none."""
     found = check(files, log_dirs, node_id, cluster_id)
     known = next((meta.cluster_id for meta in found.values()), None)
     cluster_id = known or cluster_id or uuid_to_text(random.uuid())

@@ -1,4 +1,4 @@
-"""From replicas to partition records, chosen by the controller or given by hand."""
+"""Partition records for replicas that the controller chose or the client assigned."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNASSIGNED_DIRECTORY = ZERO_UUID
 def check_assignment(
     image: MetadataImage, replicas: Sequence[int], replication_factor: int | None
 ) -> None:
-    """Refuse replicas given by hand that cannot be, with INVALID_REPLICA_ASSIGNMENT."""
+    """Raise INVALID_REPLICA_ASSIGNMENT unless these replicas are possible."""
     if not replicas:
         raise _invalid("A manual assignment has a partition without replicas")
     for broker_id in sorted(replicas):
@@ -35,7 +35,7 @@ def check_assignment(
 def new_partition(
     image: MetadataImage, topic_id: bytes, partition_id: int, replicas: Sequence[int]
 ) -> PartitionRecord:
-    """The record of a new partition: active replicas are in sync, the first of them leads."""
+    """Return the record of a new partition: active replicas are in sync, the first one leads."""
     isr = [broker_id for broker_id in replicas if image.brokers[broker_id].active]
     return PartitionRecord(
         partition_id=partition_id,
@@ -50,7 +50,7 @@ def new_partition(
 
 
 def _directory(image: MetadataImage, broker_id: int) -> bytes:
-    """Which directory of a broker gets the replica; with several, the broker chooses (KIP-858)."""
+    """Return the log directory for a replica; with several, the broker chooses (KIP-858)."""
     directories = image.brokers[broker_id].log_dirs
     return directories[0] if len(directories) == 1 else UNASSIGNED_DIRECTORY
 

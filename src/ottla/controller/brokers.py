@@ -1,4 +1,4 @@
-"""Brokers coming up: their registration, the beginning of a cluster, and leadership anew."""
+"""Records for a broker that starts: features, registration, leader epochs."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ SUPPORTED_FEATURES = {
     METADATA_VERSION: (MIN_METADATA_LEVEL, METADATA_LEVEL),
     GROUP_VERSION: (0, GROUP_LEVEL),
 }
-"""The levels of each feature that this broker can do (KIP-584)."""
+"""The lowest and highest level of each feature that this broker supports (KIP-584)."""
 
 
 def begin_cluster(image: MetadataImage) -> list[Message]:
-    """The levels of the features a cluster does not know yet: all of them when it begins."""
+    """Return the levels of the features that the cluster lacks: all of them if it is new."""
     return [
         FeatureLevelRecord(name=name, feature_level=level)
         for name, (_, level) in SUPPORTED_FEATURES.items()
@@ -47,7 +47,7 @@ def register_broker(
     rack: str | None,
     log_dirs: Sequence[bytes],
 ) -> list[Message]:
-    """The record of a broker that is up and, alone as it is, active at once."""
+    """Return the record that registers a broker, unfenced: a single broker is active at once."""
     return [
         RegisterBrokerRecord(
             broker_id=broker_id,
@@ -68,9 +68,9 @@ def register_broker(
 
 
 def lead_anew(image: MetadataImage, broker_id: int) -> list[Message]:
-    """Give every partition the broker leads a new leader epoch, the broker leading on.
+    """Return records that give every partition led by this broker a new leader epoch.
 
-    After a crash records may be gone that clients read: the epoch lets them notice (KIP-320).
+    After a crash, records that clients have read may be gone. A new epoch tells them (KIP-320).
     """
     return [
         PartitionChangeRecord(
@@ -83,7 +83,7 @@ def lead_anew(image: MetadataImage, broker_id: int) -> list[Message]:
 
 
 def take_lead(image: MetadataImage, broker_id: int) -> list[Message]:
-    """Let the broker lead the partitions nobody leads and that it has completely.
+    """Return records that let this broker lead partitions without a leader, if it has all records.
 
     A Kafka broker leaves its partitions so when it is shut down.
     """
@@ -101,7 +101,7 @@ def take_lead(image: MetadataImage, broker_id: int) -> list[Message]:
 
 
 def _complete(partition: PartitionImage) -> tuple[int, ...]:
-    """The replicas that have everything that was acknowledged (KIP-966)."""
+    """Return the replicas that have every acknowledged record (KIP-966)."""
     if len(partition.replicas) == 1:
         return partition.replicas
     return partition.isr + partition.eligible_leader_replicas

@@ -1,4 +1,4 @@
-"""Changing settings of topics, brokers and groups while they run (KIP-226, KIP-339, KIP-848).
+"""Changes of dynamic settings of topics, brokers and groups (KIP-226, KIP-339, KIP-848).
 
 AlterConfigs gives all settings of a resource anew; IncrementalAlterConfigs changes some.
 Both end in the same check of the settings the resource would have, so nothing is stored
@@ -49,7 +49,7 @@ class ConfigOperation(NamedTuple):
 
 
 class ConfigChange(NamedTuple):
-    """Changes of some settings of a resource; with `replace`, all others go."""
+    """Changes of some settings of a resource; with `replace`, all others are removed."""
 
     resource_type: int
     resource_name: str
@@ -58,7 +58,7 @@ class ConfigChange(NamedTuple):
 
 
 class ChangedConfig(NamedTuple):
-    """What became of the changes of one resource."""
+    """The result for one resource."""
 
     resource_type: int
     resource_name: str
@@ -68,7 +68,7 @@ class ChangedConfig(NamedTuple):
 def replacement(
     resource_type: int, resource_name: str, configs: Iterable[tuple[str, str | None]]
 ) -> ConfigChange:
-    """The change that leaves a resource with exactly these settings."""
+    """Return the change that leaves a resource with exactly these settings."""
     operations = [ConfigOperation(name, SET, value) for name, value in configs]
     return ConfigChange(resource_type, resource_name, operations, replace=True)
 
@@ -128,7 +128,7 @@ def _check_operations(operations: Sequence[ConfigOperation]) -> None:
 
 
 def _settings_of(change: ConfigChange, config: BrokerConfig) -> Mapping[str, Setting]:
-    """The settings this kind of resource has, after a look at the resource itself."""
+    """Return the settings that this kind of resource has; ApiError for a wrong resource."""
     kind, name = change.resource_type, change.resource_name
     if kind == ResourceType.TOPIC:
         check_topic_name(name)
@@ -143,13 +143,13 @@ def _settings_of(change: ConfigChange, config: BrokerConfig) -> Mapping[str, Set
 
 
 def check_broker_name(name: str, config: BrokerConfig) -> None:
-    """Refuse a broker resource that is neither this broker nor "", all brokers."""
+    """Raise INVALID_REQUEST unless the resource is this broker or "" for all brokers."""
     if name and name != str(config.node.node_id):
         raise _invalid(f"This is broker {config.node.node_id}, not {name!r}: ask that broker")
 
 
 def unsupported_resource(kind: int) -> ApiError:
-    """The refusal of a kind of resource that has no settings here."""
+    """Return the error for a kind of resource that has no settings here."""
     if kind == ResourceType.BROKER_LOGGER:
         return _invalid("This broker has no log4j loggers whose level could be changed")
     if kind == ResourceType.CLIENT_METRICS:

@@ -1,4 +1,4 @@
-"""What a decision of the controller is: records to write, and what to tell the client.
+"""A decision of the controller: records to write, and a result for each thing asked.
 
 The functions that decide are pure: they read an image and change nothing. A decision takes
 effect when its records are written to the metadata log and applied; a request that only
@@ -17,19 +17,19 @@ MAX_PER_REQUEST = 10_000
 
 
 class Decision(NamedTuple, Generic[R]):
-    """The records that make it so, and one result for each thing that was asked."""
+    """The records to write, and one result for each thing that was asked."""
 
     records: list[Message]
     results: list[R]
 
 
 def plain(error: ApiError) -> ApiError:
-    """The error to keep in a result: without the frames it came through."""
+    """Return a copy of an error without its traceback, to keep in a result."""
     return ApiError(error.code, error.message)
 
 
 def check_number(number: int, what: str) -> None:
-    """Refuse what goes beyond the most one request may do, so that none takes for ever."""
+    """Raise POLICY_VIOLATION above the most that one request may do."""
     if number > MAX_PER_REQUEST:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,

@@ -1,4 +1,4 @@
-"""What settings a group of the new protocol may be given: in the broker's ranges (KIP-848)."""
+"""Checks of the settings of a consumer group against the broker's ranges (KIP-848)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.model.errors import ApiError, ErrorCode
 
 
 def check_group_name(name: str) -> None:
-    """Refuse a group resource without a name; the group need not exist."""
+    """Raise INVALID_REQUEST if there is no name; the group need not exist."""
     if not name:
         raise ApiError(
             ErrorCode.INVALID_REQUEST, "Settings are those of one group: give its id as the name"
@@ -20,7 +20,7 @@ def check_group_name(name: str) -> None:
 
 
 def check_group_config(config: BrokerConfig, settings: Mapping[str, str]) -> None:
-    """Refuse settings a group cannot have with INVALID_CONFIG."""
+    """Raise INVALID_CONFIG unless a group may have these settings."""
     try:
         values = parse_all(GROUP_SETTINGS, settings, "group setting")
     except ConfigError as error:
@@ -55,7 +55,7 @@ def _ranges(config: BrokerConfig) -> dict[str, tuple[int, int]]:
 
 
 def _check_interval(config: BrokerConfig, values: Mapping[str, int]) -> list[str]:
-    """A member must get to send a heartbeat before its session is over."""
+    """Return an error unless a member can send a heartbeat before its session ends."""
     interval_ms = values.get(
         "consumer.heartbeat.interval.ms",
         config.consumer_groups.group_consumer_heartbeat_interval_ms,

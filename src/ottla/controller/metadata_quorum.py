@@ -4,9 +4,11 @@ The state machine decides, this class executes its effects in order: `quorum-sta
 before anything else happens, batches are queued in the log, a flush runs off the loop, and
 its end is reported back, which commits the records.
 
+What a new epoch takes (`quorum-state`, the leader-change record) is executed with the first group,
+so that both share a flush.
+
 Raft cannot take an append back. If the log cannot be written, what is not committed is cut off
-and the state machine is thrown away; the next append starts a new one, in a new epoch, like a
-node that was restarted.
+and a new state machine takes over in a new epoch, like that of a node that was restarted.
 """
 
 from __future__ import annotations
@@ -42,8 +44,24 @@ from ottla.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.wire.message import Message
 
 
+class _Group:
+    """Batches on their way to the disk."""
+
+    __slots__ = ("base_offset", "batches", "done")
+
+    def __init__(
+        self,
+        batches: Sequence[tuple[bytearray, int]],
+        done: Callable[[int | OSError], None],
+    ) -> None:
+        self.batches = batches
+        self.done = done
+        self.base_offset: int | None = None
+        """Where the first one is in the log; None until it is appended."""
+
+
 class MetadataQuorum:
-    """The quorum of one. Set `on_committed` and `on_failed` after `start`."""
+    """The quorum of one. The first group that is appended makes it lead a new epoch."""
 
     def __init__(self, log: MetadataLog, local: ReplicaKey, records: QuorumRecords) -> None:
         """Take what the log said about voters; MetadataError if there are others than this node."""
@@ -53,51 +71,42 @@ class MetadataQuorum:
         self._records = records
         self._local, self._voters = _voters(local, records)
         self._election = self._read_election()
-        self._quorum: Quorum | None = None
         self._effects: deque[Effect] = deque()
         self._is_persisting = False
         self._is_flush_due = False
+        self._group: _Group | None = None
         self.waits = False
         """True while nothing is served: the disk is waited for."""
         self.is_broken = False
         """True if a failed write could not be taken back: nothing is written any more."""
-        self.high_watermark = log.end_offset
-        self.on_committed: Callable[[int], None] = lambda high_watermark: None
-        self.on_failed: Callable[[OSError], None] = _raise
+        self.high_watermark = log.log.high_watermark = log.end_offset
+        self._quorum = self._start()
 
     @property
     def epoch(self) -> int:
-        """The epoch that this node leads or led last."""
-        election = self._election if self._quorum is None else self._quorum.election
-        return 0 if election is None else election.epoch
+        """The epoch that this node leads."""
+        return self._quorum.election.epoch
 
-    def start(self) -> None:
-        """Become the leader of a new epoch, and wait for the disk. OSError when it fails."""
-        self.waits = True
-        self._start()
-        self.run()
-        self.waits = False
+    def append(
+        self,
+        batches: Sequence[tuple[bytearray, int]],
+        done: Callable[[int | OSError], None],
+    ) -> None:
+        """Append batches, each with its number of records. One group at a time.
 
-    def append(self, batches: Sequence[tuple[bytearray, int]]) -> list[int]:
-        """Take a group of batches, each with its number of records; returns their end offsets.
-
-        Call `run` to have them appended; `on_committed` or `on_failed` follows. One group at
-        a time.
+        `done` gets the offset of the first batch once all are committed, or the error; then
+        nothing of the group is left.
         """
-        if self._quorum is None:
-            self._start()
-        ends = []
-        for batch, count in batches:
-            effects = self._step(AppendRecords(self.epoch, batch, count))
-            ends += [e.base_offset + count for e in effects if isinstance(e, Append)]
-        assert len(ends) == len(batches)
-        return ends
+        assert self._group is None, "a group is being written"
+        self._group = _Group(batches, done)
+        self._run()
 
     # -- the state machine ---------------------------------------------------------------
 
-    def _start(self) -> None:
-        random = self._log.log.resources.random
-        self._quorum = Quorum(self._local, self._log, random.below)
+    def _start(self) -> Quorum:
+        """Return a state machine that leads a new epoch; what that takes is in `_effects`."""
+        resources = self._log.log.resources
+        quorum = Quorum(self._local, self._log, resources.random.below)
         version, voters = self._records
         control_records: list[ControlRecord] = []
         # Where they stand does not matter here: they are never cut off.
@@ -105,30 +114,31 @@ class MetadataQuorum:
             control_records.append(KraftVersionAt(0, version.k_raft_version))
         if voters is not None:
             control_records.append(VotersAt(0, self._voters))
-        self._step(Start(self._election, self._voters, tuple(control_records)))
-        assert self._quorum.is_leader, "a quorum of one elects itself"
+        start = Start(self._election, self._voters, tuple(control_records))
+        self._effects.extend(quorum.step(start, resources.clock.monotonic_ms()))
+        assert quorum.is_leader, "a quorum of one elects itself"
+        return quorum
 
-    def _step(self, event: Event) -> list[Effect]:
-        assert self._quorum is not None
-        effects = self._quorum.step(event, self._log.log.resources.clock.monotonic_ms())
-        self._effects.extend(effects)
-        return effects
+    def _step(self, event: Event) -> None:
+        now_ms = self._log.log.resources.clock.monotonic_ms()
+        self._effects.extend(self._quorum.step(event, now_ms))
 
-    def run(self) -> None:
-        """Execute effects in order, until there are none or one has to wait."""
-        while self._effects and not self._is_persisting:
-            effect = self._effects.popleft()
-            if isinstance(effect, Committed):
-                self._commit(effect.high_watermark)
-                continue
-            try:
-                self._execute(effect)
-            except OSError as error:
-                self._fail(error)
-                return
+    def _run(self) -> None:
+        """Execute effects in order, then append the group, until something has to wait."""
+        try:
+            self._execute_all()
+            if self._group is not None and not self._is_persisting:
+                self._append_group(self._group)
+        except OSError as error:
+            self._fail(error)
+            return
         if self._is_flush_due and not self._is_persisting:
             self._is_flush_due = False
             self._flush()
+
+    def _execute_all(self) -> None:
+        while self._effects and not self._is_persisting:
+            self._execute(self._effects.popleft())
 
     def _execute(self, effect: Effect) -> None:
         if isinstance(effect, Append):
@@ -136,6 +146,8 @@ class MetadataQuorum:
             self._append(effect.batch, effect.epoch, effect.base_offset)
         elif isinstance(effect, Flush):
             self._is_flush_due = True
+        elif isinstance(effect, Committed):
+            self.high_watermark = self._log.log.high_watermark = effect.high_watermark
         elif isinstance(effect, Persist):
             self._persist(effect.election)
         elif isinstance(effect, AppendControl):
@@ -143,9 +155,13 @@ class MetadataQuorum:
         else:
             assert isinstance(effect, RoleChanged), f"{effect} needs other nodes"
 
-    def _commit(self, high_watermark: int) -> None:
-        self.high_watermark = self._log.log.high_watermark = high_watermark
-        self.on_committed(high_watermark)
+    def _append_group(self, group: _Group) -> None:
+        if group.base_offset is not None:
+            return
+        group.base_offset = self._log.end_offset
+        for batch, count in group.batches:
+            self._step(AppendRecords(self.epoch, batch, count))
+            self._execute_all()
 
     def _append(self, batch: bytearray, epoch: int, base_offset: int) -> None:
         offset = self._log.append(batch, epoch)
@@ -179,11 +195,13 @@ class MetadataQuorum:
         self._flushed(None)
 
     def _flushed(self, error: OSError | None) -> None:
-        if error is None:
-            self._step(LogFlushed(self._log.end_offset))
-            self.run()
-        else:
+        if error is not None:
             self._fail(error)
+            return
+        self._step(LogFlushed(self._log.end_offset))
+        self._execute_all()
+        assert self.high_watermark == self._log.end_offset, "a quorum of one commits what it has"
+        self._finish_group()
 
     def _persist(self, election: ElectionState) -> None:
         """Write quorum-state; nothing else happens until it is on disk."""
@@ -203,19 +221,28 @@ class MetadataQuorum:
                 self._fail(error)
             else:
                 self._election = election
-                self.run()
+                self._run()
 
         self._log.log.resources.background.submit(
             lambda: write_file_atomically(self._files, self._path, content), persisted
         )
 
+    def _finish_group(self) -> None:
+        group, self._group = self._group, None
+        assert group is not None
+        assert group.base_offset is not None
+        group.done(group.base_offset)
+
     def _fail(self, error: OSError) -> None:
-        """Go back to what is committed; the next append starts the state machine again."""
+        """Go back to what is committed, and start the state machine again."""
         self._effects.clear()
         self._is_flush_due = False
-        self._quorum = None
         self.is_broken = not self._log.cut_back(self.high_watermark)
-        self.on_failed(error)
+        if not self.is_broken:
+            self._quorum = self._start()
+        group, self._group = self._group, None
+        assert group is not None
+        group.done(error)
 
     def _read_election(self) -> ElectionState | None:
         try:
@@ -250,7 +277,3 @@ def _voters(local: ReplicaKey, records: QuorumRecords) -> tuple[Voter, VoterSet]
             f" {local}, runs as a quorum of one and cannot join them"
         )
     return own, voters
-
-
-def _raise(error: OSError) -> None:
-    raise error

@@ -77,8 +77,8 @@ class MetadataSnapshots:
         """The records about voters, which go into every snapshot."""
         self._bytes = 0
         """Bytes of records since the last snapshot."""
-        self._since_ms = self._resources.clock.wall_ms()
-        self._not_before_ms = 0
+        # Monotonic times: when the last snapshot was begun, and when the next one may be.
+        self._since_ms = self._not_before_ms = self._resources.clock.monotonic_ms()
         self._timestamps: dict[SnapshotId, int] = {}
         self._sizes: dict[SnapshotId, int] = {}
         self._job: _WriteJob | None = None
@@ -164,19 +164,20 @@ class MetadataSnapshots:
 
     def write_if_due(self, image: MetadataImage) -> None:
         """Begin to write a snapshot of the image if one is due; called now and then."""
-        now_ms = self._resources.clock.wall_ms()
+        now_ms = self._resources.clock.monotonic_ms()
         interval_ms = self._config.max_interval_ms
         is_due = self._bytes >= self._config.max_record_bytes or (
             0 < interval_ms <= now_ms - self._since_ms and self._bytes > 0
         )
         if is_due and self._job is None and now_ms >= self._not_before_ms:
-            self._write(image, now_ms)
+            self._bytes, self._since_ms = 0, now_ms
+            self._write(image)
 
-    def _write(self, image: MetadataImage, now_ms: int) -> None:
+    def _write(self, image: MetadataImage) -> None:
         snapshot = SnapshotId(image.end_offset, image.epoch)
         if snapshot in self._log.snapshots:
             return
-        self._bytes, self._since_ms = 0, now_ms
+        now_ms = self._resources.clock.wall_ms()
         batches = encode_snapshot(image, now_ms, self.quorum_records.messages())
         self._timestamps[snapshot] = now_ms
         self._job = _WriteJob(self._log, snapshot, batches, self._written)
@@ -185,7 +186,7 @@ class MetadataSnapshots:
     def _written(self, job: _WriteJob, error: OSError | None) -> None:
         self._job = None
         if error is not None:
-            self._not_before_ms = self._resources.clock.wall_ms() + RETRY_DELAY_MS
+            self._not_before_ms = self._resources.clock.monotonic_ms() + RETRY_DELAY_MS
             self._bytes += self._config.max_record_bytes  # it is still due
             self._resources.notes.append(f"a metadata snapshot cannot be written: {error}")
             return

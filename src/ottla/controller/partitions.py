@@ -1,4 +1,4 @@
-"""Adding partitions to topics (KIP-195)."""
+"""Decisions about new partitions of topics (KIP-195)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.wire.message import Message
 
 
 class MorePartitions(NamedTuple):
-    """A topic and how many partitions it is to have in all; assignments are for the new ones."""
+    """A topic and its new number of partitions; assignments are for the added ones."""
 
     name: str
     num_partitions: int
@@ -24,7 +24,7 @@ class MorePartitions(NamedTuple):
 
 
 class GrownTopic(NamedTuple):
-    """What became of a topic to add partitions to."""
+    """The result for one topic."""
 
     name: str
     error: ApiError | None = None

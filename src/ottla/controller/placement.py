@@ -18,7 +18,7 @@ from ottla.ports import Random
 def place(
     brokers: Iterable[BrokerImage], count: int, replication_factor: int, random: Random
 ) -> list[tuple[int, ...]]:
-    """The replicas of `count` new partitions, leader first; INVALID_REPLICATION_FACTOR if few."""
+    """Return replicas for `count` partitions, leader first; or raise INVALID_REPLICATION_FACTOR."""
     known = sorted(brokers)
     active = [broker for broker in known if broker.active]
     _check(len(known), len(active), replication_factor)
@@ -42,7 +42,7 @@ def _check(known: int, active: int, replication_factor: int) -> None:
 
 
 def _alternate_racks(brokers: Sequence[BrokerImage], random: Random) -> list[BrokerImage]:
-    """The brokers so that neighbours are of different racks as long as possible."""
+    """Return the brokers in an order in which neighbours are of different racks, if possible."""
     racks: dict[str, list[BrokerImage]] = {}
     for broker in brokers:
         racks.setdefault(broker.rack or "", []).append(broker)
@@ -77,7 +77,7 @@ def _replicas(
 
 
 def _after(ring: list[BrokerImage], turn: int) -> list[BrokerImage]:
-    """The others, beginning one further from the leader with every round of turns."""
+    """Return the other brokers, starting one further from the leader in every round."""
     position = turn % len(ring) + 1
     others = ring[position:] + ring[: position - 1]
     shift = (turn // len(ring)) % len(others) if others else 0

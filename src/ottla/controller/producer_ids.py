@@ -1,4 +1,4 @@
-"""Producer ids: given to brokers in blocks, so that most need no record (KIP-730)."""
+"""Blocks of producer ids for brokers: one record serves many ids (KIP-730)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LAST_ID = 2**63 - 1
 
 
 class ProducerIdBlock(NamedTuple):
-    """Ids from `first` on that nobody else has."""
+    """`size` ids from `first` on, for one broker only."""
 
     first: int
     size: int
@@ -23,7 +23,7 @@ class ProducerIdBlock(NamedTuple):
 def allocate_producer_ids(
     image: MetadataImage, broker_id: int, broker_epoch: int
 ) -> Decision[ProducerIdBlock]:
-    """The next block of ids, for one broker."""
+    """Decide on the next block of ids for a broker."""
     first = image.next_producer_id
     if first > _LAST_ID - BLOCK_SIZE:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids were given away")

@@ -71,8 +71,8 @@ class QuorumController:
         self._snapshots = MetadataSnapshots(self._metadata_log, snapshot_config)
         self._at_wake_up_end = at_wake_up_end
         self._queued: list[_Submission] = []
-        self._writing: deque[tuple[_Submission, int]] = deque()
-        """The group on its way to the disk, each decision with its end offset."""
+        self._writing: deque[_Submission] = deque()
+        """The group on its way to the disk."""
         self._is_scheduled = False
 
     # -- start ---------------------------------------------------------------------------
@@ -92,10 +92,7 @@ class QuorumController:
         self._snapshots.replayed(reader.size)
         self._snapshots.quorum_records = reader.quorum_records
         self._quorum = MetadataQuorum(log, self._local, reader.quorum_records)
-        self._quorum.start()
-        self._quorum.on_committed, self._quorum.on_failed = self._committed, self._failed
-        self.image = delta.apply(self._quorum.high_watermark, self._quorum.epoch)
-        self.latest_image = self.image
+        self.image = self.latest_image = delta.apply(log.end_offset, log.end_epoch)
 
     @property
     def leader_epoch(self) -> int:
@@ -166,38 +163,38 @@ class QuorumController:
         self._is_scheduled = False
         if self._writing or not self._queued:
             return
-        group, self._queued = self._queued, []
-        batches = [(s.batch, s.record_count) for s in group if s.batch is not None]
-        end_offset = self._quorum.high_watermark
-        ends = iter(self._quorum.append(batches) if batches else ())
-        for submission in group:
-            if submission.batch is not None:
-                end_offset = next(ends)
-            self._writing.append((submission, end_offset))
+        self._writing.extend(self._queued)
+        self._queued.clear()
+        batches = [(s.batch, s.record_count) for s in self._writing if s.batch is not None]
         if batches:
-            self._quorum.run()
+            self._quorum.append(batches, self._written)
         else:
-            self._committed(end_offset)
+            self._written(self._quorum.high_watermark)
 
-    def _committed(self, high_watermark: int) -> None:
-        """Take what the quorum has committed, then write the next group."""
-        while self._writing and self._writing[0][1] <= high_watermark:
-            submission, end_offset = self._writing[0]
+    def _written(self, result: int | OSError) -> None:
+        """Take a group that was committed from an offset on, or failed; write the next one."""
+        if isinstance(result, OSError):
+            self._fail(result)
+        else:
+            self._commit(result)
+        self._write_group()
+
+    def _commit(self, offset: int) -> None:
+        while self._writing:
+            submission = self._writing[0]
             if submission.batch is not None:
-                self.image = submission.image._replace(
-                    end_offset=end_offset, epoch=self._quorum.epoch
-                )
+                offset += submission.record_count
+                self.image = submission.image._replace(end_offset=offset, epoch=self.leader_epoch)
                 if len(self._writing) == 1 and not self._queued:
                     self.latest_image = self.image
                 self.publish(submission.delta, self.image)
                 self._snapshots.committed(len(submission.batch), self.image)
             self._writing.popleft()
             submission.done(None)
-        self._write_group()
 
-    def _failed(self, error: OSError) -> None:
+    def _fail(self, error: OSError) -> None:
         """Answer everything that was submitted; the quorum has cut the log back."""
-        failed = [*(submission for submission, _ in self._writing), *self._queued]
+        failed = [*self._writing, *self._queued]
         self._writing.clear()
         self._queued.clear()
         self.latest_image = self.image

@@ -1,4 +1,4 @@
-"""Creating and deleting topics: what is allowed, and the records that do it.
+"""Decisions about creating and deleting topics.
 
 A request is checked topic by topic, in Kafka's order: name, existence, settings, then
 partitions and replicas. One topic that is refused does not keep the others from being made.
@@ -29,7 +29,7 @@ DEFAULT = -1
 
 
 class NewTopic(NamedTuple):
-    """A topic to create; -1 takes the broker's default, assignments take the place of both."""
+    """A topic to create; -1 means the broker's default. Assignments replace both numbers."""
 
     name: str
     num_partitions: int = DEFAULT
@@ -39,7 +39,7 @@ class NewTopic(NamedTuple):
 
 
 class CreatedTopic(NamedTuple):
-    """What became of a topic to create."""
+    """The result for a topic to create."""
 
     name: str
     error: ApiError | None = None
@@ -56,7 +56,7 @@ class UnwantedTopic(NamedTuple):
 
 
 class DeletedTopic(NamedTuple):
-    """What became of a topic to delete."""
+    """The result for a topic to delete."""
 
     name: str | None
     topic_id: bytes
@@ -71,7 +71,7 @@ def create_topics(
 
 
 class _Creation:
-    """One request in the making: what it would add to the image so far."""
+    """One CreateTopics request: the records decided so far."""
 
     def __init__(self, image: MetadataImage, config: BrokerConfig, random: Random) -> None:
         self._image = image

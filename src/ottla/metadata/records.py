@@ -137,7 +137,7 @@ class TopicRecord(Message):
 
 
 class PartitionRecord(Message):
-    """A partition was created, or is as a snapshot has it."""
+    """A partition was created; in a snapshot, a partition as it is."""
 
     __slots__ = (
         "adding_replicas",
@@ -209,7 +209,7 @@ class PartitionRecord(Message):
 
 
 class PartitionChangeRecord(Message):
-    """What changed in a partition; None, or -2 for the leader, stands for what did not."""
+    """A partition changed. None, or -2 for the leader, stands for what did not change."""
 
     __slots__ = (
         "adding_replicas",
@@ -271,7 +271,7 @@ class PartitionChangeRecord(Message):
 
 
 class ConfigRecord(Message):
-    """A setting of a resource was set, or with value None taken back."""
+    """A setting of a resource was set, or removed if the value is None."""
 
     __slots__ = ("name", "resource_name", "resource_type", "value")
     API_KEY = 4
@@ -314,7 +314,7 @@ class RemoveTopicRecord(Message):
 
 
 class FeatureLevelRecord(Message):
-    """The level of a feature all nodes agreed on; 0 takes the feature away."""
+    """The level of a feature for the whole cluster; 0 removes the feature."""
 
     __slots__ = ("feature_level", "name")
     API_KEY = 12
@@ -383,7 +383,7 @@ class BrokerRegistrationChangeRecord(Message):
 
 
 class NoOpRecord(Message):
-    """Nothing changed: Kafka's controller writes it now and then to show that it lives."""
+    """No change. Kafka's controller writes it regularly as a sign of life."""
 
     __slots__ = ()
     API_KEY = 20
@@ -407,7 +407,7 @@ class BeginTransactionRecord(Message):
 
 
 class EndTransactionRecord(Message):
-    """What was begun counts."""
+    """The transaction is complete: its records count."""
 
     __slots__ = ()
     API_KEY = 24
@@ -417,7 +417,7 @@ class EndTransactionRecord(Message):
 
 
 class AbortTransactionRecord(Message):
-    """What was begun never happened."""
+    """The transaction is aborted: its records do not count."""
 
     __slots__ = ("reason",)
     API_KEY = 25
@@ -431,7 +431,7 @@ class AbortTransactionRecord(Message):
 
 
 class ZkMigrationStateRecord(Message):
-    """How far Kafka is in leaving ZooKeeper; every new cluster says that it never was there."""
+    """The state of a migration from ZooKeeper. New Kafka clusters write that there is none."""
 
     __slots__ = ("zk_migration_state",)
     API_KEY = 21
@@ -445,7 +445,7 @@ class ZkMigrationStateRecord(Message):
 
 
 class RegisterControllerRecord(Message):
-    """A controller of Kafka's came up; a quorum of one has no use for its address."""
+    """A controller started, with these addresses (KIP-919). Only Kafka writes it today."""
 
     __slots__ = ("controller_id", "end_points", "features", "incarnation_id", "zk_migration_ready")
     API_KEY = 27
@@ -477,7 +477,7 @@ class RegisterControllerRecord(Message):
 
 
 class ClearElrRecord(Message):
-    """Forget the eligible leader replicas of a topic, or without a name of all topics."""
+    """The eligible leader replicas of a topic are void; without a name, those of all topics."""
 
     __slots__ = ("topic_name",)
     API_KEY = 28

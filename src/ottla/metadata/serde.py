@@ -17,18 +17,18 @@ _decoders: dict[tuple[int, int], Callable[[Buffer, int, int], tuple[Message, int
 
 
 class MetadataError(ValueError):
-    """The metadata log holds something that does not make sense: damage, or a newer version."""
+    """The metadata is damaged, contradicts itself, or was written by a newer version."""
 
 
 def encode_record(record: Message) -> bytes:
-    """The value of the log record that carries this metadata record, in its newest version."""
+    """Return the metadata record as the value of a log record, in its newest version."""
     version = record.MAX_VERSION
     head = uvarint(FRAME_VERSION) + uvarint(record.API_KEY) + uvarint(version)
     return head + encoder(type(record), version)(record)
 
 
 def decode_record(value: Buffer) -> Message:
-    """The metadata record in the value of a log record; MetadataError when it is none."""
+    """Return the metadata record in the value of a log record; MetadataError if it is none."""
     try:
         key, version, position = _read_head(value)
         decode = _decoders.get((key, version))
@@ -44,7 +44,7 @@ def decode_record(value: Buffer) -> Message:
 
 
 def _read_head(value: Buffer) -> tuple[int, int, int]:
-    """Type, version, and where the fields begin."""
+    """Return the type, the version, and where the fields begin."""
     if len(value) > 3 and value[0] == FRAME_VERSION and (value[1] | value[2]) < 0x80:
         return value[1], value[2], 3  # all of Kafka's records, and a start reads many
     frame, position = read_uvarint(value, 0, len(value))

@@ -6,7 +6,7 @@ and created again under the same name has two ids, so it is in `deleted` and in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
@@ -127,25 +127,27 @@ class TopicsDelta:
         self._configs.remove_topic(topic.name)
 
     def set_partition(self, record: PartitionRecord) -> None:
-        self._topic(record.topic_id).set(
+        topic = self.changed.get(record.topic_id) or self._topic(record.topic_id)
+        # By position: a start makes very many of them.
+        topic.set(
             PartitionImage(
-                partition_id=record.partition_id,
-                replicas=_shared(tuple(record.replicas)),
-                isr=_shared(tuple(record.isr)),
-                leader=record.leader,
-                leader_epoch=record.leader_epoch,
-                partition_epoch=record.partition_epoch,
-                directories=_shared(tuple(record.directories)),
-                removing_replicas=tuple(record.removing_replicas),
-                adding_replicas=tuple(record.adding_replicas),
-                eligible_leader_replicas=tuple(record.eligible_leader_replicas or ()),
-                last_known_elr=tuple(record.last_known_elr or ()),
-                leader_recovery_state=record.leader_recovery_state,
+                record.partition_id,
+                _shared(tuple(record.replicas)),
+                _shared(tuple(record.isr)),
+                record.leader,
+                record.leader_epoch,
+                record.partition_epoch,
+                _shared(tuple(record.directories)),
+                tuple(record.removing_replicas),
+                tuple(record.adding_replicas),
+                tuple(record.eligible_leader_replicas or ()),
+                tuple(record.last_known_elr or ()),
+                record.leader_recovery_state,
             )
         )
 
     def change_partition(self, record: PartitionChangeRecord) -> None:
-        topic = self._topic(record.topic_id)
+        topic = self.changed.get(record.topic_id) or self._topic(record.topic_id)
         topic.set(_changed(topic.current(record.partition_id), record))
 
     def clear_elr(self, record: ClearElrRecord) -> None:
@@ -200,9 +202,11 @@ class TopicsDelta:
             topics=topics, topics_by_id=topics_by_id, colliding_names=self._colliding_names()
         )
 
-    def _colliding_names(self) -> dict[str, frozenset[str]]:
+    def _colliding_names(self) -> Mapping[str, frozenset[str]]:
         removed = [topic.name for topic in self.deleted.values() if may_collide(topic.name)]
         added = [name for name in self._created_ids if may_collide(name)]
+        if not removed and not added:
+            return self._image.colliding_names
         colliding = dict(self._image.colliding_names)
         for name in removed:
             key = collision_key(name)
@@ -221,24 +225,22 @@ def _changed(old: PartitionImage, record: PartitionChangeRecord) -> PartitionIma
     state = record.leader_recovery_state
     elr = record.eligible_leader_replicas
     return PartitionImage(
-        partition_id=old.partition_id,
-        replicas=_or_old(record.replicas, old.replicas),
-        isr=_or_old(record.isr, old.isr),
-        leader=record.leader if led else old.leader,
-        leader_epoch=old.leader_epoch + led,
-        partition_epoch=old.partition_epoch + 1,
-        directories=(
-            old.directories if record.directories is None else _shared(tuple(record.directories))
-        ),
-        removing_replicas=_or_old(record.removing_replicas, old.removing_replicas),
-        adding_replicas=_or_old(record.adding_replicas, old.adding_replicas),
-        eligible_leader_replicas=_or_old(elr, old.eligible_leader_replicas),
-        last_known_elr=_or_old(record.last_known_elr, old.last_known_elr),
-        leader_recovery_state=old.leader_recovery_state if state < 0 else state,
+        old.partition_id,
+        _or_old(record.replicas, old.replicas),
+        _or_old(record.isr, old.isr),
+        record.leader if led else old.leader,
+        old.leader_epoch + led,
+        old.partition_epoch + 1,
+        _or_old(record.directories, old.directories),
+        _or_old(record.removing_replicas, old.removing_replicas),
+        _or_old(record.adding_replicas, old.adding_replicas),
+        _or_old(elr, old.eligible_leader_replicas),
+        _or_old(record.last_known_elr, old.last_known_elr),
+        old.leader_recovery_state if state < 0 else state,
     )
 
 
-def _or_old(new: Sequence[int] | None, old: tuple[int, ...]) -> tuple[int, ...]:
+def _or_old(new: Sequence[T] | None, old: tuple[T, ...]) -> tuple[T, ...]:
     return old if new is None else _shared(tuple(new))
 
 

@@ -64,11 +64,12 @@ class BackgroundThread:
             self._finished.popleft()()
 
     def stop(self) -> None:
-        """Finish what was submitted and deliver it."""
-        if self._thread is not None:
+        """Finish what was submitted and deliver it, with the work that this leads to."""
+        while self._thread is not None:
             self._work.put(None)
             self._thread.join()
             self._thread = None
+            self.deliver()
         self.deliver()
 
 

@@ -20,7 +20,7 @@ from ottla.log.startup.open_log import Checkpoint, create_log, open_log
 from ottla.memory_files import MemoryFiles
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
-from ottla.metadata.records import TopicRecord
+from ottla.metadata.records import NoOpRecord, TopicRecord
 from ottla.model.errors import ApiError
 from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from ottla.ports import Files
@@ -107,6 +107,12 @@ class World:
         """End the wake-up and do the work of the background."""
         self.end_wake_up()
         self.background.run()
+
+    def register(self) -> World:
+        """Write a first record, as a starting broker does; with it the epoch begins."""
+        self.controller.write([NoOpRecord()])
+        self.published.clear()
+        return self
 
     def create(self, *numbers: int) -> None:
         """Create topics, each by a decision of its own, one after the other."""

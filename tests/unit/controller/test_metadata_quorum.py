@@ -40,15 +40,15 @@ def test_every_start_leads_a_new_epoch() -> None:
     world = World()
     for epoch in (1, 2, 3):
         assert world.controller.leader_epoch == epoch
+        world.create(epoch)
         state = quorum_state(world)
         assert (state["leaderId"], state["leaderEpoch"]) == (1, epoch)
         assert (state["currentVoters"], state["data_version"]) == ([{"voterId": 1}], 0)
-        world.create(epoch)
         world.start()
     content = read_file(world.files, world.path(FIRST_SEGMENT))
     controls = [batch for batch in scan(content, 0, len(content)) if batch.is_control]
-    assert [batch.partition_leader_epoch for batch in controls] == [1, 2, 3, 4]
-    assert [batch.base_offset for batch in controls] == [0, 2, 4, 6]
+    assert [batch.partition_leader_epoch for batch in controls] == [1, 2, 3]
+    assert [batch.base_offset for batch in controls] == [0, 2, 4]
     (record,) = records_of(content[controls[1].position : controls[1].end])
     voter = LeaderChangeVoter(voter_id=1)
     assert decode_control(record) == LeaderChangeMessage(
@@ -58,6 +58,7 @@ def test_every_start_leads_a_new_epoch() -> None:
 
 def test_the_vote_is_on_disk_before_the_log() -> None:
     world = World()
+    world.create(1)
     written = [path for path, _ in world.files.writes]
     assert written.index(world.path("quorum-state.tmp")) < written.index(world.path(FIRST_SEGMENT))
     synced = world.files.synced
@@ -82,7 +83,9 @@ def test_a_log_of_the_version_before_is_read() -> None:
     world = World(files_with(plain_batch(0, 1, 1, 2), plain_batch(2, 4, 3)))
     assert world.topics() == ["topic-1", "topic-2", "topic-3"]
     assert world.controller.leader_epoch == 5
-    assert (world.controller.image.end_offset, world.controller.image.epoch) == (4, 5)
+    assert (world.controller.image.end_offset, world.controller.image.epoch) == (3, 4)
+    world.create(4)
+    assert (world.controller.image.end_offset, world.controller.image.epoch) == (5, 5)
 
 
 def test_kafkas_own_directory_is_read(tmp_path: Path) -> None:
@@ -94,7 +97,7 @@ def test_kafkas_own_directory_is_read(tmp_path: Path) -> None:
     assert image.controllers[1].endpoints[0].listener_name == "CONTROLLER"
     assert image.brokers[1].features
     assert world.controller.leader_epoch == 2
-    assert image.end_offset == 68
+    assert image.end_offset == 67
     world.create(1)
     again = World(OsFiles(), directory=str(directory))
     assert again.controller.image.topics.keys() == {*image.topics, "topic-1"}
@@ -118,6 +121,7 @@ def voters(*keys: tuple[int, bytes]) -> bytearray:
 def test_voters_in_the_log_are_kept() -> None:
     world = World(files_with(voters((1, b"d" * 16)), plain_batch(2, 1, 1)))
     assert world.topics() == ["topic-1"]
+    world.create(2)
     state = quorum_state(world)
     assert (state["data_version"], state["leaderEpoch"]) == (1, 2)
 
@@ -130,7 +134,7 @@ def test_a_log_of_other_voters_is_refused(keys: list[tuple[int, bytes]]) -> None
 
 
 def test_a_damaged_quorum_state_ends_the_start() -> None:
-    world = World()
+    world = World().register()
     file = world.files.open(world.path("quorum-state"), writable=True)
     file.truncate(10)
     with pytest.raises(MetadataError, match="quorum-state is damaged"):
@@ -142,8 +146,8 @@ def test_damage_inside_the_log_ends_the_start() -> None:
     world.create(1, 2, 3)
     log = world.controller.log
     content = read_file(world.files, world.path(FIRST_SEGMENT))
-    second = list(scan(content, 0, len(content)))[2]
-    world.files.open(world.path(FIRST_SEGMENT), writable=True).pwritev([b"x"], second.end - 3)
+    third = list(scan(content, 0, len(content)))[2]
+    world.files.open(world.path(FIRST_SEGMENT), writable=True).pwritev([b"x"], third.end - 3)
     log.close()
     # The recovery point says that all of it is on disk, so recovery does not look at it.
     with pytest.raises(MetadataError, match=r"the metadata log is damaged at offset 2.*CRC"):

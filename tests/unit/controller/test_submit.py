@@ -14,7 +14,7 @@ from ottla.records.batch import scan
 
 @pytest.fixture
 def world() -> World:
-    return World()
+    return World().register()
 
 
 def batches(world: World, offset: int) -> list[tuple[int, int]]:
@@ -37,15 +37,15 @@ def test_decisions_of_a_wake_up_share_a_write_and_a_sync(world: World) -> None:
     assert outcomes == [[None]] * 50
     assert world.syncs == before + 1
     assert world.published == [[f"topic-{number}"] for number in range(50)]
-    assert batches(world, 1) == [(1 + 2 * number, 2) for number in range(50)]
-    assert world.controller.image.end_offset == world.controller.log.high_watermark == 101
+    assert batches(world, 2) == [(2 + 2 * number, 2) for number in range(50)]
+    assert world.controller.image.end_offset == world.controller.log.high_watermark == 102
 
 
 def test_nothing_counts_before_it_is_on_disk(world: World) -> None:
     outcome = world.submit(topic(1))
     world.end_wake_up()
     log = world.controller.log
-    assert (log.log_end_offset, log.high_watermark) == (2, 1)
+    assert (log.log_end_offset, log.high_watermark) == (3, 2)
     assert world.topics() == []
     assert list(world.controller.latest_image.topics) == ["topic-1"]
     assert world.controller.has_uncommitted
@@ -62,7 +62,7 @@ def test_what_comes_during_a_sync_is_the_next_group(world: World) -> None:
     for number in range(3):
         world.controller.submit([topic(number)], lambda error, number=number: heard.append(number))
         world.end_wake_up()
-    assert world.controller.log.log_end_offset == 2  # the first alone was written
+    assert world.controller.log.log_end_offset == 3  # the first alone was written
     world.background.run()
     assert heard == [0, 1, 2]
     assert world.syncs == before + 2
@@ -103,11 +103,11 @@ def test_a_failed_sync_takes_everything_along(world: World, number: int) -> None
         assert error.code == ErrorCode.KAFKA_STORAGE_ERROR
         assert "no sync" in (error.message or "")
     assert world.topics() == list(world.controller.latest_image.topics) == ["topic-1"]
-    assert world.controller.log.log_end_offset == 2
+    assert world.controller.log.log_end_offset == 3
     world.files.sync_error = None
     world.create(2)
     assert world.controller.leader_epoch == 2  # an epoch never has two records of one offset
-    assert world.controller.image.end_offset == 4
+    assert world.controller.image.end_offset == 5
     world.start()
     assert world.topics() == ["topic-1", "topic-2"]
     assert world.controller.leader_epoch == 3
