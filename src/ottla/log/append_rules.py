@@ -47,7 +47,6 @@ class AppendRules:
     """
 
     __slots__ = (
-        "__weakref__",
         "after_max_ms",
         "append_time",
         "before_max_ms",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
-from weakref import WeakValueDictionary
 
 from ottla.log.append_rules import AppendRules
 from ottla.log.file_pool import FilePool
@@ -13,6 +12,9 @@ from ottla.ports import Background, Clock, Files, Random
 
 if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
+
+
+_MOST_SHARED_RULES = 1000
 
 
 class Resources:
@@ -48,12 +50,14 @@ class Resources:
         """Messages for the operator. Whoever logs them clears the list."""
         self.on_error: Callable[[str, OSError], None] = _raise
         """Called with the directory of a log when work in the background fails."""
-        self._append_rules: WeakValueDictionary[LogConfig, AppendRules] = WeakValueDictionary()
+        self._append_rules: dict[LogConfig, AppendRules] = {}
 
     def append_rules(self, config: LogConfig) -> AppendRules:
         """Return the append rules of these settings; logs with equal settings share them."""
         rules = self._append_rules.get(config)
         if rules is None:
+            if len(self._append_rules) >= _MOST_SHARED_RULES:
+                self._append_rules.clear()  # logs keep the rules that they use
             rules = self._append_rules[config] = AppendRules(config)
         return rules
 

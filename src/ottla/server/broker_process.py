@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-import traceback
 from collections.abc import Callable, Mapping
 
 from ottla.broker.identity import IdentityError, check
@@ -160,9 +159,11 @@ class Broker:
         try:
             self._reactor.run()
         except Exception:
+            from traceback import format_exc
+
             self._report(
                 "the broker ends after an unexpected error, because its state is unknown; "
-                "it recovers its logs at the next start\n" + traceback.format_exc()
+                "it recovers its logs at the next start\n" + format_exc()
             )
             raise
 
