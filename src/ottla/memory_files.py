@@ -1,9 +1,9 @@
-"""A file system wholly in memory: brokers that keep nothing, and the base of faulty disks.
+"""A file system in memory, for brokers that store nothing on disk and for tests.
 
-Files are sparse: bytes beyond what was written read as zeros and take no memory, so that a
-preallocated index costs nothing. An unlinked or renamed file stays usable through its open
-handles, as on POSIX. Modification times come from the clock given, because nothing here
-may read the real one.
+Files are sparse: bytes beyond what was written read as zeros and take no memory, so a
+preallocated index needs none. An unlinked or renamed file can still be used through its open
+handles, as on POSIX. Modification times come from the given clock, because this code must not
+read the real one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TOTAL_BYTES = 1 << 40
 
 
 class _Node:
-    """What a file is apart from its name."""
+    """The content and modification time of a file."""
 
     __slots__ = ("data", "mtime_ms", "size")
 
@@ -52,7 +52,7 @@ class _Node:
 
 
 class MemoryMapping:
-    """The bytes of a file as memory of fixed size; writes are seen by the file at once."""
+    """The bytes of a file as memory of fixed size. Writes change the file at once."""
 
     __slots__ = ("_node", "_size", "_writable")
 
@@ -77,10 +77,10 @@ class MemoryMapping:
         self._node.write(value, start)
 
     def flush(self) -> None:
-        """Nothing to do: the mapping is the file."""
+        """Do nothing: the mapping is the file."""
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
 
 class MemoryFile:
@@ -120,11 +120,11 @@ class MemoryFile:
         self._node.truncate(size)
 
     def allocate(self, position: int, length: int) -> None:
-        """Nothing to do: there is no disk."""
+        """Do nothing: there is no disk."""
         self._node.mtime_ms = self._clock_ms()
 
     def sync(self) -> None:
-        """Nothing to do: there is nothing slower than memory behind it."""
+        """Do nothing: there is no disk."""
 
     def map(self, *, writable: bool) -> Mapping:
         if self._node.size == 0:
@@ -132,7 +132,7 @@ class MemoryFile:
         return MemoryMapping(self._node, writable)
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
     def _check_writable(self) -> None:
         if not self._writable:
@@ -140,7 +140,7 @@ class MemoryFile:
 
 
 class MemoryFiles:
-    """A tree of directories and files; paths are compared as written, without `.` or `..`."""
+    """A tree of directories and files. Paths are compared as given, without `.` and `..`."""
 
     def __init__(self, clock_ms: Callable[[], int] = lambda: 0) -> None:
         self._clock_ms = clock_ms

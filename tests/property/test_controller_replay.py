@@ -15,10 +15,10 @@ from ottla.controller.partitions import MorePartitions, create_partitions
 from ottla.controller.producer_ids import allocate_producer_ids
 from ottla.controller.quorum import METADATA_LOG_CONFIG, QuorumController
 from ottla.controller.topics import NewTopic, UnwantedTopic, create_topics, delete_topics
-from ottla.log.loading import Checkpoint, create_log, open_log
+from ottla.log.file_pool import FilePool
 from ottla.log.log import Log
-from ottla.log.pool import FilePool
 from ottla.log.resources import Resources
+from ottla.log.startup.open_log import Checkpoint, create_log, open_log
 from ottla.memory_files import MemoryFiles
 from ottla.metadata.image import MetadataImage, PartitionImage
 from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition

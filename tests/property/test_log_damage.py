@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from log_support import NOW, append_all, batch_of, names_in, new_log, read_all, reopen
 
 from ottla.config.topic import LogConfig
-from ottla.log.checkpoints import CorruptCheckpoint, decode_offsets
-from ottla.log.epochs import EpochCache
 from ottla.log.log import Log
-from ottla.log.meta_properties import CorruptMetaProperties, decode_meta
-from ottla.log.snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
+from ottla.log.state.leader_epochs import EpochCache
+from ottla.log.state.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
+from ottla.log.store.checkpoints import CorruptCheckpoint, decode_offsets
+from ottla.log.store.meta_properties import CorruptMetaProperties, decode_meta
 from ottla.model.errors import ApiError
 from ottla.records.batch import seal
 

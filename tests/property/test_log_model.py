@@ -325,7 +325,7 @@ class LogAgainstList(RuleBasedStateMachine):
         assert log.written_end == self.end
         assert log.log_end_offset == self.next_offset()
         assert log.recovery_point <= log.written_end
-        assert log.base_offsets == sorted(log.base_offsets)
+        assert log.segments.base_offsets == sorted(log.segments.base_offsets)
         assert log.active.is_active
 
     @invariant()

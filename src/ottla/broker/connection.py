@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, Protocol, TypeAlias
 
-from ottla.log.slice import FileSlice
+from ottla.log.segment.file_slice import FileSlice
 
 Part: TypeAlias = bytes | FileSlice
 

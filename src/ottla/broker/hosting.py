@@ -15,10 +15,10 @@ from ottla.broker.identity import establish
 from ottla.config.topic import LogConfig, log_config
 from ottla.controller import brokers
 from ottla.controller.quorum import METADATA_LOG_CONFIG, QuorumController
+from ottla.log.file_pool import FilePool
 from ottla.log.log import Log
-from ottla.log.partition_metadata import adopt
-from ottla.log.pool import FilePool
-from ottla.log.store import LogStore, parent_of
+from ottla.log.store.log_store import LogStore, parent_of
+from ottla.log.store.partition_metadata import adopt
 from ottla.metadata.image import MetadataImage, TopicImage
 from ottla.metadata.records import (
     ConfigRecord,

@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.log.meta_properties import CorruptMetaProperties, MetaProperties, read_meta, write_meta
+from ottla.log.store.meta_properties import (
+    CorruptMetaProperties,
+    MetaProperties,
+    read_meta,
+    write_meta,
+)
 from ottla.model.ids import uuid_to_text
 from ottla.ports import Files, Random
 

@@ -1,52 +1,62 @@
 """The log of one partition: appends are written in groups, reads are file slices.
 
-A leader's append validates a batch where it lies, gives it its offset and queues its bytes;
-`write_queued` writes everything queued with one call, and only then is it readable. Until
-then the buffers given to `append_as_leader` must not change.
+A leader's append checks a batch where it lies, gives it its offset and queues its bytes. A
+follower's append queues the leader's batches as they are. `write_queued` writes everything
+queued with one call, and only then is it readable. Until then the buffers that were given to
+the appends must not change.
 
 Invariants:
     log_start_offset <= high_watermark <= written_end <= log_end_offset
     recovery_point <= written_end: everything below it was forced to disk
     segments are sorted, never empty; the last one is the active one
+    batches are queued exactly when written_end < log_end_offset
     a group of queued batches is written as a whole or not at all: if the write fails,
     everything queued is taken back, in the file, in producer state and in epochs
 
 An append that needs a new segment writes what is queued first. If that fails, the error
-stays pending: `append_as_leader` raises it until `write_queued` has raised it as well,
-because the callers of the lost appends are waiting for that call.
+stays pending: appends raise it until `write_queued` has raised it as well, because the
+callers of the lost appends are waiting for that call.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from errno import EDQUOT, ENOSPC
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from ottla.log import flushing, reading, retention, truncation
-from ottla.log.epochs import EpochCache, EpochEntry
-from ottla.log.names import INDEX, LOG, SNAPSHOT, TIME_INDEX, offset_name
-from ottla.log.offset_index import MAX_RELATIVE_OFFSET
-from ottla.log.producers import SEQUENCE_MASK, ProducerStates
-from ottla.log.recent import LIMIT, RecentBatches
+from ottla.log import lookup, retention, truncation
+from ottla.log.append_rules import AppendRules
+from ottla.log.file_names import INDEX, LOG, TIME_INDEX
+from ottla.log.flush import FlushState
+from ottla.log.replicated_batches import check_replicated
 from ottla.log.resources import Resources
-from ottla.log.segment import ALLOCATE_FROM_BYTES, Segment
-from ottla.log.slice import FileSlice
-from ottla.log.snapshot import encode_snapshot
-from ottla.log.validate import AppendRules
+from ottla.log.segment.active_segment import ActiveSegment
+from ottla.log.segment.file_slice import FileSlice
+from ottla.log.segment.log_segments import LogSegments
+from ottla.log.segment.recent_batches import RecentBatches
+from ottla.log.segment.segment import Segment
+from ottla.log.state.leader_epochs import EpochCache
+from ottla.log.state.producer_replay import Marker, update_producers
+from ottla.log.state.producer_states import SEQUENCE_MASK, ProducerBatch, ProducerStates
+from ottla.log.state.snapshot_files import SnapshotFiles
+from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import NO_TIMESTAMP, TopicPartition
-from ottla.ports import File
-from ottla.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2
+from ottla.records.batch import (
+    ATTRIBUTES_OFFSET,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    Batch,
+)
 from ottla.records.checksum import crc32c
 
 if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
 
 ALL_SEGMENTS = 2**31
-MOST_AHEAD_BYTES = 16 * 1024 * 1024
 
-_ALWAYS = -(2**63)
 _NO_GROUP = -1
 _unpack_header = HEADER.unpack_from
 _assign_offset = Struct(">qii").pack_into
@@ -56,48 +66,25 @@ class Log:
     """The batches of one partition on this broker."""
 
     __slots__ = (
-        "_allocated_end",
         "_failure",
-        "_first",
         "_group_start",
         "_idle_end",
-        "_jitter_ms",
-        "_max_timestamp",
-        "_max_timestamp_offset",
-        "_newest_timestamp",
-        "_now_ms",
-        "_old_epochs",
-        "_oldest_timestamp",
-        "_pending",
-        "_pending_index",
-        "_position",
-        "_roll_offset",
-        "_roll_size",
-        "_roll_timestamp",
         "_rules",
-        "_since_index",
-        "active",
-        "base_offsets",
+        "active_segment",
         "config",
-        "created_ms",
         "directory",
-        "flush_job",
-        "flushed_ms",
+        "flush_state",
         "high_watermark",
-        "is_new",
         "last_append_time",
         "leader_epochs",
         "log_end_offset",
         "log_start_offset",
         "producers",
-        "recent",
-        "recovery_point",
         "resources",
         "segments",
         "snapshots",
         "topic_id",
         "topic_partition",
-        "unsynced",
         "written_end",
     )
 
@@ -109,82 +96,79 @@ class Log:
         topic_id: bytes,
         config: LogConfig,
     ) -> None:
+        """Make a log without segments: the caller adds them, then calls `begin`."""
         self.resources = resources
         self.directory = directory
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self.segments: list[Segment] = []
-        self.base_offsets: list[int] = []
-        self.log_start_offset = self.log_end_offset = self.written_end = 0
-        self.high_watermark = self.recovery_point = 0
-        self.last_append_time = NO_TIMESTAMP
+        self.config = config
+        self.segments = LogSegments()
+        self.active_segment = ActiveSegment(resources, config)
         self.leader_epochs = EpochCache()
         self.producers = ProducerStates()
-        self.recent = RecentBatches()
-        self.snapshots: list[int] = []
-        """Offsets of the producer snapshots on disk, rising."""
-        self.flush_job: flushing.FlushJob | None = None
-        self.flushed_ms = resources.clock.wall_ms()
-        """When the log was last forced to disk, or opened."""
-        self.is_new = False
-        """Whether the directory itself was made and not forced to disk yet."""
-        self.unsynced: list[str] = []
-        """Files of which something is not forced to disk yet.
-
-        New and trimmed ones, the names of the new, and that removed ones are gone.
-        """
+        self.snapshots = SnapshotFiles(resources.pool, directory)
+        self.flush_state = FlushState(
+            resources, directory, self.segments, self.leader_epochs, config.flush_messages
+        )
+        self.log_start_offset = self.log_end_offset = self.written_end = 0
+        self.last_append_time = NO_TIMESTAMP
+        self.high_watermark = 0
+        """The offset below which batches are committed: the partition moves it."""
+        self._rules = AppendRules(config)
         self._failure: OSError | None = None
-        self._first: int | None = None
         self._group_start = _NO_GROUP
         """Where the group of queued batches begins, if a roll has written a part of it."""
         self._idle_end = -1
-        self._pending: list[memoryview] = []
-        self._pending_index: list[tuple[int, int, int, int]] = []
-        self._old_epochs: tuple[EpochEntry, ...] | None = None
-        self.reconfigure(config)
 
     def __repr__(self) -> str:
-        return f"Log({self.directory}, {self.log_start_offset}..{self.log_end_offset})"
+        return (
+            f"Log({self.directory}, {self.log_start_offset}..{self.log_end_offset},"
+            f" written {self.written_end}, high watermark {self.high_watermark},"
+            f" recovery point {self.flush_state.recovery_point})"
+        )
 
-    # Settings and segments
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self.segments)
+
+    def begin(self, log_start_offset: int, end_offset: int, high_watermark: int) -> None:
+        """Go on from these offsets with the last segment, after loading or truncating the log."""
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = self.written_end = end_offset
+        self.high_watermark = high_watermark
+        self.active_segment.switch_to(self.segments.active, self.resources.clock.wall_ms())
+        self._check_offsets()
+
+    def _check_offsets(self) -> None:
+        assert (
+            self.log_start_offset <= self.high_watermark <= self.written_end <= self.log_end_offset
+        ), self
+        assert self.flush_state.recovery_point <= self.written_end, self
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Follow new settings from the next append on."""
+        """Apply new settings from the next append on."""
         self.config = config
         self._rules = AppendRules(config)
-        self._now_ms = -1
-        self._roll_size = -1  # the next append looks at every roll rule
+        self.active_segment.reconfigure(config)
+        self.flush_state.reconfigure(config.flush_messages)
 
-    def activate(self, segment: Segment, now_ms: int) -> None:
-        """Append to this segment, the last one, from now on; it begins or goes on being active."""
-        if not segment.is_active:
-            self.resources.pool.discard_file(segment)  # it is open for reading only
-            segment.is_active = True
-        self.active = segment
-        self.created_ms = now_ms
-        self._position = segment.size
-        self._allocated_end = max(ALLOCATE_FROM_BYTES, segment.size)
-        self._since_index = 0
-        self._max_timestamp = segment.max_timestamp
-        self._max_timestamp_offset = segment.max_timestamp_offset
-        self._roll_size = -1
-        self._first = None
-        jitter = min(self.config.segment_jitter_ms, self.config.max_segment_ms)
-        self._jitter_ms = self.resources.random.below(jitter) if jitter else 0
+    def path(self, name: str) -> str:
+        """Return the path of a file of this log."""
+        return f"{self.directory}/{name}"
 
-    def add_segment(self, segment: Segment) -> None:
-        """Put a segment behind the others."""
-        self.segments.append(segment)
-        self.base_offsets.append(segment.base_offset)
+    @property
+    def active(self) -> Segment:
+        """The segment that batches are appended to."""
+        return self.segments.active
 
-    def segment_index(self, offset: int) -> int:
-        """The number of the segment whose range holds the offset; 0 for offsets before all."""
-        return max(bisect_right(self.base_offsets, offset) - 1, 0)
+    @property
+    def recent(self) -> RecentBatches:
+        """The newest batches of the active segment."""
+        return self.active_segment.recent
 
     @property
     def size(self) -> int:
         """Bytes of all written batches."""
-        return sum(segment.size for segment in self.segments)
+        return self.segments.size
 
     @property
     def last_stable_offset(self) -> int:
@@ -192,12 +176,19 @@ class Log:
         unstable = self.producers.first_unstable_offset(self.high_watermark)
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
+    @property
+    def recovery_point(self) -> int:
+        """The offset below which everything was forced to disk."""
+        point = self.flush_state.recovery_point
+        assert point <= self.written_end, self
+        return point
+
     # Appending
 
     @property
     def has_queued(self) -> bool:
         """True if there are queued batches, or an error that `write_queued` has not raised yet."""
-        return bool(self._pending) or self._failure is not None
+        return self.log_end_offset > self.written_end or self._failure is not None
 
     def append_as_leader(
         self,
@@ -209,7 +200,7 @@ class Log:
         now_ms: int,
         is_own: bool = False,
     ) -> int:
-        """Queue the client's batch at [start, end) as leader; returns its base offset.
+        """Queue the client's batch at [start, end) and return its base offset.
 
         A batch of the broker's own (`is_own`) has keys where the topic asks for them. A
         duplicate of one of its producer's last batches returns the original's offset and
@@ -218,12 +209,12 @@ class Log:
         """
         if self._failure is not None:
             raise self._failure
-        if now_ms != self._now_ms:
-            self._set_time(now_ms)
-        size = end - start
         rules = self._rules
+        if now_ms != rules.now_ms:
+            rules.set_time(now_ms)
+        size = end - start
         if size < HEADER_SIZE:
-            rules.prepare(buffer, view, start, end, now_ms)  # which refuses it
+            rules.prepare(buffer, view, start, end, now_ms)  # raises
         (
             base_offset, batch_length, _, magic, crc, attributes, offset_delta, base_timestamp,
             max_timestamp, producer_id, producer_epoch, base_sequence, record_count,
@@ -233,23 +224,20 @@ class Log:
             or batch_length != size - LOG_OVERHEAD
             or attributes not in (rules.own_attributes if is_own else rules.plain_attributes)
             or record_count != offset_delta + 1
-            or record_count <= 0
+            or offset_delta < 0
             or base_offset != 0
-            or size > rules.max_message_bytes
-            or size > rules.segment_bytes
-            or max_timestamp > self._newest_timestamp
-            or base_timestamp < self._oldest_timestamp
-            or producer_id >= 0 > base_sequence
-            or producer_id >= 0 > producer_epoch
-            or crc32c(view[start + 21 : end]) != crc
+            or size > rules.max_batch_bytes
+            or max_timestamp > rules.newest_timestamp
+            or base_timestamp < rules.oldest_timestamp
+            or (producer_id >= 0 and (base_sequence < 0 or producer_epoch < 0))
+            or crc32c(view[start + ATTRIBUTES_OFFSET : end]) != crc
         ):
             buffer, view, start, end = rules.prepare(buffer, view, start, end, now_ms)
             size = end - start
             batch_length = size - LOG_OVERHEAD
             if rules.log_append_time:
                 max_timestamp = now_ms
-        self.last_append_time = now_ms if rules.log_append_time else NO_TIMESTAMP
-
+        self.last_append_time = rules.append_time
         offset = self.log_end_offset
         last_offset = offset + offset_delta
         if producer_id >= 0:
@@ -258,37 +246,74 @@ class Log:
                 producer_id, producer_epoch, base_sequence, last_sequence
             )
             if duplicate is not None:
-                if rules.log_append_time:
-                    self.last_append_time = duplicate.timestamp
-                return duplicate.base_offset
-        position = self._position
+                return self._answer_duplicate(duplicate)
+        active = self.active_segment
+        limits = active.limits
         if (
-            position + size > self._roll_size
-            or max_timestamp > self._roll_timestamp
-            or last_offset > self._roll_offset
+            active.position + size > limits.size
+            or max_timestamp > limits.timestamp
+            or last_offset > limits.last_offset
         ):
-            position = self._make_room(size, max_timestamp, last_offset, now_ms)
+            self._make_room(size, max_timestamp, last_offset, now_ms)
         if producer_id >= 0:
             self.producers.append(
                 producer_id, producer_epoch, base_sequence, last_sequence,
                 offset, last_offset, max_timestamp,
             )  # fmt: skip
         if leader_epoch != self.leader_epochs.latest_epoch:
-            self._begin_epoch(leader_epoch, offset)
+            self.leader_epochs.begin(leader_epoch, offset)
         _assign_offset(buffer, start, offset, batch_length, leader_epoch)
-        self._pending.append(view[start:end])
-        recent = self.recent
-        recent.offsets.append(offset)
-        recent.positions.append(position)
-        if max_timestamp > self._max_timestamp:
-            self._max_timestamp = max_timestamp
-            self._max_timestamp_offset = last_offset
-        if self._since_index > self.config.index_interval_bytes:
-            self._index(last_offset, position)
-        self._since_index += size
-        self._position = position + size
+        active.queue(view[start:end])
+        active.add_batch(size, offset, last_offset, max_timestamp)
         self.log_end_offset = last_offset + 1
         return offset
+
+    def _answer_duplicate(self, original: ProducerBatch) -> int:
+        if self._rules.log_append_time:
+            self.last_append_time = original.timestamp
+        return original.base_offset
+
+    def append_as_follower(
+        self, buffer: bytearray, view: memoryview, start: int, end: int, now_ms: int
+    ) -> int:
+        """Queue the whole batches in [start, end) as the leader wrote them; return their bytes.
+
+        A batch that is cut off at the end is left out. Raises ApiError(CORRUPT_MESSAGE), and
+        queues nothing, if a batch is damaged or does not come after the log end offset. Raises
+        OSError if a segment that is needed cannot be begun: the batches before it stay queued.
+        """
+        if self._failure is not None:
+            raise self._failure
+        active = self.active_segment
+        limits = active.limits
+        queued_upto = position = start
+        for batch, marker in check_replicated(view, start, end, self.log_end_offset):
+            if (
+                active.position + batch.size > limits.size
+                or batch.max_timestamp > limits.timestamp
+                or batch.last_offset > limits.last_offset
+            ):
+                if position > queued_upto:
+                    active.queue(view[queued_upto:position])
+                    queued_upto = position
+                self._make_room_for_replicated(batch, now_ms)
+            self._add_replicated(batch, marker)
+            position = batch.end
+        if position > queued_upto:
+            active.queue(view[queued_upto:position])
+        return position - start
+
+    def _add_replicated(self, batch: Batch, marker: Marker | None) -> None:
+        """Account for a batch of the leader; its bytes are queued with those around it."""
+        active, last_offset = self.active_segment, batch.last_offset
+        if batch.producer_id >= 0:
+            aborted = update_producers(self.producers, batch, marker)
+            if aborted is not None:
+                active.add_aborted(aborted)
+        if batch.partition_leader_epoch != self.leader_epochs.latest_epoch:
+            self.leader_epochs.begin(batch.partition_leader_epoch, batch.base_offset)
+        active.add_batch(batch.size, self.log_end_offset, last_offset, batch.max_timestamp)
+        self.log_end_offset = last_offset + 1
 
     def write_queued(self) -> None:
         """Write all that is queued and make it readable.
@@ -298,7 +323,8 @@ class Log:
         """
         start = self._group_start
         self._group_start = _NO_GROUP
-        if self._pending:
+        has_queued = self.log_end_offset > self.written_end
+        if has_queued:
             if start == _NO_GROUP:
                 start = self.written_end
         elif self._failure is not None:
@@ -307,188 +333,90 @@ class Log:
         elif start == _NO_GROUP:
             return
         try:
-            if self._pending:
-                self._write_pending()
-            if self.written_end - self.recovery_point >= self.config.flush_messages:
+            if has_queued:
+                active = self.active_segment
+                active.write()
+                self.written_end = self.log_end_offset
+                assert self.log_start_offset <= self.high_watermark <= self.written_end, self
+                if self.leader_epochs.has_queued:
+                    self.leader_epochs.mark_written()
+                if self.producers.queued:
+                    self.producers.mark_written()
+                if active.has_entries:
+                    self._write_indexes()
+            if self.written_end >= self.flush_state.due_offset:
                 self.flush()
         except OSError:
             self._undo_to(start)
             raise
 
-    def _write_pending(self) -> None:
-        """Write what is queued with one call, then its index entries; it is readable then."""
-        segment, pending = self.active, self._pending
-        file = self.resources.pool.file(segment)
-        if self._position > self._allocated_end:
-            self._allocate(file)
-        file.pwritev(pending, segment.size)
-        segment.size = self._position
-        segment.set_max_timestamp(self._max_timestamp, self._max_timestamp_offset)
-        self.written_end = self.log_end_offset
-        self._old_epochs = None
-        self.producers.mark_written()
-        pending.clear()
-        if self._pending_index:
-            self._write_index(segment)
-        if len(self.recent.offsets) > LIMIT:
-            self.recent.shorten()
-
-    def _allocate(self, file: File) -> None:
-        """Have the disk make room for more than this write, up to near the segment's end.
-
-        A file system that has to find blocks for every single write takes a third more time.
-        """
-        segment, end = self.active, self._position
-        limit = self.config.segment_bytes - ALLOCATE_FROM_BYTES // 8
-        upto = min(end + min(segment.size // 2, MOST_AHEAD_BYTES), limit)
-        if upto > end:
-            file.allocate(segment.size, upto - segment.size)
-            self._allocated_end = segment.allocated_end = upto
-        else:
-            self._allocated_end = self.config.segment_bytes
+    def _write_indexes(self) -> None:
+        changed = self.active_segment.write_indexes()
+        if changed is not None:
+            self.flush_state.note_changed(changed)
 
     def discard_queued(self) -> None:
-        """Take back all that is queued, and a failure that was to be told with it."""
+        """Take back all that is queued, and an error that has not been raised yet."""
         self._failure = None
         self._group_start = _NO_GROUP
-        if self._pending:
-            self._undo()
+        if self.log_end_offset > self.written_end:
+            self.active_segment.undo()
+            self.producers.undo_queued()
+            self.leader_epochs.undo_queued()
+            self.log_end_offset = self.written_end
 
     def _undo_to(self, offset: int) -> None:
         """Take back everything from an offset on, queued or written."""
         self.discard_queued()
         if self.written_end > offset:
-            truncation.truncate_to(self, offset)
-
-    def _set_time(self, now_ms: int) -> None:
-        """Keep the bounds of timestamps for as long as the millisecond lasts."""
-        rules = self._rules
-        self._now_ms = now_ms
-        self._oldest_timestamp = now_ms - rules.before_max_ms
-        self._newest_timestamp = now_ms + rules.after_max_ms
-
-    def _begin_epoch(self, leader_epoch: int, offset: int) -> None:
-        if leader_epoch < 0:
-            return
-        if self._old_epochs is None:
-            self._old_epochs = self.leader_epochs.entries
-        self.leader_epochs.assign(leader_epoch, offset)
-
-    def _index(self, last_offset: int, position: int) -> None:
-        """Note the index entries of a batch; they are added when it is written."""
-        self._since_index = 0
-        self._pending_index.append(
-            (last_offset, position, self._max_timestamp, self._max_timestamp_offset)
-        )
-        if self._indexes_full():
-            self._roll_size = -1
-
-    def _indexes_full(self) -> bool:
-        capacity, waiting = self.config.segment_index_bytes, len(self._pending_index)
-        offset_index, time_index = self.active.offset_index, self.active.time_index
-        return offset_index.is_full(capacity, waiting) or time_index.is_full(capacity, waiting)
-
-    def _write_index(self, segment: Segment) -> None:
-        capacity = self.config.segment_index_bytes
-        entries, self._pending_index = self._pending_index, []
-        for last_offset, position, timestamp, timestamp_offset in entries:
-            segment.offset_index.append(last_offset, position, capacity)
-            segment.time_index.append(timestamp, timestamp_offset, capacity)
-
-    def _undo(self) -> None:
-        """Take back everything queued, in memory and, as far as it goes, in the file."""
-        segment = self.active
-        self._pending.clear()
-        self._pending_index.clear()
-        self.producers.undo_queued()
-        if self._old_epochs is not None:
-            self.leader_epochs.replace(self._old_epochs)
-            self._old_epochs = None
-        self.log_end_offset = self.written_end
-        self._position = segment.size
-        self._max_timestamp = segment.max_timestamp
-        self._max_timestamp_offset = segment.max_timestamp_offset
-        self._roll_size = -1
-        self._first = None
-        self.recent.cut(segment.size)
-        # Cut once more when the segment ends: only that cut is forced to disk.
-        segment.is_loose = True
-        try:
-            segment.file.truncate(segment.size)
-        except OSError:
-            # Bytes past `size` are nobody's: the next write goes over them, closing cuts them.
-            pass
+            self.truncate_to(offset)
 
     # Rolling
 
-    def _make_room(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> int:
-        """Begin a new segment if one is due and say where to append; sets the limits anew."""
-        if self._position and self._should_roll(size, max_timestamp, last_offset, now_ms):
+    def _make_room(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> None:
+        """Begin a new segment if the batch needs one, and compute the limits of the next roll."""
+        active = self.active_segment
+        if active.should_roll(size, max_timestamp, last_offset, now_ms):
             self._write_before_roll()
             self.roll(now_ms)
-        self.active.open_indexes()
-        first = self._first_timestamp() if self._position else max_timestamp
-        self._roll_size = self.config.segment_bytes
-        self._roll_offset = self.active.base_offset + MAX_RELATIVE_OFFSET
-        # Without timestamps in the batches the clock counts, so each append has to look.
-        self._roll_timestamp = first + self._max_age_ms() if first >= 0 else _ALWAYS
-        return self._position
+        active.set_limits(max_timestamp)
 
-    def _should_roll(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
-        first = self._first_timestamp()
-        age_ms = max_timestamp - first if first >= 0 else now_ms - self.created_ms
-        return (
-            self._position + size > self.config.segment_bytes
-            or age_ms > self._max_age_ms()
-            or last_offset - self.active.base_offset > MAX_RELATIVE_OFFSET
-            or self._indexes_full()
-        )
-
-    def _max_age_ms(self) -> int:
-        return self.config.max_segment_ms - self._jitter_ms
-
-    def _first_timestamp(self) -> int:
-        """The largest timestamp of the active segment's first batch, read once."""
-        if self._first is None:
-            if self.active.size:
-                self._first = next(self.active.batches_from(0)).max_timestamp
-            else:
-                self._first = int(_unpack_header(self._pending[0])[8])
-        return self._first
+    def _make_room_for_replicated(self, batch: Batch, now_ms: int) -> None:
+        size, timestamp, last_offset = batch.size, batch.max_timestamp, batch.last_offset
+        self._make_room(size, timestamp, last_offset, now_ms)
+        if last_offset > self.active_segment.limits.last_offset:
+            # The gap before the batch is too wide for one segment: begin a new one after it.
+            if self._group_start == _NO_GROUP:
+                self._group_start = self.written_end
+            self.log_end_offset = self.written_end = batch.base_offset
+            self.roll(now_ms)
+            self._make_room(size, timestamp, last_offset, now_ms)
 
     def _write_before_roll(self) -> None:
         """Write what is queued for the old segment; it stays part of the group."""
-        if not self._pending:
+        if self.log_end_offset == self.written_end:
             return
-        if self._group_start == _NO_GROUP:
-            self._group_start = self.written_end
+        start = self.written_end if self._group_start == _NO_GROUP else self._group_start
         try:
-            self._write_pending()
+            self.write_queued()
         except OSError as error:
-            self._undo_to(self._group_start)
             self._failure = error
             raise
+        self._group_start = start
 
     def roll(self, now_ms: int) -> None:
         """Begin a new segment at the log end offset; nothing may be queued."""
-        assert not self._pending, "write_queued before rolling"
-        old, base_offset = self.active, self.log_end_offset
+        assert self.log_end_offset == self.written_end, "write_queued before rolling"
+        old, base_offset = self.segments.active, self.log_end_offset
         if old.base_offset == base_offset:
             return
-        self.unsynced += old.finish()
+        self.flush_state.note_changed(*old.finish())
         self.write_snapshot()
-        segment = Segment(self.resources.pool, self.directory, base_offset, 0)
-        try:
-            segment.create(self.config.segment_index_bytes, self._preallocated_bytes())
-        except OSError:
-            for suffix in (LOG, INDEX, TIME_INDEX):
-                self.resources.files.unlink(segment.path(suffix))
-            raise
-        old.is_active = False
-        self.add_segment(segment)
-        self.activate(segment, now_ms)
-        self.recent.clear()
-        self.unsynced += (segment.path(LOG), old.path(INDEX), old.path(TIME_INDEX))
+        segment = self.create_segment(base_offset)
+        old.make_inactive()
+        self.segments.add(segment)
+        self.active_segment.switch_to(segment, now_ms)
+        self.flush_state.note_changed(old.path(INDEX), old.path(TIME_INDEX))
         try:
             self.start_flush(base_offset)
         except OSError as error:
@@ -496,53 +424,53 @@ class Log:
                 raise
             # The segment is there; what could not be flushed is left to the next flush.
 
-    def _preallocated_bytes(self) -> int:
-        return self.config.segment_bytes if self.config.preallocate else 0
+    def create_segment(self, base_offset: int) -> Segment:
+        """Make the files of a new segment; the caller adds it to the segments."""
+        config = self.config
+        segment = Segment(self.resources.pool, self.directory, base_offset, 0)
+        preallocated = config.segment_bytes if config.preallocate else 0
+        try:
+            segment.create(config.segment_index_bytes, preallocated)
+        except OSError:
+            for suffix in (LOG, INDEX, TIME_INDEX):
+                self.resources.files.unlink(segment.path(suffix))
+            raise
+        self.flush_state.note_changed(segment.path(LOG))
+        return segment
 
     def write_snapshot(self) -> None:
         """Write the producer state as of the written end, not yet forced to disk."""
-        offset = self.written_end
-        if self.snapshots and self.snapshots[-1] == offset:
-            return
-        path = self.path(offset_name(offset, SNAPSHOT))
-        file = self.resources.pool.open(path, create=True, writable=True)
-        content = encode_snapshot(self.producers.entries)
-        file.truncate(0)
-        file.pwritev([content], 0)
-        self.snapshots.append(offset)
-        self.unsynced.append(path)
-
-    def path(self, name: str) -> str:
-        """The path of a file of this log."""
-        return f"{self.directory}/{name}"
+        path = self.snapshots.write(self.written_end, self.producers.entries)
+        if path is not None:
+            self.flush_state.note_changed(path)
 
     # Reading
 
     def read(
         self, offset: int, max_bytes: int, upto: int, *, at_least_one: bool
     ) -> FileSlice | None:
-        """Batches from the one that holds `offset`, or the next, up to before `upto`.
+        """Return batches from the one that holds `offset`, or the next, up to before `upto`.
 
         At most max_bytes, of which the last batch may be cut; with at_least_one the first
         batch comes whole even if it is larger. None when there is nothing, or when the first
         batch does not fit. Raises ApiError(OFFSET_OUT_OF_RANGE).
         """
-        return reading.read(self, offset, max_bytes, upto, at_least_one)
+        return lookup.read(self, offset, max_bytes, upto, at_least_one)
 
     def bytes_available(self, offset: int, upto: int) -> int:
-        """How many bytes there are from `offset` up to before `upto`."""
-        return reading.bytes_available(self, offset, upto)
+        """Return how many bytes there are from `offset` up to before `upto`."""
+        return lookup.bytes_available(self, offset, upto)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> reading.TimestampOffset | None:
-        """The first record with a timestamp at or after the given one, or None."""
-        return reading.offset_for_timestamp(self, timestamp_ms)
+    def offset_for_timestamp(self, timestamp_ms: int) -> lookup.TimestampOffset | None:
+        """Return the first record with a timestamp at or after the given one, or None."""
+        return lookup.offset_for_timestamp(self, timestamp_ms)
 
-    def max_timestamp(self) -> reading.TimestampOffset | None:
-        """The first record that has the largest timestamp of the log, or None."""
-        return reading.max_timestamp(self)
+    def max_timestamp(self) -> lookup.TimestampOffset | None:
+        """Return the first record that has the largest timestamp of the log, or None."""
+        return lookup.max_timestamp(self)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
-        """The largest epoch at or before the given one and where it ended; (-1, -1) if unknown."""
+        """Return the largest epoch up to the given one and where it ended; (-1, -1) if unknown."""
         return self.leader_epochs.end_offset_for(leader_epoch, self.written_end)
 
     # Ends of the log
@@ -557,28 +485,39 @@ class Log:
 
     def advance_log_start(self, offset: int) -> None:
         """Serve nothing before `offset` any more (DeleteRecords); at most the high watermark."""
-        retention.advance_log_start(self, offset)
+        if offset > self.high_watermark:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic_partition} cannot begin at {offset}: the high watermark is"
+                f" {self.high_watermark}",
+            )
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.leader_epochs.truncate_from_start(offset)
 
     def delete_old_segments(self, now_ms: int, at_most: int = ALL_SEGMENTS) -> int:
-        """Remove the segments that retention and the log start offset give up; how many."""
+        """Remove the segments that retention no longer keeps; return how many."""
         return retention.delete_old_segments(self, now_ms, at_most)
 
     # Durability
 
     def flush(self, upto: int | None = None) -> None:
         """Force everything below `upto`, by default all that is written, to disk; waits."""
-        flushing.flush(self, self.written_end if upto is None else upto)
+        self.flush_state.flush(self._flush_end(upto))
 
     def start_flush(self, upto: int | None = None) -> None:
         """Force everything below `upto` to disk without waiting; the recovery point follows."""
-        flushing.start(self, self.written_end if upto is None else upto)
+        self.flush_state.start(self._flush_end(upto))
+
+    def _flush_end(self, upto: int | None) -> int:
+        return self.written_end if upto is None else min(upto, self.written_end)
 
     def close(self) -> None:
         """Leave the files as a clean shutdown does: trimmed, with a snapshot, forced to disk."""
-        assert not self._pending, "write_queued before closing"
-        # Of a log that never held anything nothing can be lost: what is missing is made anew.
+        assert self.log_end_offset == self.written_end, "write_queued before closing"
+        # A log that never held anything cannot lose anything: missing files are made again.
         is_blank = not self.written_end and not self.active.is_loose
-        self.unsynced += self.active.finish()
+        self.flush_state.note_changed(*self.active.finish())
         if self.written_end > self.log_start_offset or self.producers.entries:
             self.write_snapshot()
         if not is_blank:
@@ -587,8 +526,9 @@ class Log:
 
     def abandon(self) -> None:
         """Let go of all handles without writing anything: for logs that failed or are deleted."""
-        flushing.cancel(self)
-        self._pending.clear()
+        self.flush_state.cancel()
+        self.active_segment.discard()
+        self.log_end_offset = self.written_end
         self._failure = None
         self._group_start = _NO_GROUP
         for segment in self.segments:
@@ -598,11 +538,8 @@ class Log:
         """Drop what is kept for tail reads if nothing was appended since the last call."""
         if self._idle_end != self.written_end:
             self._idle_end = self.written_end
-        elif not self._pending:
+        elif self.log_end_offset == self.written_end:
             self.recent.clear()
             for segment in self.segments:
                 if not segment.is_active:
                     segment.forget_indexes()
-
-    def __iter__(self) -> Iterator[Segment]:
-        return iter(self.segments)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from ottla.log.pool import FilePool
+from ottla.log.file_pool import FilePool
 from ottla.log.trash import Trash
 from ottla.ports import Background, Clock, Files, Random
 
-if TYPE_CHECKING:
-    from ottla.log.log import Log
-
 
 class Resources:
-    """Handed to every log; `on_error` hears of storage errors of work done in the background."""
+    """Handed to every log of a broker."""
 
     __slots__ = ("background", "clock", "files", "notes", "on_error", "pool", "random", "trash")
 
@@ -33,9 +29,10 @@ class Resources:
         self.random = random
         self.trash = Trash(files, background)
         self.notes: list[str] = []
-        """What happened that a person should read; whoever logs it clears it."""
-        self.on_error: Callable[[Log, OSError], None] = _raise
+        """Messages for the operator. Whoever logs them clears the list."""
+        self.on_error: Callable[[str, OSError], None] = _raise
+        """Called with the directory of a log when work in the background fails."""
 
 
-def _raise(log: Log, error: OSError) -> None:
+def _raise(directory: str, error: OSError) -> None:
     raise error

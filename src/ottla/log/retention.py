@@ -1,10 +1,11 @@
-"""Which segments are deleted, and moving the log start offset.
+"""Decide which segments are old enough to be deleted, and delete them.
 
-Three reasons, as Kafka has them, oldest segment first and only as long as each one qualifies:
-the log start offset lies past the segment; the log without it still has retention.bytes; its
-largest timestamp (its modification time where it has none) is older than retention.ms. The
-last two count only for topics with cleanup.policy delete. Nothing at or past the high
-watermark goes; the active segment goes only after a new one was begun.
+A segment is deleted for one of Kafka's three reasons: the log start offset is past it; the log
+is larger than retention.bytes even without it; its largest timestamp (or its modification time
+if it has none) is older than retention.ms. The last two apply only to topics with
+cleanup.policy delete. Deletion begins with the oldest segment and stops at the first one to
+keep. Nothing at or past the high watermark is deleted, and the active segment only after a new
+one was begun.
 """
 
 from __future__ import annotations
@@ -13,26 +14,12 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ottla.log.names import LOG
+from ottla.log.file_names import LOG
 from ottla.log.truncation import discard_segments
-from ottla.model.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
-    from ottla.log.segment import Segment
-
-
-def advance_log_start(log: Log, offset: int) -> None:
-    """See Log.advance_log_start."""
-    if offset > log.high_watermark:
-        raise ApiError(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{log.topic_partition} cannot begin at {offset}: the high watermark is"
-            f" {log.high_watermark}",
-        )
-    if offset > log.log_start_offset:
-        log.log_start_offset = offset
-        log.leader_epochs.truncate_from_start(offset)
+    from ottla.log.segment.segment import Segment
 
 
 def delete_old_segments(log: Log, now_ms: int, at_most: int) -> int:
@@ -77,10 +64,11 @@ def _too_old(log: Log, at_most: int, now_ms: int) -> int:
 
 
 def _candidates(log: Log) -> Iterator[tuple[Segment, int]]:
-    """Segments wholly below the high watermark, oldest first, with the offset after them."""
+    """Yield the segments below the high watermark, oldest first, with the offset after each."""
+    base_offsets = log.segments.base_offsets
     for number, segment in enumerate(log.segments):
         is_last = segment is log.active
-        end_offset = log.log_end_offset if is_last else log.base_offsets[number + 1]
+        end_offset = log.log_end_offset if is_last else base_offsets[number + 1]
         if end_offset > log.high_watermark or (is_last and not segment.size):
             return
         yield segment, end_offset
@@ -91,9 +79,8 @@ def _delete(log: Log, count: int, now_ms: int) -> int:
         return 0
     if count == len(log.segments):
         log.roll(now_ms)
-    advance_log_start(log, log.base_offsets[count])
-    old = log.segments[:count]
-    del log.segments[:count], log.base_offsets[:count]
+    log.advance_log_start(log.segments.base_offsets[count])
+    old = log.segments.remove_oldest(count)
     discard_segments(log, old)
-    log.unsynced += [segment.path(LOG) for segment in old]
+    log.flush_state.note_changed(*(segment.path(LOG) for segment in old))
     return count

@@ -1,9 +1,9 @@
-"""Files and directories that are to go, after a while and off the loop.
+"""Files and directories that are deleted after a delay, off the loop.
 
-Removing a large file takes tens of milliseconds, and fetches may still send from it, so a
+Deleting a large file takes tens of milliseconds, and fetches may still send from it. So a
 deleted segment is first renamed to `.deleted` (a partition's directory to `-delete`) and
-removed here when its delay (file.delete.delay.ms) is over. What is left at a crash is found
-by its name at the next start.
+deleted here after file.delete.delay.ms. After a crash the next start finds such files by their
+names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ AT_A_TIME = 1000
 
 
 class Trash:
-    """Paths by the time they are due."""
+    """Paths sorted by the time they are to be deleted."""
 
     __slots__ = ("_background", "_due", "_files", "_is_busy", "on_error")
 
@@ -27,21 +27,21 @@ class Trash:
         self._due: list[tuple[int, str, bool]] = []
         self._is_busy = False
         self.on_error: Callable[[str, OSError], None] = lambda path, error: None
-        """Hears of removals that failed; the file is found again at the next start."""
+        """Called when a deletion fails. The next start finds the file again."""
 
     def __len__(self) -> int:
         return len(self._due)
 
     def add_file(self, path: str, due_ms: int) -> None:
-        """Remove a file when the time has come."""
+        """Delete a file at a time."""
         heappush(self._due, (due_ms, path, False))
 
     def add_directory(self, path: str, due_ms: int) -> None:
-        """Remove a directory with all in it when the time has come."""
+        """Delete a directory and its content at a time."""
         heappush(self._due, (due_ms, path, True))
 
     def empty(self, now_ms: int) -> int:
-        """Start removing what is due, so many at a time; how many paths that are."""
+        """Start deleting what is due, at most AT_A_TIME paths; return how many."""
         due = self._due
         paths: list[tuple[str, bool]] = []
         while due and due[0][0] <= now_ms and len(paths) < AT_A_TIME and not self._is_busy:
@@ -53,11 +53,11 @@ class Trash:
         return len(paths)
 
     def next_due_ms(self) -> int | None:
-        """When something is due next."""
+        """Return the time of the next deletion, or None."""
         return self._due[0][0] if self._due else None
 
     def _remove(self, paths: list[tuple[str, bool]]) -> list[tuple[str, OSError]]:
-        """Off the loop; what failed."""
+        """Delete the paths, off the loop; return those that failed."""
         failed = []
         for path, is_directory in paths:
             remove = self._files.remove_tree if is_directory else self._files.unlink

@@ -1,7 +1,7 @@
-"""The header of a v2 record batch: where its fields are, and walking from batch to batch.
+"""The header of a v2 record batch: its layout, and iterating from batch to batch.
 
-Everything works on (buffer, start, end) and looks at headers only, so the work is per
-batch, never per record, and no bytes are copied. A CRC covers everything from the
+Everything works on (buffer, start, end) and reads headers only, so the work is per batch,
+never per record, and no bytes are copied. A CRC covers everything from the
 attributes to the end of the batch; base offset, length, leader epoch and magic are
 outside it, which lets a broker assign offsets without touching the CRC (KIP-98).
 """
@@ -51,7 +51,7 @@ assert HEADER.size == HEADER_SIZE
 _CRC = Struct(">I")
 _MIN_BATCH_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 _unpack_header = HEADER.unpack_from
-_new = tuple.__new__  # what a NamedTuple's constructor does, at half its price
+_new = tuple.__new__  # what a NamedTuple's constructor does, in half the time
 
 
 class CorruptBatch(ValueError):
@@ -67,7 +67,7 @@ class CorruptBatch(ValueError):
 
 
 class Batch(NamedTuple):
-    """The header of one batch, as it stands in the buffer, and its position there."""
+    """The header of one batch, and its position in the buffer."""
 
     base_offset: int
     batch_length: int
@@ -122,7 +122,7 @@ class Batch(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones of this batch may go; it then stands in place of the base timestamp."""
+        """When tombstones of this batch may be removed; stored in place of the base timestamp."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_MASK else None
 
     @property
@@ -138,15 +138,14 @@ class Batch(NamedTuple):
 
 
 def parse_header(buffer: Buffer, position: int) -> Batch:
-    """The header at `position`, unchecked; the buffer must hold HEADER_SIZE bytes there."""
+    """Return the header at `position`, unchecked; the buffer must hold HEADER_SIZE bytes there."""
     return _new(Batch, (*_unpack_header(buffer, position), position))
 
 
 def scan(buffer: Buffer, start: int, end: int) -> Iterator[Batch]:
-    """The whole batches in [start, end), stopping before an incomplete one.
+    """Yield the whole batches in [start, end), stopping before an incomplete one.
 
-    Raises CorruptBatch at a length or magic that no v2 batch has; what the CRC covers is
-    not checked.
+    Raises CorruptBatch at a length or magic that no v2 batch has. The CRC is not checked.
     """
     position = start
     while end - position >= HEADER_SIZE:
@@ -164,7 +163,7 @@ def scan(buffer: Buffer, start: int, end: int) -> Iterator[Batch]:
 
 
 def crc_of(view: memoryview, start: int, end: int) -> int:
-    """The CRC-32C of the batch at [start, end), over all that its CRC field covers."""
+    """Compute the CRC-32C of the batch at [start, end), over all that its CRC field covers."""
     return crc32c(view[start + ATTRIBUTES_OFFSET : end])
 
 

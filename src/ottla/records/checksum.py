@@ -1,7 +1,7 @@
-"""CRC-32C from the `crc32c` package, without what that package imports besides.
+"""CRC-32C from the `crc32c` package, without the other imports of that package.
 
 The package's `__init__` reads its version through importlib.metadata, which loads email,
-socket and some forty other modules: 30 ms and several MB that a broker has no use for. The
+socket and some forty other modules: 30 ms and several MB that a broker does not need. The
 function itself is in one extension module, which is loaded here directly.
 """
 
@@ -15,7 +15,7 @@ from ottla.ports import Buffer
 
 class _Crc(Protocol):
     def __call__(self, data: Buffer, value: int = 0, /) -> int:
-        """The CRC-32C of `data`, or of what had the CRC `value` and `data` after it."""
+        """Return the CRC-32C of `data`, or of bytes with the CRC `value` followed by `data`."""
         ...
 
 

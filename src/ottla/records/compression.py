@@ -1,8 +1,8 @@
-"""The four codecs of Kafka, with the size of what comes out bounded before it is made.
+"""Kafka's four codecs, with a limit on the size of decompressed data.
 
-Written as Java clients write and read them: gzip; snappy in xerial's framing; LZ4 frames
-with independent blocks (Kafka's Java reader refuses linked ones); zstd (KIP-110). Read
-besides: raw snappy, which some clients send. Levels are those of KIP-390.
+Data is written in the formats of the Java clients: gzip; snappy in xerial's framing; LZ4 frames
+with independent blocks (Kafka's Java reader refuses linked ones); zstd (KIP-110). Raw snappy,
+which some clients send, is read too. Levels are those of KIP-390.
 
 `cramjam` is imported on first use: a broker that passes batches through never loads it.
 """
@@ -23,7 +23,7 @@ from ottla.records.batch import (
     parse_header,
     seal,
 )
-from ottla.records.declared import LZ4_MAGIC, LZ4_STORED, gzip_size, lz4_size, zstd_size
+from ottla.records.declared_size import LZ4_MAGIC, LZ4_STORED, gzip_size, lz4_size, zstd_size
 from ottla.records.xerial import compress_xerial, decompress_snappy
 
 NONE: Final = 0
@@ -39,10 +39,10 @@ LZ4_DEFAULT_LEVEL: Final = 9
 ZSTD_DEFAULT_LEVEL: Final = 3
 
 DECOMPRESSED_LIMIT: Final = 256 * 1024 * 1024
-"""What one batch may expand to: far more than clients put into one, far less than a bomb."""
+"""How large one batch may become: far more than clients send, far less than a zip bomb."""
 
 _LZ4_HEADER: Final = LZ4_MAGIC + b"\x60\x40\x82"  # independent blocks of 64 KiB, and a checksum
-_LZ4_WITH_CHECKSUMS: Final = b"\x70\x40"  # the same blocks, each with a checksum behind it
+_LZ4_WITH_CHECKSUMS: Final = b"\x70\x40"  # the same blocks, each followed by a checksum
 _LZ4_CHECKSUM: Final = 4
 _SMALLEST_OUTPUT: Final = 4 * 1024
 _GUESSED_EXPANSION: Final = 4
@@ -53,7 +53,7 @@ _Decoder: TypeAlias = Callable[[Buffer, bytearray], int]
 
 
 def codec_name(codec: int) -> str:
-    """The name of a codec's number as configurations spell it."""
+    """Return the name that configurations have for a codec's number."""
     for name, number in CODECS.items():
         if number == codec:
             return name
@@ -61,7 +61,7 @@ def codec_name(codec: int) -> str:
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """`data` in the given codec; level as in compression.<codec>.level, None for its default."""
+    """Compress `data`; level as in compression.<codec>.level, None for its default."""
     match codec:
         case 0:
             return bytes(data)
@@ -77,7 +77,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, limit: int = DECOMPRESSED_LIMIT) -> Buffer:
-    """What `data` holds; CorruptBatch when it is damaged or would take more than `limit` bytes."""
+    """Decompress `data`; CorruptBatch if it is damaged or takes more than `limit` bytes."""
     match codec:
         case 0:
             if len(data) > limit:
@@ -93,10 +93,10 @@ def decompress(codec: int, data: Buffer, limit: int = DECOMPRESSED_LIMIT) -> Buf
 def recompress(
     buffer: Buffer, start: int, end: int, codec: int, level: int | None = None
 ) -> bytearray:
-    """The v2 batch at [start, end) with its records in another codec, CRC sealed.
+    """Return the v2 batch at [start, end) with its records in another codec, and a new CRC.
 
-    Records are not decoded; everything else in the header stays. Raises CorruptBatch when
-    they cannot be decompressed.
+    Records are not decoded; the rest of the header stays. Raises CorruptBatch if they cannot be
+    decompressed.
     """
     batch = parse_header(buffer, start)
     with memoryview(buffer) as view:
@@ -130,7 +130,7 @@ def _compress_lz4(data: Buffer, level: int) -> bytes:
 
 
 def _without_block_checksums(frame: memoryview) -> bytes:
-    """The frame as Java's clients write it; a batch has a checksum of its own."""
+    """Return the frame without the checksums of blocks, as Java clients write it."""
     if bytes(frame[4:6]) != _LZ4_WITH_CHECKSUMS:
         return bytes(frame)
     parts: list[Buffer] = [_LZ4_HEADER]
@@ -168,11 +168,11 @@ def _decompress_bounded(codec: int, data: Buffer, limit: int) -> bytearray:
         if size >= limit:
             raise CorruptBatch(0, f"{codec_name(codec)} data takes more than {limit} bytes")
         size = min(limit, _GROWTH * size)
-        del output  # before the larger one is there
+        del output  # before the larger one is allocated
 
 
 def _first_size(codec: int, data: Buffer, limit: int) -> int:
-    """What the data declares as its size, if that is not absurd, or a guess."""
+    """Return the size that the data declares if it is plausible, otherwise a guess."""
     declared = _DECLARED[codec](data)
     if declared is None:
         size = _GUESSED_EXPANSION * len(data)

@@ -31,7 +31,7 @@ class ControlType(IntEnum):
 
 
 def control_type(key: bytes | None) -> ControlType:
-    """The type in a control record's key; raises CorruptBatch when it is not one."""
+    """Return the type in a control record's key; raises CorruptBatch."""
     if key is None or len(key) < _KEY.size:
         raise CorruptBatch(0, f"a control record needs a key of {_KEY.size} bytes")
     version, number = _KEY.unpack_from(key)
@@ -44,7 +44,7 @@ def control_type(key: bytes | None) -> ControlType:
 
 
 def coordinator_epoch(value: bytes | None) -> int:
-    """The coordinator epoch in the value of a COMMIT or ABORT marker; raises CorruptBatch."""
+    """Return the coordinator epoch in the value of a transaction marker; raises CorruptBatch."""
     if value is None or len(value) < _MARKER.size:
         raise CorruptBatch(0, f"a transaction marker needs a value of {_MARKER.size} bytes")
     version, epoch = _MARKER.unpack_from(value)
@@ -63,7 +63,7 @@ def build_marker(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytearray:
-    """The control batch that ends a producer's transaction with COMMIT or ABORT."""
+    """Build the control batch that ends a producer's transaction with COMMIT or ABORT."""
     if marker not in (ControlType.COMMIT, ControlType.ABORT):
         raise ValueError(f"{marker.name} does not end a transaction")
     return build_batch(

@@ -1,6 +1,6 @@
 """Message sets of magic 0 and 1, which Kafka wrote before 0.11: reading only.
 
-A message set is a row of messages, each after its offset and size. A compressed message
+A message set is a sequence of messages, each preceded by its offset and size. A compressed message
 is a wrapper: its value is another message set, and its offset is that of the last message
 in it. Inside a wrapper, magic 1 counts offsets from 0, magic 0 has them absolute (KIP-31).
 Magic 1 adds a timestamp, and its type in the attributes (KIP-32).
@@ -80,7 +80,7 @@ class Message(NamedTuple):
 
 
 def scan_any(buffer: Buffer, start: int, end: int) -> Iterator[Batch | Message]:
-    """The whole batches and messages of any magic in [start, end), as `batch.scan` does for v2.
+    """Yield the whole batches and messages of any magic in [start, end).
 
     Stops before an incomplete one; raises CorruptBatch at a length or magic that none has.
     """
@@ -91,7 +91,7 @@ def scan_any(buffer: Buffer, start: int, end: int) -> Iterator[Batch | Message]:
 
 
 def parse_any(buffer: Buffer, position: int, end: int) -> Batch | Message | None:
-    """The header of any magic at `position`, or None when it would pass `end`.
+    """Return the header of any magic at `position`, or None if it would pass `end`.
 
     Raises CorruptBatch at a length or magic that no batch or message has.
     """
@@ -109,14 +109,14 @@ def parse_any(buffer: Buffer, position: int, end: int) -> Batch | Message | None
 
 
 def crc_of_message(view: memoryview, message: Message) -> int:
-    """The CRC-32 over all that the message's CRC field covers."""
+    """Compute the CRC-32 over all that the message's CRC field covers."""
     return crc32(view[message.position + _CRC_START : message.end])
 
 
 def records_of_message(
     buffer: Buffer, message: Message, limit: int = DECOMPRESSED_LIMIT
 ) -> list[Record]:
-    """The record a message is, or those in it when it is a wrapper; raises CorruptBatch."""
+    """Return the record of a message, or those in a wrapper; raises CorruptBatch."""
     key, value = _fields(buffer, message)
     if not message.compression:
         return [Record(message.last_offset, message.max_timestamp, key, value, ())]

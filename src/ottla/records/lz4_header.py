@@ -1,8 +1,8 @@
 """The header checksum of an LZ4 frame, which Kafka's clients got wrong in messages of magic 0.
 
-They took the checksum over the frame's magic number too (KAFKA-3160), so decoders refuse
-such frames. Here the byte is set right: it is the second of an xxHash-32 over the frame
-descriptor, which is shorter than the 16 bytes from which that hash gets complicated.
+They included the frame's magic number in the checksum (KAFKA-3160), so decoders refuse such
+frames. `repair` corrects the byte: it is the second one of an xxHash-32 over the frame
+descriptor, which has fewer than 16 bytes, so that a short form of the hash is enough.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CONTENT_SIZE_FLAG: Final = 0x08
 
 
 def repair(frame: bytes) -> bytes:
-    """The frame with the right header checksum; too short ones as they are."""
+    """Return the frame with the right header checksum; one that is too short is unchanged."""
     if len(frame) <= _DESCRIPTOR_START:
         return frame
     descriptor_bytes = 10 if frame[_DESCRIPTOR_START] & _CONTENT_SIZE_FLAG else 2
@@ -33,7 +33,7 @@ def repair(frame: bytes) -> bytes:
 
 
 def _xxh32(data: bytes) -> int:
-    """xxHash-32, seed 0, of fewer than 16 bytes."""
+    """Return the xxHash-32, seed 0, of fewer than 16 bytes."""
     whole = len(data) & ~3
     state = _PRIME_5 + len(data)
     for position in range(0, whole, 4):

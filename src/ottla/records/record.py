@@ -1,9 +1,9 @@
-"""The records inside a v2 batch: reading, building, and asking for null keys.
+"""The records inside a v2 batch: reading, building, and finding null keys.
 
 Reading trusts nothing: each length is checked against the bytes that are left before it is
 used, offsets must rise within the batch, and the batch must hold exactly the records its
-header counts. Bytes that fail this raise CorruptBatch and nothing else. Brokers pass
-batches through without coming here.
+header counts. Damaged bytes raise CorruptBatch and nothing else. Brokers store and send batches
+without reading their records.
 
 A record is: length, attributes (1 byte), timestamp delta, offset delta, key, value,
 headers; all numbers are zigzag varints, a length of -1 means null (KIP-98, KIP-82).
@@ -53,9 +53,9 @@ class Record(NamedTuple):
 
 
 def records_of(batch_bytes: Buffer, limit: int = DECOMPRESSED_LIMIT) -> list[Record]:
-    """The records of the batch at the start of `batch_bytes`; raises CorruptBatch.
+    """Return the records of the batch at the start of `batch_bytes`; raises CorruptBatch.
 
-    The CRC is the caller's to check; compressed records may take up to `limit` bytes.
+    The caller checks the CRC; compressed records may take up to `limit` bytes.
     """
     batch, data = _open(batch_bytes, 0, len(batch_bytes), limit)
     try:
@@ -65,7 +65,7 @@ def records_of(batch_bytes: Buffer, limit: int = DECOMPRESSED_LIMIT) -> list[Rec
 
 
 def null_keys(buffer: Buffer, start: int, end: int) -> list[int]:
-    """Which records of the batch at [start, end) have no key, by number; raises CorruptBatch."""
+    """Return the numbers of the records in [start, end) without a key; raises CorruptBatch."""
     batch, data = _open(buffer, start, end, DECOMPRESSED_LIMIT)
     try:
         return _find_null_keys(data, batch.record_count)
@@ -89,7 +89,7 @@ def build_batch(
     is_transactional: bool = False,
     is_control: bool = False,
 ) -> bytearray:
-    """A sealed batch of the records, at consecutive offsets from `base_offset`."""
+    """Build a batch of the records, with its CRC, at consecutive offsets from `base_offset`."""
     if not records:
         raise ValueError("a batch needs at least one record")
     base_timestamp = records[0][2]
@@ -126,7 +126,7 @@ def build_batch(
 
 
 def _open(buffer: Buffer, start: int, end: int, limit: int) -> tuple[Batch, bytes]:
-    """The checked header at `start`, and the records' bytes, decompressed."""
+    """Return the checked header at `start`, and the records' bytes, decompressed."""
     if end - start < HEADER_SIZE:
         raise CorruptBatch(start, f"{end - start} bytes are less than a batch header")
     batch = parse_header(buffer, start)
@@ -215,7 +215,7 @@ def _bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag number of up to 64 bits and the position after it; IndexError past the end."""
+    """Return a zigzag number and the position after it; IndexError past the end."""
     byte = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
@@ -233,7 +233,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _find_null_keys(data: bytes, count: int) -> list[int]:
-    """Walk from length to length; the one loop over records that a broker has."""
+    """Find the records without a key. This is the only loop over records in a broker."""
     position, end = 0, len(data)
     found = []
     for number in range(count):

@@ -1,8 +1,8 @@
-"""Snappy as Kafka's Java clients frame it (snappy-java, "xerial"), and bare.
+"""Snappy in the framing of Kafka's Java clients (snappy-java, "xerial"), and raw.
 
-A frame is a 16-byte header (8-byte magic, version, lowest compatible version) and then
-blocks of raw snappy, each after its length as a big-endian int32. Frames may follow each
-other. Raw snappy declares how much comes out, so buffers are exact and checked first.
+A frame is a 16-byte header (8-byte magic, version, lowest compatible version) and then blocks
+of raw snappy, each preceded by its length as a big-endian int32. Several frames may follow each
+other. Raw snappy declares its decompressed size, which is checked before a buffer is allocated.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ottla.records.batch import CorruptBatch
 _MAGIC: Final = b"\x82SNAPPY\x00"
 _HEADER: Final = _MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _BLOCK_BYTES: Final = 32 * 1024
-_MAX_EXPANSION: Final = 32  # a copy of 64 bytes takes 3: what declares more than this lies
+_MAX_EXPANSION: Final = 32  # a copy of 64 bytes takes 3: a larger declared size is false
 _length = Struct(">I")
 
 
 def compress_xerial(data: Buffer) -> bytes:
-    """`data` as one xerial frame of blocks of 32 KiB."""
+    """Compress `data` to one xerial frame of blocks of 32 KiB."""
     from cramjam import snappy
 
     parts: list[bytes] = [_HEADER]
@@ -33,7 +33,7 @@ def compress_xerial(data: Buffer) -> bytes:
 
 
 def decompress_snappy(data: Buffer, limit: int) -> bytearray:
-    """What xerial frames or raw snappy hold; CorruptBatch if damaged or larger than `limit`."""
+    """Decompress xerial frames or raw snappy; CorruptBatch if damaged or larger than `limit`."""
     import cramjam
 
     view = memoryview(data)

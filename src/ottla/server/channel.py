@@ -7,7 +7,7 @@ import socket
 from typing import Final
 
 from ottla.broker.connection import Connection
-from ottla.log.slice import FileSlice
+from ottla.log.segment.file_slice import FileSlice
 
 MORE: Final = getattr(socket, "MSG_MORE", 0)
 _COPY_BYTES: Final = 256 * 1024

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ottla.broker.connection import Connection
-from ottla.log.slice import FileSlice
+from ottla.log.segment.file_slice import FileSlice
 from ottla.sim.disk_file import SimFile
 from ottla.sim.exchange import Exchange
 

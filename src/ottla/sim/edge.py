@@ -20,7 +20,7 @@ from typing import Final
 
 from ottla.broker.connection import Connection
 from ottla.broker.node import Node
-from ottla.log.slice import FileSlice
+from ottla.log.segment.file_slice import FileSlice
 from ottla.sim.background import DeferredBackground
 from ottla.sim.channel import Handled, SimChannel
 from ottla.sim.exchange import Exchange, Violation

@@ -14,7 +14,7 @@ import numpy as np
 
 from ottla.records.batch import CorruptBatch
 from ottla.records.compression import DECOMPRESSED_LIMIT, GZIP, LZ4, SNAPPY, ZSTD, codec_name
-from ottla.records.declared import gzip_size, lz4_size, zstd_size
+from ottla.records.declared_size import gzip_size, lz4_size, zstd_size
 from ottla.records.xerial import decompress_snappy
 from pyspark_ottla.decode.lz4_frame import decompress_lz4_into
 from pyspark_ottla.jit import Bytes

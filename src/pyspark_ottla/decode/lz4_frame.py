@@ -11,7 +11,7 @@ from typing import Final
 
 import cramjam
 
-from ottla.records.declared import LZ4_CONTENT_SIZE, LZ4_MAGIC, LZ4_STORED
+from ottla.records.declared_size import LZ4_CONTENT_SIZE, LZ4_MAGIC, LZ4_STORED
 
 _FORM: Final = 0b1111_0111  # all bits except the one for the content size
 _INDEPENDENT: Final = 0b0110_0000  # version 01, independent blocks, no other feature

@@ -19,7 +19,7 @@ from ottla.broker.codecs.produce import (
 )
 from ottla.broker.handlers import SERVED
 from ottla.broker.handlers.fetch import SMALL_READ_BYTES
-from ottla.log.slice import FileSlice
+from ottla.log.segment.file_slice import FileSlice
 from ottla.memory_files import MemoryFiles
 from ottla.wire import messages  # noqa: F401
 from ottla.wire.api_table import ApiKey

@@ -9,10 +9,10 @@ import pytest
 from ottla.config.broker import BrokerConfig
 from ottla.controller.quorum import METADATA_LOG_CONFIG, QuorumController, whole_transactions
 from ottla.controller.topics import NewTopic, create_topics
-from ottla.log.loading import Checkpoint, create_log, open_log
+from ottla.log.file_pool import FilePool
 from ottla.log.log import Log
-from ottla.log.pool import FilePool
 from ottla.log.resources import Resources
+from ottla.log.startup.open_log import Checkpoint, create_log, open_log
 from ottla.memory_files import MemoryFile, MemoryFiles
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import (

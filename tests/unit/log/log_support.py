@@ -7,10 +7,10 @@ from errno import EIO, ENOSPC
 from typing import TypeVar
 
 from ottla.config.topic import LogConfig
-from ottla.log.loading import Checkpoint, create_log, open_log
+from ottla.log.file_pool import FilePool
 from ottla.log.log import Log
-from ottla.log.pool import FilePool
 from ottla.log.resources import Resources
+from ottla.log.startup.open_log import Checkpoint, create_log, open_log
 from ottla.memory_files import MemoryFiles
 from ottla.model.ids import TopicPartition
 from ottla.ports import Buffer, Entry, File, Files, Mapping

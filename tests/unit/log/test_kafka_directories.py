@@ -14,9 +14,9 @@ import pytest
 from log_support import append_all, batch_of, new_resources, read_all
 
 from ottla.config.topic import LogConfig
-from ottla.log.loading import Checkpoint, open_log
 from ottla.log.log import Log
-from ottla.log.txn_index import AbortedTxn, read_txn_index
+from ottla.log.segment.txn_index import AbortedTxn, read_txn_index
+from ottla.log.startup.open_log import Checkpoint, open_log
 from ottla.model.ids import TopicPartition, uuid_from_text
 from ottla.records.record import records_of
 from ottla.server.os_files import OsFiles
@@ -61,7 +61,7 @@ def test_offsets_epochs_and_identity(directory: Path) -> None:
     log = open_kafkas(directory, notes)
     assert notes == []
     assert (log.log_start_offset, log.log_end_offset) == (0, 70)
-    assert log.base_offsets == [0, 26, 53, 54]
+    assert log.segments.base_offsets == [0, 26, 53, 54]
     assert log.leader_epochs.entries == ((0, 0),)
     text = (directory / "partition.metadata").read_text().split()[-1]
     assert log.topic_id == uuid_from_text(text)

@@ -162,7 +162,7 @@ def test_a_failed_write_is_undone_across_a_roll(files: FaultyFiles) -> None:
         log.write_queued()
     files.room = None
     assert log.log_end_offset == log.written_end == 2
-    assert log.base_offsets == [0]
+    assert log.segments.base_offsets == [0]
     assert log.leader_epochs.entries == ((1, 0),)
     assert log.producers.entries[9].last_sequence == 1
     assert [batch.base_offset for batch in read_all(log)] == [0]

@@ -24,7 +24,7 @@ import os, resource, sys
 sys.path.insert(0, sys.argv[2])
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
 from log_support import *
-from ottla.log.store import LogStore
+from ottla.log.store.log_store import LogStore
 from ottla.server.os_files import OsFiles
 
 root, partitions, segments = sys.argv[1], 1000, 20
@@ -97,8 +97,8 @@ def bytes_per_log(make: list[Log], count: int) -> float:
 def reopen_in(resources: object, directory: str, config: LogConfig) -> Log:
     from log_support import PARTITION
 
-    from ottla.log.loading import Checkpoint, open_log
     from ottla.log.resources import Resources
+    from ottla.log.startup.open_log import Checkpoint, open_log
 
     assert isinstance(resources, Resources)
     checkpoint = Checkpoint(True, 1, 0, 1)

@@ -56,7 +56,7 @@ def test_the_active_segment_goes_after_a_new_one_was_begun() -> None:
     log = filled(TWO_A_SEGMENT._replace(retention_ms=1))
     assert log.delete_old_segments(NOW + 10**6) == 5
     assert log.log_start_offset == log.log_end_offset == 10
-    assert log.base_offsets == [10]
+    assert log.segments.base_offsets == [10]
     assert append_all(log, batch_of(1, timestamp=NOW + 10**6)) == [10]
     assert log.delete_old_segments(NOW + 10**6) == 0
 
@@ -64,7 +64,7 @@ def test_the_active_segment_goes_after_a_new_one_was_begun() -> None:
 def test_an_empty_log_is_left_alone() -> None:
     log = new_log(LogConfig(retention_ms=1, retention_bytes=0))
     assert log.delete_old_segments(NOW + 10**9) == 0
-    assert log.base_offsets == [0]
+    assert log.segments.base_offsets == [0]
 
 
 def test_without_timestamps_the_modification_time_counts() -> None:
@@ -120,7 +120,7 @@ def test_delete_records_moves_the_start_and_frees_whole_segments() -> None:
     log.advance_log_start(5)
     assert log.log_start_offset == 5
     assert log.delete_old_segments(NOW) == 2
-    assert log.base_offsets[0] == 4
+    assert log.segments.base_offsets[0] == 4
     assert read_all(log)[0].base_offset == 5
     log.advance_log_start(3)
     assert log.log_start_offset == 5
@@ -169,6 +169,6 @@ def test_files_left_by_a_crash_in_between_are_removed_at_the_next_start() -> Non
     log.advance_log_start(4)
     log.delete_old_segments(NOW)
     log = reopen(log, log_start_offset=4)
-    assert log.base_offsets == [4, 6, 8]
+    assert log.segments.base_offsets == [4, 6, 8]
     log.resources.trash.empty(NOW)
     assert names_in(log, ".deleted") == []

@@ -66,7 +66,7 @@ def test_the_cut_survives_a_crash() -> None:
     log.truncate_to(6)
     again = reopen(log, recovery_point=log.recovery_point)
     assert again.log_end_offset == 6
-    assert again.base_offsets == [0, 4]
+    assert again.segments.base_offsets == [0, 4]
 
 
 def test_truncating_within_a_batch_removes_all_of_it() -> None:
@@ -126,5 +126,5 @@ def test_truncating_before_the_first_segment_is_truncating_fully() -> None:
     log.advance_log_start(9)
     log.delete_old_segments(NOW)
     log.truncate_to(3)
-    assert log.base_offsets == [3]
+    assert log.segments.base_offsets == [3]
     assert log.log_start_offset == 3

@@ -9,7 +9,7 @@ from __future__ import annotations
 from struct import Struct, error
 from typing import NamedTuple
 
-from ottla.log.slice import FileSlice
+from ottla.log.segment.file_slice import FileSlice
 from ottla.wire.primitives import DecodeError, read_uvarint, skip_tags, uvarint
 
 FIRST_FLEXIBLE = 12

@@ -19,7 +19,7 @@ from ottla.broker.codecs.fetch import (
 )
 from ottla.broker.context import RequestContext
 from ottla.log.log import Log
-from ottla.log.slice import FileSlice
+from ottla.log.segment.file_slice import FileSlice
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, next_epoch
 from ottla.replication.fetcher import FetchEntry, Fetcher

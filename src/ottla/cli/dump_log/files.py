@@ -22,20 +22,20 @@ from ottla.cli.dump_log.state_files import (
     properties_findings,
     snapshot_findings,
 )
-from ottla.log import names
+from ottla.log import file_names
 
-_TEMPORARY: Final = (names.DELETED, names.CLEANED, names.SWAP)
+_TEMPORARY: Final = (file_names.DELETED, file_names.CLEANED, file_names.SWAP)
 _METADATA_SNAPSHOT: Final = ".checkpoint"
 _OFFSET_CHECKPOINT: Final = "-offset-checkpoint"
-_JSON_FILES: Final = (names.CLEAN_SHUTDOWN, "quorum-state")
-_PROPERTIES: Final = (names.META_PROPERTIES, names.PARTITION_METADATA)
+_JSON_FILES: Final = (file_names.CLEAN_SHUTDOWN, "quorum-state")
+_PROPERTIES: Final = (file_names.META_PROPERTIES, file_names.PARTITION_METADATA)
 _KINDS: Final = {
-    names.LOG: "segment",
+    file_names.LOG: "segment",
     _METADATA_SNAPSHOT: "metadata snapshot",
-    names.INDEX: "offset index",
-    names.TIME_INDEX: "time index",
-    names.TXN_INDEX: "transaction index",
-    names.SNAPSHOT: "producer snapshot",
+    file_names.INDEX: "offset index",
+    file_names.TIME_INDEX: "time index",
+    file_names.TXN_INDEX: "transaction index",
+    file_names.SNAPSHOT: "producer snapshot",
 }
 
 
@@ -49,7 +49,9 @@ def find_problem(path: str) -> str | None:
     except OSError as error:
         return f"{path}: {error.strerror}"
     if kind_of(path) is None:
-        known = ", ".join((*_KINDS, *_PROPERTIES, names.LEADER_EPOCHS, f"*{_OFFSET_CHECKPOINT}"))
+        known = ", ".join(
+            (*_KINDS, *_PROPERTIES, file_names.LEADER_EPOCHS, f"*{_OFFSET_CHECKPOINT}")
+        )
         return f"{path}: the name is not that of a log file ({known})"
     return None
 
@@ -75,7 +77,7 @@ def kind_of(path: str) -> str | None:
     suffix = os.path.splitext(name)[1]
     if suffix in _KINDS:
         return _KINDS[suffix]
-    if name == names.LEADER_EPOCHS:
+    if name == file_names.LEADER_EPOCHS:
         return "leader epochs"
     if name.endswith(_OFFSET_CHECKPOINT):
         return "offset checkpoint"
@@ -96,7 +98,7 @@ def findings_of(
     kind: str, source: Source, decode: Decoder | None, stack: ExitStack
 ) -> Iterator[Finding]:
     """Return the findings of the reader for this kind of file."""
-    base_offset = names.offset_of(os.path.basename(source.path))
+    base_offset = file_names.offset_of(os.path.basename(source.path))
     match kind:
         case "segment":
             return segment_findings(source, base_offset, decode)
@@ -124,7 +126,7 @@ def _segment_beside(source: Source, stack: ExitStack) -> Source | None:
     directory, name = os.path.split(source.path)
     lasting = _lasting_name(name)
     ending = name.removeprefix(lasting)
-    path = os.path.join(directory, os.path.splitext(lasting)[0] + names.LOG + ending)
+    path = os.path.join(directory, os.path.splitext(lasting)[0] + file_names.LOG + ending)
     try:
         return stack.enter_context(Source(path))
     except FileNotFoundError:

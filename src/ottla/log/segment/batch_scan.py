@@ -1,0 +1,124 @@
+"""Iterate over the batches of a segment file, by headers only or with every CRC checked.
+
+Old Kafka directories may hold message sets of magic 0 and 1: each of their messages appears as
+a batch of one offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final
+from zlib import crc32
+
+from ottla.ports import Buffer, File
+from ottla.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_OFFSET,
+    MAGIC_V2,
+    Batch,
+    CorruptBatch,
+    crc_of,
+    parse_header,
+)
+
+MIN_CHUNK: Final = 4096
+MAX_CHUNK: Final = 256 * 1024
+CHECKED_CHUNK: Final = 1024 * 1024
+
+_MIN_ENTRY = MAGIC_OFFSET + 1
+_MIN_LEGACY_LENGTH = 14
+_LEGACY = Struct(">qiIbb")
+_TIMESTAMP = Struct(">q")
+
+
+def header_at(buffer: Buffer, at: int, position: int) -> Batch | None:
+    """Return the header at buffer[at:], at `position` in its file; None if it is incomplete.
+
+    Raises CorruptBatch if no batch begins like this.
+    """
+    if len(buffer) - at < _MIN_ENTRY:
+        return None
+    magic = buffer[at + MAGIC_OFFSET]
+    if magic != MAGIC_V2:
+        return _legacy_header(buffer, at, position, magic)
+    if len(buffer) - at < HEADER_SIZE:
+        return None
+    batch = parse_header(buffer, at)._replace(position=position)
+    if batch.batch_length < HEADER_SIZE - LOG_OVERHEAD:
+        raise CorruptBatch(position, f"batch length {batch.batch_length} is below a header's")
+    if batch.last_offset_delta < 0 or batch.base_offset < 0:
+        raise CorruptBatch(position, f"offsets {batch.base_offset} to {batch.last_offset}")
+    return batch
+
+
+def batches(file: File, position: int, end: int) -> Iterator[Batch]:
+    """Yield the headers of the whole batches in [position, end) of a file.
+
+    Stops before an incomplete batch; raises CorruptBatch where there is none.
+    """
+    buffer, start, chunk, found = b"", position, MIN_CHUNK, 0
+    while position < end:
+        batch = header_at(buffer, position - start, position) if found else None
+        if batch is None:
+            chunk = min(chunk * 2, MAX_CHUNK) if found > 8 else MIN_CHUNK
+            buffer, start, found = file.pread(min(chunk, end - position), position), position, 0
+            batch = header_at(buffer, 0, position)
+            if batch is None:
+                return
+        found += 1
+        position = batch.end
+        if position > end:
+            return
+        yield batch
+
+
+def checked_batches(file: File, position: int, end: int) -> Iterator[Batch]:
+    """Yield batches as `batches` does, and check the CRC of each; all bytes are read."""
+    start, buffer = position, b""
+    while position < end:
+        batch = header_at(buffer, position - start, position) if buffer else None
+        if batch is None or batch.end > start + len(buffer):
+            wanted = max(CHECKED_CHUNK, batch.size if batch is not None else 0)
+            buffer, start = file.pread(min(wanted, end - position), position), position
+            batch = header_at(buffer, 0, position)
+            if batch is None:
+                return
+            if batch.end > start + len(buffer):
+                if batch.end > end:
+                    return
+                buffer = file.pread(batch.size, position)
+        check_crc(buffer, batch, position - start)
+        position = batch.end
+        yield batch
+
+
+def check_crc(buffer: bytes, batch: Batch, at: int) -> None:
+    """Raise CorruptBatch unless the batch at buffer[at:] matches its CRC.
+
+    Old messages too: an incomplete header of a v2 batch with zeros after it looks like magic 0.
+    """
+    with memoryview(buffer) as view:
+        if batch.magic == MAGIC_V2:
+            computed = crc_of(view, at, at + batch.size)
+        else:
+            computed = crc32(view[at + MAGIC_OFFSET : at + batch.size])
+    if computed != batch.crc:
+        raise CorruptBatch(
+            batch.position, f"CRC {batch.crc:#010x} is stored, {computed:#010x} computed"
+        )
+
+
+def _legacy_header(buffer: Buffer, at: int, position: int, magic: int) -> Batch | None:
+    if magic > 1:
+        raise CorruptBatch(position, f"unknown magic {magic}")
+    if len(buffer) - at < _LEGACY.size + 8:
+        return None
+    offset, length, crc, _, attributes = _LEGACY.unpack_from(buffer, at)
+    if length < _MIN_LEGACY_LENGTH or offset < 0:
+        raise CorruptBatch(position, f"message of length {length} at offset {offset}")
+    timestamp = _TIMESTAMP.unpack_from(buffer, at + _LEGACY.size)[0] if magic else -1
+    return Batch(
+        offset, length, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, 1, position
+    )

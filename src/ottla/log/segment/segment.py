@@ -1,0 +1,266 @@
+"""A segment: a file of batches from a base offset on, with its indexes.
+
+`size` and the largest timestamp are those of the written batches. A failed write may leave
+bytes beyond `size`: they do not count. A rolled segment keeps no file open: the pool opens
+what is read. Its indexes are opened only when they are needed, and rebuilt if they are damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ottla.log.file_names import INDEX, LOG, TIME_INDEX, TXN_INDEX, offset_name
+from ottla.log.file_pool import FilePool
+from ottla.log.segment.batch_scan import batches
+from ottla.log.segment.index_file import UNKNOWN
+from ottla.log.segment.index_rebuild import open_indexes, rebuild_indexes
+from ottla.log.segment.offset_index import OffsetIndex
+from ottla.log.segment.time_index import TimeIndex
+from ottla.log.segment.txn_index import truncate_txn_index
+from ottla.model.ids import NO_TIMESTAMP
+from ottla.ports import File, Files
+from ottla.records.batch import Batch, CorruptBatch
+
+MAX_OFFSET = 2**63 - 1
+ALLOCATE_FROM_BYTES = 8 * 1024 * 1024
+"""From this size on, disk space is allocated ahead of the writes."""
+MOST_AHEAD_BYTES = 16 * 1024 * 1024
+UNKNOWN_TIMESTAMP = -2
+"""The largest timestamp of a segment whose time index was not read yet."""
+
+
+class Segment:
+    """One segment of a log."""
+
+    __slots__ = (
+        "_max_timestamp",
+        "_offset_index",
+        "_time_index",
+        "allocated_end",
+        "base_offset",
+        "directory",
+        "is_active",
+        "is_loose",
+        "max_timestamp_offset",
+        "pool",
+        "size",
+    )
+
+    def __init__(self, pool: FilePool, directory: str, base_offset: int, size: int) -> None:
+        self.pool = pool
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size = size
+        self.is_active = False
+        self.is_loose = False
+        """True if the file may have bytes beyond `size`."""
+        self.allocated_end = 0
+        """Up to where disk space was allocated ahead of the writes."""
+        self._max_timestamp = UNKNOWN_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+
+    def __repr__(self) -> str:
+        return f"Segment(base_offset={self.base_offset}, size={self.size})"
+
+    def path(self, suffix: str) -> str:
+        return f"{self.directory}/{offset_name(self.base_offset, suffix)}"
+
+    def open_file(self, files: Files) -> File:
+        """Open the file for the pool, writable while the segment is the active one."""
+        return files.open(self.path(LOG), writable=self.is_active)
+
+    @property
+    def file(self) -> File:
+        return self.pool.file(self)
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        self.open_indexes()
+        assert self._offset_index is not None
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        self.open_indexes()
+        assert self._time_index is not None
+        return self._time_index
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of the segment's batches, -1 if none has one."""
+        if self._max_timestamp == UNKNOWN_TIMESTAMP:
+            self._max_timestamp, self.max_timestamp_offset = self.time_index.last()
+        return self._max_timestamp
+
+    def make_active(self) -> None:
+        """Open the segment for writing."""
+        if not self.is_active:
+            self.pool.discard_file(self)  # it is open for reading only
+            self.is_active = True
+
+    def make_inactive(self) -> None:
+        """Allow no more writes: a new segment has been begun."""
+        self.is_active = False
+
+    def set_written(self, size: int, max_timestamp: int, max_timestamp_offset: int) -> None:
+        """Extend the segment by bytes that were written after its end."""
+        self.size = size
+        self._max_timestamp = max_timestamp
+        self.max_timestamp_offset = max_timestamp_offset
+
+    def cut_unwritten(self) -> None:
+        """Remove what a failed write has left after the end of the segment."""
+        self.is_loose = True  # cut again when the segment ends: only that cut is forced to disk
+        try:
+            self.file.truncate(self.size)
+        except OSError:
+            pass  # the next write goes over these bytes, and closing cuts them
+
+    def allocate_ahead(self, file: File, end: int, segment_bytes: int) -> int:
+        """Reserve space on the disk beyond a write that ends at `end`, near the segment's end.
+
+        Returns the position up to which writes need no call of this again. A file system that
+        has to find blocks for every single write takes a third more time.
+        """
+        limit = segment_bytes - ALLOCATE_FROM_BYTES // 8
+        upto = min(end + min(self.size // 2, MOST_AHEAD_BYTES), limit)
+        if upto <= end:
+            return segment_bytes
+        file.allocate(self.size, upto - self.size)
+        self.allocated_end = upto
+        return upto
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the batches that reach an offset or lie after it, and make the segment active."""
+        batch = self.locate(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        truncate_txn_index(self.pool.files, self.path(TXN_INDEX), offset)
+        self.drop_handles()
+        self.is_active = True
+        if batch is not None:
+            self.file.truncate(batch.position)
+            self.size = batch.position
+        timestamp, timestamp_offset = self.time_index.last()
+        for later in self.batches_from(self.offset_index.last()[1]):
+            if later.max_timestamp > timestamp:
+                timestamp, timestamp_offset = later.max_timestamp, later.last_offset
+        self.set_max_timestamp(timestamp, timestamp_offset)
+
+    def cut_for_good(self, size: int) -> None:
+        """Cut the file and force that to disk: damaged bytes must not come back among new ones."""
+        self.pool.discard_file(self)
+        file = self.pool.open(self.path(LOG), writable=True)
+        file.truncate(size)
+        file.sync()
+        self.size = size
+
+    def set_max_timestamp(self, timestamp: int, offset: int) -> None:
+        """Record the largest timestamp and the last offset of its batch."""
+        self._max_timestamp = timestamp
+        self.max_timestamp_offset = offset
+
+    def largest_timestamp(self) -> int:
+        """Return the largest timestamp, or the file's modification time if there is none."""
+        timestamp = self.max_timestamp
+        return timestamp if timestamp >= 0 else self.pool.files.stat(self.path(LOG)).mtime_ms
+
+    def create(self, index_bytes: int, preallocate_bytes: int) -> None:
+        """Make the files of a new, empty, active segment."""
+        self.is_active = True
+        file = self.pool.open(self.path(LOG), create=True, writable=True)
+        file.truncate(0)
+        if preallocate_bytes:
+            file.truncate(preallocate_bytes)
+            self.is_loose = True
+        self.set_empty_indexes()
+        self.offset_index.write(index_bytes)
+        self.time_index.write(index_bytes)
+        self.pool.files.unlink(self.path(TXN_INDEX))
+        self._max_timestamp = NO_TIMESTAMP
+
+    def set_empty_indexes(self) -> None:
+        """Start with empty indexes; their files change with the first write or trim."""
+        self.drop_handles()
+        base_offset, pool = self.base_offset, self.pool
+        self._offset_index = OffsetIndex(pool, self.path(INDEX), base_offset, 0, UNKNOWN)
+        self._time_index = TimeIndex(pool, self.path(TIME_INDEX), base_offset, 0, UNKNOWN)
+
+    def adopt_indexes(self, offset_entries: int, time_entries: int) -> None:
+        """Use the first entries of the index files as they are, and forget the others."""
+        self.set_empty_indexes()
+        self.offset_index.adopt(offset_entries)
+        self.time_index.adopt(time_entries)
+
+    def finish(self) -> list[str]:
+        """End writing: add the last time index entry and cut all files to what they hold.
+
+        Returns the files that changed: they must be forced to disk even if all batches are.
+        """
+        changed = []
+        if self._offset_index is not None and self._time_index is not None:
+            if self._max_timestamp >= 0:
+                self._time_index.append(self._max_timestamp, self.max_timestamp_offset, 0)
+            for index in (self._offset_index, self._time_index):
+                if index.trim():
+                    changed.append(index.path)
+        if self.is_loose:
+            self.file.truncate(self.size)
+            self.is_loose = False
+            changed.append(self.path(LOG))
+        elif self.allocated_end > self.size:
+            self.file.truncate(self.size)
+        self.allocated_end = 0
+        return changed
+
+    def batches_from(self, position: int) -> Iterator[Batch]:
+        """Yield the headers of the written batches from a position on."""
+        return batches(self.file, position, self.size)
+
+    def locate(self, offset: int) -> Batch | None:
+        """Return the first batch that ends at or after `offset`, or None.
+
+        Raises CorruptBatch if the segment itself is damaged.
+        """
+        indexed, position = self.offset_index.lookup(offset)
+        try:
+            return self._scan_for(offset, position, indexed)
+        except CorruptBatch:
+            if not position:
+                raise
+        # The index is wrong: no batch begins at its position, or another one.
+        self._offset_index, self._time_index = rebuild_indexes(self)
+        return self._scan_for(offset, self.offset_index.lookup(offset)[1], MAX_OFFSET)
+
+    def _scan_for(self, offset: int, position: int, indexed: int) -> Batch | None:
+        for batch in self.batches_from(position):
+            last_offset = batch.base_offset + batch.last_offset_delta
+            if batch.position == position and position and last_offset > indexed:
+                raise CorruptBatch(position, f"ends at {last_offset}, the index says {indexed}")
+            if last_offset >= offset:
+                return batch
+        return None
+
+    def read_batch(self, batch: Batch) -> bytes:
+        """Return all bytes of a batch of this segment."""
+        return self.file.pread(batch.size, batch.position)
+
+    def drop_handles(self) -> None:
+        """Close every open file and map of the segment."""
+        self.pool.discard_file(self)
+        if self._offset_index is not None:
+            self.pool.discard_map(self._offset_index)
+        if self._time_index is not None:
+            self.pool.discard_map(self._time_index)
+
+    def forget_indexes(self) -> None:
+        """Free the memory of a rolled segment's indexes. They are opened again when needed."""
+        self.drop_handles()
+        self._offset_index = self._time_index = None
+
+    def open_indexes(self) -> None:
+        """Open the index files if that was not done yet."""
+        if self._offset_index is None or self._time_index is None:
+            self._offset_index, self._time_index = open_indexes(self)

@@ -1,0 +1,180 @@
+"""One log directory: its checkpoints and its clean-shutdown marker.
+
+Checkpoints name partitions, not topic ids. So an entry must be removed from disk before a new
+log of the same name begins: it would hide that log's records, or their damage. That is why a
+checkpoint is written in the background, but renamed on the loop, and only if it is up to date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ottla.log.file_names import CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from ottla.log.log import Log
+from ottla.log.startup.open_log import Checkpoint
+from ottla.log.store.checkpoints import (
+    CorruptCheckpoint,
+    encode_offsets,
+    read_offsets,
+    write_offsets,
+)
+from ottla.model.ids import TopicPartition
+from ottla.ports import Files, read_file, write_file_atomically
+
+_NEXT = ".next"
+
+Offsets = dict[TopicPartition, int]
+
+
+class CheckpointJob:
+    """New checkpoints that are being written."""
+
+    __slots__ = ("_files", "_path", "contents")
+
+    def __init__(self, files: Files, path: str, contents: dict[str, Offsets]) -> None:
+        self._files = files
+        self._path = path
+        self.contents = contents
+
+    def write(self) -> None:
+        """Write them beside the old ones and force them to disk; off the loop."""
+        for name, offsets in self.contents.items():
+            file = self._files.open(f"{self._path}/{name}{_NEXT}", create=True, writable=True)
+            file.truncate(0)
+            file.pwritev([encode_offsets(offsets)], 0)
+            file.sync()
+            file.close()
+
+    def put(self) -> None:
+        """Replace the old ones; on the loop."""
+        for name in self.contents:
+            self._files.rename(f"{self._path}/{name}{_NEXT}", f"{self._path}/{name}")
+
+    def sync(self) -> None:
+        """Force the new names to disk; off the loop."""
+        self._files.sync_dir(self._path)
+
+
+class LogDirectory:
+    """A directory that holds the logs of partitions."""
+
+    __slots__ = ("_files", "_job", "_written", "path", "unopened", "was_clean")
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._written: dict[str, Offsets] = {}
+        self._job: CheckpointJob | None = None
+        self.path = path
+        self.unopened: dict[TopicPartition, Checkpoint] = {}
+        """Logs that could not be opened because the disk was full, with their checkpoints."""
+        self.was_clean = False
+
+    def begin(self, notes: list[str]) -> Callable[[TopicPartition], Checkpoint]:
+        """Read the checkpoints and remove the clean-shutdown marker."""
+        self._files.make_dirs(self.path)
+        marker = f"{self.path}/{CLEAN_SHUTDOWN}"
+        self.was_clean = self._files.exists(marker)
+        if self.was_clean:
+            self._files.unlink(marker)
+            self._files.sync_dir(self.path)
+        recovery_points = self._read(RECOVERY_POINTS, notes)
+        log_starts = self._read(LOG_START_OFFSETS, notes)
+        high_watermarks = self._read(HIGH_WATERMARKS, notes)
+
+        def checkpoint_of(partition: TopicPartition) -> Checkpoint:
+            return Checkpoint(
+                self.was_clean,
+                recovery_points.get(partition, 0),
+                log_starts.get(partition, 0),
+                high_watermarks.get(partition, 0),
+            )
+
+        return checkpoint_of
+
+    def write_checkpoints(self, logs: Iterable[Log]) -> None:
+        """Write the three checkpoints, each only if it changed."""
+        self._write(self._changed(logs))
+
+    def begin_checkpoint(self, logs: Iterable[Log]) -> CheckpointJob | None:
+        """Return a job that writes them; None if nothing changed or a job is running."""
+        if self._job is None and (changed := self._changed(logs)):
+            self._job = CheckpointJob(self._files, self.path, changed)
+            return self._job
+        return None
+
+    def put_checkpoint(self, job: CheckpointJob) -> bool:
+        """Replace the checkpoints by those of the job; return False if it is out of date."""
+        if self._job is not job:
+            return False
+        job.put()
+        self._written.update(job.contents)
+        return True
+
+    def end_checkpoint(self, job: CheckpointJob) -> None:
+        """End the job, whether it failed or not."""
+        if self._job is job:
+            self._job = None
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Remove a partition from the checkpoints before a log of its name is created."""
+        self._job = None
+        stale = [name for name, offsets in self._written.items() if partition in offsets]
+        self._write(
+            {
+                name: {p: o for p, o in self._written[name].items() if p != partition}
+                for name in stale
+            }
+        )
+
+    def mark_clean(self, broker_epoch: int) -> None:
+        """Write the marker that says that all logs were closed properly."""
+        content = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
+        write_file_atomically(self._files, f"{self.path}/{CLEAN_SHUTDOWN}", content.encode())
+
+    def _read(self, name: str, notes: list[str]) -> Offsets:
+        path = f"{self.path}/{name}"
+        try:
+            offsets = read_offsets(self._files, path)
+        except CorruptCheckpoint as error:
+            notes.append(f"{path}: {error}; treated as empty")
+            return {}
+        if self._files.exists(path):
+            self._written[name] = dict(offsets)
+        return offsets
+
+    def _changed(self, logs: Iterable[Log]) -> dict[str, Offsets]:
+        """Return the checkpoints that differ from those written last."""
+        recovery_points, starts, high_watermarks = {}, {}, {}
+        for log in logs:
+            partition = log.topic_partition
+            recovery_points[partition] = log.recovery_point
+            high_watermarks[partition] = log.high_watermark
+            if log.log_start_offset > log.segments.base_offsets[0]:
+                starts[partition] = log.log_start_offset
+        for partition, checkpoint in self.unopened.items():
+            recovery_points[partition] = checkpoint.recovery_point
+            high_watermarks[partition] = checkpoint.high_watermark
+            if checkpoint.log_start_offset:
+                starts[partition] = checkpoint.log_start_offset
+        contents = {
+            RECOVERY_POINTS: recovery_points,
+            LOG_START_OFFSETS: starts,
+            HIGH_WATERMARKS: high_watermarks,
+        }
+        return {name: c for name, c in contents.items() if self._written.get(name) != c}
+
+    def _write(self, contents: dict[str, Offsets]) -> None:
+        for name, offsets in contents.items():
+            write_offsets(self._files, f"{self.path}/{name}", offsets)
+            self._written[name] = offsets
+
+
+def read_broker_epoch(files: Files, directory: str) -> int | None:
+    """Return the broker epoch of the clean-shutdown marker, None without one (KIP-966)."""
+    from json import loads
+
+    try:
+        epoch = loads(read_file(files, f"{directory}/{CLEAN_SHUTDOWN}"))["brokerEpoch"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+    return epoch if isinstance(epoch, int) else None

@@ -1,0 +1,428 @@
+"""All logs of a broker: directories, errors, periodic jobs, restarts."""
+
+from __future__ import annotations
+
+from errno import EIO, EMFILE, ENOSPC
+
+import pytest
+from log_support import (
+    NOW,
+    CountingRandom,
+    FakeClock,
+    FaultyFiles,
+    QueuedBackground,
+    append,
+    append_all,
+    batch_of,
+    read_all,
+)
+
+from ottla.config.topic import LogConfig
+from ottla.log.file_pool import FilePool
+from ottla.log.startup.open_log import create_log
+from ottla.log.store.log_directory import read_broker_epoch
+from ottla.log.store.log_store import LogStore, parent_of
+from ottla.memory_files import MemoryFiles
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.ids import METADATA_TOPIC_ID, TopicPartition
+from ottla.ports import Files, read_file
+
+TOPIC_ID = b"\x07" * 16
+DIRS = ("/one", "/two")
+
+
+class Broker:
+    """A store, the disk it lives on, and a background that works when told to."""
+
+    def __init__(self, files: Files | None = None) -> None:
+        self.files = FaultyFiles(files or MemoryFiles())
+        self.background = QueuedBackground()
+        self.clock = FakeClock()
+        self.lost: list[tuple[str, list[TopicPartition]]] = []
+        self.store = LogStore(
+            self.files,
+            DIRS,
+            background=self.background,
+            clock=self.clock,
+            random=CountingRandom(),
+            pool=FilePool(self.files, 64),
+            producer_expiration_ms=1000,
+        )
+        self.store.on_offline = lambda path, error, lost: self.lost.append((path, lost))
+
+    def load(self, config: LogConfig | None = None) -> Broker:
+        self.store.load(lambda partition: config or LogConfig())
+        return self
+
+    def create(self, topic: str, count: int = 1, config: LogConfig | None = None) -> None:
+        for number in range(count):
+            self.store.create(TopicPartition(topic, number), TOPIC_ID, config or LogConfig())
+
+    def restart(self, config: LogConfig | None = None) -> Broker:
+        """What a new process finds on the same disk."""
+        return Broker(self.files.inner).load(config)
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker().load()
+
+
+def test_new_logs_go_to_the_directory_that_has_the_fewest(broker: Broker) -> None:
+    broker.create("a", 4)
+    assert [parent_of(log) for log in broker.store] == ["/one", "/two", "/one", "/two"]
+    broker.store.delete(TopicPartition("a", 0))
+    broker.store.delete(TopicPartition("a", 2))
+    broker.create("b", 2)
+    for number in range(2):
+        log = broker.store.get(TopicPartition("b", number))
+        assert log is not None
+        assert parent_of(log) == "/one"
+
+
+def test_everything_is_there_after_a_clean_restart(broker: Broker) -> None:
+    broker.create("a", 3)
+    for number, log in enumerate(broker.store):
+        append_all(log, *(batch_of(2) for _ in range(number + 1)))
+        log.advance_log_start(1)
+    broker.background.run()
+    broker.store.shutdown(broker_epoch=42)
+    assert read_broker_epoch(broker.files, "/one") == 42
+    again = broker.restart()
+    assert len(again.store) == 3
+    assert again.store.notes == []
+    for number in range(3):
+        log = again.store.get(TopicPartition("a", number))
+        assert log is not None
+        assert (log.log_start_offset, log.log_end_offset) == (1, 2 * (number + 1))
+        assert log.high_watermark == log.recovery_point == log.log_end_offset
+        assert log.topic_id == TOPIC_ID
+    assert not again.files.exists("/one/.kafka_cleanshutdown")
+    assert read_broker_epoch(again.files, "/one") is None
+
+
+def test_everything_written_is_there_after_a_crash(broker: Broker) -> None:
+    broker.create("a", 2)
+    for log in broker.store:
+        append_all(log, batch_of(3))
+        append(log, batch_of(1))
+    again = broker.restart()
+    assert [log.log_end_offset for log in again.store] == [3, 3]
+
+
+def test_checkpoints_are_kafkas(broker: Broker) -> None:
+    broker.create("a", 3)
+    for log in broker.store:
+        append_all(log, batch_of(5))
+    first = next(iter(broker.store))
+    first.flush()
+    first.advance_log_start(2)
+    broker.store.write_checkpoints()
+    broker.background.run()
+    assert read_file(broker.files, "/one/recovery-point-offset-checkpoint") == (
+        b"0\n2\na 0 5\na 2 0\n"
+    )
+    assert read_file(broker.files, "/one/log-start-offset-checkpoint") == b"0\n1\na 0 2\n"
+    assert read_file(broker.files, "/one/replication-offset-checkpoint") == (
+        b"0\n2\na 0 5\na 2 5\n"
+    )
+    again = broker.restart()
+    log = again.store.get(TopicPartition("a", 0))
+    assert log is not None
+    assert log.log_start_offset == 2
+
+
+def test_unchanged_checkpoints_are_not_written_again(broker: Broker) -> None:
+    broker.create("a")
+    broker.store.write_checkpoints()
+    broker.store.write_checkpoints()
+    assert len(broker.background.waiting) == 2  # one for each directory
+    broker.background.run()
+    broker.store.write_checkpoints()
+    assert broker.background.waiting == []
+
+
+def test_a_damaged_checkpoint_means_checking_everything(broker: Broker) -> None:
+    broker.create("a")
+    append_all(next(iter(broker.store)), batch_of(5))
+    broker.files.open("/one/recovery-point-offset-checkpoint", create=True, writable=True).pwritev(
+        [b"nonsense\n1\nx"], 0
+    )
+    again = broker.restart()
+    assert any("recovery-point-offset-checkpoint" in note for note in again.store.notes)
+    assert [log.log_end_offset for log in again.store] == [5]
+
+
+def test_an_io_error_takes_one_directory_offline(broker: Broker) -> None:
+    broker.create("a", 4)
+    for log in broker.store:
+        append_all(log, batch_of(1))
+    broken = broker.store.get(TopicPartition("a", 0))
+    assert broken is not None
+    broker.files.room, broker.files.errno = 0, EIO
+    broker.files.suffix = "/one/a-0/00000000000000000000.log"
+    append(broken, batch_of(1))
+    with pytest.raises(OSError, match="no room") as failed:
+        broken.write_queued()
+    broker.store.handle_error(broken, failed.value)
+    assert list(broker.store.offline_dirs) == ["/one"]
+    assert broker.lost == [("/one", [TopicPartition("a", 0), TopicPartition("a", 2)])]
+    assert broker.store.offline_partitions == {TopicPartition("a", 0), TopicPartition("a", 2)}
+    assert broker.store.get(TopicPartition("a", 2)) is None
+    other = broker.store.get(TopicPartition("a", 1))
+    assert other is not None
+    append_all(other, batch_of(1))
+    broker.create("b", 2)
+    assert {parent_of(log) for log in broker.store} == {"/two"}
+    assert broker.store.notes == [f"/one: offline after {failed.value}"]
+
+
+@pytest.mark.parametrize("errno", [ENOSPC, EMFILE])
+def test_a_full_disk_refuses_writes_but_the_directory_stays(broker: Broker, errno: int) -> None:
+    broker.create("a", 2)
+    log = broker.store.get(TopicPartition("a", 0))
+    assert log is not None
+    broker.files.room, broker.files.errno = 0, errno
+    append(log, batch_of(1))
+    with pytest.raises(OSError, match="no room") as failed:
+        log.write_queued()
+    broker.store.handle_error(log, failed.value)
+    assert not broker.store.offline_dirs
+    broker.files.room = None
+    assert append_all(log, batch_of(1)) == [0]
+
+
+def test_a_log_that_cannot_be_made_leaves_nothing_behind(broker: Broker) -> None:
+    broker.files.room, broker.files.suffix = 0, "partition.metadata"
+    with pytest.raises(OSError, match="no room"):
+        broker.create("a")
+    assert broker.files.list("/one") == []
+    assert not broker.store.offline_dirs
+    broker.files.room = None
+    broker.create("a")
+    assert len(broker.store) == 1
+
+
+def test_without_a_directory_no_log_can_be_made(broker: Broker) -> None:
+    broker.create("a", 2)
+    for log in list(broker.store):
+        broker.store.handle_error(log, OSError(EIO, "on purpose"))
+    with pytest.raises(ApiError) as refused:
+        broker.create("b")
+    assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_directory_that_cannot_be_loaded_is_offline_from_the_start(broker: Broker) -> None:
+    broker.create("a", 2)
+    for log in broker.store:
+        append_all(log, batch_of(1))
+    again = Broker(broker.files.inner)
+    again.files.suffix = "/one/a-0/00000000000000000000.log"
+    again.files.open_error = OSError(EIO, "on purpose")
+    again.load()
+    assert list(again.store.offline_dirs) == ["/one"]
+    assert again.store.get(TopicPartition("a", 1)) is not None
+
+
+def test_background_errors_take_the_directory_offline(broker: Broker) -> None:
+    broker.create("a", 2)
+    log = broker.store.get(TopicPartition("a", 0))
+    assert log is not None
+    append_all(log, batch_of(1))
+    broker.files.sync_error = OSError(EIO, "on purpose")
+    log.start_flush()
+    broker.background.run()
+    assert list(broker.store.offline_dirs) == ["/one"]
+
+
+def test_a_deleted_log_is_renamed_at_once_and_removed_later(broker: Broker) -> None:
+    broker.create("a", config=LogConfig(file_delete_delay_ms=100))
+    log = broker.store.get(TopicPartition("a", 0))
+    assert log is not None
+    append_all(log, batch_of(1))
+    piece = log.read(0, 1000, 1, at_least_one=True)
+    broker.store.delete(TopicPartition("a", 0))
+    assert broker.store.get(TopicPartition("a", 0)) is None
+    names = [entry.name for entry in broker.files.list("/one")]
+    assert [name for name in names if name.startswith("a-0.") and name.endswith("-delete")]
+    broker.create("a")  # the name is free again
+    assert broker.store.delete_pending_files(NOW + 99) == 0
+    assert broker.store.delete_pending_files(NOW + 100) == 1
+    broker.background.run()
+    assert not [e for e in broker.files.list("/one") if e.name.endswith("-delete")]
+    assert piece is not None
+    assert piece.read()
+
+
+def test_directories_that_were_being_deleted_go_at_the_next_start(broker: Broker) -> None:
+    broker.create("a")
+    broker.store.delete(TopicPartition("a", 0))
+    again = broker.restart()
+    assert len(again.store) == 0
+    again.store.delete_pending_files(NOW)
+    again.background.run()
+    assert not [e for e in again.files.list("/one") if e.name.endswith("-delete")]
+
+
+def test_a_stray_log_is_kept_under_another_name(broker: Broker) -> None:
+    broker.create("a")
+    append_all(next(iter(broker.store)), batch_of(1))
+    broker.store.set_aside(TopicPartition("a", 0))
+    assert len(broker.store) == 0
+    assert "-stray" in broker.store.notes[0]
+    again = broker.restart()
+    assert len(again.store) == 0
+    assert "ignored" in again.store.notes[0]
+
+
+def two_logs_of_one_partition(broker: Broker, second_id: bytes) -> None:
+    """`a-0` with 5 records in /one, with 2 records and another topic id in /two."""
+    broker.create("a")
+    append_all(next(iter(broker.store)), batch_of(5))
+    other = create_log(
+        broker.store.resources, "/two/a-0", TopicPartition("a", 0), second_id, LogConfig()
+    )
+    append_all(other, batch_of(2))
+
+
+def test_of_two_logs_of_a_partition_the_one_with_the_topics_id_is_kept(broker: Broker) -> None:
+    two_logs_of_one_partition(broker, b"\x08" * 16)
+    again = Broker(broker.files.inner)
+    again.store.load(lambda partition: LogConfig(), {TopicPartition("a", 0): b"\x08" * 16})
+    assert [log.directory for log in again.store] == ["/two/a-0"]
+    assert [entry.name for entry in again.files.list("/one") if "-stray" in entry.name]
+    assert any("in /one/a-0 and in /two/a-0" in note for note in again.store.notes)
+    again.create("b", 2)
+    assert [parent_of(log) for log in again.store] == ["/two", "/one", "/one"]
+
+
+def test_of_two_logs_with_the_same_id_the_longer_one_is_kept(broker: Broker) -> None:
+    two_logs_of_one_partition(broker, TOPIC_ID)
+    again = broker.restart()
+    assert [(log.directory, log.log_end_offset) for log in again.store] == [("/one/a-0", 5)]
+    assert [entry.name for entry in again.files.list("/two") if "-stray" in entry.name]
+
+
+def test_partitions_of_a_directory_that_fails_at_start_are_offline(broker: Broker) -> None:
+    broker.create("a", 4)
+    for log in broker.store:
+        append_all(log, batch_of(1))
+    again = Broker(broker.files.inner)
+    again.files.suffix = "/one/a-2/00000000000000000000.log"
+    again.files.open_error = OSError(EIO, "on purpose")
+    again.load()
+    assert again.store.offline_partitions == {TopicPartition("a", 0), TopicPartition("a", 2)}
+
+
+def test_what_may_lie_in_an_unreadable_directory_is_offline(broker: Broker) -> None:
+    broker.create("a", 4)
+    again = Broker(broker.files.inner)
+    again.files.unlistable = "/one"
+    partitions = {TopicPartition("a", number): TOPIC_ID for number in range(5)}
+    again.store.load(lambda partition: LogConfig(), partitions)
+    assert sorted(log.topic_partition.partition for log in again.store) == [1, 3]
+    assert {p.partition for p in again.store.offline_partitions} == {0, 2, 4}
+
+
+def test_retention_runs_over_all_logs(broker: Broker) -> None:
+    broker.create("a", 3, LogConfig(retention_ms=100))
+    for log in broker.store:
+        append_all(log, batch_of(1))
+    assert sum(broker.store.run_retention(NOW + 100)) == 0
+    assert sum(broker.store.run_retention(NOW + 101)) == 3
+
+
+def test_retention_of_many_segments_lets_other_work_between(broker: Broker) -> None:
+    broker.create("a", 2, LogConfig(retention_ms=100, segment_bytes=100))
+    for log in broker.store:
+        append_all(log, *[batch_of(1) for _ in range(200)])
+    first, second = broker.store
+    steps = broker.store.run_retention(NOW + 101)
+    counts = [next(steps) for _ in range(3)]
+    assert all(0 < count < 50 for count in counts)
+    assert len(first.segments) == 200 - sum(counts)
+    broker.store.delete(second.topic_partition)  # while the round goes on
+    assert sum(counts) + sum(steps) == 200
+    assert len(first.segments) == 1
+
+
+def test_what_is_due_is_removed_some_at_a_time(broker: Broker) -> None:
+    trash = broker.store.resources.trash
+    for number in range(1500):
+        trash.add_file(f"/one/{number}.deleted", NOW)
+    assert broker.store.delete_pending_files(NOW) == 1000
+    assert broker.store.delete_pending_files(NOW) == 0
+    broker.background.run()
+    assert broker.store.delete_pending_files(NOW) == 500
+
+
+def test_flush_ms_flushes_in_the_background(broker: Broker) -> None:
+    broker.create("a", 1, LogConfig(flush_ms=50))
+    broker.create("b", 1)
+    for log in broker.store:
+        append_all(log, batch_of(1))
+    broker.store.run_flush(NOW + 49)
+    assert broker.background.waiting == []
+    broker.store.run_flush(NOW + 50)
+    broker.background.run()
+    assert [log.recovery_point for log in broker.store] == [1, 0]
+
+
+def test_silent_producers_are_forgotten(broker: Broker) -> None:
+    broker.create("a")
+    log = next(iter(broker.store))
+    append_all(log, batch_of(1, producer_id=5))
+    assert broker.store.expire_producers(NOW + 999) == 0
+    assert broker.store.expire_producers(NOW + 1000) == 1
+    assert append_all(log, batch_of(1, producer_id=5, base_sequence=77)) == [1]
+
+
+def test_the_metadata_log_lives_in_the_first_directory() -> None:
+    broker = Broker()
+    log = broker.store.open_metadata_log(LogConfig())
+    broker.load()
+    assert log.directory == "/one/__cluster_metadata-0"
+    assert log.topic_id == METADATA_TOPIC_ID
+    append_all(log, batch_of(2))
+    log.flush()
+    assert len(broker.store) == 0
+    broker.create("a", 2)
+    broker.background.run()
+    broker.store.shutdown()
+    again = Broker(broker.files.inner)
+    metadata = again.store.open_metadata_log(LogConfig())
+    again.load()
+    assert metadata.log_end_offset == 2
+    assert metadata.recovery_point == 2
+    assert len(read_all(metadata)) == 1
+    assert len(again.store) == 2
+    assert again.store.notes == []
+
+
+def test_the_metadata_log_is_recovered_after_a_crash() -> None:
+    broker = Broker()
+    append_all(broker.store.open_metadata_log(LogConfig()), batch_of(2), batch_of(2))
+    path = "/one/__cluster_metadata-0/00000000000000000000.log"
+    file = broker.files.inner.open(path, writable=True)
+    file.truncate(file.size() - 1)
+    again = Broker(broker.files.inner)
+    assert again.store.open_metadata_log(LogConfig()).log_end_offset == 2
+    assert len(again.store.notes) == 1
+
+
+def test_a_directory_whose_logs_cannot_be_closed_is_not_marked_clean(broker: Broker) -> None:
+    broker.create("a", 2)
+    for log in broker.store:
+        append_all(log, batch_of(1))
+    broker.files.room, broker.files.suffix = 0, "/one/a-0/00000000000000000001.snapshot"
+    broker.store.shutdown()
+    assert not broker.files.exists("/one/.kafka_cleanshutdown")
+    assert broker.files.exists("/two/.kafka_cleanshutdown")
+
+
+def test_foreign_directories_are_left_alone(broker: Broker) -> None:
+    broker.files.make_dirs("/one/lost+found")
+    broker.files.make_dirs("/one/a-0.0123-future")
+    again = broker.restart()
+    assert len(again.store) == 0
+    assert len(again.store.notes) == 2
