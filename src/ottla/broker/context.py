@@ -11,9 +11,11 @@ request, or when its records are written or committed.
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.connection import Connection, Part
+from ottla.model.acl import DENIED, AclOperation, AclResourceType
+from ottla.model.errors import ApiError
 from ottla.wire.codec import encoder
 from ottla.wire.header import response_header
 from ottla.wire.message import Message
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
 
 _SIZE = Struct(">i")
+
+SENT: Final[list[Part]] = []
+"""The `parts` of a reply that went on to the connection, or had nobody left to go to."""
 
 
 class RequestContext:
@@ -35,11 +40,12 @@ class RequestContext:
     throttle_ms = 0
     is_timed = False
     received_ms = 0.0
-    handled_ms = 0.0
+    handled_ms: float | None = None
+    """When the handler of a timed request returned; None before."""
     queued = False
     """Whether the reply has its place among those the connection owes."""
     parts: list[Part] | None = None
-    """The reply, when it is complete and waits for those before it."""
+    """None until the request is answered; then the reply while it waits for those before it."""
 
     def __init__(self, api: Api, connection: Connection, version: int, correlation_id: int) -> None:
         self.api = api
@@ -56,6 +62,18 @@ class RequestContext:
     def now_ms(self) -> int:
         """The wall time of this wake-up."""
         return self.api.node.wall_ms
+
+    # -- authorisation -------------------------------------------------------------------
+
+    def allows(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
+        """Return True if the principal of the connection may do this with a resource."""
+        authorizer = self.node.pipeline.authorizer
+        return authorizer is None or authorizer.allows(self, operation, resource_type, name)
+
+    def authorize(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> None:
+        """Raise the resource type's AUTHORIZATION_FAILED error unless this is allowed."""
+        if not self.allows(operation, resource_type, name):
+            raise ApiError(DENIED[resource_type])
 
     # -- answering later -----------------------------------------------------------------
 
@@ -93,6 +111,8 @@ class RequestContext:
 
     def complete(self, frame: bytes) -> None:
         """Answer with a whole frame, which leaves after the replies before it."""
+        assert self.parts is None, "a request is answered twice"
+        self.parts = SENT
         connection = self.connection
         pending = connection.pending
         if self.queued:
@@ -104,14 +124,14 @@ class RequestContext:
                 if pending:
                     connection.release_complete()
             else:
-                self._keep([frame])
+                self.parts = [frame]
             if connection.parked is self:
                 connection.parked = None
             self.api.node.ready.append(connection)
         elif not pending:
             connection.out.append(frame)
         else:
-            self._keep([frame])
+            self.parts = [frame]
             self.wait()
         metrics = self.api.metrics
         metrics.response_bytes += len(frame)
@@ -123,10 +143,12 @@ class RequestContext:
         if len(parts) == 1 and isinstance(parts[0], bytes):
             self.complete(parts[0])
             return
+        assert self.parts is None, "a request is answered twice"
         connection = self.connection
         if connection.closed:
+            self.parts = SENT
             return
-        self._keep(parts)
+        self.parts = parts
         if not self.queued:
             self.wait()
         if connection.parked is self:
@@ -137,7 +159,3 @@ class RequestContext:
         metrics.count_parts(parts)
         if self.is_timed:
             metrics.answered(self)
-
-    def _keep(self, parts: list[Part]) -> None:
-        assert self.parts is None, "a request is answered twice"
-        self.parts = parts

@@ -277,6 +277,7 @@ def encode_fetch_response(
     error_code: int,
     session_id: int,
     data: list[PartitionData],
+    throttle_ms: int = 0,
 ) -> list[bytes | FileSlice]:
     """Return the whole response frame as parts to be sent one after the other."""
     parts: list[bytes | FileSlice] = []
@@ -317,7 +318,7 @@ def encode_fetch_response(
         pending.append(b"\0")
     tail = b"".join(pending)
     size += len(tail)
-    head = _encode_head(version, correlation_id, error_code, session_id, topics, size)
+    head = _encode_head(version, correlation_id, throttle_ms, error_code, session_id, topics, size)
     if parts:
         parts[0] = head + parts[0]  # type: ignore[operator]
         parts.append(tail)
@@ -327,19 +328,25 @@ def encode_fetch_response(
 
 
 def _encode_head(
-    version: int, correlation_id: int, error_code: int, session_id: int, topics: int, size: int
+    version: int,
+    correlation_id: int,
+    throttle_ms: int,
+    error_code: int,
+    session_id: int,
+    topics: int,
+    size: int,
 ) -> bytes:
     if version >= FIRST_FLEXIBLE:
         count = uvarint(topics + 1)
         return (
             _HEAD_FLEXIBLE.pack(
-                15 + len(count) + size, correlation_id, 0, 0, error_code, session_id
+                15 + len(count) + size, correlation_id, 0, throttle_ms, error_code, session_id
             )
             + count
         )
     if version >= 7:
-        return _HEAD_V7.pack(18 + size, correlation_id, 0, error_code, session_id, topics)
-    return _HEAD_V4.pack(12 + size, correlation_id, 0, topics)
+        return _HEAD_V7.pack(18 + size, correlation_id, throttle_ms, error_code, session_id, topics)
+    return _HEAD_V4.pack(12 + size, correlation_id, throttle_ms, topics)
 
 
 def _encode_topic(version: int, key: bytes, partitions: int) -> bytes:

@@ -6,6 +6,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.decisions import carry_out, error_fields
 from ottla.broker.node import Node
 from ottla.controller.partitions import MorePartitions, create_partitions
+from ottla.model.errors import ApiError
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -28,6 +29,20 @@ def handle(
             CreatePartitionsTopicResult(name=grown.name, error_code=code, error_message=message)
         )
     return CreatePartitionsResponse(results=results)
+
+
+def refuse(
+    request: CreatePartitionsRequest, error: ApiError, context: RequestContext
+) -> CreatePartitionsResponse:
+    """Return the error for every topic."""
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(
+                name=topic.name, error_code=error.code, error_message=error.message
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 def _more(topic: CreatePartitionsTopic) -> MorePartitions:

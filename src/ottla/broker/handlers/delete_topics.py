@@ -6,7 +6,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.decisions import carry_out, error_fields
 from ottla.broker.node import Node
 from ottla.controller.topics import UnwantedTopic, delete_topics
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -20,9 +20,7 @@ def handle(
     node: Node, request: DeleteTopicsRequest, context: RequestContext
 ) -> DeleteTopicsResponse:
     """Each topic, gone or why not."""
-    topics = [UnwantedTopic(name) for name in request.topic_names]
-    topics += [UnwantedTopic(topic.name, topic.topic_id) for topic in request.topics]
-    decision = delete_topics(node.image, node.config, topics)
+    decision = delete_topics(node.image, node.config, _topics(request))
     failure = carry_out(node, decision.records, validate_only=False)
     responses = []
     for deleted in decision.results:
@@ -41,3 +39,26 @@ def handle(
             )
         )
     return DeleteTopicsResponse(responses=responses)
+
+
+def refuse(
+    request: DeleteTopicsRequest, error: ApiError, context: RequestContext
+) -> DeleteTopicsResponse:
+    """Return the error for every topic."""
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                error_code=error.code,
+                error_message=error.message,
+            )
+            for topic in _topics(request)
+        ]
+    )
+
+
+def _topics(request: DeleteTopicsRequest) -> list[UnwantedTopic]:
+    """Return the topics asked for, by name or by id."""
+    topics = [UnwantedTopic(name) for name in request.topic_names]
+    return topics + [UnwantedTopic(topic.name, topic.topic_id) for topic in request.topics]

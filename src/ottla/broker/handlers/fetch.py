@@ -45,12 +45,22 @@ def handle(node: Node, request: FetchRequest, context: Context) -> None:
     try:
         context.join_session(request)
     except ApiError as error:
-        context.complete_parts(
-            encode_fetch_response(context.version, context.correlation_id, error.code, 0, [])
-        )
+        context.respond(error.code, 0, [])
         return
     if not context.answer(final=request.max_wait_ms <= 0):
         context.park(request.max_wait_ms)
+
+
+def refuse(request: FetchRequest, error: ApiError, context: Context) -> None:
+    """Answer with the error for the request and for each of its partitions.
+
+    Versions before 7 have errors for partitions only.
+    """
+    data = [
+        PartitionData(asked.key, asked.partition_index, error.code, -1, -1, -1, None)
+        for asked in request.partitions
+    ]
+    context.respond(error.code, request.session_id, data)
 
 
 class Context(RequestContext):
@@ -180,10 +190,17 @@ class Context(RequestContext):
     def _reply(self, data: list[PartitionData], entries: list[FetchEntry]) -> None:
         session = self.session
         session_id = 0 if session is None else session.session_id
-        parts = encode_fetch_response(self.version, self.correlation_id, 0, session_id, data)
         if session is not None:
             self._note_sent(data, entries)
-        self.complete_parts(parts)
+        self.respond(ErrorCode.NONE, session_id, data)
+
+    def respond(self, code: ErrorCode, session_id: int, data: list[PartitionData]) -> None:
+        """Answer with an error for the request, and what there is to say about partitions."""
+        self.complete_parts(
+            encode_fetch_response(
+                self.version, self.correlation_id, code, session_id, data, self.throttle_ms
+            )
+        )
 
     def _note_sent(self, data: list[PartitionData], entries: list[FetchEntry]) -> None:
         """Remember what the consumer knows now."""

@@ -6,6 +6,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.decisions import change_configs
 from ottla.broker.node import Node
 from ottla.controller.configs import ConfigChange, ConfigOperation
+from ottla.model.errors import ApiError
 from ottla.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -31,4 +32,21 @@ def handle(
     changed = change_configs(node, changes, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(
         responses=[AlterConfigsResourceResponse(**result._asdict()) for result in changed]
+    )
+
+
+def refuse(
+    request: IncrementalAlterConfigsRequest, error: ApiError, context: RequestContext
+) -> IncrementalAlterConfigsResponse:
+    """Return the error for every resource."""
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=error.code,
+                error_message=error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import Struct
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
@@ -20,11 +21,15 @@ from ottla.wire.messages.metadata import (
 )
 
 FIRST_NULL_IS_ALL = 1
+FIRST_THROTTLE_TIME = 3
 FIRST_AUTO_CREATION_FLAG = 4
+FIRST_BY_ID = 12
 NOT_ASKED = -(2**31)
 # Everybody may do everything while there is no authorizer: one bit per AclOperation.
 TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
+
+_THROTTLE_TIME = Struct(">i")  # the first field of the response
 
 
 def decoder_of(version: int) -> Callable[..., bytes]:
@@ -45,12 +50,23 @@ def handle(node: Node, body: bytes, context: RequestContext) -> None:
         reply = encoder(MetadataResponse, context.version)(response)
         if not response.error_code and not any(topic.error_code for topic in response.topics):
             node.metadata_cache.put(question, reply)
+    if context.throttle_ms and context.version >= FIRST_THROTTLE_TIME:
+        reply = _THROTTLE_TIME.pack(context.throttle_ms) + reply[_THROTTLE_TIME.size :]
     context.send_body(reply)
 
 
-def refuse(body: bytes, error: ApiError) -> MetadataResponse:
-    """Return the response to a request that fails as a whole."""
-    return MetadataResponse(error_code=error.code)
+def refuse(body: bytes, error: ApiError, context: RequestContext) -> MetadataResponse:
+    """Return the error for each topic asked for, and from version 13 for the request."""
+    request, _ = decoder(MetadataRequest, context.version)(body, 0, len(body))
+    return MetadataResponse(
+        error_code=error.code,
+        topics=[
+            MetadataResponseTopic(
+                error_code=error.code, name=topic.name or "", topic_id=topic.topic_id
+            )
+            for topic in request.topics or ()
+        ],
+    )
 
 
 def _respond(node: Node, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
@@ -77,6 +93,8 @@ def _find(
     node: Node, asked: MetadataRequestTopic, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponseTopic:
     if asked.topic_id != ZERO_UUID:
+        if context.version < FIRST_BY_ID:
+            raise ApiError(ErrorCode.INVALID_REQUEST)
         topic = node.image.topics_by_id.get(asked.topic_id)
         if topic is None:
             return MetadataResponseTopic(

@@ -93,7 +93,11 @@ class Context(RequestContext):
             self._timer.cancel()
         self.open_appends = 0
         if self.acks:
-            self.complete(encode_produce_response(self.version, self.correlation_id, self.answers))
+            self.complete(
+                encode_produce_response(
+                    self.version, self.correlation_id, self.answers, self.throttle_ms
+                )
+            )
         elif any(result[1] for _, results in self.answers for result in results):
             self.connection.closing = True
             self.api.node.ready.append(self.connection)
@@ -127,7 +131,14 @@ def handle(node: Node, request: ProduceRequest, context: Context) -> None:
     context.answer()
 
 
-def _refuse_all(topics: list[ProduceTopic], code: ErrorCode, message: str) -> Answers:
+def refuse(request: ProduceRequest, error: ApiError, context: Context) -> None:
+    """Answer with the error for every partition; without acks, close the connection."""
+    _, context.acks, _, topics, _, _ = request
+    context.answers = _refuse_all(topics, error.code, error.message)
+    context.answer()
+
+
+def _refuse_all(topics: list[ProduceTopic], code: ErrorCode, message: str | None) -> Answers:
     """Return the same refusal for every partition: the request itself is not acceptable."""
     return [
         (key, [refused(index, code, message) for index, _, _ in partitions])
