@@ -133,6 +133,19 @@ class Partition:
             f"leader epoch {current_leader_epoch} is newer than {self.leader_epoch}",
         )
 
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """Return the largest epoch up to the given one and where it ended; (-1, -1) if unknown.
+
+        The leader's own epoch begins at the end of its log as long as it has written nothing.
+        """
+        log = self.online_log()
+        latest = log.leader_epochs.latest_epoch
+        if self.leader is None or not latest < epoch <= self.leader_epoch:
+            return log.end_offset_for_epoch(epoch)
+        if epoch == self.leader_epoch or latest < 0:
+            return epoch, log.written_end
+        return latest, log.written_end
+
     def notify(self) -> None:
         """Tell every watcher to look again; watchers may leave while being told."""
         for watcher in tuple(self.watchers):

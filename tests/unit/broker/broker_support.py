@@ -90,6 +90,13 @@ class Broker:
         partition.take_role(partition_image(**fields), BROKER_ID)
         return partition
 
+    def add_partition_elsewhere(self, name: str = "t") -> int:
+        """Give a topic a partition that has its only replica on broker 2; return its index."""
+        partitions = self.node.image.topics[name].partitions
+        index = len(partitions)
+        partitions.append(partition_image(leader=2, isr=(2,), replicas=(2,), index=index))
+        return index
+
     def connect(self) -> Client:
         return Client(self)
 

@@ -236,7 +236,7 @@ class Context(RequestContext):
             if partition.leader is None:
                 self._check_follower(partition)
             if entry.last_fetched_epoch >= 0:
-                diverging = self._diverging(entry, log)
+                diverging = self._diverging(entry, partition)
                 if diverging is not None:
                     return PartitionData(
                         entry.key,
@@ -289,9 +289,11 @@ class Context(RequestContext):
             return log.written_end
         return log.last_stable_offset if self.isolation_level else log.high_watermark
 
-    def _diverging(self, entry: FetchEntry, log: Log) -> tuple[int, int] | None:
+    def _diverging(self, entry: FetchEntry, partition: Partition) -> tuple[int, int] | None:
         """Where the client's log leaves ours, if the last epoch it saw says it does (KIP-595)."""
-        epoch, end_offset = log.end_offset_for_epoch(entry.last_fetched_epoch)
+        epoch, end_offset = partition.end_offset_for_epoch(entry.last_fetched_epoch)
+        if epoch < 0 or entry.fetch_offset < partition.online_log().log_start_offset:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)  # older than all that the log has
         if epoch < entry.last_fetched_epoch or end_offset < entry.fetch_offset:
             return epoch, end_offset
         return None

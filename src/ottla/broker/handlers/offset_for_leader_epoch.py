@@ -55,7 +55,7 @@ def _answer(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEnd
         partition = node.topics.partition_named(topic, asked.partition)
         partition.check_leader_epoch(asked.current_leader_epoch)
         partition.as_leader()
-        epoch, end_offset = partition.online_log().end_offset_for_epoch(asked.leader_epoch)
+        epoch, end_offset = partition.end_offset_for_epoch(asked.leader_epoch)
     except ApiError as error:
         return _refused(asked, error)
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
