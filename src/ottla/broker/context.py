@@ -5,7 +5,11 @@
     parked              `defer`: likewise, but requests behind this one wait for its reply
 
 A waiting or parked request is answered once, by `send` or `complete`, from a timer, from another
-request, or when its records are written or committed.
+request, or when its records are written or committed. Its state:
+
+    NEW      -> WAITING     `wait`, `defer`
+    NEW      -> ANSWERED    `send`, `send_body`, `complete`, `complete_parts`
+    WAITING  -> ANSWERED    the same
 """
 
 from __future__ import annotations
@@ -26,8 +30,9 @@ if TYPE_CHECKING:
 
 _SIZE = Struct(">i")
 
-SENT: Final[list[Part]] = []
-"""The `parts` of a reply that went on to the connection, or had nobody left to go to."""
+NEW: Final = 0
+WAITING: Final = 1
+ANSWERED: Final = 2
 
 
 class RequestContext:
@@ -42,10 +47,9 @@ class RequestContext:
     received_ms = 0.0
     handled_ms: float | None = None
     """When the handler of a timed request returned; None before."""
-    queued = False
-    """Whether the reply has its place among those the connection owes."""
+    state = NEW
     parts: list[Part] | None = None
-    """None until the request is answered; then the reply while it waits for those before it."""
+    """The reply, when it is complete and waits for those before it."""
 
     def __init__(self, api: Api, connection: Connection, version: int, correlation_id: int) -> None:
         self.api = api
@@ -79,7 +83,8 @@ class RequestContext:
 
     def wait(self) -> None:
         """Answer later; requests behind this one are handled meanwhile."""
-        self.queued = True
+        assert self.state == NEW
+        self.state = WAITING
         self.connection.pending.append(self)
 
     def defer(self) -> RequestContext:
@@ -91,7 +96,7 @@ class RequestContext:
     @property
     def is_wanted(self) -> bool:
         """Whether somebody still waits for the reply."""
-        return self.queued and self.parts is None and not self.connection.closed
+        return self.state == WAITING and not self.connection.closed
 
     def abandon(self) -> None:
         """Stop waiting: the connection is gone."""
@@ -111,11 +116,10 @@ class RequestContext:
 
     def complete(self, frame: bytes) -> None:
         """Answer with a whole frame, which leaves after the replies before it."""
-        assert self.parts is None, "a request is answered twice"
-        self.parts = SENT
         connection = self.connection
         pending = connection.pending
-        if self.queued:
+        if self.state == WAITING:
+            self.state = ANSWERED
             if connection.closed:
                 return
             if pending[0] is self:
@@ -128,11 +132,14 @@ class RequestContext:
             if connection.parked is self:
                 connection.parked = None
             self.api.node.ready.append(connection)
-        elif not pending:
-            connection.out.append(frame)
         else:
-            self.parts = [frame]
-            self.wait()
+            assert self.state == NEW, "a request is answered twice"
+            self.state = ANSWERED
+            if pending:
+                self.parts = [frame]
+                pending.append(self)
+            else:
+                connection.out.append(frame)
         metrics = self.api.metrics
         metrics.response_bytes += len(frame)
         if self.is_timed:
@@ -143,14 +150,14 @@ class RequestContext:
         if len(parts) == 1 and isinstance(parts[0], bytes):
             self.complete(parts[0])
             return
-        assert self.parts is None, "a request is answered twice"
+        state, self.state = self.state, ANSWERED
+        assert state != ANSWERED, "a request is answered twice"
         connection = self.connection
         if connection.closed:
-            self.parts = SENT
             return
         self.parts = parts
-        if not self.queued:
-            self.wait()
+        if state == NEW:
+            connection.pending.append(self)
         if connection.parked is self:
             connection.parked = None
         connection.release_complete()

@@ -44,7 +44,8 @@ class HeldBack:
         if connection.closed:
             return
         parked = self._parked
-        connection.parked = None if parked is None or parked.parts is not None else parked
+        is_owed = parked in connection.pending and parked is not None and parked.parts is None
+        connection.parked = parked if is_owed else None
         self._context.node.ready.append(connection)
 
 

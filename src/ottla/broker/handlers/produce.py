@@ -22,7 +22,7 @@ from ottla.broker.codecs.produce import (
     encode_produce_response,
     refused,
 )
-from ottla.broker.context import RequestContext
+from ottla.broker.context import WAITING, RequestContext
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.replication.partition_leader import WRITTEN
 from ottla.replication.timers import Timer
@@ -125,7 +125,7 @@ def handle(node: Node, request: ProduceRequest, context: Context) -> None:
         _append(node, context, topics, buffer, view)
         if context.open_appends:
             if acks:
-                context.queued = True
+                context.state = WAITING
                 context.connection.pending.append(context)
             return
     context.answer()
