@@ -132,6 +132,11 @@ class PartitionLeader:
         for _, waiter, place, position in uncommitted:
             waiter.appended(place, position, error)
 
+    @property
+    def is_under_replicated(self) -> bool:
+        """True if some replica is not in the ISR."""
+        return len(self.isr) < self.replica_count
+
     # -- writing -------------------------------------------------------------------------
 
     def check_in_sync(self) -> None:

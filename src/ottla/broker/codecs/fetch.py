@@ -143,6 +143,8 @@ def _decode_flexible(
         p = skip_tags(buffer, p, end)
         if p > end:
             raise DecodeError("a forgotten topic reaches past the end of the request")
+    if p > end:
+        raise DecodeError("the Fetch request ends too early")
     if version >= 15:
         replica_id = _replica_id(buffer, p, end)
     return FetchRequest(
@@ -242,6 +244,8 @@ def _decode_legacy(
                     raise DecodeError("a forgotten partition reaches past the end of the request")
             if p > end:
                 raise DecodeError("a forgotten topic reaches past the end of the request")
+    if p > end:
+        raise DecodeError("the Fetch request ends too early")
     return FetchRequest(
         replica_id,
         max_wait_ms,

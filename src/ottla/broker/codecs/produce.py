@@ -121,6 +121,8 @@ def decode_flexible(
         topics.append((key, partitions))
         if p > end:
             raise DecodeError("a topic reaches past the end of the request")
+    if p > end:
+        raise DecodeError("the Produce request ends too early")
     return transactional_id, acks, timeout_ms, topics, buffer, view
 
 
@@ -165,6 +167,8 @@ def decode_legacy(
         topics.append((key, partitions))
         if p > end:
             raise DecodeError("a topic reaches past the end of the request")
+    if p > end:
+        raise DecodeError("the Produce request ends too early")
     return transactional_id, acks, timeout_ms, topics, buffer, view
 
 
