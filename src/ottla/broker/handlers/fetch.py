@@ -46,12 +46,22 @@ def handle(node: Node, request: FetchRequest, context: Context) -> None:
     try:
         context.join_session(request)
     except ApiError as error:
-        context.complete_parts(
-            encode_fetch_response(context.version, context.correlation_id, error.code, 0, [], [])
-        )
+        context.respond(error.code, 0, [], [])
         return
     if not context.answer(final=request.max_wait_ms <= 0):
         context.park(request.max_wait_ms)
+
+
+def refuse(request: FetchRequest, error: ApiError, context: Context) -> None:
+    """Answer with the error for the request and for each of its partitions.
+
+    Versions before 7 have errors for partitions only.
+    """
+    data = [
+        PartitionData(asked.key, asked.partition_index, error.code, -1, -1, -1, None)
+        for asked in request.partitions
+    ]
+    context.respond(error.code, request.session_id, data, [None] * len(data))
 
 
 class Context(RequestContext):
@@ -191,8 +201,20 @@ class Context(RequestContext):
         if session is not None:
             session_id = session.session_id
             self._note_sent(data, entries)
+        self.respond(ErrorCode.NONE, session_id, data, records)
+
+    def respond(
+        self,
+        code: ErrorCode,
+        session_id: int,
+        data: list[PartitionData],
+        records: list[Records],
+    ) -> None:
+        """Answer with an error for the request, and what there is to say about partitions."""
         self.complete_parts(
-            encode_fetch_response(self.version, self.correlation_id, 0, session_id, data, records)
+            encode_fetch_response(
+                self.version, self.correlation_id, code, session_id, data, records, self.throttle_ms
+            )
         )
 
     def _note_sent(self, data: list[PartitionData], entries: list[FetchEntry]) -> None:
@@ -229,7 +251,7 @@ class Context(RequestContext):
             if partition.leader is None:
                 self._check_follower(partition)
             if entry.last_fetched_epoch >= 0:
-                diverging = self._diverging(entry, log)
+                diverging = self._diverging(entry, partition)
                 if diverging is not None:
                     return PartitionData(
                         entry.key,
@@ -286,9 +308,11 @@ class Context(RequestContext):
             return log.written_end
         return log.last_stable_offset if self.isolation_level else log.high_watermark
 
-    def _diverging(self, entry: FetchEntry, log: Log) -> tuple[int, int] | None:
+    def _diverging(self, entry: FetchEntry, partition: Partition) -> tuple[int, int] | None:
         """Where the client's log leaves ours, if the last epoch it saw says it does (KIP-595)."""
-        epoch, end_offset = log.end_offset_for_epoch(entry.last_fetched_epoch)
+        epoch, end_offset = partition.end_offset_for_epoch(entry.last_fetched_epoch)
+        if epoch < 0 or entry.fetch_offset < partition.online_log().log_start_offset:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)  # older than all that the log has
         if epoch < entry.last_fetched_epoch or end_offset < entry.fetch_offset:
             return epoch, end_offset
         return None

@@ -22,7 +22,7 @@ from ottla.broker.codecs.produce import (
     encode_produce_response,
     refused,
 )
-from ottla.broker.context import RequestContext
+from ottla.broker.context import WAITING, RequestContext
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.replication.partition_leader import WRITTEN
 from ottla.replication.timers import Timer
@@ -93,7 +93,11 @@ class Context(RequestContext):
             self._timer.cancel()
         self.open_appends = 0
         if self.acks:
-            self.complete(encode_produce_response(self.version, self.correlation_id, self.answers))
+            self.complete(
+                encode_produce_response(
+                    self.version, self.correlation_id, self.answers, self.throttle_ms
+                )
+            )
         elif any(result[1] for _, results in self.answers for result in results):
             self.connection.closing = True
             self.api.node.ready.append(self.connection)
@@ -121,13 +125,20 @@ def handle(node: Node, request: ProduceRequest, context: Context) -> None:
         _append(node, context, topics, buffer, view)
         if context.open_appends:
             if acks:
-                context.queued = True
+                context.state = WAITING
                 context.connection.pending.append(context)
             return
     context.answer()
 
 
-def _refuse_all(topics: list[ProduceTopic], code: ErrorCode, message: str) -> Answers:
+def refuse(request: ProduceRequest, error: ApiError, context: Context) -> None:
+    """Answer with the error for every partition; without acks, close the connection."""
+    _, context.acks, _, topics, _, _ = request
+    context.answers = _refuse_all(topics, error.code, error.message)
+    context.answer()
+
+
+def _refuse_all(topics: list[ProduceTopic], code: ErrorCode, message: str | None) -> Answers:
     """Return the same refusal for every partition: the request itself is not acceptable."""
     return [
         (key, [refused(index, code, message) for index, _, _ in partitions])
