@@ -8,6 +8,7 @@ import pytest
 from broker_support import Broker, error_codes, partition_image, produce
 
 from ottla.model.errors import ErrorCode
+from ottla.replication.fetcher import FetchEntry
 from ottla.replication.partition import Partition
 from ottla.wire.message import Message
 from ottla.wire.messages.delete_records import (
@@ -164,6 +165,71 @@ def test_the_fetch_of_a_follower_commits(broker: Broker, led: Partition) -> None
     follower.ask(fetch(0, replica_id=2, offset=2), 12)
     assert producer.ids() == [waiting]
     assert led.online_log().high_watermark == 2
+
+
+def test_a_follower_that_waits_is_woken_by_an_append(broker: Broker, led: Partition) -> None:
+    follower, consumer, producer = broker.connect(), broker.connect(), broker.connect()
+    polls = fetch(0, replica_id=2, offset=1), fetch(0, offset=0)
+    for poll, client in zip(polls, (follower, consumer), strict=True):
+        poll.max_wait = 500
+        client.send(poll, 12)
+    broker.node.settle()
+    assert led.online_log().high_watermark == 1
+    assert len(consumer.ids()) == 1, "its record is committed now"
+    polls[1].topics[0].partitions[0].fetch_offset = 1
+    consumer.send(polls[1], 12)
+
+    waiting = producer.send(produce(), 9)
+    broker.node.settle()
+    ((_, response),) = follower.replies()
+    assert response.responses[0].partitions[0].records  # type: ignore[attr-defined]
+    assert consumer.ids() == [], "there is nothing to read for it yet"
+    assert producer.ids() == []
+    polls[0].topics[0].partitions[0].fetch_offset = 2
+    follower.send(polls[0], 12)
+    broker.node.settle()
+    assert producer.ids() == [waiting]
+    assert len(consumer.ids()) == 1
+
+
+def test_the_session_of_a_follower_looks_only_at_what_changed(broker: Broker) -> None:
+    quiet, busy = (broker.topic_with(name, isr=(1, 2)) for name in ("quiet", "busy"))
+    follower, producer = broker.connect(), broker.connect()
+    topics = [
+        FetchTopic(topic=name, partitions=[FetchPartition(partition=0, partition_max_bytes=1000)])
+        for name in ("quiet", "busy")
+    ]
+    request = FetchRequest(
+        replica_id=2, min_bytes=1, max_bytes=1000, session_epoch=0, topics=topics
+    )
+    session_id = follower.ask(request, 12).session_id
+    (watcher,) = quiet.watchers
+    assert isinstance(watcher, FetchEntry)
+
+    def fetch_again(epoch: int, offset: int | None = None) -> list[str]:
+        again = FetchRequest(
+            replica_id=2,
+            min_bytes=1,
+            max_bytes=1000,
+            session_id=session_id,
+            session_epoch=epoch,
+        )
+        if offset is not None:
+            moved = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1000)
+            again.topics = [FetchTopic(topic="busy", partitions=[moved])]
+        return [topic.topic for topic in follower.ask(again, 12).responses]
+
+    assert fetch_again(1) == []
+    assert not watcher.fetcher.dirty
+    producer.send(produce("busy"), 9)
+    broker.node.settle()
+    assert [entry.key for entry in watcher.fetcher.dirty] == [b"busy"]
+    assert fetch_again(2) == ["busy"]
+    assert fetch_again(3, offset=1) == ["busy"], "the high watermark has moved"
+    assert len(producer.ids()) == 1
+    assert fetch_again(4) == []
+    assert not watcher.fetcher.dirty
+    assert busy.online_log().high_watermark == 1
 
 
 def test_a_follower_ahead_of_the_leader_is_out_of_range(broker: Broker, led: Partition) -> None:

@@ -113,7 +113,7 @@ def test_what_followers_have_outlives_a_change_of_the_isr(leader: Replica) -> No
 
 def test_watchers_hear_of_a_high_watermark_that_moves(leader: Replica) -> None:
     watcher = Watcher()
-    leader.partition.watchers[watcher] = None
+    leader.partition.watchers[watcher] = False
     leader.write(5)
     fetch(leader, 2, 5)
     assert watcher.changes == 0
