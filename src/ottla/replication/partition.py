@@ -86,6 +86,7 @@ class Partition:
             self._lead(image, broker_id)
         else:
             self._follow()
+        assert (self.leader is None) != (self.follower is None)
         self._count()
         self.notify()
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from broker_support import Broker, error_codes, partition_image, produce
 
+from ottla.metadata.records import NO_LEADER_CHANGE, PartitionChangeRecord
 from ottla.model.errors import ErrorCode
 from ottla.replication.fetcher import FetchEntry
 from ottla.replication.partition import Partition
@@ -113,6 +114,27 @@ def test_a_partition_without_a_leader_refuses_what_needs_one(
 ) -> None:
     broker.topic_with("t", leader=-1, isr=(2,))
     assert codes_of(broker, make(0), version) == {NOT_LEADER}
+
+
+def test_the_metadata_log_decides_who_leads(broker: Broker) -> None:
+    """A partition that another broker leads alone takes no acks=all here."""
+    partition = broker.topic()
+    change = PartitionChangeRecord(
+        partition_id=0, topic_id=partition.topic.topic_id, leader=2, isr=[2], replicas=[1, 2]
+    )
+    broker.write_metadata(change)
+    assert codes_of(broker, produce(acks=-1), 9) == {NOT_LEADER}
+    assert partition.online_log().log_end_offset == 0
+    change.leader, change.isr = 1, [1, 2]
+    broker.write_metadata(change)
+    client = broker.connect()
+    client.send(produce(acks=-1), 9)
+    broker.node.settle()
+    assert client.ids() == [], "the follower does not have it yet"
+    assert partition.online_log().written_end == 1
+    change.leader, change.isr = NO_LEADER_CHANGE, [1]
+    broker.write_metadata(change)
+    assert len(client.ids()) == 1
 
 
 def test_consumers_may_read_from_a_follower(broker: Broker) -> None:

@@ -137,7 +137,8 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_the_high_watermark_moves_only_to_what_the_whole_isr_has(steps: list[Step]) -> None:
-    replica, epoch, isr = Replica(1, image()), 0, (1, 2, 3)
+    replica, epoch = Replica(1, image()), 0
+    isr: tuple[int, ...] = (1, 2, 3)
     waiters: list[tuple[int, Waiter]] = []
     for step, first, second in steps:
         before = replica.log.high_watermark
