@@ -11,10 +11,12 @@ ApiVersions is open to everybody: clients send it before they are authenticated.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.context import RequestContext
-from ottla.model.acl import AclOperation, AclResourceType
+
+if TYPE_CHECKING:
+    from ottla.model.acl import AclOperation, AclResourceType
 
 
 class Authorizer(Protocol):

@@ -67,7 +67,12 @@ class Connection:
     @property
     def takes_requests(self) -> bool:
         """Whether another request may be handled now."""
-        return self.parked is None and not self.closing and len(self.pending) < MOST_REPLIES
+        return (
+            self.parked is None
+            and not self.closing
+            and len(self.out) < MOST_REPLIES
+            and len(self.pending) < MOST_REPLIES
+        )
 
     def release_complete(self) -> None:
         """Let the replies go that are complete and have none before them that is not."""

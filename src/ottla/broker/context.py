@@ -18,7 +18,6 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.connection import Connection, Part
-from ottla.model.acl import DENIED, AclOperation, AclResourceType
 from ottla.model.errors import ApiError
 from ottla.wire.codec import encoder
 from ottla.wire.header import response_header
@@ -27,6 +26,7 @@ from ottla.wire.message import Message
 if TYPE_CHECKING:
     from ottla.broker.api import Api
     from ottla.broker.node import Node
+    from ottla.model.acl import AclOperation, AclResourceType
 
 _SIZE = Struct(">i")
 
@@ -77,6 +77,8 @@ class RequestContext:
     def authorize(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> None:
         """Raise the resource type's AUTHORIZATION_FAILED error unless this is allowed."""
         if not self.allows(operation, resource_type, name):
+            from ottla.model.acl import DENIED
+
             raise ApiError(DENIED[resource_type])
 
     # -- answering later -----------------------------------------------------------------

@@ -22,9 +22,11 @@ STALL_CHECK_MS: Final = 500
 
 
 def takes_requests(channel: Channel) -> bool:
-    """Return whether further requests of this connection may be handled now."""
-    connection = channel.connection
-    return connection.takes_requests and len(connection.out) < channel.most_parts
+    """Return whether further frames of this connection may be handled now.
+
+    Responses of a peer always are.
+    """
+    return channel.is_outgoing or channel.connection.takes_requests
 
 
 def is_waiting(channel: Channel) -> bool:

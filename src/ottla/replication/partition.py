@@ -63,7 +63,8 @@ class Partition:
         self.leader_epoch = -1
         self.leader_id = -1
         self.removed = False
-        self.watchers: dict[Watcher, None] = {}
+        self.watchers: dict[Watcher, bool] = {}
+        """Who is told of changes. True for followers, which read past the high watermark."""
         self._counted = NOT_COUNTED
 
     def __repr__(self) -> str:
@@ -85,6 +86,7 @@ class Partition:
             self._lead(image, broker_id)
         else:
             self._follow()
+        assert (self.leader is None) != (self.follower is None)
         self._count()
         self.notify()
 
@@ -175,6 +177,12 @@ class Partition:
         """Tell every watcher to look again; watchers may leave while being told."""
         for watcher in tuple(self.watchers):
             watcher.partition_changed()
+
+    def notify_followers(self) -> None:
+        """Tell the followers among the watchers that there is more to read for them."""
+        for watcher, is_follower in tuple(self.watchers.items()):
+            if is_follower:
+                watcher.partition_changed()
 
 
 class Topic:

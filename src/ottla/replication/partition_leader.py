@@ -184,6 +184,8 @@ class PartitionLeader:
             self._tell_resigned()
             return
         self.advance_high_watermark()
+        if self.followers and self.partition.watchers:
+            self.partition.notify_followers()
         high_watermark = log.high_watermark
         has_shrunk = log.config.min_insync_replicas > 1 and not self._has_enough_in_sync()
         if self.partition.removed:

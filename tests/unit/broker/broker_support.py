@@ -95,6 +95,10 @@ class Broker:
         partition.take_role(partition_image(**fields), BROKER_ID)
         return partition
 
+    def write_metadata(self, *records: Message) -> None:
+        """Write records to the metadata log; the node follows them."""
+        self.node.controller.write(records)
+
     def add_partition_elsewhere(self, name: str = "t") -> int:
         """Give a topic a partition that has its only replica on broker 2; return its index."""
         topic = self.node.image.topics[name]

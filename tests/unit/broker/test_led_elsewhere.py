@@ -7,7 +7,9 @@ from collections.abc import Callable
 import pytest
 from broker_support import Broker, error_codes, partition_image, produce
 
+from ottla.metadata.records import NO_LEADER_CHANGE, PartitionChangeRecord
 from ottla.model.errors import ErrorCode
+from ottla.replication.fetcher import FetchEntry
 from ottla.replication.partition import Partition
 from ottla.wire.message import Message
 from ottla.wire.messages.delete_records import (
@@ -114,6 +116,27 @@ def test_a_partition_without_a_leader_refuses_what_needs_one(
     assert codes_of(broker, make(0), version) == {NOT_LEADER}
 
 
+def test_the_metadata_log_decides_who_leads(broker: Broker) -> None:
+    """A partition that another broker leads alone takes no acks=all here."""
+    partition = broker.topic()
+    change = PartitionChangeRecord(
+        partition_id=0, topic_id=partition.topic.topic_id, leader=2, isr=[2], replicas=[1, 2]
+    )
+    broker.write_metadata(change)
+    assert codes_of(broker, produce(acks=-1), 9) == {NOT_LEADER}
+    assert partition.online_log().log_end_offset == 0
+    change.leader, change.isr = 1, [1, 2]
+    broker.write_metadata(change)
+    client = broker.connect()
+    client.send(produce(acks=-1), 9)
+    broker.node.settle()
+    assert client.ids() == [], "the follower does not have it yet"
+    assert partition.online_log().written_end == 1
+    change.leader, change.isr = NO_LEADER_CHANGE, [1]
+    broker.write_metadata(change)
+    assert len(client.ids()) == 1
+
+
 def test_consumers_may_read_from_a_follower(broker: Broker) -> None:
     partition = broker.topic()
     client = broker.connect()
@@ -164,6 +187,71 @@ def test_the_fetch_of_a_follower_commits(broker: Broker, led: Partition) -> None
     follower.ask(fetch(0, replica_id=2, offset=2), 12)
     assert producer.ids() == [waiting]
     assert led.online_log().high_watermark == 2
+
+
+def test_a_follower_that_waits_is_woken_by_an_append(broker: Broker, led: Partition) -> None:
+    follower, consumer, producer = broker.connect(), broker.connect(), broker.connect()
+    polls = fetch(0, replica_id=2, offset=1), fetch(0, offset=0)
+    for poll, client in zip(polls, (follower, consumer), strict=True):
+        poll.max_wait = 500
+        client.send(poll, 12)
+    broker.node.settle()
+    assert led.online_log().high_watermark == 1
+    assert len(consumer.ids()) == 1, "its record is committed now"
+    polls[1].topics[0].partitions[0].fetch_offset = 1
+    consumer.send(polls[1], 12)
+
+    waiting = producer.send(produce(), 9)
+    broker.node.settle()
+    ((_, response),) = follower.replies()
+    assert response.responses[0].partitions[0].records  # type: ignore[attr-defined]
+    assert consumer.ids() == [], "there is nothing to read for it yet"
+    assert producer.ids() == []
+    polls[0].topics[0].partitions[0].fetch_offset = 2
+    follower.send(polls[0], 12)
+    broker.node.settle()
+    assert producer.ids() == [waiting]
+    assert len(consumer.ids()) == 1
+
+
+def test_the_session_of_a_follower_looks_only_at_what_changed(broker: Broker) -> None:
+    quiet, busy = (broker.topic_with(name, isr=(1, 2)) for name in ("quiet", "busy"))
+    follower, producer = broker.connect(), broker.connect()
+    topics = [
+        FetchTopic(topic=name, partitions=[FetchPartition(partition=0, partition_max_bytes=1000)])
+        for name in ("quiet", "busy")
+    ]
+    request = FetchRequest(
+        replica_id=2, min_bytes=1, max_bytes=1000, session_epoch=0, topics=topics
+    )
+    session_id = follower.ask(request, 12).session_id
+    (watcher,) = quiet.watchers
+    assert isinstance(watcher, FetchEntry)
+
+    def fetch_again(epoch: int, offset: int | None = None) -> list[str]:
+        again = FetchRequest(
+            replica_id=2,
+            min_bytes=1,
+            max_bytes=1000,
+            session_id=session_id,
+            session_epoch=epoch,
+        )
+        if offset is not None:
+            moved = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1000)
+            again.topics = [FetchTopic(topic="busy", partitions=[moved])]
+        return [topic.topic for topic in follower.ask(again, 12).responses]
+
+    assert fetch_again(1) == []
+    assert not watcher.fetcher.dirty
+    producer.send(produce("busy"), 9)
+    broker.node.settle()
+    assert [entry.key for entry in watcher.fetcher.dirty] == [b"busy"]
+    assert fetch_again(2) == ["busy"]
+    assert fetch_again(3, offset=1) == ["busy"], "the high watermark has moved"
+    assert len(producer.ids()) == 1
+    assert fetch_again(4) == []
+    assert not watcher.fetcher.dirty
+    assert busy.online_log().high_watermark == 1
 
 
 def test_a_follower_ahead_of_the_leader_is_out_of_range(broker: Broker, led: Partition) -> None:

@@ -145,7 +145,7 @@ def test_the_throttle_time_runs_while_a_produce_waits_for_followers() -> None:
     assert client.connection.takes_requests
     partition.as_leader().record_fetch(2, 1, broker.clock.now_ms)
     ((_, response),) = client.replies()
-    assert response.throttle_time == THROTTLE_MS  # type: ignore[attr-defined]
+    assert response.throttle_time == THROTTLE_MS
 
 
 def test_a_produce_without_acks_is_throttled_too() -> None:

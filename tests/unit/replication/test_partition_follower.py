@@ -87,7 +87,7 @@ def test_the_high_watermark_follows_the_leaders(leader: Replica, follower: Repli
     replicate(leader, other)
     assert (leader.log.high_watermark, other.log.high_watermark) == (5, 5)
     watcher = Watcher()
-    follower.partition.watchers[watcher] = None
+    follower.partition.watchers[watcher] = False
     replicate(leader, follower)
     assert follower.log.high_watermark == 5
     assert watcher.changes == 1
@@ -231,7 +231,7 @@ def test_a_follower_that_is_out_of_range_begins_again(leader: Replica, follower:
     leader.write(3)
     replicate(leader, follower)
     watcher = Watcher()
-    follower.partition.watchers[watcher] = None
+    follower.partition.watchers[watcher] = False
     follower.follower.restart_at(50)
     log = follower.log
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (50, 50, 50)

@@ -113,7 +113,7 @@ def test_what_followers_have_outlives_a_change_of_the_isr(leader: Replica) -> No
 
 def test_watchers_hear_of_a_high_watermark_that_moves(leader: Replica) -> None:
     watcher = Watcher()
-    leader.partition.watchers[watcher] = None
+    leader.partition.watchers[watcher] = False
     leader.write(5)
     fetch(leader, 2, 5)
     assert watcher.changes == 0
@@ -137,7 +137,8 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_the_high_watermark_moves_only_to_what_the_whole_isr_has(steps: list[Step]) -> None:
-    replica, epoch, isr = Replica(1, image()), 0, (1, 2, 3)
+    replica, epoch = Replica(1, image()), 0
+    isr: tuple[int, ...] = (1, 2, 3)
     waiters: list[tuple[int, Waiter]] = []
     for step, first, second in steps:
         before = replica.log.high_watermark

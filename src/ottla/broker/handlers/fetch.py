@@ -90,7 +90,7 @@ class Context(RequestContext):
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if request.session_id:
                 sessions.close(request.session_id)
-            self.fetcher = Fetcher()
+            self.fetcher = Fetcher(is_follower=request.replica_id >= 0)
             self._follow(request)
             if request.session_epoch == INITIAL_EPOCH:
                 self.session = sessions.open(
@@ -189,7 +189,9 @@ class Context(RequestContext):
     def _exhausted(self, entry: FetchEntry, item: PartitionData) -> bool:
         """Whether there is nothing to read until the partition changes."""
         if self.replica_id >= 0:
-            return False  # it reads beyond the high watermark, whose moves are all that is told
+            partition = entry.partition
+            log = None if partition is None else partition.log
+            return log is not None and entry.fetch_offset >= log.written_end
         end = item.last_stable_offset if self.isolation_level else item.high_watermark
         return entry.fetch_offset >= end
 
