@@ -64,9 +64,9 @@ def records_of(batch_bytes: Buffer, limit: int = DECOMPRESSED_LIMIT) -> list[Rec
         raise CorruptBatch(0, "a record passes the end of the batch") from None
 
 
-def null_keys(buffer: Buffer, start: int, end: int) -> list[int]:
+def null_keys(buffer: Buffer, start: int, end: int, limit: int = DECOMPRESSED_LIMIT) -> list[int]:
     """Return the numbers of the records in [start, end) without a key; raises CorruptBatch."""
-    batch, data = _open(buffer, start, end, DECOMPRESSED_LIMIT)
+    batch, data = _open(buffer, start, end, limit)
     try:
         return _find_null_keys(data, batch.record_count)
     except IndexError:
@@ -143,7 +143,7 @@ def _open(buffer: Buffer, start: int, end: int, limit: int) -> tuple[Batch, byte
             try:
                 data = bytes(decompress(batch.compression, payload, limit))
             except CorruptBatch as error:
-                raise CorruptBatch(start, error.reason) from None
+                raise type(error)(start, error.reason) from None
     if not 0 <= batch.record_count * _MIN_RECORD_BYTES <= len(data):
         raise CorruptBatch(start, f"{len(data)} bytes cannot hold {batch.record_count} records")
     return batch, data

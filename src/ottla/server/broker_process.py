@@ -16,6 +16,7 @@ from ottla.ports import Files, Ports
 from ottla.server.background import BackgroundThread
 from ottla.server.buffers import RequestBuffers
 from ottla.server.errors import StartupError
+from ottla.server.helper_processes import HelperProcess
 from ottla.server.limits import ConnectionLimits
 from ottla.server.listener import Listener
 from ottla.server.os_files import OsFile, OsFiles, lock_directory
@@ -40,6 +41,7 @@ class Broker:
         self._report = report
         self._listeners: list[Listener] = []
         self._background = BackgroundThread(self._deliver_soon)
+        self._helpers = HelperProcess(self._deliver_soon)
         self._reactor: Reactor | None = None
         self._node: Node | None = None
         self._locks: list[OsFile] = []
@@ -65,7 +67,7 @@ class Broker:
         self.bootstrap_servers = ",".join(_address(endpoint) for endpoint in advertised)
         self._reactor = self._make_reactor(self._node)
         self._reactor.open()
-        self._reactor.call(self._background.deliver)
+        self._deliver_soon()
 
     def _take_directories(self, files: Files) -> None:
         """Make sure the directories are ours before anything is written to them."""
@@ -101,7 +103,14 @@ class Broker:
             files = MemoryFiles()
         else:
             files = OsFiles()
-        return Ports(files, SystemClock(), SystemRandom(), self._background, self._report)
+        return Ports(
+            files,
+            SystemClock(),
+            SystemRandom(),
+            self._background,
+            self._report,
+            helpers=self._helpers,
+        )
 
     def _make_reactor(self, node: Node) -> Reactor:
         config = node.config
@@ -124,7 +133,11 @@ class Broker:
 
     def _deliver_soon(self) -> None:
         if self._reactor is not None:
-            self._reactor.call(self._background.deliver)
+            self._reactor.call(self._deliver)
+
+    def _deliver(self) -> None:
+        self._background.deliver()
+        self._helpers.deliver()
 
     def serve(self) -> None:
         """Run the loop until `stop`."""
@@ -138,6 +151,7 @@ class Broker:
 
     def close(self) -> None:
         """Close connections, flush the logs and leave the mark of a clean shutdown."""
+        self._helpers.stop()
         if self._reactor is not None:
             self._reactor.close()
         self._reactor = None

@@ -15,6 +15,7 @@ from ottla.sim.clock import VirtualClock
 from ottla.sim.disk import SimDisk
 from ottla.sim.edge import SimEdge
 from ottla.sim.faults import DiskFaults
+from ottla.sim.helpers import PromptHelpers
 from ottla.sim.profile import Profile
 
 LISTENER = "PLAINTEXT"
@@ -53,13 +54,17 @@ class Machine:
         background = self.background = DeferredBackground()
         background.on_submit, background.on_result = self.on_submit, self.on_result
         config = BrokerConfig.from_properties(self._profile.properties)
-        ports = Ports(self.disk, self.clock, self._random, background, self.reports.append)
+        helpers = PromptHelpers()
+        ports = Ports(
+            self.disk, self.clock, self._random, background, self.reports.append, helpers=helpers
+        )
         node = Node(
             config,
             config.advertised_listeners,
             ports,
             max_open_files=self._profile.max_open_files,
         )
+        helpers.attach(node)
         node.start()
         self.node = node
         self.edge = SimEdge(node, background, self._edge_chance)
