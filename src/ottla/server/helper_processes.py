@@ -122,7 +122,9 @@ class HelperProcess:
             return TaskFailed(f"the helper process failed: {error}")
 
     def _started(self) -> socket.socket:
-        """Return the socket to the process; start one if there is none."""
+        """Return the socket to the process; start one if there is none, or it has ended."""
+        if self._process is not None and self._process.poll() is not None:
+            self._end_process()
         if self._socket is not None:
             return self._socket
         from subprocess import Popen

@@ -94,9 +94,7 @@ class Broker:
         body = encoder(ProduceRequest, VERSION)(request)
         frame = bytearray(pack(">hhih", 0, VERSION, 7, 0) + b"\0" + body)
         self.node.advance()
-        self.node.handle(
-            connection or self.connection, frame, memoryview(frame), 0, len(frame)
-        )
+        self.node.handle(connection or self.connection, frame, memoryview(frame), 0, len(frame))
         self.node.settle()
         frame[:] = b"\xee" * len(frame)
 
@@ -140,7 +138,9 @@ def broker(start_node: Callable[..., Node]) -> Broker:
     return Broker(start_node(helpers=helpers), helpers)
 
 
-def batch(value: bytes, *, codec: int = ZSTD, key: bytes | None = b"k", sequence: int = -1) -> bytes:
+def batch(
+    value: bytes, *, codec: int = ZSTD, key: bytes | None = b"k", sequence: int = -1
+) -> bytes:
     """Build a batch that a helper must look at, unless its codec is none or gzip."""
     return bytes(
         build_batch(
