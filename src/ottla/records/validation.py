@@ -106,10 +106,10 @@ def result_of(result: bytes) -> bytearray | None:
 
 
 def _refuse_null_keys(batch: Buffer, start: int, end: int) -> None:
-    found = null_keys(batch, start, end, VALIDATED_LIMIT)
+    found = null_keys(batch, start, end, VALIDATED_LIMIT, MAX_REPORTED)
     if found:
         raise ApiError(
             ErrorCode.INVALID_RECORD,
             "Records of a compacted topic must have a key",
-            found[:MAX_REPORTED],
+            found,
         )

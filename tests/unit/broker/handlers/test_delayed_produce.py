@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from errno import ENOSPC
 from random import Random
 from struct import pack
 
@@ -13,6 +14,7 @@ from ottla.broker.node import Node
 from ottla.config.topic import LogConfig
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.log.append_rules import MAX_INLINE_BYTES
+from ottla.log.log import Log
 from ottla.metadata.records import RemoveTopicRecord
 from ottla.model.errors import ErrorCode
 from ottla.ports import Buffer, TaskFailed, run_task
@@ -284,6 +286,22 @@ def test_a_helper_that_takes_no_more(broker: Broker) -> None:
     broker.send(("gzip", 0, batch(b"a")))
     broker.send(("gzip", 0, batch(b"b", codec=GZIP)))
     assert broker.codes() == [(ErrorCode.KAFKA_STORAGE_ERROR, -1), (0, 0)]
+
+
+def test_a_write_that_fails_takes_back_what_was_said_because_of_it(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.send(("gzip", 0, batch(b"0", sequence=0)))
+    broker.send(("gzip", 0, batch(b"9", sequence=9)))  # a gap, if the first one is written
+    broker.finish(1)
+
+    def fail(log: Log) -> None:
+        raise OSError(ENOSPC, "on purpose")
+
+    monkeypatch.setattr(Log, "write_queued", fail)
+    broker.finish()
+    failed = (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert broker.codes() == [failed, failed]
 
 
 def test_batches_behind_are_refused_at_once_if_they_make_no_sense(broker: Broker) -> None:
