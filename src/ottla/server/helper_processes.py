@@ -115,7 +115,7 @@ class HelperProcess:
             channel = self._started()
             deadline = time.monotonic() + self._time_limit_s
             return self._exchange(channel, task, deadline)
-        except OSError as error:
+        except Exception as error:  # this thread must go on: others wait for their results
             self._end_process()
             if deadline and time.monotonic() >= deadline:
                 return TaskFailed(f"the helper process took more than {self._time_limit_s} s")
