@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.log.append_rules import AppendRules
+from ottla.log.append_rules import AppendRules, InlineBudget
 from ottla.log.file_pool import FilePool
 from ottla.log.trash import Trash
 from ottla.ports import Background, Clock, Files, Random
@@ -22,6 +22,7 @@ class Resources:
 
     __slots__ = (
         "_append_rules",
+        "_inline_budget",
         "background",
         "clock",
         "files",
@@ -50,6 +51,7 @@ class Resources:
         """Messages for the operator. Whoever logs them clears the list."""
         self.on_error: Callable[[str, OSError], None] = _raise
         """Called with the directory of a log when work in the background fails."""
+        self._inline_budget = InlineBudget()
         self._append_rules: dict[LogConfig, AppendRules] = {}
 
     def append_rules(self, config: LogConfig) -> AppendRules:
@@ -58,7 +60,7 @@ class Resources:
         if rules is None:
             if len(self._append_rules) >= _MOST_SHARED_RULES:
                 self._append_rules.clear()  # logs keep the rules that they use
-            rules = self._append_rules[config] = AppendRules(config)
+            rules = self._append_rules[config] = AppendRules(config, self._inline_budget)
         return rules
 
 

@@ -24,6 +24,7 @@ from ottla.metadata.image import PartitionImage
 from ottla.model.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.replication.delayed_appends import DelayedAppends
     from ottla.replication.partition import Partition
 
 WRITTEN = -1
@@ -38,6 +39,12 @@ class AppendWaiter(Protocol):
     `place` and `position` are the waiter's own: they come back as they were given.
     """
 
+    def accepted(
+        self, place: Any, position: int, base_offset: int, append_time: int, log_start_offset: int
+    ) -> None:
+        """Hear where a delayed append is queued. What becomes of it is told later."""
+        ...
+
     def appended(self, place: Any, position: int, error: ApiError | None) -> None:
         """Hear that the append holds, or why it does not."""
         ...
@@ -51,13 +58,18 @@ Waiting: TypeAlias = tuple[int, AppendWaiter, Any, int]
 """(offset the high watermark must reach, or WRITTEN; waiter; place; position)."""
 
 
-class _OwnAppend:
+class OwnAppend:
     """Waits for a batch that the broker itself appended."""
 
     __slots__ = ("_done",)
 
     def __init__(self, done: Callable[[ErrorCode], None]) -> None:
         self._done = done
+
+    def accepted(
+        self, place: Any, position: int, base_offset: int, append_time: int, log_start_offset: int
+    ) -> None:
+        """Wait for the rest: the broker does not ask for offsets of its own batches."""
 
     def appended(self, place: Any, position: int, error: ApiError | None) -> None:
         """Pass on what became of the batch."""
@@ -86,6 +98,7 @@ class PartitionLeader:
         "_broker_id",
         "_leader_epoch",
         "_uncommitted",
+        "delayed",
         "followers",
         "isr",
         "partition",
@@ -100,6 +113,8 @@ class PartitionLeader:
         self.isr: tuple[int, ...] = ()
         self.replica_count = 0
         self.followers: dict[int, FollowerState] = {}
+        self.delayed: DelayedAppends | None = None
+        """Appends that wait for a helper process. While there are some, all others wait too."""
         self.unwritten: list[Waiting] = []
         """Whose appends are queued in the log and not written yet."""
         self._uncommitted: deque[Waiting] = deque()
@@ -125,9 +140,15 @@ class PartitionLeader:
         """Stop leading: whoever waits for followers hears that another broker leads.
 
         What is queued in the log is still written when the wake-up ends. Whoever waits for
-        followers to have it hears then that another broker leads.
+        followers to have it hears then that another broker leads. Appends that are delayed
+        are refused.
         """
         error = self.partition.not_leader()
+        if self.delayed is not None:
+            if self.partition.removed:
+                self.delayed.refuse_all(ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            else:
+                self.delayed.refuse_all(error)
         uncommitted, self._uncommitted = self._uncommitted, deque()
         for _, waiter, place, position in uncommitted:
             waiter.appended(place, position, error)
@@ -159,15 +180,16 @@ class PartitionLeader:
     def append_own(self, batch: bytearray, now_ms: int, done: Callable[[ErrorCode], None]) -> int:
         """Append a batch of the broker's own; `done` hears NONE once it is committed.
 
-        Returns its base offset. ApiError or OSError when it cannot even be queued.
+        Returns its base offset. ApiError or OSError when it cannot even be queued,
+        NeedsValidation when a helper process must look at its records.
         """
         log = self.partition.online_log()
         self.check_in_sync()
         base_offset = log.append_as_leader(
             batch, memoryview(batch), 0, len(batch), self.partition.leader_epoch, now_ms,
-            is_own=True,
+            has_keys=True,
         )  # fmt: skip
-        self.unwritten.append((log.log_end_offset, _OwnAppend(done), None, 0))
+        self.unwritten.append((log.log_end_offset, OwnAppend(done), None, 0))
         return base_offset
 
     def write(self) -> None:

@@ -19,6 +19,7 @@ from ottla.network.stream import Connector
 from ottla.ports import Files, Ports
 from ottla.server.background import BackgroundThread
 from ottla.server.errors import StartupError
+from ottla.server.helper_processes import HelperProcess
 from ottla.server.listener import Listener
 from ottla.server.os_files import OsFile, OsFiles, lock_directory
 from ottla.server.reactor import Reactor
@@ -42,6 +43,7 @@ class Broker:
         self._report = report
         self._listeners: list[Listener] = []
         self._background = BackgroundThread(self._deliver_soon)
+        self._helpers = HelperProcess(self._deliver_soon)
         self._reactor: Reactor | None = None
         self._node: Node | None = None
         self._peers: Peers | None = None
@@ -70,7 +72,7 @@ class Broker:
         assert self._peers is not None
         self._peers.attach(self._reactor.engine)
         self._reactor.open()
-        self._reactor.call(self._background.deliver)
+        self._deliver_soon()
 
     def _take_directories(self, files: Files) -> None:
         """Make sure the directories are ours before anything is written to them."""
@@ -109,10 +111,17 @@ class Broker:
         else:
             files = OsFiles()
         random = SystemRandom()
-        self._peers = Peers(
-            self._make_connector, random, self._config.network.socket_request_max_bytes
+        largest = self._config.network.socket_request_max_bytes
+        self._peers = Peers(self._make_connector, random, largest)
+        return Ports(
+            files,
+            SystemClock(),
+            random,
+            self._background,
+            self._report,
+            network=self._peers,
+            helpers=self._helpers,
         )
-        return Ports(files, SystemClock(), random, self._background, self._report, self._peers)
 
     def _make_connector(self) -> Connector:
         from ottla.server.connector import SocketConnector  # a broker on its own does without
@@ -141,7 +150,11 @@ class Broker:
         )
 
     def _deliver_soon(self) -> None:
-        self._call(self._background.deliver)
+        self._call(self._deliver)
+
+    def _deliver(self) -> None:
+        self._background.deliver()
+        self._helpers.deliver()
 
     def _call(self, action: Callable[[], None]) -> None:
         """Run `action` on the loop soon, if there is one; safe from any thread."""
@@ -174,6 +187,7 @@ class Broker:
 
     def close(self) -> None:
         """Close connections, flush the logs and leave the mark of a clean shutdown."""
+        self._helpers.stop()
         self._close_reactor()
         self._background.stop()
         if self._node is not None:
@@ -182,6 +196,7 @@ class Broker:
 
     def abandon(self) -> None:
         """Close connections and let go of the directories, and write nothing."""
+        self._helpers.stop()
         self._close_reactor()
         self._release_directories()
 

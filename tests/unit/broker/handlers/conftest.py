@@ -12,7 +12,7 @@ from ottla.broker.connection import Connection
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
 from ottla.memory_files import MemoryFiles
-from ottla.ports import Ports
+from ottla.ports import HelperProcesses, NoHelperProcesses, Ports
 from ottla.wire.apis import response_class
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.header import response_header
@@ -93,7 +93,9 @@ class Client:
 def start_node() -> Callable[..., Node]:
     """Start a node on given files with given settings."""
 
-    def start(files: MemoryFiles | None = None, **settings: str) -> Node:
+    def start(
+        files: MemoryFiles | None = None, *, helpers: HelperProcesses | None = None, **settings: str
+    ) -> Node:
         properties = {name.replace("_", "."): text for name, text in settings.items()}
         properties.setdefault("log.dirs", "/data")
         config = BrokerConfig(properties)
@@ -102,7 +104,12 @@ def start_node() -> Callable[..., Node]:
             for endpoint in config.network.advertised_listeners
         ]
         ports = Ports(
-            files or MemoryFiles(), TestClock(), TestRandom(), AtOnce(), lambda message: None
+            files or MemoryFiles(),
+            TestClock(),
+            TestRandom(),
+            AtOnce(),
+            lambda message: None,
+            helpers=helpers or NoHelperProcesses(),
         )
         node = Node(config, endpoints, ports)
         node.start()
