@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from ottla.broker.identity import IdentityError, check
 from ottla.broker.node import Node
@@ -25,6 +26,9 @@ from ottla.server.os_files import OsFile, OsFiles, lock_directory
 from ottla.server.reactor import Reactor
 from ottla.server.system import SystemClock, SystemRandom
 
+if TYPE_CHECKING:
+    from ottla.server.metrics_endpoint import MetricsEndpoint
+
 _MOST_OPEN_FILES = 16_384
 _UNLIMITED_REQUEST_BYTES = 512 * 1024 * 1024  # where queued.max.request.bytes sets no bound
 
@@ -33,7 +37,12 @@ class Broker:
     """A broker of this process. `open`, then `serve` until `stop`, then `close`."""
 
     def __init__(
-        self, properties: Mapping[str, str], *, memory: bool, report: Callable[[str], None]
+        self,
+        properties: Mapping[str, str],
+        *,
+        memory: bool,
+        report: Callable[[str], None],
+        metrics_port: int | None = None,
     ) -> None:
         try:
             self._config = BrokerConfig.from_properties(properties)
@@ -48,6 +57,8 @@ class Broker:
         self._node: Node | None = None
         self._peers: Peers | None = None
         self._locks: list[OsFile] = []
+        self._metrics_port = metrics_port
+        self._metrics: MetricsEndpoint | None = None
         self.bootstrap_servers = ""
 
     def open(self) -> None:
@@ -72,6 +83,8 @@ class Broker:
         assert self._peers is not None
         self._peers.attach(self._reactor.engine)
         self._reactor.open()
+        if self._metrics is not None:
+            self._metrics.start()
         self._deliver_soon()
 
     def _take_directories(self, files: Files) -> None:
@@ -93,6 +106,8 @@ class Broker:
                     config.network.socket_receive_buffer_bytes,
                 )
             )
+        if self._metrics_port is not None:
+            self._bind_metrics(self._metrics_port)
 
     def _advertised(self) -> list[Endpoint]:
         """Return what clients are told: a port 0 becomes the one that was picked."""
@@ -149,6 +164,33 @@ class Broker:
             node, self._listeners, limits, buffers, config.network.socket_request_max_bytes
         )
 
+    def _bind_metrics(self, port: int) -> None:
+        """Listen for requests for metrics, on the first listener's host."""
+        from ottla.server.metrics_endpoint import MetricsEndpoint
+
+        host = self._listeners[0].host or "0.0.0.0"
+        self._metrics = MetricsEndpoint(host, port, self._read_metrics)
+
+    def _read_metrics(self, take: Callable[[bytes], None]) -> None:
+        """Call `take` with the metrics as text, on the loop."""
+        from ottla.broker.prometheus_text import render
+
+        def read() -> None:
+            assert self._node is not None
+            connections = 0 if self._reactor is None else len(self._reactor.engine.channels)
+            take(
+                render(self._node)
+                + b"# HELP ottla_connections Open connections.\n# TYPE ottla_connections gauge\n"
+                + b"ottla_connections %d\n" % connections
+            )
+
+        self._call(read)
+
+    @property
+    def metrics_port(self) -> int | None:
+        """The port of the metrics endpoint, None without one."""
+        return None if self._metrics is None else self._metrics.port
+
     def _deliver_soon(self) -> None:
         self._call(self._deliver)
 
@@ -187,6 +229,7 @@ class Broker:
 
     def close(self) -> None:
         """Close connections, flush the logs and leave the mark of a clean shutdown."""
+        self._close_metrics()
         self._helpers.stop()
         self._close_reactor()
         self._background.stop()
@@ -196,9 +239,14 @@ class Broker:
 
     def abandon(self) -> None:
         """Close connections and let go of the directories, and write nothing."""
+        self._close_metrics()
         self._helpers.stop()
         self._close_reactor()
         self._release_directories()
+
+    def _close_metrics(self) -> None:
+        if self._metrics is not None:
+            self._metrics.close()
 
     def _close_reactor(self) -> None:
         reactor, self._reactor = self._reactor, None
@@ -211,6 +259,7 @@ class Broker:
         self._locks.clear()
 
     def _give_up(self) -> None:
+        self._close_metrics()
         for listener in self._listeners:
             listener.close()
         self._release_directories()
