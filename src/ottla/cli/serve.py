@@ -128,7 +128,8 @@ def serve(request: Serve) -> int:
             properties,
             memory=request.memory,
             metrics_port=request.metrics_port,
-            on_ready=lambda at, metrics_port: _announce(at, metrics_port, request),
+            on_ready=lambda at: _announce(at, request),
+            on_metrics=_announce_metrics,
         )
     except (ConfigError, StartupError) as error:
         complain(str(error))
@@ -152,10 +153,12 @@ def _properties(request: Serve) -> dict[str, str]:
         raise ConfigError(f"{request.config} is not a properties file: {error}") from None
 
 
-def _announce(bootstrap_servers: str, metrics_port: int | None, request: Serve) -> None:
+def _announce_metrics(port: int) -> None:
+    print(f"Metrics are at port {port}, path /metrics", flush=True)
+
+
+def _announce(bootstrap_servers: str, request: Serve) -> None:
     print(f"Ottla is ready at {bootstrap_servers}", flush=True)
-    if metrics_port is not None:
-        print(f"Metrics are at port {metrics_port}, path /metrics", flush=True)
     if sys.stderr.isatty():
         stored = (
             "data in memory only"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ottla.broker.connection import Connection, Part
+from ottla.broker.connection import MOST_REPLIES, Connection, Part
 from ottla.log.segment.file_slice import FileSlice
 from ottla.network.stream import READ, Stream
 
@@ -37,6 +37,7 @@ class Channel:
         "is_outgoing",
         "largest_frame",
         "last_size",
+        "most_replies",
         "need",
         "on_close",
         "recv_into",
@@ -68,6 +69,7 @@ class Channel:
         self.largest_frame = largest_frame
         self.smallest_frame = SMALLEST_REQUEST
         self.is_outgoing = False
+        self.most_replies = MOST_REPLIES
         self.buffer: bytearray | None = None
         self.view: memoryview | None = None
         self.filled = 0

@@ -150,16 +150,19 @@ class Engine:
         node, to_send = self.node, self.to_send
         node.settle()
         self.receiver.arena_used = 0
-        while to_send or node.ready:
-            # Each channel once: sending may handle a kept request, whose reply is not settled.
+        ready, send = node.ready, self.send
+        while to_send or ready:
             channels = dict.fromkeys(to_send)
+            connections = dict.fromkeys(ready)
             to_send.clear()
-            if node.ready:
-                channels.update((each.edge, None) for each in node.ready)  # type: ignore[misc]
-                node.ready.clear()
+            ready.clear()
             for channel in channels:
                 if not channel.closed:
-                    self.send(channel)
+                    send(channel)
+            for connection in connections:
+                channel = connection.edge  # type: ignore[assignment]
+                if not channel.closed:
+                    send(channel)
             node.settle()
         if self.buffers.retired_bytes:
             self.buffers.reuse_retired()

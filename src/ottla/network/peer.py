@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 MOST_IN_FLIGHT: Final = 100
 FIRST_BACKOFF_MS: Final = 50
 LONGEST_BACKOFF_MS: Final = 1000
+_ANY_NUMBER: Final = 1 << 30  # responses are read whatever waits to be sent
 _SMALLEST_RESPONSE: Final = 4  # a correlation id
 _CORRELATION_IDS: Final = 1 << 31
 _SIZE = Struct(">i")
@@ -179,6 +180,7 @@ class EnginePeer:
             self._peers.max_response_bytes,
         )
         channel.is_outgoing = True
+        channel.most_replies = _ANY_NUMBER
         channel.smallest_frame = _SMALLEST_RESPONSE
         channel.writing = True
         channel.interest = READ | WRITE

@@ -46,7 +46,13 @@ class Receiver:
 
         Return whether that was a large frame, and another one may well be there.
         """
-        if channel.starved or not takes_requests(channel):
+        connection = channel.connection
+        is_idle = not (connection.pending or connection.out or connection.closing)
+        if (
+            channel.starved
+            or connection.parked is not None
+            or not (is_idle or takes_requests(channel))
+        ):
             self._flow.show_interest(channel)
             return False
         channel.used_ms = self._node.monotonic_ms
@@ -148,6 +154,7 @@ class Receiver:
     ) -> int:
         """Handle the whole frames in [position, end) as far as the connection takes them."""
         connection = channel.connection
+        out, pending, most = connection.out, connection.pending, channel.most_replies
         handle = channel.handle
         smallest, largest = channel.smallest_frame, channel.largest_frame
         try:
@@ -162,7 +169,9 @@ class Receiver:
                 position = stop
                 if connection.closing:
                     position = end
-                elif position < end and not takes_requests(channel):
+                elif (
+                    connection.parked is not None or len(out) >= most or len(pending) >= most
+                ) and position < end:
                     break
         except DecodeError as error:
             self._engine.refuse(channel, error)

@@ -20,7 +20,8 @@ def run(
     *,
     memory: bool = False,
     metrics_port: int | None = None,
-    on_ready: Callable[[str, int | None], None],
+    on_ready: Callable[[str], None],
+    on_metrics: Callable[[int], None] = lambda port: None,
 ) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code, 1 after an unexpected error.
 
@@ -38,7 +39,9 @@ def run(
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER, 20, 20)
-    on_ready(broker.bootstrap_servers, broker.metrics_port)
+    on_ready(broker.bootstrap_servers)
+    if broker.metrics_port is not None:
+        on_metrics(broker.metrics_port)
     try:
         broker.serve()
     except Exception:  # it has been reported; nothing may be written any more

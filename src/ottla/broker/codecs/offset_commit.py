@@ -22,66 +22,67 @@ _ONE_RESULT = Struct(
 )  # one partition: index, error code, and the tagged fields of all levels
 _END = b"\0"
 
-TopicCommits: TypeAlias = tuple[str, list[PartitionCommit]]
-"""A topic's name, and the commits for its partitions."""
+TopicCommits: TypeAlias = tuple[str | bytes, list[PartitionCommit]]
+"""A topic by its name, or from version 10 by its id, and what is committed for its partitions."""
 
-CommitRequest: TypeAlias = tuple[str, int, str, str | None, list[TopicCommits]]
-"""Group id, generation id, member id, group instance id, topics."""
+CommitRequest: TypeAlias = tuple[str, int, str, str | None, int, list[TopicCommits]]
+"""Group id, generation id, member id, group instance id, retention in ms, topics."""
+
+NO_RETENTION = -1
+"""The retention of a request that has none: from version 5 on."""
 
 
-def decode_commit(buffer: bytearray, view: memoryview, start: int, end: int) -> CommitRequest:
-    """Return the request whose body is [start, end). Raise DecodeError if it is malformed."""
+def decode_commit(
+    version: int, buffer: bytearray, view: memoryview, p: int, end: int
+) -> CommitRequest:
+    """Return the request whose body is [p, end). Raise DecodeError if it is malformed."""
     try:
-        return _decode(buffer, view, start, end)
-    except (IndexError, error, UnicodeDecodeError) as cause:
-        raise DecodeError("the OffsetCommit request is malformed") from cause
-
-
-def _decode(buffer: bytearray, view: memoryview, p: int, end: int) -> CommitRequest:
-    # Nearly all lengths are below 128. They are read inline, because a call would cost more.
-    stop = p + buffer[p]
-    if 0 < stop - p < 0x80 and stop < end:
-        group_id, p = str(view[p + 1 : stop], "utf-8"), stop
-    else:
-        group_id, p = _string(buffer, view, p, end)
-    generation_id = _I32.unpack_from(buffer, p)[0]
-    p += 4
-    stop = p + buffer[p]
-    if 0 < stop - p < 0x80 and stop < end:
-        member_id, p = str(view[p + 1 : stop], "utf-8"), stop
-    else:
-        member_id, p = _string(buffer, view, p, end)
-    instance_id = None
-    if buffer[p]:
-        instance_id, p = _string(buffer, view, p, end)
-    else:
-        p += 1
-    topic_count, p = _count(buffer, p, end)
-    topics = []
-    for _ in range(topic_count):
+        # Nearly all lengths are below 128. They are read inline, because a call would cost more.
         stop = p + buffer[p]
         if 0 < stop - p < 0x80 and stop < end:
-            name, p = str(view[p + 1 : stop], "utf-8"), stop
+            group_id, p = str(view[p + 1 : stop], "utf-8"), stop
         else:
-            name, p = _string(buffer, view, p, end)
-        partition_count, p = _count(buffer, p, end)
-        partitions = []
-        for _ in range(partition_count):
-            index, offset, leader_epoch, length = _PARTITION.unpack_from(buffer, p)
-            p += 17
-            metadata = ""
-            if length > 1:
-                metadata, p = _string(buffer, view, p - 1, end)
-            partitions.append((index, offset, leader_epoch, metadata))
+            group_id, p = _string(buffer, view, p, end)
+        generation_id = _I32.unpack_from(buffer, p)[0]
+        p += 4
+        stop = p + buffer[p]
+        if 0 < stop - p < 0x80 and stop < end:
+            member_id, p = str(view[p + 1 : stop], "utf-8"), stop
+        else:
+            member_id, p = _string(buffer, view, p, end)
+        instance_id = None
+        if buffer[p]:
+            instance_id, p = _string(buffer, view, p, end)
+        else:
+            p += 1
+        topic_count, p = _count(buffer, p, end)
+        topics: list[TopicCommits] = []
+        for _ in range(topic_count):
+            stop = p + buffer[p]
+            if 0 < stop - p < 0x80 and stop < end:
+                name, p = str(view[p + 1 : stop], "utf-8"), stop
+            else:
+                name, p = _string(buffer, view, p, end)
+            partition_count, p = _count(buffer, p, end)
+            partitions = []
+            for _ in range(partition_count):
+                index, offset, leader_epoch, length = _PARTITION.unpack_from(buffer, p)
+                p += 17
+                metadata = ""
+                if length > 1:
+                    metadata, p = _string(buffer, view, p - 1, end)
+                partitions.append((index, offset, leader_epoch, metadata))
+                p = p + 1 if buffer[p] == 0 else skip_tags(buffer, p, end)
+                if p > end:
+                    raise DecodeError("a partition reaches past the end of the request")
             p = p + 1 if buffer[p] == 0 else skip_tags(buffer, p, end)
-            if p > end:
-                raise DecodeError("a partition reaches past the end of the request")
+            topics.append((name, partitions))
         p = p + 1 if buffer[p] == 0 else skip_tags(buffer, p, end)
-        topics.append((name, partitions))
-    p = p + 1 if buffer[p] == 0 else skip_tags(buffer, p, end)
-    if p > end:
-        raise DecodeError("the OffsetCommit request ends too early")
-    return group_id, generation_id, member_id, instance_id, topics
+        if p > end:
+            raise DecodeError("the OffsetCommit request ends too early")
+        return group_id, generation_id, member_id, instance_id, NO_RETENTION, topics
+    except (IndexError, error, UnicodeDecodeError) as cause:
+        raise DecodeError("the OffsetCommit request is malformed") from cause
 
 
 def _string(buffer: bytearray, view: memoryview, p: int, end: int) -> tuple[str, int]:

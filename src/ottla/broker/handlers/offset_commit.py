@@ -8,19 +8,24 @@ pipelines share a batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any
 
-from ottla.broker.codecs.offset_commit import decode_commit, encode_commit_response
-from ottla.broker.context import RequestContext
+from ottla.broker.codecs.offset_commit import (
+    NO_RETENTION,
+    CommitRequest,
+    decode_commit,
+    encode_commit_response,
+)
+from ottla.broker.context import WAITING, RequestContext
 from ottla.coordinator.groups.offset_commit import (
     FIRST_TOPIC_ID,
     Commit,
     CommitResults,
-    PartitionCommit,
     commit_offsets,
     expiration,
     refuse_commit,
 )
+from ottla.coordinator.groups.records import NO_EXPIRATION
 from ottla.metadata.image import TopicImage
 from ottla.model.errors import ApiError
 from ottla.wire.codec import decoder
@@ -36,13 +41,6 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
 
 HOT_VERSIONS = (8, 9)
-_NO_RETENTION = -1
-
-TopicCommits: TypeAlias = tuple[str | bytes, list[PartitionCommit]]
-"""A topic by its name, or from version 10 by its id, and what is committed for its partitions."""
-
-CommitRequest: TypeAlias = tuple[str, int, str, str | None, int, list[TopicCommits]]
-"""Group id, generation id, member id, group instance id, retention in ms, topics."""
 
 
 class Context(RequestContext):
@@ -54,7 +52,7 @@ class Context(RequestContext):
         """Answer with what became of each partition."""
         assert isinstance(response, CommitResults)
         if self.version in HOT_VERSIONS and not self.throttle_ms:
-            names = cast(list[str], self.topics)
+            names: list[str] = self.topics  # type: ignore[assignment]
             self.complete(encode_commit_response(self.correlation_id, names, response.topics))
         else:
             RequestContext.send(self, self._message(response))
@@ -75,16 +73,7 @@ class Context(RequestContext):
 
 def decoder_of(version: int) -> Callable[..., CommitRequest]:
     """Return the function that decodes this version."""
-    return _decode_hot if version in HOT_VERSIONS else _decode
-
-
-def _decode_hot(
-    version: int, buffer: bytearray, view: memoryview, start: int, end: int
-) -> CommitRequest:
-    group_id, generation_id, member_id, instance_id, topics = decode_commit(
-        buffer, view, start, end
-    )
-    return group_id, generation_id, member_id, instance_id, _NO_RETENTION, topics  # type: ignore[return-value]
+    return decode_commit if version in HOT_VERSIONS else _decode
 
 
 def _decode(
@@ -139,7 +128,7 @@ def handle(node: Node, request: CommitRequest, context: Context) -> None:
         generation_id,
         member_id,
         instance_id,
-        expiration(retention_ms, node.wall_ms),
+        NO_EXPIRATION if retention_ms == NO_RETENTION else expiration(retention_ms, node.wall_ms),
         [(known.get(topic), partitions) for topic, partitions in asked],
     )
     try:
@@ -151,6 +140,7 @@ def handle(node: Node, request: CommitRequest, context: Context) -> None:
     if not records:
         context.send(results)
         return
-    context.wait()
+    context.state = WAITING
+    context.connection.pending.append(context)
     runtime.shard.answer(context, results)
     runtime.finish(records)

@@ -69,6 +69,14 @@ class Context(RequestContext):
         self, results: list[PartitionResult], position: int, error: ApiError | None
     ) -> None:
         """Hear what became of an append: what was said about it holds, or this error does."""
+        if error is None and self.open_appends == 1 and self.acks and self._timer is None:
+            self.open_appends = 0  # the only append, or the last: nearly always
+            self.complete(
+                encode_produce_response(
+                    self.version, self.correlation_id, self.answers, self.throttle_ms
+                )
+            )
+            return
         if error is not None:
             index = results[position][0]
             results[position] = refused(index, error.code, error.message, error.bad_records)

@@ -45,13 +45,13 @@ requests = st.builds(
 
 def decode(body: bytes, before: bytes = b"", after: bytes = b""):
     buffer = bytearray(before + body + after)
-    return decode_commit(buffer, memoryview(buffer), len(before), len(before) + len(body))
+    return decode_commit(9, buffer, memoryview(buffer), len(before), len(before) + len(body))
 
 
 @given(requests, st.sampled_from(VERSIONS), st.binary(max_size=9), st.binary(max_size=9))
 def test_it_reads_what_the_generated_codec_writes(request, version, before, after):
     body = encoder(OffsetCommitRequest, version)(request)
-    group_id, generation_id, member_id, instance_id, topics = decode(body, before, after)
+    group_id, generation_id, member_id, instance_id, _, topics = decode(body, before, after)
     assert group_id == request.group_id
     assert generation_id == request.generation_id_or_member_epoch
     assert member_id == request.member_id
@@ -101,7 +101,7 @@ def test_tagged_fields_are_skipped():
     tags = b"\1\5\3abc"
     partition = bytes(16) + b"\1" + tags
     body = b"\2g" + bytes(4) + b"\2m\0" + b"\2" + b"\2t" + b"\2" + partition + tags + tags
-    assert decode(body) == ("g", 0, "m", None, [("t", [(0, 0, 0, "")])])
+    assert decode(body) == ("g", 0, "m", None, -1, [("t", [(0, 0, 0, "")])])
 
 
 def test_hostile_lengths_are_refused_before_anything_is_made():
