@@ -57,9 +57,7 @@ class EnteredFiles:
             if self._start and name != self._start:
                 return
             self._begin(frame)
-        elif name in self._entered:
-            return
-        elif self._start and self._thread != threading.get_ident():
+        elif name in self._entered or (self._start and self._thread != threading.get_ident()):
             return
         if name.startswith(_SOURCES) and frame.f_code.co_name != "<module>":
             self._entered[name] = None
@@ -96,6 +94,9 @@ class EnteredFiles:
 def assert_way(name: str, entered: list[str]) -> None:
     """Check that a way on the page has some files, all of which were entered in its order."""
     listed = ways()[name]
-    assert len(listed) > 3
-    assert [file for file in listed if not (ROOT / file).exists()] == []
-    assert [file for file in entered if file in listed] == listed
+    assert len(listed) > 3, f"the way of {name} is too short"
+    missing = [file for file in listed if not (ROOT / file).exists()]
+    assert not missing, f"{PAGE} names files that do not exist: {missing}"
+    found = [file for file in entered if file in listed]
+    lines = "\n".join(entered)
+    assert found == listed, f"the way of {name} is another one:\n{lines}"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import pytest
-from harness.entered_files import EnteredFiles, assert_way
+from harness.entered_files import EnteredFiles, assert_way, ways
 
 from ottla.client.address import parse_addresses
 from ottla.client.cluster import Client
@@ -149,3 +149,9 @@ def test_heartbeat(broker: Broker) -> None:
 def test_create_topics(broker: Broker) -> None:
     names = iter(("first", "second"))
     assert_way("a CreateTopics", broker.way_of(lambda: create_topic(broker, next(names))))
+
+
+def test_every_way_has_a_test() -> None:
+    here = {"a Produce", "a Fetch", "a Heartbeat", "a CreateTopics"}
+    elsewhere = {"a Spark read", "a load"}
+    assert set(ways()) == here | elsewhere
