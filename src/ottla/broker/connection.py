@@ -28,11 +28,11 @@ class PendingReply(Protocol):
 class Connection:
     """State of one connection.
 
-    Requests are handled in the order they arrive, and so do their replies leave: `pending` holds
-    the replies that are owed, in order, and `out` the parts that may be sent now. Most requests
-    that wait (a Produce for its followers) let those behind them be handled. One that must not
-    is `parked`: no further request is taken until it is answered. `closing` asks the edge to
-    close once `out` is empty. `edge` belongs to the edge.
+    Requests are handled in the order in which they arrive, and their replies leave in the same
+    order: `pending` has the replies that are owed, `out` the parts that can be sent now. While
+    a Produce or an OffsetCommit waits, the requests behind it are handled. Any other request
+    that waits is `parked`: no further request is taken until it is answered (ADR 12).
+    `closing` asks the engine to close the connection when `out` is empty. `edge` is the engine's.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class Connection:
         self.edge = edge
 
     def release_complete(self) -> None:
-        """Let the replies go that are complete and have none before them that is not."""
+        """Move complete replies to `out`, up to the first one that is not complete."""
         pending, out = self.pending, self.out
         while pending and (parts := pending[0].parts) is not None:
             pending.popleft()

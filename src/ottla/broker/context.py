@@ -28,7 +28,8 @@ _SIZE = Struct(">i")
 class RequestContext:
     """Version, sender and time of one request, and its reply.
 
-    One is made for every request, so what most requests leave as it is stands in the class.
+    There is one for every request. Defaults are attributes of the class, which costs less than
+    setting them for each request.
     """
 
     client_id: str | None = None
@@ -37,9 +38,9 @@ class RequestContext:
     received_ms = 0.0
     handled_ms = 0.0
     queued = False
-    """Whether the reply has its place among those the connection owes."""
+    """True if the reply has its place in the queue of the connection."""
     parts: list[Part] | None = None
-    """The reply, when it is complete and waits for those before it."""
+    """The reply, if it is complete and waits for replies before it."""
 
     def __init__(self, api: Api, connection: Connection, version: int, correlation_id: int) -> None:
         self.api = api
@@ -72,7 +73,7 @@ class RequestContext:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody still waits for the reply."""
+        """True if the request still waits for its reply."""
         return self.queued and self.parts is None and not self.connection.closed
 
     def abandon(self) -> None:

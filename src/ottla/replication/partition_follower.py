@@ -1,7 +1,7 @@
-"""A follower of a partition: it appends what the leader has, and takes over its high watermark.
+"""A follower of a partition: it appends the leader's batches and follows its high watermark.
 
-Offsets and leader epochs come with the leader's batches. What a follower has beyond the point
-where its epochs leave the leader's is cut off before anything is appended (KIP-101, KIP-279).
+Offsets and leader epochs come with the leader's batches. Before a follower appends, it truncates
+its log to the point where its leader epochs differ from the leader's (KIP-101, KIP-279).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class PartitionFollower:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def write(self) -> None:
-        """Write what was appended; OSError takes back what was queued."""
+        """Write what was appended. If that raises OSError, the log has undone what was queued."""
         self._partition.online_log().write_queued()
 
     def truncate(self, epoch: int, end_offset: int) -> int:
-        """Cut the log where its epochs leave the leader's; return where it ends now.
+        """Truncate the log where its epochs differ from the leader's; return its new end.
 
         `epoch` and `end_offset` are the leader's largest epoch at or before ours and its end.
         """
@@ -47,7 +47,7 @@ class PartitionFollower:
         return log.log_end_offset
 
     def set_high_watermark(self, leader_high_watermark: int) -> None:
-        """Take over the leader's high watermark as far as this log reaches; never go back."""
+        """Follow the leader's high watermark, up to the end of this log; never go back."""
         partition = self._partition
         log = partition.online_log()
         high_watermark = min(leader_high_watermark, log.written_end)

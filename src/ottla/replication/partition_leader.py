@@ -1,13 +1,13 @@
 """The leader of a partition: appends, the ends of its followers, ISR and high watermark.
 
 An append is *written* when the local log has it, and *committed* when every replica of the ISR
-has it: then the high watermark passes it. Who appended waits for one or the other (acks=1 or
-acks=all) in this object, and nowhere else.
+has it: then the high watermark passes it. Requests wait for one or the other (acks=1 or acks=all)
+in this object, and nowhere else.
 
 Invariants:
     the high watermark never goes back while this broker leads, and never passes the end that
     a member of the ISR has
-    a waiter is told exactly once: that its append holds, or why it does not
+    a waiter is told the result of its append exactly once
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from ottla.replication.partition import Partition
 
 WRITTEN = -1
-"""The offset of a waiter that is content when its append is written here."""
+"""The offset of a waiter that waits for the local write only."""
 
 MAX_OFFSET = 2**63 - 1
 
 
 class AppendWaiter(Protocol):
-    """Somebody who appended, and is told once what became of it.
+    """Waits for an append, and is told its result once.
 
-    `place` and `position` are the waiter's own: they come back as they were given.
+    `place` and `position` are the waiter's own. It gets them back unchanged.
     """
 
     def appended(self, place: Any, position: int, error: ApiError | None) -> None:
-        """Hear that the append holds, or why it does not."""
+        """Take the result: no error if the append is written or committed, as asked for."""
         ...
 
     def wait_for_followers(self, place: Any, position: int) -> None:
-        """Hear that the append is written here, and waits for followers from now on."""
+        """Take note that the append is written here and waits for followers now."""
         ...
 
 
@@ -57,7 +57,7 @@ class _OwnAppend:
         self._done = done
 
     def appended(self, place: Any, position: int, error: ApiError | None) -> None:
-        """Pass on what became of the batch."""
+        """Pass the result on."""
         self._done(ErrorCode.NONE if error is None else error.code)
 
     def wait_for_followers(self, place: Any, position: int) -> None:
@@ -96,9 +96,9 @@ class PartitionLeader:
         self.replica_count = 0
         self.followers: dict[int, FollowerState] = {}
         self.unwritten: list[Waiting] = []
-        """Whose appends are queued in the log and not written yet."""
+        """Those whose appends are queued in the log and not written yet."""
         self._uncommitted: deque[Waiting] = deque()
-        """Whose appends are written here and wait for the high watermark, by offset."""
+        """Those whose appends are written and wait for the high watermark, in order of offset."""
 
     # -- the role ------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class PartitionLeader:
             self.advance_high_watermark()
 
     def resign(self) -> None:
-        """Stop leading: whoever waits for followers hears that another broker leads.
+        """Stop leading: requests that wait for followers get NOT_LEADER_OR_FOLLOWER.
 
         What is queued in the log is still written when the wake-up ends.
         """
@@ -139,9 +139,10 @@ class PartitionLeader:
         return min(config.min_insync_replicas, self.replica_count)
 
     def append_own(self, batch: bytearray, now_ms: int, done: Callable[[ErrorCode], None]) -> int:
-        """Append a batch of the broker's own; `done` hears NONE once it is committed.
+        """Append a batch of the broker's own and return its base offset.
 
-        Returns its base offset. ApiError or OSError when it cannot even be queued.
+        `done` is called with NONE when the batch is committed, or with an error. Raise ApiError
+        or OSError if the batch cannot be queued.
         """
         log = self.partition.online_log()
         base_offset = log.append_as_leader(
@@ -152,17 +153,17 @@ class PartitionLeader:
         return base_offset
 
     def write(self) -> None:
-        """Write what was appended, let it be read as far as it is committed, tell who waits.
+        """Write what was appended, advance the high watermark, and tell the waiters.
 
-        OSError when the log cannot be written: then it has taken back what was queued, and the
-        caller says so to the waiters with `refuse_unwritten`.
+        Raise OSError if the log cannot be written. The log has then undone what was queued, and
+        the caller tells the waiters with `refuse_unwritten`.
         """
         log = self.partition.log
         if log is None:  # its directory was lost since the append
             raise OSError(EIO, "the log directory is offline")
         log.write_queued()
         self.advance_high_watermark()
-        # What is appended to a topic that was deleted since is as good as written.
+        # An append to a topic that was deleted meanwhile counts as committed.
         high_watermark = MAX_OFFSET if self.partition.removed else log.high_watermark
         unwritten, self.unwritten = self.unwritten, []
         for waiting in unwritten:
@@ -174,7 +175,7 @@ class PartitionLeader:
                 waiter.wait_for_followers(place, position)
 
     def refuse_unwritten(self, code: ErrorCode, message: str) -> None:
-        """Tell everybody whose append could not be written."""
+        """Tell the waiters whose appends could not be written."""
         unwritten, self.unwritten = self.unwritten, []
         error = ApiError(code, message)
         for _, waiter, place, position in unwritten:
@@ -185,7 +186,7 @@ class PartitionLeader:
     def record_fetch(self, replica_id: int, fetch_offset: int, now_ms: float) -> None:
         """Note that a follower has everything below `fetch_offset`; it asks for what follows.
 
-        NOT_LEADER_OR_FOLLOWER when the broker has no replica of this partition.
+        Raise NOT_LEADER_OR_FOLLOWER if that broker has no replica of this partition.
         """
         follower = self.followers.get(replica_id)
         log = self.partition.online_log()
@@ -219,7 +220,7 @@ class PartitionLeader:
                 partition.notify()
 
     def _tell_committed(self) -> None:
-        """Tell those whose appends the high watermark has passed."""
+        """Tell the waiters whose appends the high watermark has passed."""
         log = self.partition.online_log()
         uncommitted = self._uncommitted
         error: ApiError | None = None

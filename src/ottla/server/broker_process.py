@@ -49,7 +49,7 @@ class Broker:
         self.bootstrap_servers = ""
 
     def open(self) -> None:
-        """Bind, load the logs, listen. StartupError, with nothing touched, when it cannot."""
+        """Bind, load the logs, listen. Raise StartupError, with nothing changed, if it cannot."""
         try:
             self._bind()
             advertised = self._advertised()
@@ -181,7 +181,7 @@ class Broker:
         self._release_directories()
 
     def abandon(self) -> None:
-        """Close connections and let go of the directories, and write nothing."""
+        """Close connections and unlock the directories, without writing anything."""
         self._close_reactor()
         self._release_directories()
 
