@@ -57,7 +57,7 @@ class Broker:
 @pytest.fixture
 def broker() -> Iterator[Broker]:
     entered = EnteredFiles(start=FIRST_STEP)
-    cluster = Cluster()
+    cluster = Cluster(properties={"group.initial.rebalance.delay.ms": "0"})
     with entered.in_new_threads():
         cluster.start()
     try:
