@@ -1,4 +1,4 @@
-"""Everything the outside world decides, as interfaces the core is given.
+"""Interfaces to the outside world: everything that the core does not decide itself.
 
 The core (every package below `server`) reads no clock, opens no file and starts no
 thread by itself: it asks these ports. `ottla.server` implements them on the operating

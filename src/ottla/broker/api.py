@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Decode: TypeAlias = Callable[[int, bytearray, memoryview, int, int], Any]
 """(version, buffer, view, start, end of the body) -> the request as its handler takes it.
 
-IndexError and struct.error, like DecodeError, mean that it is not one.
+It raises DecodeError, IndexError or struct.error if the bytes are not a valid request.
 """
 
 Refuse: TypeAlias = Callable[[Any, ApiError, Any], Message | None]
@@ -66,7 +66,7 @@ class Api:
         decoder_of = getattr(module, "decoder_of", None) or (lambda version: _generated(key))
         versions = range(served.oldest, served.newest + 1)
         self.decoders: dict[int, Decode] = {version: decoder_of(version) for version in versions}
-        """By version: there is one for each that is served."""
+        """The decoder of each version that is served."""
         self.context_class: type[RequestContext] = getattr(module, "Context", RequestContext)
         self.refuse: Refuse = getattr(module, "refuse", _refuse)
 

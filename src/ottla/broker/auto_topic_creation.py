@@ -18,8 +18,8 @@ def auto_create(
 ) -> None:
     """Create topics; `done` gets the errors of those that cannot be created.
 
-    A topic that another request is creating is waited for. It may have an error and be in
-    the image all the same, so look there first.
+    If another request is creating a topic already, this waits for it. Such a topic has an error
+    here and is in the image, so look at the image first.
     """
     errors: dict[str, ApiError] = {}
     groups = list(_decisions(node, names))
@@ -42,7 +42,7 @@ def auto_create(
             [_new_topic(node, name) for name in group],
         )
         errors.update({each.name: each.error for each in decision.results if each.error})
-        # A refusal that was decided on changes which then failed says nothing.
+        # An error that relies on uncommitted changes means nothing if these fail.
         made = [each.name for each in decision.results if each.error is None]
         relying = group if is_doubtful else made
         node.controller.submit(decision.records, partial(committed, relying))

@@ -75,7 +75,7 @@ class Connection:
         )
 
     def release_complete(self) -> None:
-        """Let the replies go that are complete and have none before them that is not."""
+        """Move complete replies to `out`, up to the first one that is not complete."""
         pending, out = self.pending, self.out
         while pending and (parts := pending[0].parts) is not None:
             pending.popleft()

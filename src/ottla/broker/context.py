@@ -38,7 +38,8 @@ ANSWERED: Final = 2
 class RequestContext:
     """Version, sender and time of one request, and its reply.
 
-    One is made for every request, so what most requests leave as it is stands in the class.
+    There is one for every request. Defaults are attributes of the class, which costs less than
+    setting them for each request.
     """
 
     client_id: str | None = None
@@ -49,7 +50,7 @@ class RequestContext:
     """When the handler of a timed request returned; None before."""
     state = NEW
     parts: list[Part] | None = None
-    """The reply, when it is complete and waits for those before it."""
+    """The reply, if it is complete and waits for replies before it."""
 
     def __init__(self, api: Api, connection: Connection, version: int, correlation_id: int) -> None:
         self.api = api

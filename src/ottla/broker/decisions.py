@@ -14,7 +14,7 @@ from ottla.wire.message import Message
 
 
 class Result(Protocol):
-    """What became of one thing that was asked."""
+    """The result for one item of a request."""
 
     @property
     def error(self) -> ApiError | None: ...
@@ -33,8 +33,8 @@ def carry_out(
 ) -> None:
     """Commit a decision made on the controller's latest image, then answer the request.
 
-    `respond` gets each result with its error, if any. A refusal that was decided on changes
-    which then failed says nothing, so a failure takes its place.
+    `respond` gets each result with its error, if any. An error that relies on uncommitted changes
+    means nothing if these fail, so the failure takes its place.
     """
     is_doubtful = node.controller.has_uncommitted
     reply = context.defer()
@@ -50,12 +50,12 @@ def carry_out(
 
 
 def error_fields(error: ApiError | None) -> tuple[ErrorCode, str | None]:
-    """Return the code and message for the result of one thing that was asked."""
+    """Return the error code and the message of one result."""
     return (ErrorCode.NONE, None) if error is None else (error.code, error.message)
 
 
 class ChangedResource(NamedTuple):
-    """What became of a change of settings, with the fields of its result on the wire."""
+    """The result of changing the settings of a resource, with the fields of the response."""
 
     error_code: ErrorCode
     error_message: str | None

@@ -1,4 +1,4 @@
-"""Metadata replies: large, and asked for again and again, so kept until the cluster changes."""
+"""Encoded Metadata replies: they are large, and clients ask for them again and again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class MetadataCache:
         return self._replies.get(question)
 
     def put(self, question: Question, reply: bytes) -> None:
-        """Keep a reply; everything else goes when there is no room for it."""
+        """Keep a reply. If there is no room for it, forget all others."""
         size = len(question[2]) + len(reply)
         if self._bytes + size > MOST_BYTES:
             self.clear()

@@ -1,11 +1,11 @@
-"""The broker without its sockets: every request, every timer, the group commit.
+"""The broker without its sockets: requests, timers, and the write that ends a wake-up.
 
 `server` drives a node with epoll, `sim` with a virtual clock: both hand it request frames
 (`handle`), let it settle (`settle`) and tell it that time has passed (`advance`). A node
 reads no clock but its port's, and only once per wake-up.
 
 In one wake-up requests are handled first, then `settle` writes what they appended, moves
-high watermarks and answers who waited for it.
+high watermarks and answers the requests that waited for it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class ParkedRequest(Protocol):
-    """A parked request whose time has come."""
+    """A parked request that can be answered now."""
 
     def finish(self) -> None: ...
 
@@ -69,7 +69,7 @@ class Node:
         )
         self.fetch_max_bytes = config.fetch.fetch_max_bytes
         self.before_write: list[Callable[[], None]] = []
-        """Who has collected something to append, and does so when the wake-up ends."""
+        """Functions that append what they have collected. They are called when the wake-up ends."""
         self.appended: list[PartitionLeader] = []
         """The leaders whose logs have batches queued, for the write that ends the wake-up."""
         self.delayed_bytes = 0
@@ -94,7 +94,7 @@ class Node:
     # -- life ----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Load the logs, replay the metadata, host what is ours."""
+        """Load the logs, replay the metadata, host the replicas of this broker."""
         self.hosting.start()
         if OFFSETS_TOPIC in self.image.topics:
             self.timers.at(self.monotonic_ms, self._load_groups)
@@ -103,13 +103,13 @@ class Node:
         self.groups.load()
 
     def shutdown(self) -> None:
-        """Stop cleanly: everything written, checkpointed and marked as such."""
+        """Stop cleanly: write everything, the checkpoints and the mark of a clean shutdown."""
         self.hosting.shutdown()
 
     # -- the wake-up ---------------------------------------------------------------------
 
     def advance(self) -> None:
-        """A wake-up begins: read the clock and do what is due."""
+        """Begin a wake-up: read the clock and run the timers that are due."""
         self.wall_ms = self.clock.wall_ms()
         self.monotonic_ms = now_ms = self.clock.monotonic_ms()
         deadline_ms = self.timers.next_deadline_ms()
@@ -117,11 +117,11 @@ class Node:
             self.timers.run(now_ms)
 
     def next_deadline_ms(self) -> float | None:
-        """When `advance` should be called at the latest, in monotonic time."""
+        """Return when `advance` must be called at the latest, in monotonic time."""
         return self.timers.next_deadline_ms()
 
     def settle(self) -> None:
-        """Write what was appended, then answer who waited for it."""
+        """Write what was appended, then answer the requests that waited for it."""
         while self.before_write or self.appended or self.completed:
             collected, self.before_write = self.before_write, []
             for append in collected:
@@ -159,7 +159,7 @@ class Node:
         append_later(self, leader, append, batch, memoryview(batch), 0, len(batch), needed)
 
     def close_connection(self, connection: Connection) -> None:
-        """Forget what the peer waited for: it is gone."""
+        """Drop the requests of a connection that was closed."""
         connection.abandon()
 
     # -- what handlers ask ---------------------------------------------------------------
@@ -207,7 +207,7 @@ class Node:
             follow(self.config)
 
     def brokers_for(self, listener: str) -> list[tuple[int, str, int, str | None]]:
-        """(id, host, port, rack) of the brokers, by the listener a client came in through."""
+        """Return (id, host, port, rack) of the brokers for the listener that a client uses."""
         found = []
         for broker in self.image.brokers.values():
             for endpoint in broker.endpoints:
@@ -216,7 +216,7 @@ class Node:
         return found
 
     def storage_failed(self, partition: Partition, problem: OSError) -> tuple[ErrorCode, str]:
-        """A log could not be read or written: what to tell the client.
+        """Handle a storage error of a log, and return what to tell the client.
 
         A full disk refuses writes until there is room; anything else takes the log's
         directory offline.

@@ -51,7 +51,7 @@ class Pipeline:
     def handle(
         self, connection: Connection, buffer: bytearray, view: memoryview, start: int, end: int
     ) -> None:
-        """Take the request frame in [start, end); raise DecodeError when it is not one.
+        """Take the request frame in [start, end); raise DecodeError if it is not valid.
 
         The bytes must stay as they are until the node has settled.
         """
@@ -126,7 +126,7 @@ class Pipeline:
     def _refuse_version(
         self, connection: Connection, api: Api, version: int, correlation_id: int
     ) -> None:
-        """Answer an ApiVersions newer than ours in version 0; others cannot be (KIP-511)."""
+        """Answer ApiVersions in version 0 (KIP-511); raise DecodeError for all other APIs."""
         if api.key != ApiKey.API_VERSIONS:
             raise DecodeError(f"version {version} of {api.name} is not served here")
         from ottla.broker.handlers.api_versions import unsupported_version

@@ -14,11 +14,11 @@ _JOIN_PARTS: Final = 256
 
 
 class Channel:
-    """A connection's stream. `filled` bytes of `buffer` hold the start of what is to handle.
+    """A connection's stream. `filled` bytes of `buffer` are the beginning of the next frame.
 
     `need` is the size the buffer must be filled to before there is something to handle,
     `reserved` what was reserved for it, `last_size` the size of the frame before.
-    `writing` means that the peer does not take bytes as fast as there are some; `starved`
+    `writing` means that the peer does not read as fast as the broker sends; `starved`
     that the next frame waits for memory.
 
     `handle` takes a frame: the node for requests of a client, a peer for its responses.

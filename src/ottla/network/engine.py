@@ -87,7 +87,7 @@ class Engine:
         self.poller.register(channel.fileno, channel.interest)
 
     def refuse(self, channel: Channel, error: DecodeError) -> None:
-        """Close a connection that sent what no frame is, after the replies that are owed."""
+        """Close a connection that sent an invalid frame, after the replies that it is owed."""
         self.warnings.add(f"closing the connection of {channel.connection.peer_host}: {error}")
         if channel.is_outgoing:
             self.close(channel)
@@ -146,7 +146,7 @@ class Engine:
                 return
 
     def settle(self) -> None:
-        """End a wake-up: write what was appended, send replies, go on with who waited for that."""
+        """End a wake-up: write what was appended, send replies, take requests that waited."""
         node, to_send = self.node, self.to_send
         node.settle()
         self.receiver.arena_used = 0

@@ -2,8 +2,8 @@
 
 A connection whose peer does not take its responses, or that has enough requests waiting, is
 not read from: what it sends stays in the kernel. A connection whose next frame gets no memory
-is starved. It goes on, in the order of arrival, when others have given memory back. While
-somebody is starved, whoever sits on memory and sends nothing is closed.
+is starved. It continues, in the order of arrival, when others have given memory back. While
+a connection is starved, connections that hold memory and send nothing are closed.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class FlowControl:
         return False
 
     def starve(self, channel: Channel) -> None:
-        """Let a channel wait: too much is being received already."""
+        """Let a channel wait for memory."""
         channel.starved = True
         self._starved.append(channel)
         self.show_interest(channel)
@@ -83,12 +83,12 @@ class FlowControl:
         self.feed_soon = True
 
     def forget(self, channel: Channel) -> None:
-        """Let a channel wait no more: it was closed."""
+        """Forget a channel that was closed."""
         if channel.starved:
             self._starved.remove(channel)
 
     def feed_starved(self) -> None:
-        """Go on with those that wait for memory, in their order, as far as there is some."""
+        """Continue with channels that wait for memory, in their order, as far as there is some."""
         self.feed_soon = False
         while self._starved:
             channel = self._starved[0]
@@ -110,7 +110,7 @@ class FlowControl:
                 self._engine.receiver.handle_kept(channel)
 
     def _close_stalled(self) -> None:
-        """Close who sits on memory and sends nothing more, while others wait for it."""
+        """Close connections that hold memory and send nothing, while others wait for it."""
         if not self._starved:
             return
         oldest_ms = self._node.monotonic_ms - STALLED_MS

@@ -34,7 +34,7 @@ class ConnectionLimits:
         return max(50.0, self.max_idle_ms / 10) if self.max_idle_ms >= 0 else None
 
     def admit(self, host: str) -> str | None:
-        """Count a connection in; or the reason why it is refused."""
+        """Count a new connection and return None, or return why it is refused."""
         if self._count >= self._max_connections:
             return f"refused a connection of {host}: max.connections={self._max_connections}"
         mine = self._by_host.get(host, 0)
@@ -46,7 +46,7 @@ class ConnectionLimits:
         return None
 
     def leave(self, host: str) -> None:
-        """Count a connection out."""
+        """Count a connection that was closed."""
         self._count -= 1
         left = self._by_host[host] - 1
         if left:

@@ -1,12 +1,12 @@
-"""A connection to another broker: requests go out in order, and so do their responses come in.
+"""A connection to another broker: responses arrive in the order of the requests.
 
 States: idle -> opening (with the first request) -> open -> idle (after a loss). After losses
 without any response in between, `opening` begins with a delay that doubles each time. `close`
 ends it in any state.
 
 Every request has a timer. If no response comes in time, the connection is closed, as Kafka's
-clients do: responses come in order, so all later ones would be late as well, and a peer that
-vanished without a word is noticed that way.
+clients do: responses come in order, so all later ones would be late as well. This also detects a
+peer that has disappeared.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class State(Enum):
 
 
 class InFlight:
-    """A request without its response."""
+    """A request that has no response yet."""
 
     __slots__ = ("api_key", "api_version", "correlation_id", "done", "frame", "timer")
 

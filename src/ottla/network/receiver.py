@@ -1,4 +1,4 @@
-"""Receiving: bytes become frames, and whole frames are handled where they lie.
+"""Receiving: bytes become frames, and whole frames are handled where they were received.
 
 Everything is received into one arena that all connections share. Only a frame that came in
 pieces gets a buffer of its own, which grows as bytes arrive. After a large frame the next one
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ARENA_BYTES: Final = 4 * 1024 * 1024
 CHUNK_BYTES: Final = 256 * 1024
 LITTLE_BYTES: Final = 64 * 1024  # what a frame may take before much of it has arrived
-MOST_RETIRED_BYTES: Final = 8 * 1024 * 1024  # buffers that wait for the group commit
+MOST_RETIRED_BYTES: Final = 8 * 1024 * 1024  # buffers that wait for the node to settle
 
 _SIZE = Struct(">i")
 
@@ -85,7 +85,7 @@ class Receiver:
         return channel.buffer is None and channel.last_size > self._chunk_bytes
 
     def _may_go_on(self, channel: Channel) -> bool:
-        """Return whether a frame has begun that more may be received of at once."""
+        """Return True if more of the frame that has begun can be received now."""
         return (
             channel.buffer is not None
             and channel.filled < channel.need
@@ -239,8 +239,7 @@ class Receiver:
 def _frame_bytes(channel: Channel, view: memoryview, position: int, have: int) -> int:
     """Return how many bytes there must be before there is something to handle.
 
-    That is at least `have`. A length that no frame has is to be handled at once, which
-    refuses it.
+    That is at least `have`. A frame with an invalid length is handled at once, which refuses it.
     """
     if have < 4:
         return channel.smallest_frame

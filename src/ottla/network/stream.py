@@ -1,4 +1,4 @@
-"""What the engine needs from the outside: byte streams, and somebody who watches them.
+"""What the engine needs from the outside: byte streams, and a poller that watches them.
 
 `ottla.server` implements both on the operating system (sockets, epoll), `ottla.sim` in memory.
 A TLS stream, or another event API, is one more implementation of these protocols.

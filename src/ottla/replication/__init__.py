@@ -1,1 +1,1 @@
-"""What a broker hosts: topics, partitions, and the fetches that follow them."""
+"""Partitions on a broker: their roles, and the fetches that read them."""

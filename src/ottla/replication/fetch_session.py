@@ -21,7 +21,7 @@ _MAX_ID = 2**31 - 1
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch after this one; zero and below are reserved."""
+    """Return the epoch after this one; zero and below are reserved."""
     return 1 if epoch >= _MAX_EPOCH else epoch + 1
 
 
@@ -50,7 +50,7 @@ class FetchSession:
         self.used_ms = now_ms
 
     def value(self) -> tuple[bool, int, int]:
-        """Order of eviction: the least valuable goes first."""
+        """Return the value of the session: the one with the lowest is evicted first."""
         return self.privileged, len(self.fetcher.entries), self.session_id
 
 
@@ -68,7 +68,7 @@ class FetchSessions:
     def open(
         self, fetcher: Fetcher, *, privileged: bool, uses_ids: bool, now_ms: float
     ) -> FetchSession | None:
-        """A session around this fetcher, or None when no slot can be had."""
+        """Return a new session for this fetcher, or None if there is no slot for it."""
         size = len(fetcher.entries)
         if not size or not self._make_room(privileged, size, now_ms):
             return None
@@ -82,7 +82,7 @@ class FetchSessions:
         return session
 
     def use(self, session_id: int, epoch: int, *, uses_ids: bool, now_ms: float) -> FetchSession:
-        """The session an incremental request continues; ApiError when it cannot."""
+        """Return the session that a request continues; raise ApiError if it cannot."""
         session = self._sessions.get(session_id)
         if session is None:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -95,7 +95,7 @@ class FetchSessions:
         return session
 
     def close(self, session_id: int) -> None:
-        """Forget a session; fine if it is not there."""
+        """Close a session, if it exists."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.fetcher.close()

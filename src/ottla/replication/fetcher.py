@@ -1,4 +1,4 @@
-"""A set of partitions one consumer follows, and which of them need a look.
+"""The partitions that one Fetch request or session reads, and which of them have changed.
 
 A fetcher serves one request (sessionless) or lives on in an incremental fetch session
 (KIP-227). Partitions tell their watchers when they change, so a fetch of a session looks
@@ -15,7 +15,7 @@ PartitionKey = tuple[bytes, int]
 
 
 class FetchEntry:
-    """One followed partition: where the consumer stands and what it was last told."""
+    """One partition of a fetcher: the position of the consumer, and what it was told last."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -45,7 +45,7 @@ class FetchEntry:
     def move(
         self, current_leader_epoch: int, fetch_offset: int, last_fetched_epoch: int, max_bytes: int
     ) -> None:
-        """Take over what the consumer says about this partition now."""
+        """Set what the request says about this partition."""
         self.current_leader_epoch = current_leader_epoch
         self.fetch_offset = fetch_offset
         self.last_fetched_epoch = last_fetched_epoch
@@ -63,7 +63,7 @@ class FetchEntry:
             self.partition.watchers.pop(self, None)
 
     def partition_changed(self) -> None:
-        """Watcher: this entry needs a look, and a parked request may be done."""
+        """Mark the partition as changed, and tell the request that waits, if there is one."""
         fetcher = self.fetcher
         fetcher.dirty[self] = None
         if fetcher.on_change is not None:
@@ -71,7 +71,7 @@ class FetchEntry:
 
 
 class Fetcher:
-    """The followed partitions. `dirty` keeps their order: who was served goes to the end."""
+    """The partitions. `dirty` has those that changed, in the order in which they are served."""
 
     __slots__ = ("dirty", "entries", "is_follower", "on_change")
 
@@ -83,7 +83,7 @@ class Fetcher:
         self.on_change: Callable[[FetchEntry], None] | None = None
 
     def follow(self, key: bytes, index: int) -> FetchEntry:
-        """The entry of a partition, new if it was not followed; it needs a look."""
+        """Return the entry of a partition, a new one if needed, and mark it as changed."""
         entry = self.entries.get((key, index))
         if entry is None:
             entry = self.entries[(key, index)] = FetchEntry(self, key, index)
@@ -97,7 +97,7 @@ class Fetcher:
             self.dirty.pop(entry, None)
 
     def served(self, entry: FetchEntry) -> None:
-        """An entry that got data goes behind the others, so that all get their turn."""
+        """Move an entry that got data behind the others, so that all get their turn."""
         if entry in self.dirty:
             del self.dirty[entry]
             self.dirty[entry] = None

@@ -1,11 +1,11 @@
-"""A replica of a partition on this broker: its log, its role, and who watches it.
+"""A replica of a partition on this broker: its log, its role, and its watchers.
 
 A replica leads its partition or follows the leader; each role has code of its own
 (`partition_leader`, `partition_follower`). The metadata image decides which one it is:
 
     (new)    -> leader, follower    by `take_role` with the partition's image
     leader   -> leader              same leader, a new leader epoch or ISR
-    leader   -> follower            another broker leads: who waits for the leader is refused
+    leader   -> follower            another broker leads: requests that wait get an error
     follower -> leader              this broker was elected
     any      -> removed             the topic is deleted or the replica has moved away
 
@@ -33,7 +33,7 @@ from ottla.replication.replica_counts import (
 
 
 class Watcher(Protocol):
-    """Somebody who wants to know when a partition has something new."""
+    """Is told when a partition has changed."""
 
     def partition_changed(self) -> None: ...
 
@@ -77,7 +77,7 @@ class Partition:
     # -- transitions ---------------------------------------------------------------------
 
     def take_role(self, image: PartitionImage, broker_id: int) -> None:
-        """Lead or follow as the image says; watchers look again."""
+        """Lead or follow, as the image says, and tell the watchers."""
         assert broker_id in image.replicas, f"{self.name} has no replica on broker {broker_id}"
         assert image.leader_epoch >= self.leader_epoch, f"{self.name}: the leader epoch goes back"
         self.leader_epoch = image.leader_epoch
@@ -104,7 +104,7 @@ class Partition:
             leader.resign()
 
     def remove(self) -> None:
-        """End this replica: whoever waits for it is refused, watchers look again."""
+        """End this replica: requests that wait get an error, and watchers are told."""
         self.removed = True
         if self.leader is not None:
             self.leader.resign()
@@ -147,7 +147,7 @@ class Partition:
         return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{where} leads {self.name}")
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
-        """Fence a client whose knowledge of the leader is older or newer than ours."""
+        """Raise an error if the client knows an older or a newer leader epoch than this broker."""
         if current_leader_epoch in (-1, self.leader_epoch):
             return
         if current_leader_epoch < self.leader_epoch:
@@ -174,7 +174,7 @@ class Partition:
         return latest, log.written_end
 
     def notify(self) -> None:
-        """Tell every watcher to look again; watchers may leave while being told."""
+        """Tell all watchers that the partition has changed. They may stop watching meanwhile."""
         for watcher in tuple(self.watchers):
             watcher.partition_changed()
 

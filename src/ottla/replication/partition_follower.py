@@ -1,4 +1,4 @@
-"""A follower of a partition: it appends what the leader has, and takes over its high watermark.
+"""A follower of a partition: it appends the leader's batches and follows its high watermark.
 
 A fetch response of the leader is taken in like this, partition by partition:
 
@@ -45,11 +45,11 @@ class PartitionFollower:
         return self._partition.online_log().append_as_follower(buffer, view, start, end, now_ms)
 
     def write(self) -> None:
-        """Write what was appended; OSError takes back what was queued."""
+        """Write what was appended. If that raises OSError, the log has undone what was queued."""
         self._partition.online_log().write_queued()
 
     def truncate(self, epoch: int, end_offset: int) -> int:
-        """Cut the log where its epochs leave the leader's; return where it ends now.
+        """Truncate the log where its epochs differ from the leader's; return its new end.
 
         `epoch` and `end_offset` are the leader's largest epoch at or before ours and its end.
         If we do not have that epoch, more may have to go: the next fetch finds out.

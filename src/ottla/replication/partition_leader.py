@@ -1,8 +1,8 @@
 """The leader of a partition: appends, the ends of its followers, ISR and high watermark.
 
 An append is *written* when the local log has it, and *committed* when every replica of the ISR
-has it: then the high watermark passes it. Who appended waits for one or the other (acks=1 or
-acks=all) in this object, and nowhere else.
+has it: then the high watermark passes it. Requests wait for one or the other (acks=1 or acks=all)
+in this object, and nowhere else.
 
 Invariants:
     the leader is in the ISR, and the ISR is part of the replicas
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from ottla.replication.partition import Partition
 
 WRITTEN = -1
-"""The offset of a waiter that is content when its append is written here."""
+"""The offset of a waiter that waits for the local write only."""
 
 MAX_OFFSET = 2**63 - 1
 
 
 class AppendWaiter(Protocol):
-    """Somebody who appended, and is told once what became of it.
+    """Waits for an append, and is told its result once.
 
-    `place` and `position` are the waiter's own: they come back as they were given.
+    `place` and `position` are the waiter's own. It gets them back unchanged.
     """
 
     def accepted(
@@ -46,11 +46,11 @@ class AppendWaiter(Protocol):
         ...
 
     def appended(self, place: Any, position: int, error: ApiError | None) -> None:
-        """Hear that the append holds, or why it does not."""
+        """Take the result: no error if the append is written or committed, as asked for."""
         ...
 
     def wait_for_followers(self, place: Any, position: int) -> None:
-        """Hear that the append is written here, and waits for followers from now on."""
+        """Take note that the append is written here and waits for followers now."""
         ...
 
 
@@ -72,7 +72,7 @@ class OwnAppend:
         """Wait for the rest: the broker does not ask for offsets of its own batches."""
 
     def appended(self, place: Any, position: int, error: ApiError | None) -> None:
-        """Pass on what became of the batch."""
+        """Pass the result on."""
         self._done(ErrorCode.NONE if error is None else error.code)
 
     def wait_for_followers(self, place: Any, position: int) -> None:
@@ -116,9 +116,9 @@ class PartitionLeader:
         self.delayed: DelayedAppends | None = None
         """Appends that wait for a helper process. While there are some, all others wait too."""
         self.unwritten: list[Waiting] = []
-        """Whose appends are queued in the log and not written yet."""
+        """Those whose appends are queued in the log and not written yet."""
         self._uncommitted: deque[Waiting] = deque()
-        """Whose appends are written here and wait for the high watermark, by offset."""
+        """Those whose appends are written and wait for the high watermark, in order of offset."""
 
     # -- the role ------------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ class PartitionLeader:
             self._tell_committed()
 
     def resign(self) -> None:
-        """Stop leading: whoever waits for followers hears that another broker leads.
+        """Stop leading: requests that wait for followers get NOT_LEADER_OR_FOLLOWER.
 
         What is queued in the log is still written when the wake-up ends. Whoever waits for
         followers to have it hears then that another broker leads. Appends that are delayed
@@ -178,7 +178,7 @@ class PartitionLeader:
         return min(config.min_insync_replicas, self.replica_count)
 
     def append_own(self, batch: bytearray, now_ms: int, done: Callable[[ErrorCode], None]) -> int:
-        """Append a batch of the broker's own; `done` hears NONE once it is committed.
+        """Append a batch of the broker's own and return its base offset.
 
         Returns its base offset. ApiError or OSError when it cannot even be queued,
         NeedsValidation when a helper process must look at its records.
@@ -193,10 +193,10 @@ class PartitionLeader:
         return base_offset
 
     def write(self) -> None:
-        """Write what was appended, let it be read as far as it is committed, tell who waits.
+        """Write what was appended, advance the high watermark, and tell the waiters.
 
-        OSError when the log cannot be written: then it has taken back what was queued, and the
-        caller says so to the waiters with `refuse_unwritten`.
+        Raise OSError if the log cannot be written. The log has then undone what was queued, and
+        the caller tells the waiters with `refuse_unwritten`.
         """
         log = self.partition.log
         if log is None:  # its directory was lost since the append
@@ -233,7 +233,7 @@ class PartitionLeader:
             waiter.appended(place, position, None if offset == WRITTEN else error)
 
     def refuse_unwritten(self, code: ErrorCode, message: str) -> None:
-        """Tell everybody whose append could not be written."""
+        """Tell the waiters whose appends could not be written."""
         unwritten, self.unwritten = self.unwritten, []
         error = ApiError(code, message)
         for _, waiter, place, position in unwritten:
@@ -286,7 +286,7 @@ class PartitionLeader:
                 partition.notify()
 
     def _tell_committed(self) -> None:
-        """Tell those whose appends the high watermark has passed."""
+        """Tell the waiters whose appends the high watermark has passed."""
         log = self.partition.online_log()
         uncommitted = self._uncommitted
         error: ApiError | None = None

@@ -1,4 +1,4 @@
-"""The topics a broker hosts, found by name or id as requests carry them."""
+"""The topics of which a broker hosts partitions, by the name or id in a request."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class HostedTopics:
         return self.by_key.get(name.encode())
 
     def partition_by_key(self, key: bytes, index: int) -> Partition:
-        """The partition of a topic named by its UTF-8 bytes; ApiError when unknown."""
+        """Return a partition by the UTF-8 bytes of its topic's name; raise ApiError if unknown."""
         topic = self.by_key.get(key)
         partition = topic.partitions.get(index) if topic is not None else None
         if partition is None:

@@ -1,1 +1,1 @@
-"""The edge: sockets, threads, signals and the operating system's clock and files."""
+"""The operating system: sockets, threads, signals, its clock and its files."""

@@ -1,8 +1,8 @@
 """Blocking system calls off the loop: a thread that fsyncs and unlinks while the loop serves.
 
-Only calls that release the interpreter belong here; CPU-heavy Python in a thread would
-starve the loop. To remove or write out large files takes the kernel much CPU too, so the
-thread is a batch job to the scheduler: it has its share, but interrupts nobody to get it.
+Only calls that release the interpreter lock belong here; CPU-heavy Python in a thread would
+starve the loop. Removing and syncing large files also takes much CPU time in the kernel. So the
+thread is scheduled as a batch job: it gets its share of the CPU, but does not preempt the loop.
 """
 
 from __future__ import annotations

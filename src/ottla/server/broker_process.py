@@ -62,7 +62,7 @@ class Broker:
         self.bootstrap_servers = ""
 
     def open(self) -> None:
-        """Bind, load the logs, listen. StartupError, with nothing touched, when it cannot."""
+        """Bind, load the logs, listen. Raise StartupError, with nothing changed, if it cannot."""
         try:
             self._bind()
             advertised = self._advertised()

@@ -1,4 +1,4 @@
-"""Listening sockets: where clients come in, and what is told to them as our address."""
+"""Listening sockets, and the addresses that clients are told."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class BrokerThread:
         return self._broker.bootstrap_servers
 
     def start(self) -> None:
-        """Return once clients can connect; StartupError when it cannot start."""
+        """Return when clients can connect. Raise StartupError if the broker cannot start."""
         self._broker.open()
         self._thread.start()
 

@@ -1,10 +1,9 @@
-"""Waiting for events: asleep, or awake for a moment where the next ones are about to come.
+"""Waiting for events: asleep, or polling for a moment if the next ones will come soon.
 
-To go to sleep and be woken takes a processor, a virtual one above all, longer than a small request
-takes the broker. So after a few short waits in a row (clients that send the next request when
-they have the answer to the last) the loop looks again for a moment instead of sleeping, and lets
-others run in between. The first wait that lasts longer ends that, and so does one after large
-requests: a broker that has nothing to do, or little, sleeps at once and as long as it can.
+Sleeping and waking up takes longer than a small request, above all on a virtual machine. So after
+a few short waits in a row (clients that send the next request when they have the reply to the
+last), the loop polls for a moment instead of sleeping, and lets other threads run in between. It
+stops polling after the first longer wait, and after large requests. An idle broker sleeps (ADR 7).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Waiting:
         self._short = 0
 
     def wait(self, timeout_s: Callable[[], float], *, awake: bool) -> Events:
-        """Return the next events, or none after the timeout; `awake` allows not to sleep."""
+        """Return the next events, or none after the timeout. `awake` allows polling."""
         poll, now_s = self._poll, self._now_s
         if not awake:  # and the clock need not be read
             self._short = 0

@@ -89,7 +89,7 @@ class Restarts:
         self._begin_again()
 
     def finish(self) -> None:
-        """Heal everything, stop cleanly, pull the plug for good measure, and read it all."""
+        """Heal everything, stop cleanly, lose power, start again and compare everything."""
         self._machine.faults.heal()
         self._machine.stop()
         if self._conditions.io_errors:

@@ -1,8 +1,8 @@
 """The APIs and versions that Ottla can decode, and the classes of their messages.
 
 The table is generated with the messages. A message module is imported when its class is used
-for the first time, so a broker imports only the APIs that its clients use. The router decides
-what a broker advertises: an API with a codec may have no handler.
+for the first time, so a broker imports only the APIs that its clients use. What a broker
+advertises is decided in `broker/handlers`: an API with a codec may have no handler.
 """
 
 from __future__ import annotations

@@ -32,6 +32,10 @@ def test_what_a_page_leads_to_is_there(page: Path) -> None:
 
 
 def test_every_package_has_a_page() -> None:
-    packages = [path.parent for path in ROOT.glob("src/ottla/*/__init__.py")]
+    packages = [
+        path.parent
+        for pattern in ("src/*/__init__.py", "src/ottla/*/__init__.py")
+        for path in ROOT.glob(pattern)
+    ]
     assert packages
     assert [str(package) for package in packages if not (package / "README.md").exists()] == []

@@ -38,7 +38,7 @@ class Directory:
         self.unsynced: list[Renaming] = []
 
     def change(self, number: int, *names: tuple[str, Child | None]) -> None:
-        """Bind names anew, all of them or none."""
+        """Change names, all of them or none."""
         renaming = Renaming(number, names)
         _apply(self.live, renaming)
         self.unsynced.append(renaming)

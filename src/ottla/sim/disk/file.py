@@ -44,7 +44,7 @@ class SimFile:
         return self._inode.live.read(length, position)
 
     def peek(self, length: int, position: int) -> bytes:
-        """Read as an listener: nothing fails and nobody hears of it."""
+        """Read without an operation of the disk: nothing fails, and no listener is told."""
         return self._inode.live.read(length, position)
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:

@@ -48,7 +48,7 @@ def _is_old(place: Place, entry: Entry, conditions: Conditions) -> bool:
 
 
 def _is_too_much(place: Place, entry: Entry) -> bool:
-    """Return whether what came after a batch was enough without it."""
+    """Return True if the batches after this one may reach retention.bytes without it."""
     retention_bytes = place.topic.smallest_retention_bytes()
     if retention_bytes < 0:
         return False

@@ -33,7 +33,7 @@ class TopicModel:
         self.grow(partitions)
 
     def set_configs(self, configs: dict[str, str]) -> None:
-        """Have these settings from now on."""
+        """Set the settings of the topic."""
         self.configs = configs
         self.is_recompressed |= configs.get("compression.type", "producer") != "producer"
         if "delete" in configs.get("cleanup.policy", "delete"):
@@ -50,7 +50,7 @@ class TopicModel:
         return min((size for size in found if size >= 0), default=-1)
 
     def grow(self, count: int) -> None:
-        """Have so many partitions from now on."""
+        """Set the number of partitions, which only grows."""
         for index in range(len(self.partitions), count):
             self.partitions.append(PartitionModel(f"{self.name}-{index}"))
 
@@ -81,7 +81,7 @@ class ClusterModel:
     def add_topic(
         self, name: str, topic_id: bytes, partitions: int, configs: dict[str, str]
     ) -> TopicModel:
-        """Add a topic, which exists from now on."""
+        """Add a topic that was created."""
         if topic_id in self.old_ids:
             raise Violation(f"the id of {name} belonged to a deleted topic")
         topic = self.topics[name] = TopicModel(name, topic_id, partitions, configs)

@@ -151,7 +151,7 @@ class GroupsModel:
                 )
 
     def settled(self) -> None:
-        """Let what was told with the last settling hold for everything that comes after it."""
+        """Make what was told with the last settling valid for everything after it."""
         self._generations.update(self._next_generations)
 
     # -- ends of the broker, and of topics -----------------------------------------------
