@@ -25,7 +25,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from ottla.coordinator.runtime.log_compaction import LogCompaction
+from ottla.coordinator.runtime.log_rewrite import LogCompaction
 from ottla.coordinator.runtime.shard_runtime import RuntimeState
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupResponse

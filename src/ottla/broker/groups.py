@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def start_group_coordinator(node: Node) -> GroupCoordinator:
     """Return a group coordinator that loads its groups and follows the node's metadata."""
     groups = GroupCoordinator(node)
-    node.hosting.on_log_made.append(groups.host.log_available)
+    node.hosted_logs.on_log_made.append(groups.host.log_available)
     groups.load()
     return groups
 

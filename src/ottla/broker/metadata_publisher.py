@@ -23,7 +23,7 @@ def publish(node: Node, delta: MetadataDelta, image: MetadataImage) -> None:
     node.metadata_cache.clear()
     if delta.configs.changed_names(ResourceType.BROKER):
         node.apply_dynamic_config()  # before the logs, whose defaults come from it
-    node.hosting.follow(delta)
+    node.hosted_logs.follow(delta)
     if node.started_groups is not None:
         from ottla.broker.groups import follow_metadata
 

@@ -15,7 +15,7 @@ from errno import EDQUOT, ENOSPC
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.connection import Connection
-from ottla.broker.hosting import Hosting
+from ottla.broker.hosted_logs import HostedLogs
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.pipeline import Pipeline
 from ottla.config.broker import BrokerConfig
@@ -83,9 +83,9 @@ class Node:
         self.pipeline = Pipeline(self)
         self.handle = self.pipeline.handle
         self.metadata_cache = MetadataCache()
-        self.hosting = Hosting(self, max_open_files)
-        self.topics = self.hosting.topics
-        self.store = self.hosting.store
+        self.hosted_logs = HostedLogs(self, max_open_files)
+        self.topics = self.hosted_logs.topics
+        self.store = self.hosted_logs.store
         self.on_config: list[Callable[[BrokerConfig], None]] = []
         """Parts of the edge that follow settings changed while running."""
         self._producer_ids: ProducerIds | None = None
@@ -95,7 +95,7 @@ class Node:
 
     def start(self) -> None:
         """Load the logs, replay the metadata, host the replicas of this broker."""
-        self.hosting.start()
+        self.hosted_logs.start()
         if OFFSETS_TOPIC in self.image.topics:
             self.timers.at(self.monotonic_ms, self._load_groups)
 
@@ -104,7 +104,7 @@ class Node:
 
     def shutdown(self) -> None:
         """Stop cleanly: write everything, the checkpoints and the mark of a clean shutdown."""
-        self.hosting.shutdown()
+        self.hosted_logs.shutdown()
 
     # -- the wake-up ---------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class Node:
 
     @property
     def controller(self) -> QuorumController:
-        return self.hosting.controller
+        return self.hosted_logs.controller
 
     @property
     def groups(self) -> GroupCoordinator:
@@ -222,7 +222,7 @@ class Node:
         directory offline.
         """
         name = f"{partition.topic.name}-{partition.index}"
-        self.hosting.storage_failed(partition, problem)
+        self.hosted_logs.storage_failed(partition, problem)
         if problem.errno in (ENOSPC, EDQUOT):
             return ErrorCode.KAFKA_STORAGE_ERROR, f"no space left for {name}; retry later"
         return ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {name} failed: {problem.strerror}"

@@ -42,7 +42,7 @@ class ProducerIds:
         node = self._node
         try:
             decision = allocate_producer_ids(
-                node.controller.latest_image, node.node_id, node.hosting.broker_epoch
+                node.controller.latest_image, node.node_id, node.hosted_logs.broker_epoch
             )
         except ApiError as error:
             self._refuse(error)

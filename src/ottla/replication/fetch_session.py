@@ -11,7 +11,7 @@ from collections import OrderedDict
 
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.ports import Random
-from ottla.replication.fetcher import Fetcher
+from ottla.replication.fetch_partitions import Fetcher
 
 EVICTION_MS = 120_000
 INITIAL_EPOCH = 0

@@ -69,7 +69,7 @@ def test_logs_that_found_no_room_are_made_when_there_is_some() -> None:
     partitions = node.topics.by_key[b"t"].partitions
     assert [partition.log for partition in partitions.values()] == [None] * 3
     made = []
-    node.hosting.on_log_made.append(lambda partition: made.append(partition.index))
+    node.hosted_logs.on_log_made.append(lambda partition: made.append(partition.index))
 
     def pass_seconds(seconds: int) -> None:
         for _ in range(seconds):

@@ -9,7 +9,7 @@ from broker_support import Broker, error_codes, partition_image, produce
 
 from ottla.metadata.records import NO_LEADER_CHANGE, PartitionChangeRecord
 from ottla.model.errors import ErrorCode
-from ottla.replication.fetcher import FetchEntry
+from ottla.replication.fetch_partitions import FetchEntry
 from ottla.replication.partition import Partition
 from ottla.wire.message import Message
 from ottla.wire.messages.delete_records import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.replication.fetch_partitions import Fetcher
 from ottla.replication.fetch_session import EVICTION_MS, FetchSession, FetchSessions, next_epoch
-from ottla.replication.fetcher import Fetcher
 
 
 class Counting:

@@ -22,8 +22,8 @@ from ottla.broker.context import RequestContext
 from ottla.log.log import Log
 from ottla.log.segment.file_slice import FileSlice
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.replication.fetch_partitions import FetchEntry, Fetcher
 from ottla.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, next_epoch
-from ottla.replication.fetcher import FetchEntry, Fetcher
 from ottla.replication.partition import Partition
 from ottla.replication.timers import Timer
 

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, Generic
 
 from ottla.coordinator.runtime.broker import Broker
-from ottla.coordinator.runtime.log_compaction import CompactionSchedule
+from ottla.coordinator.runtime.log_rewrite import CompactionSchedule
 from ottla.coordinator.runtime.shard_runtime import NewShard, RuntimeState, S, ShardRuntime
 from ottla.metadata.image import PartitionImage
 from ottla.model.errors import ApiError, ErrorCode

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from counter_support import Answer, Counters
 
-from ottla.coordinator.runtime.log_compaction import LogCompaction
+from ottla.coordinator.runtime.log_rewrite import LogCompaction
 from ottla.coordinator.runtime.shard_runtime import RuntimeState
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.replication.partition import Partition

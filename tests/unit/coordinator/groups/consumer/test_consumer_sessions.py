@@ -15,8 +15,8 @@ from consumer_support import (
     snapshot,
 )
 
-from ottla.coordinator.runtime import log_compaction
-from ottla.coordinator.runtime.log_compaction import LogCompaction
+from ottla.coordinator.runtime import log_rewrite
+from ottla.coordinator.runtime.log_rewrite import LogCompaction
 from ottla.model.errors import ErrorCode
 
 
@@ -155,7 +155,7 @@ def test_an_expired_member_stays_expired(broker):
 
 @pytest.fixture
 def three_records_at_a_time(monkeypatch):
-    monkeypatch.setattr(log_compaction, "_RECORDS_PER_STEP", 3)
+    monkeypatch.setattr(log_rewrite, "_RECORDS_PER_STEP", 3)
 
 
 @pytest.mark.usefixtures("three_records_at_a_time")

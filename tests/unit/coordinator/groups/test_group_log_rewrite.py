@@ -12,8 +12,8 @@ from group_support import (
     sync_all,
 )
 
-from ottla.coordinator.runtime import log_compaction
-from ottla.coordinator.runtime.log_compaction import LogCompaction, is_overgrown
+from ottla.coordinator.runtime import log_rewrite
+from ottla.coordinator.runtime.log_rewrite import LogCompaction, is_overgrown
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import OFFSETS_TOPIC, TopicPartition
 
@@ -67,8 +67,8 @@ def test_commits_go_on_meanwhile_and_win(broker):
     client = broker.connect()
     commit(client, {(TOPIC, i): 1 for i in range(PARTITIONS)})
     work = LogCompaction(broker.node.groups.runtimes[0])
-    records_per_step = log_compaction._RECORDS_PER_STEP
-    log_compaction._RECORDS_PER_STEP = 2
+    records_per_step = log_rewrite._RECORDS_PER_STEP
+    log_rewrite._RECORDS_PER_STEP = 2
     try:
         offset = 1
         while not work.step():
@@ -76,7 +76,7 @@ def test_commits_go_on_meanwhile_and_win(broker):
             commit(client, {(TOPIC, 0): offset, (TOPIC, PARTITIONS - 1): offset})
             commit(client, {(TOPIC, offset % 3 + 2): offset}, group_id=f"new-{offset}")
     finally:
-        log_compaction._RECORDS_PER_STEP = records_per_step
+        log_rewrite._RECORDS_PER_STEP = records_per_step
     assert offset > 4
     before = fetch(client)
     assert before[TOPIC, 0] == before[TOPIC, PARTITIONS - 1] == offset
@@ -116,7 +116,7 @@ def test_a_rebalance_that_goes_on_is_not_written_down(broker):
 
 
 def test_it_begins_by_itself_when_the_log_is_overgrown(broker, monkeypatch):
-    monkeypatch.setattr(log_compaction.is_overgrown, "__defaults__", (10_000,))
+    monkeypatch.setattr(log_rewrite.is_overgrown, "__defaults__", (10_000,))
     client = broker.connect()
     for offset in range(50):
         commit(client, {(TOPIC, 0): offset})

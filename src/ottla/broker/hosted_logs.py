@@ -42,7 +42,7 @@ NEVER_MS = 2**62
 PAUSE_MS = 0.1
 
 
-class Hosting:
+class HostedLogs:
     """The logs, topics and metadata of one broker."""
 
     def __init__(self, node: Node, max_open_files: int) -> None:
