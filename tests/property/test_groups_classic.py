@@ -250,10 +250,10 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     @rule(name=members, partition=partitions)
     def fill_the_disk(self, name: str, partition: int) -> None:
         """A commit that cannot be written, or whatever is written by then."""
-        self.broker.files.room = 0
+        self.broker.files.fill("*.log")
         self.commit(name, partition)
         self.go_on(name)
-        self.broker.files.room = None
+        self.broker.files.heal()
         self.broker.pass_ms(1100)
 
     @rule(steps=st.integers(1, 4))

@@ -8,8 +8,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "log"))
 
-from log_support import CountingRandom, FakeClock, FaultyFiles, QueuedBackground
-
 from ottla.config.topic import LogConfig
 from ottla.controller.metadata_log import METADATA_LOG_CONFIG
 from ottla.controller.metadata_snapshots import SnapshotConfig
@@ -25,6 +23,8 @@ from ottla.model.errors import ApiError
 from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from ottla.ports import Files
 from ottla.raft.voters import ReplicaKey
+from ottla.testing.fakes import FakeClock, FakeRandom, QueuedBackground
+from ottla.testing.faulty_files import FaultyFiles
 from ottla.wire.message import Message
 
 PARTITION = TopicPartition(METADATA_TOPIC, 0)
@@ -56,7 +56,7 @@ class World:
         self.snapshots = snapshots
         self.local = local
         self.notes: list[str] = []
-        self.random = CountingRandom()
+        self.random = FakeRandom(lambda limit: limit - 1)
         self.start()
 
     def start(self, log_start_offset: int = 0, *, is_clean: bool = False) -> None:

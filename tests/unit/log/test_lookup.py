@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from log_support import (
-    NOW,
-    FaultyFiles,
-    append,
-    append_all,
-    batch_of,
-    new_log,
-    new_resources,
-    read_all,
-    reopen,
-)
+from log_support import NOW, append, append_all, batch_of, new_log, new_resources, read_all, reopen
 
 from ottla.config.topic import LogConfig
 from ottla.log.log import Log
@@ -23,6 +13,7 @@ from ottla.memory_files import MemoryFiles
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.records.batch import scan
 from ottla.records.record import build_batch
+from ottla.testing.faulty_files import FaultyFiles
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100)
 

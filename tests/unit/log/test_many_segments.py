@@ -10,11 +10,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from log_support import FaultyFiles, append_all, batch_of, new_log, new_resources, reopen
+from log_support import append_all, batch_of, new_log, new_resources, reopen
 
 from ottla.config.topic import LogConfig
 from ottla.log.log import Log
 from ottla.memory_files import MemoryFiles
+from ottla.testing.faulty_files import FaultyFiles
 
 HERE = Path(__file__).parent
 SIZE = len(batch_of(1))
@@ -24,6 +25,7 @@ import os, resource, sys
 sys.path.insert(0, sys.argv[2])
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
 from log_support import *
+from ottla.testing.fakes import FakeClock, FakeRandom, QueuedBackground
 from ottla.log.store.log_store import LogStore
 from ottla.server.os_files import OsFiles
 
@@ -39,7 +41,7 @@ open(f"{root}/.kafka_cleanshutdown", "w").close()
 
 config = LogConfig(segment_bytes=len(files[0]) + 20, segment_index_bytes=120)
 store = LogStore(OsFiles(), [root], background=QueuedBackground(), clock=FakeClock(),
-                 random=CountingRandom(), pool=FilePool(OsFiles(), 512))
+                 random=FakeRandom(), pool=FilePool(OsFiles(), 512))
 store.load(lambda partition: config)
 assert sum(len(log.segments) for log in store) == 20_000
 for log in store:

@@ -10,8 +10,6 @@ from typing import TypeVar
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "log"))
 
-from log_support import CountingRandom, FakeClock, FaultyFiles, InlineBackground
-
 from ottla.broker.connection import Connection
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
@@ -21,6 +19,8 @@ from ottla.coordinator.groups.group_shard import GroupShard
 from ottla.memory_files import MemoryFiles
 from ottla.model.errors import ErrorCode
 from ottla.ports import Ports
+from ottla.testing.fakes import FakeClock, FakeRandom, InlineBackground
+from ottla.testing.faulty_files import FaultyFiles
 from ottla.wire.apis import response_class
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.header import response_header
@@ -135,7 +135,7 @@ class Broker:
     def __init__(self, **settings: str) -> None:
         self.files = FaultyFiles(MemoryFiles())
         self.clock = FakeClock()
-        self.random = CountingRandom()
+        self.random = FakeRandom(lambda limit: limit - 1)
         self.reports: list[str] = []
         self.clients: list[Client] = []
         self.settings = {

@@ -145,10 +145,10 @@ def test_a_full_disk_puts_it_off(broker):
     commit(client, {(TOPIC, 0): 1})
     work = LogCompaction(broker.node.groups.runtimes[0])
     assert not work.step()
-    broker.files.room = 0
+    broker.files.fill("*.log")
     broker.settle()
     assert work.step()
-    broker.files.room = None
+    broker.files.heal()
     broker.pass_ms(1100)
     assert fetch(client) == {(TOPIC, 0): 1}
     assert log_of(broker).log_start_offset == 0

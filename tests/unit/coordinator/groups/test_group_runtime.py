@@ -189,10 +189,10 @@ def test_commits_in_transactions_count_when_their_marker_says_so(broker):
 def test_a_full_disk_refuses_commits_and_takes_nothing_back_later(broker):
     client = broker.connect()
     assert commit(client, {(TOPIC, 0): 1}) == [0]
-    broker.files.room = 0
+    broker.files.fill("*.log")
     assert commit(client, {(TOPIC, 0): 2}) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert commit(client, {(TOPIC, 0): 3}) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    broker.files.room = None
+    broker.files.heal()
     broker.pass_ms(1100)
     assert fetch(client) == {(TOPIC, 0): 1}
     assert commit(client, {(TOPIC, 0): 4}) == [0]
@@ -201,7 +201,7 @@ def test_a_full_disk_refuses_commits_and_takes_nothing_back_later(broker):
 def test_everybody_in_the_same_write_is_refused(broker):
     clients = [broker.connect() for _ in range(3)]
     fetching = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None)])
-    broker.files.room = 0
+    broker.files.fill("*.log")
     pending = [
         clients[0].queue(commit_request({(TOPIC, 0): 1}), 9),
         clients[1].queue(commit_request({(TOPIC, 1): 1}), 9),
@@ -233,7 +233,7 @@ def test_commits_that_a_client_pipelines_share_a_batch(broker):
 
 def test_commits_that_a_client_pipelines_fail_together_with_their_batch(broker):
     client, gone = broker.connect(), broker.connect()
-    broker.files.room = 0
+    broker.files.fill("*.log")
     pending = [client.queue(commit_request({(TOPIC, 0): n}), 9) for n in range(3)]
     gone.queue(commit_request({(TOPIC, 0): 9}), 9)
     gone.connection.out.clear()  # as when its socket breaks
@@ -241,7 +241,7 @@ def test_commits_that_a_client_pipelines_fail_together_with_their_batch(broker):
     for one in pending:
         (topic,) = one.of(OffsetCommitResponse).topics
         assert topic.partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    broker.files.room = None
+    broker.files.heal()
     broker.pass_ms(1100)
     assert commit(client, {(TOPIC, 0): 4}) == [0]
 
@@ -252,11 +252,11 @@ def test_a_failed_assignment_lets_nobody_believe_in_it(broker):
     assert leader.leads
     follower.joined  # noqa: B018
     follower.sync()
-    broker.files.room = 0
+    broker.files.fill("*.log")
     leader.sync({follower.member_id: b"x"})
     assert leader.synced.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert follower.synced.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    broker.files.room = None
+    broker.files.heal()
     broker.pass_ms(1100)
     assert broker.group().state_name == "Empty"
     assert leader.sync({}).of(SyncGroupResponse).error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -264,20 +264,20 @@ def test_a_failed_assignment_lets_nobody_believe_in_it(broker):
 
 def test_parked_joins_of_a_failed_shard_may_try_again(broker):
     parked = Member(broker, "a").join()
-    broker.files.room = 0
+    broker.files.fill("*.log")
     commit(broker.connect(), {(TOPIC, 0): 1}, group_id="other")
     assert parked.joined.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    broker.files.room = None
+    broker.files.heal()
     broker.pass_ms(1100)
     parked.member_id = ""
     stable_group(broker, parked)
 
 
 def test_a_new_group_that_cannot_be_written_is_not_there(broker):
-    broker.files.room = 0
+    broker.files.fill("*.log")
     refused = Member(broker).send_join().of(JoinGroupResponse)
     assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    broker.files.room = None
+    broker.files.heal()
     broker.pass_ms(1100)
     assert GROUP not in broker.shard().groups
 
@@ -285,9 +285,9 @@ def test_a_new_group_that_cannot_be_written_is_not_there(broker):
 def test_timers_of_a_failed_shard_do_nothing_any_more(broker):
     member = Member(broker)
     stable_group(broker, member)
-    broker.files.room = 0
+    broker.files.fill("*.log")
     commit(broker.connect(), {(TOPIC, 0): 1}, group_id="other")
-    broker.files.room = None
+    broker.files.heal()
     broker.pass_ms(1100)
     end = broker.node.store.get(TopicPartition(OFFSETS_TOPIC, 0)).log_end_offset
     assert member.heartbeat() == ErrorCode.NONE
@@ -299,10 +299,9 @@ def test_timers_of_a_failed_shard_do_nothing_any_more(broker):
 def test_a_lost_directory_leaves_the_shard_unavailable(broker):
     client = broker.connect()
     commit(client, {(TOPIC, 0): 1})
-    broker.files.errno = 5
-    broker.files.room = 0
+    broker.files.fail("write", path="*.log")
     assert commit(client, {(TOPIC, 0): 2}) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    broker.files.room = None
+    broker.files.heal()
     broker.pass_ms(5000)
     assert commit(client, {(TOPIC, 0): 3}) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 

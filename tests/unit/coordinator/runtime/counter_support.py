@@ -8,8 +8,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "log"))
 
-from log_support import CountingRandom, FakeClock, FaultyFiles, InlineBackground
-
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
 from ottla.controller.topics import NewTopic, create_topics
@@ -30,6 +28,8 @@ from ottla.memory_files import MemoryFiles
 from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from ottla.model.errors import ErrorCode
 from ottla.ports import Buffer, Ports
+from ottla.testing.fakes import FakeClock, FakeRandom, InlineBackground
+from ottla.testing.faulty_files import FaultyFiles
 from ottla.wire.message import Field, Message
 
 TOPIC = "__counters"
@@ -147,7 +147,7 @@ class Counters:
     def __init__(self, partitions: int = 1) -> None:
         self.files = FaultyFiles(MemoryFiles())
         self.clock = FakeClock()
-        self.random = CountingRandom()
+        self.random = FakeRandom(lambda limit: limit - 1)
         self.reports: list[str] = []
         self.start()
         self.create_topic(partitions)

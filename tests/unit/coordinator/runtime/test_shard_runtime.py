@@ -76,12 +76,12 @@ def test_answers_wait_for_the_commit_of_their_own_batch(counters):
 def test_a_failed_write_is_undone_by_loading_again(counters):
     counters.add("a", 5)
     counters.settle()
-    counters.files.room = 0
+    counters.files.fill("*.log")
     failed, parked = counters.add("a", 1), counters.park()
     counters.settle()
     assert failed.error == parked.error == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert error_of(counters) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    counters.files.room = None
+    counters.files.heal()
     counters.pass_ms(1100)
     assert counters.runtime.shard.numbers == {"a": 5}
     again = counters.add("a", 2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from log_support import (
     NOW,
-    FaultyFiles,
     append_all,
     batch_of,
     names_in,
@@ -19,6 +18,7 @@ from ottla.config.topic import LogConfig
 from ottla.log.log import Log
 from ottla.memory_files import MemoryFiles
 from ottla.ports import Files, read_file
+from ottla.testing.faulty_files import FaultyFiles
 
 SIZE = len(batch_of(1))
 CONFIG = LogConfig(segment_bytes=4 * SIZE, index_interval_bytes=SIZE, segment_index_bytes=4096)

@@ -9,7 +9,6 @@ import pytest
 from log_support import (
     NOW,
     TOPIC_ID,
-    FaultyFiles,
     append_all,
     batch_of,
     names_in,
@@ -26,6 +25,7 @@ from ottla.log.segment.txn_index import AbortedTxn, read_txn_index
 from ottla.memory_files import MemoryFiles
 from ottla.ports import read_file
 from ottla.records.record import build_batch
+from ottla.testing.faulty_files import FaultyFiles
 
 SIZE = len(batch_of(1))
 CONFIG = LogConfig(segment_bytes=4 * SIZE, index_interval_bytes=0)
