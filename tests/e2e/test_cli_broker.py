@@ -6,7 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from harness.process import COMMAND, READY, properties_text, run_ottla
+from tests.harness.process import COMMAND, READY, properties_text, run_ottla
 
 
 def test_a_properties_file_and_what_wins_over_it(tmp_path: Path) -> None:

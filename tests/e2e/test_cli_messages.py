@@ -11,10 +11,10 @@ from pathlib import Path
 
 import confluent_kafka as ck
 import pytest
-from harness.confluent import Confluent
-from harness.process import COMMAND, BrokerProcess, run_ottla
 
-from harness.topics import create_topic
+from tests.harness.confluent import Confluent
+from tests.harness.process import COMMAND, BrokerProcess, run_ottla
+from tests.harness.topics import create_topic
 
 TIMEOUT_S = 30
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from harness.process import COMMAND, BrokerProcess
 
-from harness.topics import create_topic
+from tests.harness.process import COMMAND, BrokerProcess
+from tests.harness.topics import create_topic
 
 LINES = 300
 

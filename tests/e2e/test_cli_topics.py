@@ -11,7 +11,8 @@ from subprocess import CompletedProcess
 from typing import TypeAlias
 
 import pytest
-from harness.process import COMMAND, BrokerProcess, run_ottla
+
+from tests.harness.process import COMMAND, BrokerProcess, run_ottla
 
 Topics: TypeAlias = Callable[..., CompletedProcess[str]]
 

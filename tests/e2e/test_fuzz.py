@@ -17,19 +17,19 @@ from pathlib import Path
 
 import kafka
 import pytest
-from harness.aio import Aio
-from harness.batches import batch_of
-from harness.capture import CapturingProxy
-from harness.confluent import Confluent
-from harness.deadline import Deadline, eventually
-from harness.entities import encode_request
-from harness.kafkapython import KafkaPython
-from harness.model import EARLIEST
-from harness.mutation import Mutator
-from harness.process import BrokerProcess
-from harness.raw import API_KEYS, ConnectionClosed, RawConnection
 
-from harness.topics import create_topic, fetch, produce
+from tests.harness.aio import Aio
+from tests.harness.batches import batch_of
+from tests.harness.capture import CapturingProxy
+from tests.harness.confluent import Confluent
+from tests.harness.deadline import Deadline, eventually
+from tests.harness.entities import encode_request
+from tests.harness.kafkapython import KafkaPython
+from tests.harness.model import EARLIEST
+from tests.harness.mutation import Mutator
+from tests.harness.process import BrokerProcess
+from tests.harness.raw import API_KEYS, ConnectionClosed, RawConnection
+from tests.harness.topics import create_topic, fetch, produce
 
 CASES = int(os.environ.get("OTTLA_FUZZ_CASES", "6000"))
 SEED = int(os.environ.get("OTTLA_FUZZ_SEED", "1"))

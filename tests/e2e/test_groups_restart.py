@@ -6,18 +6,18 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from harness.background_load import Load
-from harness.classic import ClassicMember, commit, committed
-from harness.consumer_protocol import NewMember
-from harness.deadline import eventually
-from harness.group import Group, partitions_of
-from harness.group_broker import GROUP_SETTINGS, await_coordinator
-from harness.member.handle import Member
-from harness.member.spec import Spec
-from harness.process import BrokerProcess
-from harness.raw import RawConnection
 
-from harness.topics import create_topic
+from tests.harness.background_load import Load
+from tests.harness.classic import ClassicMember, commit, committed
+from tests.harness.consumer_protocol import NewMember
+from tests.harness.deadline import eventually
+from tests.harness.group import Group, partitions_of
+from tests.harness.group_broker import GROUP_SETTINGS, await_coordinator
+from tests.harness.member.handle import Member
+from tests.harness.member.spec import Spec
+from tests.harness.process import BrokerProcess
+from tests.harness.raw import RawConnection
+from tests.harness.topics import create_topic
 
 StartBroker = Callable[..., BrokerProcess]
 NONE = 0

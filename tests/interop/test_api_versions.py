@@ -6,11 +6,11 @@ import struct
 import uuid
 
 import pytest
-from harness.batches import batch_of
-from harness.entities import decode_response, encode_request
-from harness.raw import API_KEYS, ConnectionClosed, RawConnection
 
-from harness.topics import topic_id_of
+from tests.harness.batches import batch_of
+from tests.harness.entities import decode_response, encode_request
+from tests.harness.raw import API_KEYS, ConnectionClosed, RawConnection
+from tests.harness.topics import topic_id_of
 
 UNSUPPORTED_VERSION = 35
 API_VERSIONS = API_KEYS["api_versions"]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.deadline import eventually
-from harness.model import EARLIEST, Client
-from harness.raw import RawConnection
-
-from harness.topics import metadata_of
+from tests.harness.deadline import eventually
+from tests.harness.model import EARLIEST, Client
+from tests.harness.raw import RawConnection
+from tests.harness.topics import metadata_of
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
 LEADER_NOT_AVAILABLE = 5

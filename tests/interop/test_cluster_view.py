@@ -7,10 +7,10 @@ from collections.abc import Callable
 import confluent_kafka as ck
 import kafka
 from confluent_kafka.admin import AdminClient
-from harness.batches import batch_of
-from harness.raw import RawConnection, split_address
 
-from harness.topics import produce
+from tests.harness.batches import batch_of
+from tests.harness.raw import RawConnection, split_address
+from tests.harness.topics import produce
 
 
 def test_describe_cluster_agrees_with_metadata(raw: RawConnection, bootstrap_servers: str) -> None:

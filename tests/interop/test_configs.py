@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from harness.batches import batch_of
-from harness.deadline import eventually
-from harness.model import AdminError, Client
-from harness.raw import RawConnection
 
-from harness.topics import produce
+from tests.harness.batches import batch_of
+from tests.harness.deadline import eventually
+from tests.harness.model import AdminError, Client
+from tests.harness.raw import RawConnection
+from tests.harness.topics import produce
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
 MESSAGE_TOO_LARGE = 10

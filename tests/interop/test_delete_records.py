@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from harness.batches import batch_of, records_of
-from harness.model import EARLIEST, AdminError, Client
-from harness.raw import RawConnection
 
-from harness.topics import fetch, produce
+from tests.harness.batches import batch_of, records_of
+from tests.harness.model import EARLIEST, AdminError, Client
+from tests.harness.raw import RawConnection
+from tests.harness.topics import fetch, produce
 
 OFFSET_OUT_OF_RANGE = 1
 UNKNOWN_TOPIC_OR_PARTITION = 3

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from harness.batches import batch_of, records_of, whole_batches
-from harness.model import EARLIEST, Client
-from harness.raw import RawConnection
 
-from harness.topics import fetch, fetch_fields, produce, topic_id_of
+from tests.harness.batches import batch_of, records_of, whole_batches
+from tests.harness.model import EARLIEST, Client
+from tests.harness.raw import RawConnection
+from tests.harness.topics import fetch, fetch_fields, produce, topic_id_of
 
 UNKNOWN_TOPIC_ID = 100
 BATCH = batch_of([b"x" * 1_000])

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.batches import batch_of, records_of
-from harness.model import EARLIEST, Client
-from harness.raw import Answer, RawConnection
-
-from harness.topics import fetch_fields, produce
+from tests.harness.batches import batch_of, records_of
+from tests.harness.model import EARLIEST, Client
+from tests.harness.raw import Answer, RawConnection
+from tests.harness.topics import fetch_fields, produce
 
 FETCH_SESSION_ID_NOT_FOUND = 70
 INVALID_FETCH_SESSION_EPOCH = 71

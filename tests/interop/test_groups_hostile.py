@@ -6,12 +6,12 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-from harness.classic import ClassicMember, commit, committed
-from harness.consumer_protocol import NewMember
-from harness.deadline import eventually
-from harness.raw import API_KEYS, ConnectionClosed, RawConnection
 
-from harness.topics import create_topic, topic_id_of
+from tests.harness.classic import ClassicMember, commit, committed
+from tests.harness.consumer_protocol import NewMember
+from tests.harness.deadline import eventually
+from tests.harness.raw import API_KEYS, ConnectionClosed, RawConnection
+from tests.harness.topics import create_topic, topic_id_of
 
 NONE = 0
 UNKNOWN_SERVER_ERROR = -1

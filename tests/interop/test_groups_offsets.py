@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from harness.classic import ClassicMember, assignment, commit, committed, subscription
-from harness.deadline import Deadline
-from harness.raw import RawConnection
 
-from harness.topics import topic_id_of
+from tests.harness.classic import ClassicMember, assignment, commit, committed, subscription
+from tests.harness.deadline import Deadline
+from tests.harness.raw import RawConnection
+from tests.harness.topics import topic_id_of
 
 NONE = 0
 UNKNOWN_TOPIC_OR_PARTITION = 3

@@ -6,11 +6,10 @@ import threading
 import time
 from collections.abc import Callable
 
-from harness.batches import batch_of, records_of
-from harness.model import LATEST, Client
-from harness.raw import RawConnection
-
-from harness.topics import create_topic, fetch, fetch_fields, produce
+from tests.harness.batches import batch_of, records_of
+from tests.harness.model import LATEST, Client
+from tests.harness.raw import RawConnection
+from tests.harness.topics import create_topic, fetch, fetch_fields, produce
 
 SLACK_S = 1.0  # for a machine with other things to do
 

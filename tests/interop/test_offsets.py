@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from harness.batches import batch_of, now_ms
-from harness.deadline import Deadline
-from harness.model import EARLIEST, LATEST, Client
-from harness.raw import RawConnection
 
-from harness.topics import fetch, produce
+from tests.harness.batches import batch_of, now_ms
+from tests.harness.deadline import Deadline
+from tests.harness.model import EARLIEST, LATEST, Client
+from tests.harness.raw import RawConnection
+from tests.harness.topics import fetch, produce
 
 OFFSET_OUT_OF_RANGE = 1
 UNKNOWN_TOPIC_OR_PARTITION = 3

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from harness.batches import batch_of
-from harness.deadline import eventually
-from harness.model import Admin, AdminError, Client
-from harness.raw import RawConnection
 
-from harness.topics import create_topic, metadata_of, produce, topic_id_of
+from tests.harness.batches import batch_of
+from tests.harness.deadline import eventually
+from tests.harness.model import Admin, AdminError, Client
+from tests.harness.raw import RawConnection
+from tests.harness.topics import create_topic, metadata_of, produce, topic_id_of
 
 if TYPE_CHECKING:
     from ottla.testing import Cluster

@@ -7,19 +7,20 @@ answers, do not sync, or die. What must hold is what must hold of every group.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "coordinator" / "groups" / "consumer"))
-
-from consumer_support import TOPIC, Broker, Consumer, add_partitions, consumer_group, snapshot
-from old_consumer import OldConsumer
-
 from ottla.model.errors import ErrorCode
+from tests.support.consumer_groups import (
+    TOPIC,
+    Broker,
+    Consumer,
+    add_partitions,
+    consumer_group,
+    snapshot,
+)
+from tests.support.old_consumer import OldConsumer
 
 REFUSED = (
     ErrorCode.UNKNOWN_MEMBER_ID,

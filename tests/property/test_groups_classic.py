@@ -11,7 +11,15 @@ Whatever happens:
 from __future__ import annotations
 
 import pytest
-from group_support import (
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from ottla.coordinator.runtime.log_compaction import LogCompaction
+from ottla.coordinator.runtime.shard_runtime import RuntimeState
+from ottla.model.errors import ErrorCode
+from ottla.wire.messages.join_group import JoinGroupResponse
+from tests.support.groups import (
     DELAY_MS,
     PARTITIONS,
     REBALANCE_MS,
@@ -21,14 +29,6 @@ from group_support import (
     Member,
     fetch,
 )
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-
-from ottla.coordinator.runtime.log_compaction import LogCompaction
-from ottla.coordinator.runtime.shard_runtime import RuntimeState
-from ottla.model.errors import ErrorCode
-from ottla.wire.messages.join_group import JoinGroupResponse
 
 NAMES = ("a", "b", "c", "d")
 STATIC = ("c", "d")

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from log_support import DIRECTORY, NOW, append, batch_of, new_log, new_resources, read_all, reopen
 
 from ottla.config.topic import LogConfig
 from ottla.log.log import Log
@@ -18,6 +17,16 @@ from ottla.ports import Files
 from ottla.records.batch import scan
 from ottla.server.os_files import OsFiles
 from ottla.testing.faulty_files import FaultyFiles
+from tests.support.log import (
+    DIRECTORY,
+    NOW,
+    append,
+    batch_of,
+    new_log,
+    new_resources,
+    read_all,
+    reopen,
+)
 
 CONFIG = LogConfig(
     segment_bytes=1200,

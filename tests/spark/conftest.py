@@ -18,9 +18,9 @@ pytest.importorskip("pyspark", reason="needs ottla[spark]")
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from harness.standalone_spark import StandaloneSpark
 
-from harness import shared_classes
+from tests.harness import shared_classes
+from tests.harness.standalone_spark import StandaloneSpark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

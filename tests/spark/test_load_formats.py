@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pytest
-from harness.schema_registry import registry
 
 import ottla_spark
 from ottla_spark.loads.errors import LoadUsageError
 from ottla_spark.loads.run.listener import Listener
+from tests.harness.schema_registry import registry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from harness.process import COMMAND, BrokerProcess
 
 import ottla_spark
 from ottla.client.errors import ClientError
 from ottla_spark.loads.errors import LoadError
+from tests.harness.process import COMMAND, BrokerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

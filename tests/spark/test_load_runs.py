@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from harness.deadline import eventually
-from harness.process import COMMAND
 
 from ottla_spark.api import load
 from ottla_spark.loads.options.load_options import Continuous, Every, LoadOptions
@@ -23,6 +21,8 @@ from ottla_spark.loads.options.value_format import ValueFormat
 from ottla_spark.loads.run.listener import Listener
 from ottla_spark.loads.run.load_run import run_load
 from ottla_spark.loads.targets.address import TableAddress
+from tests.harness.deadline import eventually
+from tests.harness.process import COMMAND
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,6 @@ from ottla_spark.loads.targets.registry import TARGETS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TARGET_DIRECTORY = Path(__file__).parents[1] / "unit" / "ottla_spark" / "loads"
 PIPELINE = """
 bootstrap_servers: {servers}
 sources:
@@ -25,8 +24,7 @@ sinks:
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(TARGET_DIRECTORY))
-    monkeypatch.setitem(TARGETS, "lines", "lines_target")
+    monkeypatch.setitem(TARGETS, "lines", "tests.support.lines_target")
 
 
 @pytest.mark.usefixtures("lines")

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from harness.deadline import eventually
-from harness.process import COMMAND, BrokerProcess
-from harness.standalone_spark import StandaloneSpark
+
+from tests.harness.deadline import eventually
+from tests.harness.process import COMMAND, BrokerProcess
+from tests.harness.standalone_spark import StandaloneSpark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
-from harness.process import COMMAND
-from harness.standalone_spark import StandaloneSpark
 
 import ottla
+from tests.harness.process import COMMAND
+from tests.harness.standalone_spark import StandaloneSpark
 
 pytestmark = pytest.mark.usefixtures("shared_java_classes")
 RECORDS = 600

@@ -1,10 +1,8 @@
-"""An image of a small cluster, and randomness that counts up; makes the support importable."""
+"""An image of a small cluster, and randomness that counts up."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import cast
 
 import pytest
@@ -14,8 +12,6 @@ from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import RegisterBrokerRecord
 from ottla.testing.fakes import FakeRandom
 from ottla.wire.message import Message
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 Brokers = Callable[..., MetadataImage]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from errno import EIO
 
 import pytest
-from controller_support import DIRECTORY, World, topic
 
 from ottla.controller.metadata_snapshots import RETRY_DELAY_MS, SnapshotConfig
 from ottla.metadata.records import NoOpRecord, PartitionRecord
@@ -13,6 +12,7 @@ from ottla.metadata.serde import MetadataError
 from ottla.ports import read_file
 from ottla.records.batch import scan
 from ottla.records.record import records_of
+from tests.support.controller import DIRECTORY, World, topic
 
 ALWAYS = SnapshotConfig(max_record_bytes=1)
 ONE = ["00000000000000000002-0000000001.checkpoint"]

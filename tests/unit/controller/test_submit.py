@@ -5,11 +5,11 @@ from __future__ import annotations
 from errno import EIO, ENOSPC
 
 import pytest
-from controller_support import World, topic
 
 from ottla.metadata.records import NoOpRecord
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.records.batch import scan
+from tests.support.controller import World, topic
 
 
 @pytest.fixture

@@ -5,17 +5,6 @@ from __future__ import annotations
 from errno import ENOSPC
 
 import pytest
-from log_support import (
-    NOW,
-    append,
-    append_all,
-    batch_of,
-    names_in,
-    new_log,
-    new_resources,
-    read_all,
-    reopen,
-)
 
 from ottla.config.topic import LogConfig
 from ottla.log.log import Log
@@ -27,6 +16,17 @@ from ottla.records.batch import HEADER_SIZE, scan
 from ottla.records.control import ControlType, build_marker
 from ottla.records.record import build_batch
 from ottla.testing.faulty_files import FaultyFiles
+from tests.support.log import (
+    NOW,
+    append,
+    append_all,
+    batch_of,
+    names_in,
+    new_log,
+    new_resources,
+    read_all,
+    reopen,
+)
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100)
 WIDE_GAP = 2**31 + 5

@@ -5,7 +5,6 @@ from __future__ import annotations
 from errno import EIO, ENOSPC
 
 import pytest
-from log_support import NOW, append_all, batch_of, new_log, reopen
 
 from ottla.config.topic import LogConfig
 from ottla.log.file_pool import FilePool
@@ -14,6 +13,7 @@ from ottla.log.resources import Resources
 from ottla.memory_files import MemoryFiles
 from ottla.testing.fakes import FakeClock, FakeRandom, QueuedBackground
 from ottla.testing.faulty_files import FaultyFiles
+from tests.support.log import NOW, append_all, batch_of, new_log, reopen
 
 SIZE = len(batch_of(1))
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from errno import EIO, ENOSPC
 
 import pytest
-from log_support import (
+
+from ottla.config.topic import LogConfig
+from ottla.log.log import Log
+from ottla.memory_files import MemoryFiles
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.testing.faulty_files import FaultyFiles
+from tests.support.log import (
     NOW,
     append,
     append_all,
@@ -16,12 +22,6 @@ from log_support import (
     read_all,
     reopen,
 )
-
-from ottla.config.topic import LogConfig
-from ottla.log.log import Log
-from ottla.memory_files import MemoryFiles
-from ottla.model.errors import ApiError, ErrorCode
-from ottla.testing.faulty_files import FaultyFiles
 
 
 @pytest.fixture

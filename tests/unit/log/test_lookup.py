@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from log_support import NOW, append, append_all, batch_of, new_log, new_resources, read_all, reopen
 
 from ottla.config.topic import LogConfig
 from ottla.log.log import Log
@@ -14,6 +13,16 @@ from ottla.model.errors import ApiError, ErrorCode
 from ottla.records.batch import scan
 from ottla.records.record import build_batch
 from ottla.testing.faulty_files import FaultyFiles
+from tests.support.log import (
+    NOW,
+    append,
+    append_all,
+    batch_of,
+    new_log,
+    new_resources,
+    read_all,
+    reopen,
+)
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100)
 

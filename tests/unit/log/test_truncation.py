@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from log_support import (
+
+from ottla.config.topic import LogConfig
+from ottla.log.log import Log
+from ottla.memory_files import MemoryFiles
+from ottla.testing.faulty_files import FaultyFiles
+from tests.support.log import (
     NOW,
     append,
     append_all,
@@ -14,11 +19,6 @@ from log_support import (
     read_all,
     reopen,
 )
-
-from ottla.config.topic import LogConfig
-from ottla.log.log import Log
-from ottla.memory_files import MemoryFiles
-from ottla.testing.faulty_files import FaultyFiles
 
 SIZE = len(batch_of(1))
 CONFIG = LogConfig(segment_bytes=4 * SIZE, index_interval_bytes=0)

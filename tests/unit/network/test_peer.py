@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from network_support import FakeStream, World
 
 from ottla.network.channel import Channel
 from ottla.network.peer import MOST_IN_FLIGHT, EnginePeer
@@ -16,6 +15,7 @@ from ottla.testing.fakes import FakeRandom
 from ottla.wire.apis import ApiKey
 from ottla.wire.header import decode_request_header
 from ottla.wire.primitives import DecodeError
+from tests.support.network import FakeStream, World
 
 VERSION = 0
 

@@ -1,16 +1,6 @@
 """Requests no client sends: texts that no record can hold, and states they must not leave."""
 
 import pytest
-from group_support import (
-    GROUP,
-    TOPIC,
-    Member,
-    commit,
-    commit_request,
-    fetch,
-    stable_group,
-    subscription,
-)
 
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import (
@@ -24,6 +14,16 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
+)
+from tests.support.groups import (
+    GROUP,
+    TOPIC,
+    Member,
+    commit,
+    commit_request,
+    fetch,
+    stable_group,
+    subscription,
 )
 
 LONG = "x" * 40_000

@@ -1,7 +1,10 @@
 """JoinGroup and SyncGroup: how a generation comes to be."""
 
 import pytest
-from group_support import (
+
+from ottla.model.errors import ErrorCode
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from tests.support.groups import (
     DELAY_MS,
     GROUP,
     REBALANCE_MS,
@@ -13,9 +16,6 @@ from group_support import (
     subscription,
     sync_all,
 )
-
-from ottla.model.errors import ErrorCode
-from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 
 def test_a_first_member_is_told_its_id_then_parked_for_the_initial_delay(broker):

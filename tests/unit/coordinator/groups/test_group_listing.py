@@ -1,7 +1,15 @@
 """FindCoordinator, ListGroups, DescribeGroups, DeleteGroups."""
 
 import pytest
-from group_support import (
+
+from ottla.coordinator.runtime.partitioner import java_hash, partition_of
+from ottla.model.errors import ErrorCode
+from ottla.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.wire.messages.offset_commit import OffsetCommitResponse
+from tests.support.groups import (
     GROUP,
     TOPIC,
     Broker,
@@ -12,14 +20,6 @@ from group_support import (
     stable_group,
     subscription,
 )
-
-from ottla.coordinator.runtime.partitioner import java_hash, partition_of
-from ottla.model.errors import ErrorCode
-from ottla.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from ottla.wire.messages.offset_commit import OffsetCommitResponse
 
 
 @pytest.mark.parametrize(

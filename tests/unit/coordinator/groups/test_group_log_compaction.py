@@ -1,6 +1,10 @@
 """Bounding the size of a shard's log: the state survives, the log does not grow for ever."""
 
-from group_support import (
+from ottla.coordinator.runtime import log_compaction
+from ottla.coordinator.runtime.log_compaction import LogCompaction, is_overgrown
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import OFFSETS_TOPIC, TopicPartition
+from tests.support.groups import (
     GROUP,
     PARTITIONS,
     TOPIC,
@@ -11,11 +15,6 @@ from group_support import (
     stable_group,
     sync_all,
 )
-
-from ottla.coordinator.runtime import log_compaction
-from ottla.coordinator.runtime.log_compaction import LogCompaction, is_overgrown
-from ottla.model.errors import ErrorCode
-from ottla.model.ids import OFFSETS_TOPIC, TopicPartition
 
 
 def log_of(broker: Broker):

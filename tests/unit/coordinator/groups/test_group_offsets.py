@@ -1,19 +1,6 @@
 """OffsetCommit, OffsetFetch, OffsetDelete: with and without membership."""
 
 import pytest
-from group_support import (
-    GROUP,
-    PARTITIONS,
-    TOPIC,
-    Broker,
-    Member,
-    commit,
-    commit_request,
-    fetch,
-    stable_group,
-    subscription,
-    sync_all,
-)
 
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
@@ -34,6 +21,19 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
+)
+from tests.support.groups import (
+    GROUP,
+    PARTITIONS,
+    TOPIC,
+    Broker,
+    Member,
+    commit,
+    commit_request,
+    fetch,
+    stable_group,
+    subscription,
+    sync_all,
 )
 
 

@@ -1,7 +1,11 @@
 """Offsets and groups that nobody needs any more."""
 
 import pytest
-from group_support import (
+
+from ottla.controller.topics import UnwantedTopic, delete_topics
+from ottla.model.errors import ErrorCode
+from ottla.wire.messages.offset_commit import OffsetCommitResponse
+from tests.support.groups import (
     DELAY_MS,
     GROUP,
     SESSION_MS,
@@ -13,10 +17,6 @@ from group_support import (
     fetch,
     stable_group,
 )
-
-from ottla.controller.topics import UnwantedTopic, delete_topics
-from ottla.model.errors import ErrorCode
-from ottla.wire.messages.offset_commit import OffsetCommitResponse
 
 MINUTE_MS = 60_000
 RETENTION_MS = 60 * MINUTE_MS

@@ -3,18 +3,6 @@
 from struct import pack
 
 import pytest
-from group_support import (
-    DELAY_MS,
-    GROUP,
-    TOPIC,
-    Broker,
-    Member,
-    commit,
-    commit_request,
-    fetch,
-    stable_group,
-    sync_all,
-)
 
 from ottla.coordinator.groups.record_serde import encode
 from ottla.coordinator.groups.records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
@@ -35,6 +23,18 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from ottla.wire.messages.sync_group import SyncGroupResponse
+from tests.support.groups import (
+    DELAY_MS,
+    GROUP,
+    TOPIC,
+    Broker,
+    Member,
+    commit,
+    commit_request,
+    fetch,
+    stable_group,
+    sync_all,
+)
 
 
 class Kafka:

@@ -1,7 +1,11 @@
 """Heartbeats, sessions, leaving: who is in a group and who is not any more."""
 
 import pytest
-from group_support import (
+
+from ottla.model.errors import ErrorCode
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from tests.support.groups import (
     DELAY_MS,
     GROUP,
     REBALANCE_MS,
@@ -11,10 +15,6 @@ from group_support import (
     stable_group,
     sync_all,
 )
-
-from ottla.model.errors import ErrorCode
-from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
 
 def test_heartbeats_keep_a_member_alive(broker):

@@ -1,7 +1,12 @@
 """Static membership (KIP-345, KIP-814): a member that comes back is the same member."""
 
 import pytest
-from group_support import (
+
+from ottla.model.errors import ErrorCode
+from ottla.wire.messages.join_group import JoinGroupResponse
+from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from ottla.wire.messages.sync_group import SyncGroupResponse
+from tests.support.groups import (
     DELAY_MS,
     GROUP,
     SESSION_MS,
@@ -11,11 +16,6 @@ from group_support import (
     subscription,
     sync_all,
 )
-
-from ottla.model.errors import ErrorCode
-from ottla.wire.messages.join_group import JoinGroupResponse
-from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from ottla.wire.messages.sync_group import SyncGroupResponse
 
 
 def comeback(member: Member, **changes: object) -> Member:

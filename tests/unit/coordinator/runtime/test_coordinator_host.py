@@ -1,12 +1,12 @@
 """The shards of a topic, with counters: loading, leadership, unloading."""
 
 import pytest
-from counter_support import TOPIC, Counters
 
 from ottla.coordinator.runtime.host import CoordinatorHost
 from ottla.coordinator.runtime.shard_runtime import RuntimeState
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.records.record import build_batch
+from tests.support.counter_shard import TOPIC, Counters
 
 
 def error_of(host: CoordinatorHost, index: int = 0) -> ErrorCode:

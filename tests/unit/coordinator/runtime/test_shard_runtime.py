@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 import pytest
-from counter_support import Answer, Counters
 
 from ottla.coordinator.runtime.log_compaction import LogCompaction
 from ottla.coordinator.runtime.shard_runtime import RuntimeState
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.replication.partition import Partition
+from tests.support.counter_shard import Answer, Counters
 
 
 def error_of(counters: Counters) -> ErrorCode:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from errno import EIO, EMFILE, ENOSPC
 
 import pytest
-from log_support import NOW, append, append_all, batch_of, read_all
 
 from ottla.config.topic import LogConfig
 from ottla.log.file_pool import FilePool
@@ -18,6 +17,7 @@ from ottla.model.ids import METADATA_TOPIC_ID, TopicPartition
 from ottla.ports import Files, read_file
 from ottla.testing.fakes import FakeClock, FakeRandom, QueuedBackground
 from ottla.testing.faulty_files import FaultyFiles
+from tests.support.log import NOW, append, append_all, batch_of, read_all
 
 TOPIC_ID = b"\x07" * 16
 DIRS = ("/one", "/two")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from consumer_support import GROUP, TOPIC, Broker, Consumer, delete_topic, settle
-from group_support import commit, fetch
 
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -14,6 +12,8 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
 )
+from tests.support.consumer_groups import GROUP, TOPIC, Broker, Consumer, delete_topic, settle
+from tests.support.groups import commit, fetch
 
 MINUTE_MS = 60_000
 
@@ -53,7 +53,7 @@ def test_old_versions_cannot_say_an_epoch(broker, version):
 
 
 def consumer_commit(consumer):
-    from group_support import commit_request
+    from tests.support.groups import commit_request
 
     return commit_request(
         {(TOPIC, 0): 1}, generation_id=consumer.epoch, member_id=consumer.member_id

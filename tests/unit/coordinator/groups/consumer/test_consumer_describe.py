@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from consumer_support import GROUP, TOPIC, Consumer, consumer_group, describe, settle
 
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -18,6 +17,7 @@ from ottla.wire.messages.describe_configs import (
 )
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from tests.support.consumer_groups import GROUP, TOPIC, Consumer, consumer_group, describe, settle
 
 GROUP_RESOURCE = 32
 

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from consumer_support import (
+
+from ottla.coordinator.groups.consumer.current_assignment import MemberState
+from ottla.model.errors import ErrorCode
+from ottla.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    RequestTopicPartitions,
+)
+from tests.support.consumer_groups import (
     ASSIGNMENT_MS,
     GROUP,
     INTERVAL_MS,
@@ -16,14 +24,6 @@ from consumer_support import (
     delete_topic,
     describe,
     settle,
-)
-
-from ottla.coordinator.groups.consumer.current_assignment import MemberState
-from ottla.model.errors import ErrorCode
-from ottla.wire.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    RequestTopicPartitions,
 )
 
 EVERYTHING = list(range(PARTITIONS))

@@ -3,19 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from consumer_support import (
-    GROUP,
-    PARTITIONS,
-    TOPIC,
-    Broker,
-    Consumer,
-    consumer_group,
-    describe,
-    settle,
-    snapshot,
-)
-from group_support import DELAY_MS, Member, stable_group
-from old_consumer import OldConsumer
 
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.consumer import consumer_protocol
@@ -27,6 +14,19 @@ from ottla.coordinator.groups.consumer.consumer_protocol import (
 from ottla.model.errors import ErrorCode
 from ottla.wire.codec import encoder
 from ottla.wire.messages.join_group import JoinGroupResponse
+from tests.support.consumer_groups import (
+    GROUP,
+    PARTITIONS,
+    TOPIC,
+    Broker,
+    Consumer,
+    consumer_group,
+    describe,
+    settle,
+    snapshot,
+)
+from tests.support.groups import DELAY_MS, Member, stable_group
+from tests.support.old_consumer import OldConsumer
 
 EVERYTHING = list(range(PARTITIONS))
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from consumer_support import (
+
+from ottla.coordinator.runtime import log_compaction
+from ottla.coordinator.runtime.log_compaction import LogCompaction
+from ottla.model.errors import ErrorCode
+from tests.support.consumer_groups import (
     ASSIGNMENT_MS,
     REBALANCE_MS,
     SESSION_MS,
@@ -14,10 +18,6 @@ from consumer_support import (
     settle,
     snapshot,
 )
-
-from ottla.coordinator.runtime import log_compaction
-from ottla.coordinator.runtime.log_compaction import LogCompaction
-from ottla.model.errors import ErrorCode
 
 
 def keep_beating(broker: Broker, duration_ms: int, *consumers: Consumer) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from consumer_support import SESSION_MS, Consumer, consumer_group, settle
-
 from ottla.coordinator.groups.consumer.current_assignment import LEAVING_STATIC
 from ottla.model.errors import ErrorCode
+from tests.support.consumer_groups import SESSION_MS, Consumer, consumer_group, settle
 
 
 def test_a_restart_moves_nothing(broker):

@@ -1,0 +1,1 @@
+"""What several tests share that need no real client and no process of their own."""
