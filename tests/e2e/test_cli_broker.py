@@ -26,6 +26,7 @@ def test_a_properties_file_and_what_wins_over_it(tmp_path: Path) -> None:
     command = [*COMMAND, "broker", "--config", str(config), "--set", "num.partitions=4"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as broker:
         try:
+            assert broker.stdout is not None
             found = READY.search(broker.stdout.readline())
             assert found is not None
             server = ("-b", found.group(1))

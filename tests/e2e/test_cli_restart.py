@@ -29,6 +29,8 @@ def test_produce_and_consume_go_on_after_a_restart(broker: BrokerProcess, end: s
         ) as writer,
     ):
         try:
+            assert writer.stdin is not None
+            assert reader.stdout is not None
             writer.stdin.write("before\n")
             writer.stdin.flush()
             assert reader.stdout.readline() == "before\n"

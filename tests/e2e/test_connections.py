@@ -27,7 +27,7 @@ def connections(broker: BrokerProcess, count: int) -> Iterator[list[RawConnectio
 
 def answers(connection: RawConnection) -> bool:
     try:
-        return connection.request("api_versions", 0).error_code == 0
+        return bool(connection.request("api_versions", 0).error_code == 0)
     except (ConnectionClosed, ConnectionError):
         return False
 

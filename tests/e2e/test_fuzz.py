@@ -13,6 +13,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import kafka
@@ -78,7 +79,7 @@ def use_it(address: str) -> None:
             consumer.offsets_for_times({("captured", 0): 1})
         with client.admin(address) as admin:
             admin.create_topic(f"by-{client.name}", 2, configs={"retention.ms": "1000000"})
-            eventually(lambda admin=admin: admin.topic_configs("captured"), "configs")
+            eventually(partial(admin.topic_configs, "captured"), "configs")
             admin.set_topic_configs("captured", {"retention.ms": "2000000"})
             admin.delete_records("captured", 0, 5)
             admin.describe_topic("captured")

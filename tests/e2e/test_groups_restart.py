@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -41,6 +42,11 @@ def restart(broker: BrokerProcess, how: signal.Signals) -> None:
     else:
         assert broker.stop(how) == 0
     broker.start()
+
+
+def has_committed(count: int, member: Member) -> bool:
+    """Whether the member has committed more often than this."""
+    return len(member.of_kind("committed")) > count
 
 
 @pytest.mark.slow
@@ -84,7 +90,7 @@ def test_members_keep_their_partitions_over_a_restart(
         eventually(lambda: load.sent > before + 100, "records go on", 20.0)
         for member in members:
             seen = len(member.of_kind("committed"))
-            member.wait_for(lambda m, n=seen: len(m.of_kind("committed")) > n, "it commits again")
+            member.wait_for(partial(has_committed, seen), "it commits again")
         assert {m.name: (m.owned, _rebalances(m)) for m in members} == had
         group.finish(load.stop(), once=True)
     assert not broker.errors

@@ -83,7 +83,7 @@ class Writer:
 
 def stored(broker: BrokerProcess, partition: int) -> list[bytes]:
     """Every value of a partition in order; offsets must have no gap and no repetition."""
-    values = []
+    values: list[bytes] = []
     with Confluent().consumer(broker.bootstrap_servers) as consumer:
         _, end = consumer.watermarks(TOPIC, partition)
         consumer.assign({(TOPIC, partition): EARLIEST})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import aiokafka
 from aiokafka import admin as aka
@@ -83,7 +83,7 @@ class AioProducer(Producer):
         self._loop.close()
 
 
-async def _ack(partition: int, future) -> Ack:  # type: ignore[no-untyped-def]
+async def _ack(partition: int, future: Any) -> Ack:
     if isinstance(future, BaseException):
         return Ack(partition, -1, code_of(future))
     try:
@@ -238,7 +238,7 @@ class AioAdmin(Admin):
         place = aiokafka.TopicPartition(topic, partition)
         asked = {place: aka.RecordsToDelete(before_offset=before_offset)}
         try:
-            return self._loop.run(self._admin.delete_records(asked))[place]
+            return int(self._loop.run(self._admin.delete_records(asked))[place])
         except errors.KafkaError as error:
             raise AdminError(code_of(error), str(error)) from error
 

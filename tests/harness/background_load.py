@@ -9,6 +9,7 @@ from typing import Self
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from tests.harness.confluent import place_of
 from tests.harness.member.report import Key
 
 
@@ -66,8 +67,9 @@ class Load:
         if error is not None:
             self.failures.append(str(error))
             return
-        key = (message.topic(), message.partition())
-        self._acknowledged[key] = max(self._acknowledged[key], message.offset() + 1)
+        topic, partition, offset = place_of(message)
+        key = (topic, partition)
+        self._acknowledged[key] = max(self._acknowledged[key], offset + 1)
 
     def __enter__(self) -> Self:
         return self

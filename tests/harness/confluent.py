@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar, cast
 
 import confluent_kafka as ck
 from confluent_kafka import admin as cka
@@ -30,6 +32,9 @@ def _quiet(error: ck.KafkaError) -> None:
     """Connection noise (a broker restarting) is expected; real failures reach the caller."""
 
 
+R = TypeVar("R")
+
+
 class ConfluentProducer(Producer):
     def __init__(self, config: dict[str, object]) -> None:
         self._producer = ck.Producer(config)
@@ -50,8 +55,9 @@ class ConfluentProducer(Producer):
         self._sent += 1
 
         def delivered(error: ck.KafkaError | None, message: ck.Message) -> None:
-            offset = -1 if error or message.offset() is None else message.offset()
-            self._acks[number] = Ack(partition, offset, error.code() if error else 0)
+            offset = None if error else message.offset()
+            code = error.code() if error else 0
+            self._acks[number] = Ack(partition, -1 if offset is None else offset, code)
 
         while True:
             try:
@@ -132,23 +138,23 @@ class ConfluentConsumer(Consumer):
 def _message(message: ck.Message) -> Message:
     kind, timestamp = message.timestamp()
     kinds = {ck.TIMESTAMP_CREATE_TIME: CREATE_TIME, ck.TIMESTAMP_LOG_APPEND_TIME: LOG_APPEND_TIME}
+    topic, partition, offset = place_of(message)
     return Message(
-        message.topic(),
-        message.partition(),
-        message.offset(),
+        topic,
+        partition,
+        offset,
         timestamp,
         kinds[kind],
         message.key(),
         message.value(),
-        tuple(message.headers() or ()),
+        tuple(cast(list[tuple[str, bytes | None]], message.headers() or [])),
     )
 
 
 class ConfluentAdmin(Admin):
     def __init__(self, bootstrap_servers: str) -> None:
-        self._admin = cka.AdminClient(
-            {"bootstrap.servers": bootstrap_servers, "error_cb": _quiet, "log_level": 2}
-        )
+        config: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 2}
+        self._admin = cka.AdminClient(config | {"error_cb": _quiet})
 
     def create_topic(
         self,
@@ -213,13 +219,22 @@ class ConfluentAdmin(Admin):
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
         asked = ck.TopicPartition(topic, partition, before_offset)
-        return _result(self._admin.delete_records([asked])[asked]).low_watermark
+        return int(_result(self._admin.delete_records([asked])[asked]).low_watermark)
 
     def close(self) -> None:
         self._admin.poll(0)
 
 
-def _result(future):  # type: ignore[no-untyped-def]
+def place_of(message: ck.Message) -> tuple[str, int, int]:
+    """Topic, partition and offset of a message that a broker has stored."""
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None
+    assert partition is not None
+    assert offset is not None
+    return topic, partition, offset
+
+
+def _result(future: Future[R]) -> R:
     try:
         return future.result(ADMIN_TIMEOUT_S)
     except ck.KafkaException as error:

@@ -25,7 +25,7 @@ class Deadline:
         return self.left == 0.0
 
 
-def eventually(probe: Callable[[], T], what: str, timeout_s: float = 15.0) -> T:
+def eventually(probe: Callable[[], T | None], what: str, timeout_s: float = 15.0) -> T:
     """The first truthy answer of `probe`; AssertionError naming `what` and the last answer."""
     deadline = Deadline(timeout_s)
     while True:

@@ -13,7 +13,7 @@ import types
 import typing
 import uuid
 from collections.abc import Mapping
-from typing import cast
+from typing import Any, cast
 
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
@@ -41,7 +41,7 @@ def encode_request(
         },
     )
     out = io.BytesIO()
-    entity_writer(schema.__header_schema__)(out, header)
+    entity_writer(schema.__header_schema__)(out, cast(Any, header))
     entity_writer(schema)(out, cast(RequestPayload, build(schema, fields)))
     return out.getvalue()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import kafka
 from kafka import errors
@@ -69,7 +70,7 @@ class KafkaPythonProducer(Producer):
         self._producer.close(timeout=5)
 
 
-def _ack(partition: int, future, deadline: Deadline) -> Ack:  # type: ignore[no-untyped-def]
+def _ack(partition: int, future: Any, deadline: Deadline) -> Ack:
     if isinstance(future, errors.KafkaError):
         return Ack(partition, -1, code_of(future))
     try:

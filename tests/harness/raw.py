@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tests.harness.entities import decode_response, encode_request
 
@@ -54,7 +54,7 @@ class Answer:
     def __init__(self, body: object) -> None:
         self._body = body
 
-    def __getattr__(self, name: str):  # type: ignore[no-untyped-def]
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._body, name)
 
     def __repr__(self) -> str:

@@ -44,6 +44,6 @@ def _dump(java: psutil.Process, archive: Path) -> bool:
     tool = Path(java.exe()).with_name("jcmd")
     if not tool.is_file():
         return False
-    command = [tool, str(java.pid), "VM.cds", "dynamic_dump", str(archive)]
+    command = [str(tool), str(java.pid), "VM.cds", "dynamic_dump", str(archive)]
     subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False)
     return archive.is_file()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from typing import Any
 
 from tests.harness.deadline import eventually
 from tests.harness.raw import Answer, RawConnection
@@ -31,7 +32,8 @@ def create_topic(
         ).topics
         assert made.error_code == 0, f"{made.error_code!r}: {made.error_message}"
         eventually(lambda: _all_lead(connection, name, partitions), f"{name} has its leaders")
-        return made.topic_id
+        topic_id: uuid.UUID = made.topic_id
+        return topic_id
 
 
 def _all_lead(connection: RawConnection, name: str, partitions: int) -> bool:
@@ -64,7 +66,8 @@ def metadata_of(connection: RawConnection, *names: str) -> Answer:
 def topic_id_of(connection: RawConnection, name: str) -> uuid.UUID:
     """The id the broker gave a topic."""
     (found,) = metadata_of(connection, name).topics
-    return found.topic_id
+    topic_id: uuid.UUID = found.topic_id
+    return topic_id
 
 
 def produce(
@@ -75,7 +78,7 @@ def produce(
     partition: int = 0,
     acks: int = -1,
     version: int = 9,
-):  # type: ignore[no-untyped-def]
+) -> Any:
     """Produce one batch to one partition; that partition's part of the answer."""
     answer = connection.request(
         "produce",
@@ -98,7 +101,7 @@ def fetch(
     min_bytes: int = 1,
     max_bytes: int = 50_000_000,
     partition_max_bytes: int = 1_048_576,
-):  # type: ignore[no-untyped-def]
+) -> Any:
     """Fetch one partition without a session; that partition's part of the answer."""
     answer = connection.request(
         "fetch",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
@@ -20,7 +21,7 @@ def fill(raw: RawConnection, topic: str, batches: int, partition: int = 0) -> No
         assert produce(raw, topic, BATCH, partition=partition).error_code == 0
 
 
-def size_of(partition) -> int:  # type: ignore[no-untyped-def]
+def size_of(partition: Any) -> int:
     return len(partition.records or b"")
 
 
@@ -137,7 +138,7 @@ def test_topics_by_id(raw: RawConnection, topic: str) -> None:
     fill(raw, topic, 2)
     fields = fetch_fields({topic: {0: 0}})
     fields.pop("replica_id")
-    (asked,) = fields["topics"]  # type: ignore[misc]
+    (asked,) = cast(list[dict[str, Any]], fields["topics"])
     del asked["topic"]
     for version in (13, 15, 17):
         asked["topic_id"] = topic_id_of(raw, topic)

@@ -203,7 +203,7 @@ def test_an_id_that_is_given_and_not_used_is_forgotten(connect: Connect, group_i
     def forgotten() -> bool:
         assert other.heartbeat() == NONE
         late = ClassicMember(shy.raw, group_id, shy.member_id, 1)
-        return late.sync().error_code == UNKNOWN_MEMBER_ID
+        return bool(late.sync().error_code == UNKNOWN_MEMBER_ID)
 
     eventually(forgotten, "the id is forgotten")
 

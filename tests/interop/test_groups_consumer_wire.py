@@ -96,8 +96,10 @@ def test_commits_carry_the_epoch(
     member.settle(1)
 
     def code(epoch: int, member_id: str, version: int = 9) -> int:
-        who = {"generation": epoch, "member_id": member_id}
-        return commit(group_raw, group_id, {key: 1}, version=version, **who)[key]
+        codes = commit(
+            group_raw, group_id, {key: 1}, version=version, generation=epoch, member_id=member_id
+        )
+        return codes[key]
 
     assert code(member.epoch, member.member_id) == NONE
     assert code(member.epoch + 1, member.member_id) == STALE_MEMBER_EPOCH

@@ -109,8 +109,8 @@ def test_commits_of_nobody(
     code: int,
 ) -> None:
     key = (make_group_topic(1), 0)
-    who = {"generation": generation, "member_id": member_id}
-    assert commit(group_raw, group_id, {key: 1}, **who) == {key: code}
+    codes = commit(group_raw, group_id, {key: 1}, generation=generation, member_id=member_id)
+    assert codes == {key: code}
 
 
 @pytest.mark.parametrize("offset", [-1, -2, -INT64 - 1, INT64])

@@ -84,7 +84,7 @@ def same_epoch(raw: RawConnection, group: str) -> bool:
 
 def group_type(raw: RawConnection, group: str) -> str:
     answer = raw.request("list_groups", 5)
-    return next(found.group_type.lower() for found in answer.groups if found.group_id == group)
+    return next(str(found.group_type).lower() for found in answer.groups if found.group_id == group)
 
 
 def kind_of(way: dict[str, object]) -> str:

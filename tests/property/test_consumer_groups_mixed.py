@@ -112,7 +112,8 @@ class MixedMachine(RuleBasedStateMachine):
     def restart_the_coordinator(self) -> None:
         before = snapshot(consumer_group(self.broker))
         self.broker.crash_and_restart()
-        for member in (*self.old, *self.new):
+        members: list[OldConsumer | Consumer] = [*self.old, *self.new]
+        for member in members:
             member.client = self.broker.connect()
         assert snapshot(consumer_group(self.broker)) == before
 

@@ -27,7 +27,7 @@ from tests.support.consumer_groups import (
 )
 
 TOPICS = ("events", "orders", "logs-a", "logs-b")
-SUBSCRIPTIONS = st.one_of(
+SUBSCRIPTIONS: st.SearchStrategy[tuple[list[str], str | None]] = st.one_of(
     st.tuples(st.sets(st.sampled_from(TOPICS), min_size=1, max_size=3).map(sorted), st.none()),
     st.tuples(st.just([]), st.sampled_from(("logs-.*", "events|orders", ".*"))),
     st.tuples(st.just(["events"]), st.just("logs-.*")),

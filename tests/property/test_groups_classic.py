@@ -323,7 +323,7 @@ TestClassicGroup.settings = settings(max_examples=80, stateful_step_count=60, de
 
 
 @pytest.mark.slow
-class TestClassicGroupAtLength(ClassicGroupMachine.TestCase):  # type: ignore[misc]
+class TestClassicGroupAtLength(ClassicGroupMachine.TestCase):  # type: ignore[misc, valid-type]
     settings = settings(max_examples=500, stateful_step_count=80, deadline=None)
 
 

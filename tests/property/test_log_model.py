@@ -42,7 +42,7 @@ class Appended(NamedTuple):
     """A batch in the model."""
 
     base_offset: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count
     timestamp: int
     size: int
     leader_epoch: int

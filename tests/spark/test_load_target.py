@@ -9,6 +9,7 @@ import pytest
 
 import ottla_spark
 from ottla_spark.loads.targets.registry import TARGETS
+from tests.support.spark_fixtures import MakeTopic, Produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,10 +30,14 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("lines")
 def test_a_load_and_a_pipeline_into_a_new_target(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     name, table = topic(2), tmp_path / "table"
-    options = {"bootstrap_servers": bootstrap_servers, "spark": spark, "format": "json"}
+    options: dict[str, Any] = {
+        "bootstrap_servers": bootstrap_servers,
+        "spark": spark,
+        "format": "json",
+    }
     produce(name, 10, value=lambda number: b'{"n": %d}' % number)
     first = ottla_spark.load(name, f"lines:{table}", **options)
     produce(name, 5, first=10, value=lambda number: b'{"n": %d}' % number)

@@ -37,7 +37,7 @@ def positions_of(batches: list[bytearray]) -> list[int]:
     return [sum(map(len, batches[:n])) for n in range(len(batches))]
 
 
-def write_file(directory: Path, name: str, content: bytes) -> str:
+def write_file(directory: Path, name: str, content: bytes | bytearray) -> str:
     path = directory / name
     path.write_bytes(content)
     return str(path)

@@ -12,8 +12,11 @@ from ottla.config.broker import BrokerConfig
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.group_shard import GroupShard
+from ottla.coordinator.groups.records import GroupMetadataValue, OffsetCommitValue
+from ottla.log.log import Log
 from ottla.memory_files import MemoryFiles
 from ottla.model.errors import ErrorCode
+from ottla.model.ids import OFFSETS_TOPIC, TopicPartition
 from ottla.ports import Ports
 from ottla.testing.fakes import FakeClock, FakeRandom, InlineBackground
 from ottla.testing.faulty_files import FaultyFiles
@@ -196,6 +199,25 @@ class Broker:
 
     def shard(self, group_id: str = GROUP) -> GroupShard:
         return self.node.groups.runtime_of(group_id).shard
+
+    @property
+    def log(self) -> Log:
+        """The log of the only partition of the topic for groups."""
+        log = self.node.store.get(TopicPartition(OFFSETS_TOPIC, 0))
+        assert log is not None
+        return log
+
+    def committed(self, topic: str, partition: int) -> OffsetCommitValue:
+        """The value of the group's last commit for a partition."""
+        value = self.shard().offsets.get(GROUP, topic, partition)
+        assert value is not None
+        return value
+
+    def stored(self, group_id: str = GROUP) -> GroupMetadataValue:
+        """The value of the group's last record."""
+        stored = self.group(group_id).stored
+        assert stored is not None
+        return stored
 
     def group(self, group_id: str = GROUP) -> ClassicGroup:
         group = self.shard(group_id).groups[group_id]

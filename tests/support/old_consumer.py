@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ottla.coordinator.groups.consumer.consumer_protocol import (
     Assignment,
     Subscription,
@@ -15,7 +17,7 @@ from tests.support.groups import TOPIC, Broker, Member
 class OldConsumer(Member):
     """A consumer of the classic protocol that keeps what it has while it rejoins (KIP-429)."""
 
-    def __init__(self, broker: Broker, name: str, *, version: int = 3, **fields: object) -> None:
+    def __init__(self, broker: Broker, name: str, *, version: int = 3, **fields: Any) -> None:
         super().__init__(broker, name, **fields)
         self.version = version
         self.owned: list[int] = []

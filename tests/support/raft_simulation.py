@@ -74,7 +74,7 @@ class Simulation:
         self.nodes: dict[int, Node] = {}
         self.partition: set[int] = set()
         self.appended = 0
-        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._queue: list[tuple[float, int, Callable[[], object]]] = []
         self._order = 0
         self._lives: dict[int, int] = {}
         self._make_nodes(voters, observers, dynamic)
@@ -105,11 +105,11 @@ class Simulation:
 
     # the world
 
-    def _at(self, delay_ms: float, action: Callable[[], None]) -> None:
+    def _at(self, delay_ms: float, action: Callable[[], object]) -> None:
         self._order += 1
         heapq.heappush(self._queue, (self.now_ms + delay_ms, self._order, action))
 
-    def _in_life(self, node: Node, action: Callable[[], None]) -> Callable[[], None]:
+    def _in_life(self, node: Node, action: Callable[[], object]) -> Callable[[], None]:
         """Return the action for as long as the node does not crash."""
         life = self._lives[node.id]
 
@@ -164,7 +164,7 @@ class Simulation:
     def _fail(self, message: Message) -> None:
         node = self.nodes[message.sender]
         failed = ev.RequestFailed(message.request_id)
-        self._at(1, self._in_life(node, lambda: node.step(failed, self.now_ms) and None))
+        self._at(1, self._in_life(node, lambda: node.step(failed, self.now_ms)))
 
     def _is_cut(self, message: Message) -> bool:
         return (message.sender in self.partition) != (message.receiver in self.partition)

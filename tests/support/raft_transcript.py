@@ -15,7 +15,7 @@ from ottla.raft import events as ev
 from ottla.raft import messages as msg
 from ottla.raft.log_view import OffsetAndEpoch
 from ottla.raft.voters import ReplicaKey, Voter, VoterSet
-from tests.support.raft_cluster import Message, Node, Record, directory_id, voter
+from tests.support.raft_cluster import Message, Node, Record, Snapshot, directory_id, voter
 
 CLIENT = 0
 MAX_STEPS = 500
@@ -83,7 +83,6 @@ class Transcript:
         )
         if dynamic:
             from ottla.raft.voter_history import KraftVersionAt, VotersAt
-            from tests.support.raft_cluster import Snapshot
 
             control = (KraftVersionAt(-1, 1), VotersAt(-1, voters))
             node.log.snapshots[OffsetAndEpoch(0, 0)] = Snapshot(b"", control)
@@ -93,7 +92,7 @@ class Transcript:
     def _voter(self, node_id: int, with_directory: bool) -> Voter:
         return voter(node_id, directory=directory_id(node_id) if with_directory else None)
 
-    def _snapshot(self, snapshot_id: OffsetAndEpoch):  # type: ignore[no-untyped-def]
+    def _snapshot(self, snapshot_id: OffsetAndEpoch) -> Snapshot:
         for node in self.nodes.values():
             if snapshot_id in node.log.snapshots:
                 return node.log.snapshots[snapshot_id]
@@ -160,7 +159,7 @@ class Transcript:
 
     def do_deliver(self, *routes: str) -> None:
         """Deliver the next message of each route, as 1->2; without any, all that wait now."""
-        for step in routes or tuple(self.queue):
+        for step in routes or list(self.queue):
             message = self._find(step) if isinstance(step, str) else step
             self.queue.remove(message)
             self._deliver(message)

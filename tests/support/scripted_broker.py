@@ -7,9 +7,10 @@ import ssl
 import threading
 from collections.abc import Callable, Mapping
 from struct import Struct
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from ottla.client.address import Address
+from ottla.client.cluster import Client
 from ottla.model.errors import ErrorCode
 from ottla.wire.api_table import API_INFO, ApiKey
 from ottla.wire.apis import request_class
@@ -27,8 +28,10 @@ from ottla.wire.messages.metadata import (
 
 SIZE = Struct(">i")
 NODE_ID = 7
-Handler: TypeAlias = Callable[[Message], Message | None]
+M = TypeVar("M", bound=Message)
+Handler: TypeAlias = Callable[[Any], Message | None]  # given a request of the API it is for
 Ranges: TypeAlias = Mapping[int, tuple[int, int]]
+Connect: TypeAlias = Callable[..., Client]
 
 
 class FakeBroker:
@@ -44,7 +47,7 @@ class FakeBroker:
         everything = {key: (info.min_version, info.max_version) for key, info in API_INFO.items()}
         self.ranges: Ranges = everything if ranges is None else ranges
         self.handlers: dict[int, Handler] = {ApiKey.METADATA: self.metadata}
-        self.requests: list[tuple[int, Message]] = []
+        self.requests: list[tuple[int, Any]] = []
         self.topics: dict[str, MetadataResponseTopic] = {}
         self.damage: Callable[[bytes], bytes] = lambda answer: answer
         self.cut: Callable[[bytes], bytes] = lambda frame: frame
@@ -57,7 +60,7 @@ class FakeBroker:
     def address(self) -> Address:
         return Address(*self._listener.getsockname()[:2])
 
-    def asked(self, kind: type[Message]) -> list[Message]:
+    def asked(self, kind: type[M]) -> list[M]:
         """Return the requests of one kind, in order."""
         return [request for _, request in self.requests if isinstance(request, kind)]
 
@@ -180,3 +183,6 @@ class FakeBroker:
             )
         header = response_header(ApiKey.API_VERSIONS, version, correlation_id)
         return header + encoder(ApiVersionsResponse, version)(response)
+
+
+StartBroker: TypeAlias = Callable[..., FakeBroker]

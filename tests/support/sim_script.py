@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ottla.records.batch import scan
 from ottla.records.record import build_batch, records_of
 from ottla.sim.model.batch import Producer
@@ -93,7 +95,7 @@ def produce(
     return reply.responses[0].partition_responses[0]
 
 
-def fetch_request(partitions: list[int], **fields: int) -> FetchRequest:
+def fetch_request(partitions: list[int], **fields: Any) -> FetchRequest:
     """Asks for the partitions from their beginning, in this order, without waiting."""
     topic = FetchTopic(
         topic=TOPIC,
@@ -102,7 +104,12 @@ def fetch_request(partitions: list[int], **fields: int) -> FetchRequest:
             for partition in partitions
         ],
     )
-    settings = {"max_wait": 0, "min_bytes": 0, "max_bytes": 1 << 20, "session_epoch": -1}
+    settings: dict[str, Any] = {
+        "max_wait": 0,
+        "min_bytes": 0,
+        "max_bytes": 1 << 20,
+        "session_epoch": -1,
+    }
     return FetchRequest(topics=[topic], **{**settings, **fields})
 
 

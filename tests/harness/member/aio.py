@@ -33,7 +33,7 @@ async def _live(spec: Spec, reporter: Reporter, stop: Callable[[], bool]) -> Non
     await Member(spec, reporter).run(stop)
 
 
-class Member(ConsumerRebalanceListener):
+class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # untyped
     def __init__(self, spec: Spec, reporter: Reporter) -> None:
         self._spec = spec
         self._reporter = reporter

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from tests.harness.confluent import place_of
 from tests.harness.member.progress import Progress
 from tests.harness.member.report import Key, Reporter
 from tests.harness.member.spec import Spec
@@ -84,7 +85,8 @@ class Member:
             if message.error():
                 self._reporter.failed("consume", message.error())
             else:
-                offsets[message.topic(), message.partition()].append(message.offset())
+                topic, partition, offset = place_of(message)
+                offsets[topic, partition].append(offset)
         if not offsets:
             return
         time.sleep(self._spec.work_ms / 1000)

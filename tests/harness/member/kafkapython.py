@@ -28,7 +28,7 @@ def run(spec: Spec, reporter: Reporter, stop: Callable[[], bool]) -> None:
     Member(spec, reporter).run(stop)
 
 
-class Member(ConsumerRebalanceListener):
+class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # untyped
     def __init__(self, spec: Spec, reporter: Reporter) -> None:
         self._spec = spec
         self._reporter = reporter

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from errno import EIO, ENOSPC
+from functools import partial
 
 import pytest
 
@@ -59,8 +60,12 @@ def test_nothing_counts_before_it_is_on_disk(world: World) -> None:
 def test_what_comes_during_a_sync_is_the_next_group(world: World) -> None:
     before = world.syncs
     heard: list[int] = []
+
+    def hear(number: int, error: ApiError | None) -> None:
+        heard.append(number)
+
     for number in range(3):
-        world.controller.submit([topic(number)], lambda error, number=number: heard.append(number))
+        world.controller.submit([topic(number)], partial(hear, number))
         world.end_wake_up()
     assert world.controller.log.log_end_offset == 3  # the first alone was written
     world.background.run()

@@ -40,7 +40,7 @@ def content_of(log: Log) -> bytearray:
     return found
 
 
-def follow(log: Log, content: bytes, *, now_ms: int = NOW) -> int:
+def follow(log: Log, content: bytes | bytearray, *, now_ms: int = NOW) -> int:
     """Append a leader's bytes and write them; return how many were taken."""
     buffer = bytearray(content)
     taken = log.append_as_follower(buffer, memoryview(buffer), 0, len(buffer), now_ms)
@@ -253,7 +253,7 @@ def test_gaps_that_compaction_left_are_kept() -> None:
 
 @pytest.mark.parametrize("first", [0, WIDE_GAP])
 def test_a_gap_wider_than_a_segment_begins_a_new_one(first: int) -> None:
-    log = new_log(LogConfig(cleanup_policy=("compact",)))
+    log = new_log(LogConfig(cleanup_policy=frozenset({"compact"})))
     batches = [plain(first), plain(first + WIDE_GAP), plain(first + 2 * WIDE_GAP)]
     follow(log, b"".join(batches))
     assert log.log_end_offset == first + 2 * WIDE_GAP + 1
@@ -265,7 +265,7 @@ def test_a_gap_wider_than_a_segment_begins_a_new_one(first: int) -> None:
 
 def test_a_failed_write_across_a_wide_gap_is_undone() -> None:
     files = FaultyFiles(MemoryFiles())
-    log = new_log(LogConfig(cleanup_policy=("compact",)), new_resources(files))
+    log = new_log(LogConfig(cleanup_policy=frozenset({"compact"})), new_resources(files))
     follow(log, plain(0))
     buffer = plain(1) + plain(WIDE_GAP)
     log.append_as_follower(buffer, memoryview(buffer), 0, len(buffer), NOW)

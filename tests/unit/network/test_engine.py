@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.network.channel import MOST_REPLIES
+from ottla.broker.connection import MOST_REPLIES
 from ottla.network.flow_control import STALL_CHECK_MS, STALLED_MS
 from ottla.network.stream import HANG_UP, READ, WRITE
 from tests.support.network import LARGEST, FakeStream, World, framed

@@ -174,9 +174,12 @@ SIZES = (10, 300_000, 900_000, 900_000, 10, 5000, 1_000_000, 40_000, 260_000, 70
 def test_frames_of_all_sizes_follow_each_other(client: socket.socket, piece: int) -> None:
     sizes = SIZES * 2
     data = b"".join(produce(number, size) for number, size in enumerate(sizes))
-    sender = threading.Thread(
-        target=lambda: [client.sendall(data[at : at + piece]) for at in range(0, len(data), piece)]
-    )
+
+    def send() -> None:
+        for at in range(0, len(data), piece):
+            client.sendall(data[at : at + piece])
+
+    sender = threading.Thread(target=send)
     sender.start()
     for number in range(len(sizes)):
         assert produced(client) == (number, 0, number)

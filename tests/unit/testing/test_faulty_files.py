@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from errno import EIO, ENOSPC
 
 import pytest
@@ -59,7 +60,7 @@ def test_only_new_files_cannot_be_created(files: FaultyFiles) -> None:
 @pytest.mark.parametrize("operation", ["open", "truncate", "sync_dir", "list"])
 def test_each_operation_fails_with_eio_by_default(files: FaultyFiles, operation: Operation) -> None:
     file = files.open("/data/a", create=True, writable=True)
-    calls = {
+    calls: dict[str, Callable[[], object]] = {
         "open": lambda: files.open("/data/a"),
         "truncate": lambda: file.truncate(0),
         "sync_dir": lambda: files.sync_dir("/data"),

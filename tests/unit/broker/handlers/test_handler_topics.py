@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from errno import ENOSPC
+from typing import Any
 
 import pytest
 
@@ -38,8 +39,8 @@ def creation(
     )
 
 
-def codes(items: list[object]) -> list[int]:
-    return [item.error_code for item in items]  # type: ignore[attr-defined]
+def codes(items: Sequence[Any]) -> list[int]:
+    return [item.error_code for item in items]
 
 
 @pytest.mark.parametrize("version", range(2, 8))

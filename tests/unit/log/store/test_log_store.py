@@ -84,11 +84,11 @@ def test_everything_is_there_after_a_clean_restart(broker: Broker) -> None:
     assert len(again.store) == 3
     assert again.store.notes == []
     for number in range(3):
-        log = again.store.get(TopicPartition("a", number))
-        assert log is not None
-        assert (log.log_start_offset, log.log_end_offset) == (1, 2 * (number + 1))
-        assert log.high_watermark == log.recovery_point == log.log_end_offset
-        assert log.topic_id == TOPIC_ID
+        found = again.store.get(TopicPartition("a", number))
+        assert found is not None
+        assert (found.log_start_offset, found.log_end_offset) == (1, 2 * (number + 1))
+        assert found.high_watermark == found.recovery_point == found.log_end_offset
+        assert found.topic_id == TOPIC_ID
     assert not again.files.exists("/one/.kafka_cleanshutdown")
     assert read_broker_epoch(again.files, "/one") is None
 
@@ -119,9 +119,9 @@ def test_checkpoints_are_kafkas(broker: Broker) -> None:
         b"0\n2\na 0 5\na 2 5\n"
     )
     again = broker.restart()
-    log = again.store.get(TopicPartition("a", 0))
-    assert log is not None
-    assert log.log_start_offset == 2
+    found = again.store.get(TopicPartition("a", 0))
+    assert found is not None
+    assert found.log_start_offset == 2
 
 
 def test_unchanged_checkpoints_are_not_written_again(broker: Broker) -> None:
