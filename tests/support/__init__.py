@@ -1,1 +1,1 @@
-"""What several tests share that need no real client and no process of their own."""
+"""Code that tests without real clients and processes share. Fakes are in `ottla.testing`."""
