@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from errno import ENETUNREACH
+from importlib import import_module
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -210,6 +211,125 @@ class NoNetwork:
         raise OSError(ENETUNREACH, f"there is no network to reach {host}:{port}")
 
 
+class TaskFailed(Exception):
+    """A task was not done: its process ended or took too long, or too much waits already."""
+
+
+class HelperProcesses(Protocol):
+    """Work off the loop that takes the processor: whatever looks at every record.
+
+    A task is a function of an importable module, named "module:function". It takes and returns
+    bytes and knows nothing of the broker.
+    """
+
+    def submit(self, task: str, data: Buffer, done: Callable[[bytes | TaskFailed], None]) -> None:
+        """Run a task elsewhere, then `done` with its result on the loop.
+
+        `data` must not change until then. Results may come in any order. Raise TaskFailed if
+        too much waits already.
+        """
+        ...
+
+
+class NoHelperProcesses:
+    """The HelperProcesses of a node that has none."""
+
+    def submit(self, task: str, data: Buffer, done: Callable[[bytes | TaskFailed], None]) -> None:
+        raise TaskFailed("there are no helper processes")
+
+
+def run_task(task: str, data: Buffer) -> bytes:
+    """Run a task here, and import its module if that has not happened yet."""
+    module, _, function = task.partition(":")
+    result: bytes = getattr(import_module(module), function)(data)
+    return result
+
+
+class ObjectStoreError(OSError):
+    """An object store could not do what it was asked to."""
+
+
+class ObjectNotFound(ObjectStoreError):
+    """There is no object with this key."""
+
+
+class ObjectStoreUnavailable(ObjectStoreError):
+    """The store does not answer, or cannot at the moment. It may have done what was asked."""
+
+
+class ObjectStoreDenied(ObjectStoreError):
+    """The store does not let us do this."""
+
+
+class FileRange(NamedTuple):
+    """A part of an open file."""
+
+    file: File
+    position: int
+    length: int
+
+
+class StoredObject(NamedTuple):
+    """One entry of a listing."""
+
+    key: str
+    size: int
+
+
+class ObjectStore(Protocol):
+    """Named objects that are written once as a whole (S3 and its like).
+
+    Keys are paths with slashes, without a slash at the start or the end. Each `done` is called
+    once, later, on the loop, with the result or an ObjectStoreError. Results may come in any
+    order.
+    """
+
+    def put(
+        self,
+        key: str,
+        content: Buffer | FileRange,
+        done: Callable[[ObjectStoreError | None], None],
+    ) -> None:
+        """Store an object, replacing one of the same key. Readers see all of it or nothing.
+
+        The content must not change until `done` is called.
+        """
+        ...
+
+    def get(
+        self,
+        key: str,
+        position: int,
+        length: int,
+        done: Callable[[bytes | ObjectStoreError], None],
+    ) -> None:
+        """Read `length` bytes at `position`; fewer only at the end of the object."""
+        ...
+
+    def size(self, key: str, done: Callable[[int | ObjectStoreError], None]) -> None:
+        """Return the size of an object."""
+        ...
+
+    def list(
+        self,
+        prefix: str,
+        after: str,
+        limit: int,
+        done: Callable[[list[StoredObject] | ObjectStoreError], None],
+    ) -> None:
+        """Return up to `limit` objects whose keys begin with `prefix`, sorted by key.
+
+        `prefix` ends with a slash, or is empty. Only keys greater than `after` are returned, so
+        the last key of a page asks for the next one. A page may be short; only an empty one is
+        the last.
+        """
+        ...
+
+    def delete(self, key: str, done: Callable[[ObjectStoreError | None], None]) -> None:
+        """Remove an object; fine if it is not there."""
+        ...
+
+
 class Ports(NamedTuple):
     """All of the outside world, as one thing to hand to a node."""
 
@@ -219,6 +339,7 @@ class Ports(NamedTuple):
     background: Background
     report: Callable[[str], None]  # one message for the operator
     network: Network = NoNetwork()
+    helpers: HelperProcesses = NoHelperProcesses()
 
 
 def read_file(files: Files, path: str, limit: int = 64 * 1024 * 1024) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.config.topic import LogConfig
+from ottla.log.append_rules import NeedsValidation
 from ottla.log.file_pool import FilePool
 from ottla.log.log import Log
 from ottla.log.resources import Resources
@@ -12,6 +13,7 @@ from ottla.model.ids import TopicPartition
 from ottla.ports import Files
 from ottla.records.batch import Batch, scan
 from ottla.records.record import build_batch
+from ottla.records.validation import result_of, validate
 from ottla.testing.fakes import START_MS, FakeClock, FakeRandom, InlineBackground
 
 NOW = START_MS
@@ -86,8 +88,16 @@ def batch_of(
 
 
 def append(log: Log, batch: bytearray, *, leader_epoch: int = 0, now_ms: int = NOW) -> int:
-    """Append a batch without writing it."""
-    return log.append_as_leader(batch, memoryview(batch), 0, len(batch), leader_epoch, now_ms)
+    """Append a batch without writing it; its records are looked at here if they must be."""
+    view, end = memoryview(batch), len(batch)
+    try:
+        return log.append_as_leader(batch, view, 0, end, leader_epoch, now_ms)
+    except NeedsValidation as needed:
+        changed = result_of(validate(needed.validation.request(view)))
+        batch = batch if changed is None else changed
+        has_keys = needed.validation.checks_keys
+        view, end = memoryview(batch), len(batch)
+        return log.append_as_leader(batch, view, 0, end, leader_epoch, now_ms, has_keys)
 
 
 def append_all(log: Log, *batches: bytearray, leader_epoch: int = 0) -> list[int]:

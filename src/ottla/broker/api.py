@@ -24,6 +24,12 @@ Decode: TypeAlias = Callable[[int, bytearray, memoryview, int, int], Any]
 IndexError and struct.error, like DecodeError, mean that it is not one.
 """
 
+Refuse: TypeAlias = Callable[[Any, ApiError, Any], Message | None]
+"""(request, error, context) -> the response to a request that fails as a whole.
+
+Like a handler it may return None, and answer with the context instead.
+"""
+
 _NEVER = 0x7FFF
 
 
@@ -36,6 +42,7 @@ class Api:
         "first_flexible",
         "handle",
         "is_hot",
+        "is_open",
         "key",
         "metrics",
         "name",
@@ -52,6 +59,8 @@ class Api:
         self.name = info.name
         self.first_flexible = _NEVER if info.first_flexible is None else info.first_flexible
         self.is_hot = served.is_hot
+        self.is_open = key == ApiKey.API_VERSIONS
+        """Whether everybody may use it, whatever the authorizer says."""
         self.metrics = RequestMetrics(ONE_IN_32 if served.is_hot else EVERY)
         self.handle: Callable[..., Message | None] = module.handle
         decoder_of = getattr(module, "decoder_of", None) or (lambda version: _generated(key))
@@ -59,9 +68,7 @@ class Api:
         self.decoders: dict[int, Decode] = {version: decoder_of(version) for version in versions}
         """By version: there is one for each that is served."""
         self.context_class: type[RequestContext] = getattr(module, "Context", RequestContext)
-        self.refuse: Callable[[Any, ApiError], Message] = getattr(module, "refuse", None) or (
-            lambda request, error: _refusal(self.key, error)
-        )
+        self.refuse: Refuse = getattr(module, "refuse", _refuse)
 
 
 def _generated(key: int) -> Decode:
@@ -74,9 +81,9 @@ def _generated(key: int) -> Decode:
     return decode
 
 
-def _refusal(key: int, error: ApiError) -> Message:
-    """Return a response that carries an error for the request as a whole."""
-    response = response_class(key)()
+def _refuse(request: Any, error: ApiError, context: RequestContext) -> Message:
+    """Return a response that has room for an error of the request as a whole."""
+    response = response_class(context.api.key)()
     if "error_code" not in response.__slots__:
         raise AssertionError(f"{type(response).__name__} has no room for {error}") from error
     response.error_code = error.code  # type: ignore[attr-defined]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from ottla.log.segment.file_slice import FileSlice
+
+if TYPE_CHECKING:
+    from ottla.broker.quotas import HeldBack
 
 Part: TypeAlias = bytes | FileSlice
 
@@ -31,8 +34,9 @@ class Connection:
     Requests are handled in the order they arrive, and so do their replies leave: `pending` holds
     the replies that are owed, in order, and `out` the parts that may be sent now. Most requests
     that wait (a Produce for its followers) let those behind them be handled. One that must not
-    is `parked`: no further request is taken until it is answered. `closing` asks the edge to
-    close once `out` is empty. `edge` belongs to the edge.
+    is `parked`: no further request is taken until it is answered. A throttled connection is
+    parked as well (`quotas.HeldBack`). `closing` asks the edge to close once `out` is empty.
+    `edge` belongs to the edge.
     """
 
     __slots__ = (
@@ -51,7 +55,7 @@ class Connection:
     def __init__(self, peer_host: str, listener: str, edge: object = None) -> None:
         self.out: list[Part] = []
         self.pending: deque[PendingReply] = deque()
-        self.parked: PendingReply | None = None
+        self.parked: PendingReply | HeldBack | None = None
         self.closing = False
         self.closed = False
         self.peer_host = peer_host
@@ -59,6 +63,16 @@ class Connection:
         self.principal = ANONYMOUS
         self.client_software = ""
         self.edge = edge
+
+    @property
+    def takes_requests(self) -> bool:
+        """Whether another request may be handled now."""
+        return (
+            self.parked is None
+            and not self.closing
+            and len(self.out) < MOST_REPLIES
+            and len(self.pending) < MOST_REPLIES
+        )
 
     def release_complete(self) -> None:
         """Let the replies go that are complete and have none before them that is not."""

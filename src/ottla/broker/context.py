@@ -5,15 +5,20 @@
     parked              `defer`: likewise, but requests behind this one wait for its reply
 
 A waiting or parked request is answered once, by `send` or `complete`, from a timer, from another
-request, or when its records are written or committed.
+request, or when its records are written or committed. Its state:
+
+    NEW      -> WAITING     `wait`, `defer`
+    NEW      -> ANSWERED    `send`, `send_body`, `complete`, `complete_parts`
+    WAITING  -> ANSWERED    the same
 """
 
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.connection import Connection, Part
+from ottla.model.errors import ApiError
 from ottla.wire.codec import encoder
 from ottla.wire.header import response_header
 from ottla.wire.message import Message
@@ -21,8 +26,13 @@ from ottla.wire.message import Message
 if TYPE_CHECKING:
     from ottla.broker.api import Api
     from ottla.broker.node import Node
+    from ottla.model.acl import AclOperation, AclResourceType
 
 _SIZE = Struct(">i")
+
+NEW: Final = 0
+WAITING: Final = 1
+ANSWERED: Final = 2
 
 
 class RequestContext:
@@ -35,9 +45,9 @@ class RequestContext:
     throttle_ms = 0
     is_timed = False
     received_ms = 0.0
-    handled_ms = 0.0
-    queued = False
-    """Whether the reply has its place among those the connection owes."""
+    handled_ms: float | None = None
+    """When the handler of a timed request returned; None before."""
+    state = NEW
     parts: list[Part] | None = None
     """The reply, when it is complete and waits for those before it."""
 
@@ -57,11 +67,26 @@ class RequestContext:
         """The wall time of this wake-up."""
         return self.api.node.wall_ms
 
+    # -- authorisation -------------------------------------------------------------------
+
+    def allows(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
+        """Return True if the principal of the connection may do this with a resource."""
+        authorizer = self.node.pipeline.authorizer
+        return authorizer is None or authorizer.allows(self, operation, resource_type, name)
+
+    def authorize(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> None:
+        """Raise the resource type's AUTHORIZATION_FAILED error unless this is allowed."""
+        if not self.allows(operation, resource_type, name):
+            from ottla.model.acl import DENIED
+
+            raise ApiError(DENIED[resource_type])
+
     # -- answering later -----------------------------------------------------------------
 
     def wait(self) -> None:
         """Answer later; requests behind this one are handled meanwhile."""
-        self.queued = True
+        assert self.state == NEW
+        self.state = WAITING
         self.connection.pending.append(self)
 
     def defer(self) -> RequestContext:
@@ -73,7 +98,7 @@ class RequestContext:
     @property
     def is_wanted(self) -> bool:
         """Whether somebody still waits for the reply."""
-        return self.queued and self.parts is None and not self.connection.closed
+        return self.state == WAITING and not self.connection.closed
 
     def abandon(self) -> None:
         """Stop waiting: the connection is gone."""
@@ -95,7 +120,8 @@ class RequestContext:
         """Answer with a whole frame, which leaves after the replies before it."""
         connection = self.connection
         pending = connection.pending
-        if self.queued:
+        if self.state == WAITING:
+            self.state = ANSWERED
             if connection.closed:
                 return
             if pending[0] is self:
@@ -104,15 +130,18 @@ class RequestContext:
                 if pending:
                     connection.release_complete()
             else:
-                self._keep([frame])
+                self.parts = [frame]
             if connection.parked is self:
                 connection.parked = None
             self.api.node.ready.append(connection)
-        elif not pending:
-            connection.out.append(frame)
         else:
-            self._keep([frame])
-            self.wait()
+            assert self.state == NEW, "a request is answered twice"
+            self.state = ANSWERED
+            if pending:
+                self.parts = [frame]
+                pending.append(self)
+            else:
+                connection.out.append(frame)
         metrics = self.api.metrics
         metrics.response_bytes += len(frame)
         if self.is_timed:
@@ -123,12 +152,14 @@ class RequestContext:
         if len(parts) == 1 and isinstance(parts[0], bytes):
             self.complete(parts[0])
             return
+        state, self.state = self.state, ANSWERED
+        assert state != ANSWERED, "a request is answered twice"
         connection = self.connection
         if connection.closed:
             return
-        self._keep(parts)
-        if not self.queued:
-            self.wait()
+        self.parts = parts
+        if state == NEW:
+            connection.pending.append(self)
         if connection.parked is self:
             connection.parked = None
         connection.release_complete()
@@ -137,7 +168,3 @@ class RequestContext:
         metrics.count_parts(parts)
         if self.is_timed:
             metrics.answered(self)
-
-    def _keep(self, parts: list[Part]) -> None:
-        assert self.parts is None, "a request is answered twice"
-        self.parts = parts

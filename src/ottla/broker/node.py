@@ -21,14 +21,16 @@ from ottla.broker.pipeline import Pipeline
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import Endpoint
 from ottla.controller.quorum_controller import QuorumController
+from ottla.log.append_rules import NeedsValidation
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import OFFSETS_TOPIC
 from ottla.model.resources import ResourceType
 from ottla.ports import Ports
+from ottla.replication.delayed_appends import DelayedAppend, append_later
 from ottla.replication.fetch_session import FetchSessions
 from ottla.replication.partition import Partition
-from ottla.replication.partition_leader import PartitionLeader
+from ottla.replication.partition_leader import OwnAppend, PartitionLeader
 from ottla.replication.timers import Timers
 
 if TYPE_CHECKING:
@@ -70,6 +72,8 @@ class Node:
         """Who has collected something to append, and does so when the wake-up ends."""
         self.appended: list[PartitionLeader] = []
         """The leaders whose logs have batches queued, for the write that ends the wake-up."""
+        self.delayed_bytes = 0
+        """The bytes of all batches that wait for a helper process, or behind one that does."""
         self.completed: list[ParkedRequest] = []
         """Parked requests that can be answered once everything is written."""
         self.ready: list[Connection] = []
@@ -134,17 +138,25 @@ class Node:
 
     def append_internal(
         self, partition: Partition, batch: bytearray, done: Callable[[ErrorCode], None]
-    ) -> int:
+    ) -> None:
         """Append a batch of the broker's own; `done` hears NONE once it is committed.
 
-        Returns its base offset. ApiError or OSError when it cannot even be queued.
+        ApiError or OSError when it cannot even be queued.
         """
         leader = partition.as_leader()
-        is_first = not leader.unwritten
-        base_offset = leader.append_own(batch, self.wall_ms, done)
-        if is_first:
-            self.appended.append(leader)
-        return base_offset
+        needed = None
+        if leader.delayed is None:
+            is_first = not leader.unwritten
+            try:
+                leader.append_own(batch, self.wall_ms, done)
+            except NeedsValidation as problem:
+                needed = problem
+            else:
+                if is_first:
+                    self.appended.append(leader)
+                return
+        append = DelayedAppend(OwnAppend(done), has_keys=True)
+        append_later(self, leader, append, batch, memoryview(batch), 0, len(batch), needed)
 
     def close_connection(self, connection: Connection) -> None:
         """Forget what the peer waited for: it is gone."""

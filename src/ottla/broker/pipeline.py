@@ -88,20 +88,20 @@ class Pipeline:
         metrics = api.metrics
         metrics.request_bytes += end - start
         metrics.requests = number = metrics.requests + 1
-        began_ms = 0.0 if number & metrics.mask else metrics.begin(context)
+        began_ms = None if number & metrics.mask else metrics.begin(context)
         try:
             if self.quotas is not None:
                 context.throttle_ms = self.quotas.throttle_ms(context)
-            if self.authorizer is not None:
+            if self.authorizer is not None and not api.is_open:
                 self.authorizer.check(context)
             response = api.handle(self._node, request, context)
         except ApiError as refusal:
-            response = api.refuse(request, refusal)
+            response = api.refuse(request, refusal, context)
         if response is not None:
             context.send(response)
         if context.throttle_ms:
             hold_back(context)
-        if began_ms:
+        if began_ms is not None:
             metrics.handled(context, began_ms)
 
     def _load(self, key: int) -> Api:

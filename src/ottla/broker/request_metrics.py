@@ -94,6 +94,6 @@ class RequestMetrics:
     def answered(self, context: RequestContext) -> None:
         """Note how long a timed request took in all, and how long its reply had to wait."""
         now_ms = context.node.clock.monotonic_ms()
-        if context.handled_ms:
+        if context.handled_ms is not None:
             self.wait.observe(now_ms - context.handled_ms)
         self.total.observe(now_ms - context.received_ms)

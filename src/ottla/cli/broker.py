@@ -27,6 +27,15 @@ Settings = Annotated[
 ]
 
 
+MetricsPort = Annotated[
+    UInt16 | None,
+    Parameter(
+        help="Serve metrics for Prometheus on this port, path /metrics. 0 chooses a free port.",
+        show_default=False,
+    ),
+]
+
+
 def up(
     *,
     port: Annotated[
@@ -42,6 +51,7 @@ def up(
             help="Store data in memory only. It is lost when the broker stops.", show_default=False
         ),
     ] = False,
+    metrics_port: MetricsPort = None,
     settings: Settings = [],  # noqa: B006  # never changed; the parser shows it as the default
 ) -> int:
     """Start a broker without a configuration file.
@@ -49,7 +59,7 @@ def up(
     The command prints the bootstrap address as soon as the broker is ready. Ctrl-C or SIGTERM
     stops the broker cleanly.
     """
-    return serve(up_request(port, host, data_dir, memory, pairs(settings, "--set")))
+    return serve(up_request(port, host, data_dir, memory, pairs(settings, "--set"), metrics_port))
 
 
 def broker(
@@ -58,10 +68,11 @@ def broker(
         str,
         Parameter(help="A properties file with Kafka's broker settings, like server.properties."),
     ],
+    metrics_port: MetricsPort = None,
     settings: Settings = [],  # noqa: B006
 ) -> int:
     """Start a broker with a properties file that uses Kafka's names.
 
     If a setting is unknown or invalid, the command names it and does not start the broker.
     """
-    return serve(Serve(config, pairs(settings, "--set"), memory=False))
+    return serve(Serve(config, pairs(settings, "--set"), memory=False, metrics_port=metrics_port))

@@ -17,7 +17,13 @@ DEFAULT_HOST = "127.0.0.1"
 DEFAULT_DATA_DIR = "./ottla-data"
 HIGHEST_PORT = 65535
 
-_UP_VALUES = {"--port": "port", "--host": "host", "--data-dir": "data_dir"}
+_UP_VALUES = {
+    "--port": "port",
+    "--host": "host",
+    "--data-dir": "data_dir",
+    "--metrics-port": "metrics_port",
+}
+_BROKER_VALUES = {"--config": "config", "--metrics-port": "metrics_port"}
 
 
 class Serve(NamedTuple):
@@ -26,15 +32,21 @@ class Serve(NamedTuple):
     config: str | None
     settings: dict[str, str]
     memory: bool
+    metrics_port: int | None = None
 
 
 def up_request(
-    port: int, host: str, data_dir: str, memory: bool, settings: dict[str, str]
+    port: int,
+    host: str,
+    data_dir: str,
+    memory: bool,
+    settings: dict[str, str],
+    metrics_port: int | None = None,
 ) -> Serve:
     """Return the request of `ottla up` with these options. `settings` override the options."""
     shown_host = f"[{host}]" if ":" in host else host
     properties = {"listeners": f"PLAINTEXT://{shown_host}:{port}", "log.dirs": data_dir}
-    return Serve(None, properties | settings, memory)
+    return Serve(None, properties | settings, memory, metrics_port)
 
 
 def parse_plainly(words: list[str]) -> Serve | None:
@@ -42,7 +54,7 @@ def parse_plainly(words: list[str]) -> Serve | None:
     command, *rest = words
     options: dict[str, str] = {}
     settings: dict[str, str] = {}
-    known = _UP_VALUES if command == "up" else {"--config": "config"}
+    known = _UP_VALUES if command == "up" else _BROKER_VALUES
     position = 0
     while position < len(rest):
         word, equals, value = rest[position].partition("=")
@@ -80,15 +92,25 @@ def _add_setting(settings: dict[str, str], text: str) -> bool:
 
 def _up(options: dict[str, str], settings: dict[str, str]) -> Serve | None:
     port = options.get("port", str(DEFAULT_PORT))
-    if not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) <= HIGHEST_PORT):
+    metrics_port = options.get("metrics_port")
+    if not _is_port(port) or not (metrics_port is None or _is_port(metrics_port)):
         return None
     host = options.get("host", DEFAULT_HOST)
     data_dir = options.get("data_dir", DEFAULT_DATA_DIR)
-    return up_request(int(port), host, data_dir, "memory" in options, settings)
+    chosen = None if metrics_port is None else int(metrics_port)
+    return up_request(int(port), host, data_dir, "memory" in options, settings, chosen)
 
 
 def _broker(options: dict[str, str], settings: dict[str, str]) -> Serve | None:
-    return Serve(options["config"], settings, False) if "config" in options else None
+    metrics_port = options.get("metrics_port")
+    if "config" not in options or not (metrics_port is None or _is_port(metrics_port)):
+        return None
+    chosen = None if metrics_port is None else int(metrics_port)
+    return Serve(options["config"], settings, False, chosen)
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= HIGHEST_PORT
 
 
 def serve(request: Serve) -> int:
@@ -102,7 +124,12 @@ def serve(request: Serve) -> int:
 
     try:
         properties = _properties(request)
-        return run(properties, memory=request.memory, on_ready=lambda at: _announce(at, request))
+        return run(
+            properties,
+            memory=request.memory,
+            metrics_port=request.metrics_port,
+            on_ready=lambda at, metrics_port: _announce(at, metrics_port, request),
+        )
     except (ConfigError, StartupError) as error:
         complain(str(error))
         return FAILED
@@ -125,8 +152,10 @@ def _properties(request: Serve) -> dict[str, str]:
         raise ConfigError(f"{request.config} is not a properties file: {error}") from None
 
 
-def _announce(bootstrap_servers: str, request: Serve) -> None:
+def _announce(bootstrap_servers: str, metrics_port: int | None, request: Serve) -> None:
     print(f"Ottla is ready at {bootstrap_servers}", flush=True)
+    if metrics_port is not None:
+        print(f"Metrics are at port {metrics_port}, path /metrics", flush=True)
     if sys.stderr.isatty():
         stored = (
             "data in memory only"

@@ -51,7 +51,7 @@ class MetadataLog:
         """Queue a batch at the end of the log; returns its base offset."""
         now_ms = self.log.resources.clock.wall_ms()
         return self.log.append_as_leader(
-            batch, memoryview(batch), 0, len(batch), epoch, now_ms, is_own=True
+            batch, memoryview(batch), 0, len(batch), epoch, now_ms, has_keys=True
         )
 
     def flush(self, done: Callable[[OSError | None], None]) -> None:

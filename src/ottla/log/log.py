@@ -204,14 +204,14 @@ class Log:
         end: int,
         leader_epoch: int,
         now_ms: int,
-        is_own: bool = False,
+        has_keys: bool = False,
     ) -> int:
         """Queue the client's batch at [start, end) and return its base offset.
 
-        A batch of the broker's own (`is_own`) has keys where the topic asks for them. A
+        With `has_keys` it is known that its records have keys, as compacted topics ask for. A
         duplicate of one of its producer's last batches returns the original's offset and
         queues nothing. Raises ApiError if the batch is refused, OSError if a segment that is
-        needed cannot be begun.
+        needed cannot be begun, NeedsValidation if a helper process must look at its records.
         """
         if self._failure is not None:
             raise self._failure
@@ -220,7 +220,7 @@ class Log:
             rules.set_time(now_ms)
         size = end - start
         if size < HEADER_SIZE:
-            rules.prepare(buffer, view, start, end, now_ms)  # raises
+            rules.prepare(buffer, view, start, end, now_ms, has_keys)  # raises
         (
             base_offset, batch_length, _, magic, crc, attributes, offset_delta, base_timestamp,
             max_timestamp, producer_id, producer_epoch, base_sequence, record_count,
@@ -228,7 +228,7 @@ class Log:
         if (
             magic != MAGIC_V2
             or batch_length != size - LOG_OVERHEAD
-            or attributes not in (rules.own_attributes if is_own else rules.plain_attributes)
+            or attributes not in (rules.keyed_attributes if has_keys else rules.plain_attributes)
             or record_count != offset_delta + 1
             or offset_delta < 0
             or base_offset != 0
@@ -238,7 +238,7 @@ class Log:
             or (producer_id >= 0 and (base_sequence < 0 or producer_epoch < 0))
             or crc32c(view[start + ATTRIBUTES_OFFSET : end]) != crc
         ):
-            buffer, view, start, end = rules.prepare(buffer, view, start, end, now_ms)
+            buffer, view, start, end = rules.prepare(buffer, view, start, end, now_ms, has_keys)
             size = end - start
             batch_length = size - LOG_OVERHEAD
             if rules.log_append_time:
@@ -273,6 +273,18 @@ class Log:
         active.add_batch(size, offset, last_offset, max_timestamp)
         self.log_end_offset = last_offset + 1
         return offset
+
+    def check_append(
+        self,
+        buffer: bytearray,
+        view: memoryview,
+        start: int,
+        end: int,
+        now_ms: int,
+        has_keys: bool,
+    ) -> None:
+        """Check a batch that is appended later, as `append_as_leader` does, and queue nothing."""
+        self._rules.check(buffer, view, start, end, now_ms, has_keys)
 
     def _answer_duplicate(self, original: ProducerBatch) -> int:
         if self._rules.log_append_time:

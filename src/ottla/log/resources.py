@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
-from weakref import WeakValueDictionary
 
-from ottla.log.append_rules import AppendRules
+from ottla.log.append_rules import AppendRules, InlineBudget
 from ottla.log.file_pool import FilePool
 from ottla.log.trash import Trash
 from ottla.ports import Background, Clock, Files, Random
@@ -15,11 +14,15 @@ if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
 
 
+_MOST_SHARED_RULES = 1000
+
+
 class Resources:
     """Handed to every log of a broker."""
 
     __slots__ = (
         "_append_rules",
+        "_inline_budget",
         "background",
         "clock",
         "files",
@@ -48,13 +51,16 @@ class Resources:
         """Messages for the operator. Whoever logs them clears the list."""
         self.on_error: Callable[[str, OSError], None] = _raise
         """Called with the directory of a log when work in the background fails."""
-        self._append_rules: WeakValueDictionary[LogConfig, AppendRules] = WeakValueDictionary()
+        self._inline_budget = InlineBudget()
+        self._append_rules: dict[LogConfig, AppendRules] = {}
 
     def append_rules(self, config: LogConfig) -> AppendRules:
         """Return the append rules of these settings; logs with equal settings share them."""
         rules = self._append_rules.get(config)
         if rules is None:
-            rules = self._append_rules[config] = AppendRules(config)
+            if len(self._append_rules) >= _MOST_SHARED_RULES:
+                self._append_rules.clear()  # logs keep the rules that they use
+            rules = self._append_rules[config] = AppendRules(config, self._inline_budget)
         return rules
 
 

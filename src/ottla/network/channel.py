@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ottla.broker.connection import MOST_REPLIES, Connection, Part
+from ottla.broker.connection import Connection, Part
 from ottla.log.segment.file_slice import FileSlice
 from ottla.network.stream import READ, Stream
 
@@ -37,7 +37,6 @@ class Channel:
         "is_outgoing",
         "largest_frame",
         "last_size",
-        "most_parts",
         "need",
         "on_close",
         "recv_into",
@@ -68,7 +67,6 @@ class Channel:
         self.on_close = on_close
         self.largest_frame = largest_frame
         self.smallest_frame = SMALLEST_REQUEST
-        self.most_parts = MOST_REPLIES
         self.is_outgoing = False
         self.buffer: bytearray | None = None
         self.view: memoryview | None = None

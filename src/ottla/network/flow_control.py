@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.connection import MOST_REPLIES
 from ottla.network.channel import Channel
 from ottla.network.stream import HANG_UP, READ, WRITE
 
@@ -23,14 +22,11 @@ STALL_CHECK_MS: Final = 500
 
 
 def takes_requests(channel: Channel) -> bool:
-    """Return whether further requests of this connection may be handled now."""
-    connection = channel.connection
-    return (
-        connection.parked is None
-        and not connection.closing
-        and len(connection.out) < channel.most_parts
-        and len(connection.pending) < MOST_REPLIES
-    )
+    """Return whether further frames of this connection may be handled now.
+
+    Responses of a peer always are.
+    """
+    return channel.is_outgoing or channel.connection.takes_requests
 
 
 def is_waiting(channel: Channel) -> bool:

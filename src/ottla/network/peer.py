@@ -32,7 +32,6 @@ MOST_IN_FLIGHT: Final = 100
 FIRST_BACKOFF_MS: Final = 50
 LONGEST_BACKOFF_MS: Final = 1000
 _SMALLEST_RESPONSE: Final = 4  # a correlation id
-_MOST_PARTS: Final = 1 << 30  # responses are read whatever waits to be sent
 _CORRELATION_IDS: Final = 1 << 31
 _SIZE = Struct(">i")
 
@@ -181,7 +180,6 @@ class EnginePeer:
         )
         channel.is_outgoing = True
         channel.smallest_frame = _SMALLEST_RESPONSE
-        channel.most_parts = _MOST_PARTS
         channel.writing = True
         channel.interest = READ | WRITE
         self._state = State.OPEN

@@ -6,8 +6,9 @@ the rest of the contract.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from ottla.model.value import Value
 from ottla.raft.election import ElectionState
 from ottla.raft.log_view import OffsetAndEpoch
 from ottla.raft.voters import Endpoint, VoterSet
@@ -20,13 +21,13 @@ RoleName: TypeAlias = Literal[
 ]
 
 
-class Persist(NamedTuple):
+class Persist(Value):
     """Write `quorum-state` and flush it."""
 
     election: ElectionState
 
 
-class RoleChanged(NamedTuple):
+class RoleChanged(Value):
     """The node has this role now. `epoch_start_offset` is set for a leader only."""
 
     role: RoleName
@@ -35,7 +36,7 @@ class RoleChanged(NamedTuple):
     epoch_start_offset: int | None = None
 
 
-class LeaderChange(NamedTuple):
+class LeaderChange(Value):
     """The first record of an epoch."""
 
     leader_id: int
@@ -43,19 +44,19 @@ class LeaderChange(NamedTuple):
     granting_ids: tuple[int, ...]
 
 
-class KraftVersion(NamedTuple):
+class KraftVersion(Value):
     """A KRaftVersionRecord to write."""
 
     version: int
 
 
-class Voters(NamedTuple):
+class Voters(Value):
     """A VotersRecord to write."""
 
     voters: VoterSet
 
 
-class AppendControl(NamedTuple):
+class AppendControl(Value):
     """Append one control batch with these records at `base_offset`, the end of the log."""
 
     epoch: int
@@ -63,7 +64,7 @@ class AppendControl(NamedTuple):
     records: tuple[LeaderChange | KraftVersion | Voters, ...]
 
 
-class Append(NamedTuple):
+class Append(Value):
     """Append the controller's batch at `base_offset`, the end of the log."""
 
     epoch: int
@@ -71,36 +72,36 @@ class Append(NamedTuple):
     batch: object
 
 
-class AppendFetched(NamedTuple):
+class AppendFetched(Value):
     """Append what the leader sent, as it is; what is damaged is left out."""
 
     records: object
 
 
-class Truncate(NamedTuple):
+class Truncate(Value):
     """Remove the records at and after `end_offset`."""
 
     end_offset: int
 
 
-class Flush(NamedTuple):
+class Flush(Value):
     """Make the log durable, then report `LogFlushed`."""
 
 
-class Committed(NamedTuple):
+class Committed(Value):
     """The high watermark moved up to here: the records below it are replicated."""
 
     high_watermark: int
 
 
-class Peer(NamedTuple):
+class Peer(Value):
     """Whom to send to: a node's id (negative for a bootstrap server) and its endpoints."""
 
     id: int
     endpoints: tuple[Endpoint, ...]
 
 
-class Send(NamedTuple):
+class Send(Value):
     """Send a request; report `Response` or `RequestFailed` with its `request_id`."""
 
     request_id: int
@@ -108,14 +109,14 @@ class Send(NamedTuple):
     message: AnyRequest
 
 
-class Reply(NamedTuple):
+class Reply(Value):
     """Answer a peer's request."""
 
     request_id: object
     message: AnyResponse
 
 
-class ReplyWithRecords(NamedTuple):
+class ReplyWithRecords(Value):
     """Answer a Fetch request with this and the log's records from `offset` on, if any."""
 
     request_id: object
@@ -124,7 +125,7 @@ class ReplyWithRecords(NamedTuple):
     max_bytes: int
 
 
-class ReplyWithSnapshot(NamedTuple):
+class ReplyWithSnapshot(Value):
     """Answer a FetchSnapshot request with this and a part of the snapshot.
 
     The driver adds the size and the bytes, or the error that the snapshot or the position
@@ -136,7 +137,7 @@ class ReplyWithSnapshot(NamedTuple):
     max_bytes: int
 
 
-class WriteSnapshot(NamedTuple):
+class WriteSnapshot(Value):
     """Write a part of a snapshot that is being fetched. Position 0 starts it anew."""
 
     snapshot_id: OffsetAndEpoch
@@ -144,19 +145,19 @@ class WriteSnapshot(NamedTuple):
     data: bytes
 
 
-class InstallSnapshot(NamedTuple):
+class InstallSnapshot(Value):
     """Flush the fetched snapshot, replace the whole log by it, report `SnapshotInstalled`."""
 
     snapshot_id: OffsetAndEpoch
 
 
-class SetDeadline(NamedTuple):
+class SetDeadline(Value):
     """Report `TimePassed` at this time; it replaces the last deadline. None: never."""
 
     at_ms: float | None
 
 
-class ShutdownFinished(NamedTuple):
+class ShutdownFinished(Value):
     """Nothing is left to hand over: the node can stop."""
 
 

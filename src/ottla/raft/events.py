@@ -6,8 +6,9 @@ for requests to peers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
+from ottla.model.value import Value
 from ottla.raft.election import ElectionState
 from ottla.raft.log_view import OffsetAndEpoch
 from ottla.raft.voter_history import KraftVersionAt, VotersAt
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 ControlRecord: TypeAlias = VotersAt | KraftVersionAt
 
 
-class Start(NamedTuple):
+class Start(Value):
     """The node starts. Its whole log is flushed, and its control records were read."""
 
     election: ElectionState | None = None
@@ -30,31 +31,31 @@ class Start(NamedTuple):
     """Voter sets and kraft.versions of the latest snapshot and the log, in their order."""
 
 
-class TimePassed(NamedTuple):
+class TimePassed(Value):
     """The deadline of the last `SetDeadline` has come."""
 
 
-class Request(NamedTuple):
+class Request(Value):
     """A peer asks. The answer is an effect with the same `request_id`."""
 
     request_id: object
     message: AnyRequest
 
 
-class Response(NamedTuple):
+class Response(Value):
     """A peer answered the request of a `Send`."""
 
     request_id: int
     message: AnyResponse
 
 
-class RequestFailed(NamedTuple):
+class RequestFailed(Value):
     """The request of a `Send` will get no answer (connection refused or lost)."""
 
     request_id: int
 
 
-class AppendRecords(NamedTuple):
+class AppendRecords(Value):
     """The local controller, as leader of `epoch`, appends a batch of so many records."""
 
     epoch: int
@@ -62,7 +63,7 @@ class AppendRecords(NamedTuple):
     record_count: int
 
 
-class LogFlushed(NamedTuple):
+class LogFlushed(Value):
     """All earlier effects on the log were executed; below `end_offset` it is durable."""
 
     end_offset: int
@@ -70,24 +71,24 @@ class LogFlushed(NamedTuple):
     """The control records in what an `AppendFetched` appended."""
 
 
-class SnapshotInstalled(NamedTuple):
+class SnapshotInstalled(Value):
     """`InstallSnapshot` was executed: the log is empty and starts at the snapshot's end."""
 
     snapshot_id: OffsetAndEpoch
     control_records: tuple[ControlRecord, ...] = ()
 
 
-class SnapshotTaken(NamedTuple):
+class SnapshotTaken(Value):
     """The local state machine took a snapshot and the log may have been trimmed."""
 
 
-class Resign(NamedTuple):
+class Resign(Value):
     """The local controller gives up its leadership of `epoch`. Stale epochs are ignored."""
 
     epoch: int
 
 
-class ShutDown(NamedTuple):
+class ShutDown(Value):
     """The node wants to stop. A leader hands over first; `ShutdownFinished` follows."""
 
 

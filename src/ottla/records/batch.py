@@ -66,6 +66,10 @@ class CorruptBatch(ValueError):
         return f"at position {self.position}: {self.reason}"
 
 
+class TooMuchData(CorruptBatch):
+    """Compressed records that take more bytes than allowed."""
+
+
 class Batch(NamedTuple):
     """The header of one batch, and its position in the buffer."""
 

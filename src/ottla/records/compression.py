@@ -20,6 +20,7 @@ from ottla.records.batch import (
     LENGTH_OFFSET,
     LOG_OVERHEAD,
     CorruptBatch,
+    TooMuchData,
     parse_header,
     seal,
 )
@@ -77,11 +78,11 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, limit: int = DECOMPRESSED_LIMIT) -> Buffer:
-    """Decompress `data`; CorruptBatch if it is damaged or takes more than `limit` bytes."""
+    """Decompress `data`; CorruptBatch if it is damaged, TooMuchData if it exceeds `limit` bytes."""
     match codec:
         case 0:
             if len(data) > limit:
-                raise CorruptBatch(0, f"{len(data)} bytes, more than the {limit} allowed")
+                raise TooMuchData(0, f"{len(data)} bytes, more than the {limit} allowed")
             return data
         case 2:
             return decompress_snappy(data, limit)
@@ -91,16 +92,21 @@ def decompress(codec: int, data: Buffer, limit: int = DECOMPRESSED_LIMIT) -> Buf
 
 
 def recompress(
-    buffer: Buffer, start: int, end: int, codec: int, level: int | None = None
+    buffer: Buffer,
+    start: int,
+    end: int,
+    codec: int,
+    level: int | None = None,
+    limit: int = DECOMPRESSED_LIMIT,
 ) -> bytearray:
     """Return the v2 batch at [start, end) with its records in another codec, and a new CRC.
 
     Records are not decoded; the rest of the header stays. Raises CorruptBatch if they cannot be
-    decompressed.
+    decompressed, TooMuchData if that takes more than `limit` bytes.
     """
     batch = parse_header(buffer, start)
     with memoryview(buffer) as view:
-        records = decompress(batch.compression, view[start + HEADER_SIZE : end])
+        records = decompress(batch.compression, view[start + HEADER_SIZE : end], limit)
         result = bytearray(view[start : start + HEADER_SIZE])
         result += compress(codec, records, level)
     attributes = (batch.attributes & ~COMPRESSION_MASK) | codec
@@ -166,7 +172,7 @@ def _decompress_bounded(codec: int, data: Buffer, limit: int) -> bytearray:
             if _OUTPUT_FULL not in str(error):
                 raise CorruptBatch(0, f"{codec_name(codec)} data is damaged: {error}") from None
         if size >= limit:
-            raise CorruptBatch(0, f"{codec_name(codec)} data takes more than {limit} bytes")
+            raise TooMuchData(0, f"{codec_name(codec)} data takes more than {limit} bytes")
         size = min(limit, _GROWTH * size)
         del output  # before the larger one is allocated
 

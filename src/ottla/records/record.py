@@ -64,11 +64,16 @@ def records_of(batch_bytes: Buffer, limit: int = DECOMPRESSED_LIMIT) -> list[Rec
         raise CorruptBatch(0, "a record passes the end of the batch") from None
 
 
-def null_keys(buffer: Buffer, start: int, end: int) -> list[int]:
-    """Return the numbers of the records in [start, end) without a key; raises CorruptBatch."""
-    batch, data = _open(buffer, start, end, DECOMPRESSED_LIMIT)
+def null_keys(
+    buffer: Buffer, start: int, end: int, limit: int = DECOMPRESSED_LIMIT, most: int = _INT64
+) -> list[int]:
+    """Return the numbers of the records in [start, end) without a key, the first `most` of them.
+
+    Raises CorruptBatch. Compressed records may take up to `limit` bytes.
+    """
+    batch, data = _open(buffer, start, end, limit)
     try:
-        return _find_null_keys(data, batch.record_count)
+        return _find_null_keys(data, batch.record_count, most)
     except IndexError:
         raise CorruptBatch(start, "a record passes the end of the batch") from None
     except CorruptBatch as error:
@@ -143,7 +148,7 @@ def _open(buffer: Buffer, start: int, end: int, limit: int) -> tuple[Batch, byte
             try:
                 data = bytes(decompress(batch.compression, payload, limit))
             except CorruptBatch as error:
-                raise CorruptBatch(start, error.reason) from None
+                raise type(error)(start, error.reason) from None
     if not 0 <= batch.record_count * _MIN_RECORD_BYTES <= len(data):
         raise CorruptBatch(start, f"{len(data)} bytes cannot hold {batch.record_count} records")
     return batch, data
@@ -232,10 +237,10 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
     return (number >> 1) ^ -(number & 1), position + 1
 
 
-def _find_null_keys(data: bytes, count: int) -> list[int]:
+def _find_null_keys(data: bytes, count: int, most: int) -> list[int]:
     """Find the records without a key. This is the only loop over records in a broker."""
     position, end = 0, len(data)
-    found = []
+    found: list[int] = []
     for number in range(count):
         length = data[position]
         body = position + 1
@@ -260,7 +265,7 @@ def _find_null_keys(data: bytes, count: int) -> list[int]:
         position += 1
         if position >= following:
             raise CorruptBatch(0, f"a record of {length >> 1} bytes ends before its key")
-        if data[position] & 1:
+        if data[position] & 1 and len(found) < most:
             found.append(number)
         position = following
     if position != end:

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Final
 
 from ottla.ports import Buffer
-from ottla.records.batch import CorruptBatch
+from ottla.records.batch import CorruptBatch, TooMuchData
 
 _MAGIC: Final = b"\x82SNAPPY\x00"
 _HEADER: Final = _MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -74,7 +74,7 @@ def _join(blocks: list[memoryview], limit: int) -> bytearray:
     lengths = [snappy.decompress_raw_len(block) for block in blocks]
     total = sum(lengths)
     if total > limit:
-        raise CorruptBatch(0, f"snappy data takes {total} bytes, more than the {limit} allowed")
+        raise TooMuchData(0, f"snappy data takes {total} bytes, more than the {limit} allowed")
     if total > _MAX_EXPANSION * sum(map(len, blocks)):
         raise CorruptBatch(0, f"snappy data declares {total} bytes, more than it can hold")
     output = bytearray(total)

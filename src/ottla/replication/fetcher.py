@@ -56,7 +56,7 @@ class FetchEntry:
         if self.partition is not partition:
             self.unwatch()
             self.partition = partition
-        partition.watchers[self] = None
+        partition.watchers[self] = self.fetcher.is_follower
 
     def unwatch(self) -> None:
         if self.partition is not None:
@@ -73,9 +73,11 @@ class FetchEntry:
 class Fetcher:
     """The followed partitions. `dirty` keeps their order: who was served goes to the end."""
 
-    __slots__ = ("dirty", "entries", "on_change")
+    __slots__ = ("dirty", "entries", "is_follower", "on_change")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_follower: bool = False) -> None:
+        self.is_follower = is_follower
+        """Whether it is a follower that fetches, and not a consumer."""
         self.entries: dict[PartitionKey, FetchEntry] = {}
         self.dirty: dict[FetchEntry, None] = {}
         self.on_change: Callable[[FetchEntry], None] | None = None

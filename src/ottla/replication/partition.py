@@ -22,6 +22,14 @@ from ottla.metadata.image import PartitionImage
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.replication.partition_follower import PartitionFollower
 from ottla.replication.partition_leader import PartitionLeader
+from ottla.replication.replica_counts import (
+    FOLLOWER,
+    LEADER,
+    NOT_COUNTED,
+    UNDER_REPLICATED_LEADER,
+    ReplicaCounts,
+    Share,
+)
 
 
 class Watcher(Protocol):
@@ -34,6 +42,7 @@ class Partition:
     """One replica. Exactly one of `leader` and `follower` is set."""
 
     __slots__ = (
+        "_counted",
         "follower",
         "index",
         "leader",
@@ -54,7 +63,9 @@ class Partition:
         self.leader_epoch = -1
         self.leader_id = -1
         self.removed = False
-        self.watchers: dict[Watcher, None] = {}
+        self.watchers: dict[Watcher, bool] = {}
+        """Who is told of changes. True for followers, which read past the high watermark."""
+        self._counted = NOT_COUNTED
 
     def __repr__(self) -> str:
         return f"Partition({self.name})"
@@ -75,6 +86,8 @@ class Partition:
             self._lead(image, broker_id)
         else:
             self._follow()
+        assert (self.leader is None) != (self.follower is None)
+        self._count()
         self.notify()
 
     def _lead(self, image: PartitionImage, broker_id: int) -> None:
@@ -95,7 +108,21 @@ class Partition:
         self.removed = True
         if self.leader is not None:
             self.leader.resign()
+        self._count()
         self.notify()
+
+    def _count(self) -> None:
+        """Keep the counts of the broker in step with this replica."""
+        share = self._share()
+        self.topic.counts.replace(self._counted, share)
+        self._counted = share
+
+    def _share(self) -> Share:
+        if self.removed:
+            return NOT_COUNTED
+        if self.leader is None:
+            return FOLLOWER
+        return UNDER_REPLICATED_LEADER if self.leader.is_under_replicated else LEADER
 
     # -- what requests ask ---------------------------------------------------------------
 
@@ -133,18 +160,39 @@ class Partition:
             f"leader epoch {current_leader_epoch} is newer than {self.leader_epoch}",
         )
 
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """Return the largest epoch up to the given one and where it ended; (-1, -1) if unknown.
+
+        The leader's own epoch begins at the end of its log as long as it has written nothing.
+        """
+        log = self.online_log()
+        latest = log.leader_epochs.latest_epoch
+        if self.leader is None or not latest < epoch <= self.leader_epoch:
+            return log.end_offset_for_epoch(epoch)
+        if epoch == self.leader_epoch or latest < 0:
+            return epoch, log.written_end
+        return latest, log.written_end
+
     def notify(self) -> None:
         """Tell every watcher to look again; watchers may leave while being told."""
         for watcher in tuple(self.watchers):
             watcher.partition_changed()
 
+    def notify_followers(self) -> None:
+        """Tell the followers among the watchers that there is more to read for them."""
+        for watcher, is_follower in tuple(self.watchers.items()):
+            if is_follower:
+                watcher.partition_changed()
+
 
 class Topic:
     """A topic with the partitions hosted here, by index."""
 
-    __slots__ = ("key", "name", "partitions", "topic_id")
+    __slots__ = ("counts", "key", "name", "partitions", "topic_id")
 
     def __init__(self, name: str, topic_id: bytes) -> None:
+        self.counts = ReplicaCounts()
+        """Where its replicas are counted: the broker's counts once the topic is hosted."""
         self.name = name
         self.key = name.encode()
         self.topic_id = topic_id

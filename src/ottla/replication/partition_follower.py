@@ -1,14 +1,23 @@
 """A follower of a partition: it appends what the leader has, and takes over its high watermark.
 
+A fetch response of the leader is taken in like this, partition by partition:
+
+    diverging epoch        `truncate`, then fetch again from where the log ends now
+    OFFSET_OUT_OF_RANGE    `restart_at` the leader's log start offset
+    records                `append`, `write` at the end of the wake-up, then `follow_leader`
+
 Offsets and leader epochs come with the leader's batches. What a follower has beyond the point
 where its epochs leave the leader's is cut off before anything is appended (KIP-101, KIP-279).
+
+Invariants:
+    the log holds the leader's bytes, up to where it ends
+    the high watermark moves at most to the leader's and to the end of what is written here; it
+    goes back only where the log is cut
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-from ottla.model.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from ottla.replication.partition import Partition
@@ -22,11 +31,18 @@ class PartitionFollower:
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
 
-    def append(
-        self, buffer: bytearray, view: memoryview, start: int, end: int, now_ms: int
-    ) -> None:
-        """Queue the leader's batches at [start, end) of a fetch response."""
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    @property
+    def last_fetched_epoch(self) -> int:
+        """The leader epoch of the last batch, which a fetch tells the leader; -1 without any."""
+        return self._partition.online_log().leader_epochs.latest_epoch
+
+    def append(self, buffer: bytearray, view: memoryview, start: int, end: int, now_ms: int) -> int:
+        """Queue the whole batches in [start, end) of a fetch response; return their bytes.
+
+        CORRUPT_MESSAGE, and nothing is queued, if they are damaged or do not come after the end
+        of the log. The bytes must stay as they are until they are written.
+        """
+        return self._partition.online_log().append_as_follower(buffer, view, start, end, now_ms)
 
     def write(self) -> None:
         """Write what was appended; OSError takes back what was queued."""
@@ -36,21 +52,32 @@ class PartitionFollower:
         """Cut the log where its epochs leave the leader's; return where it ends now.
 
         `epoch` and `end_offset` are the leader's largest epoch at or before ours and its end.
+        If we do not have that epoch, more may have to go: the next fetch finds out.
         """
         log = self._partition.online_log()
         own_epoch, own_end = log.end_offset_for_epoch(epoch)
         target = min(end_offset, own_end) if own_epoch == epoch else own_end
-        if target < 0:  # nothing in common: begin again where the leader's log begins
+        if target < 0:  # no epoch in common: nothing of the log can be kept
             target = log.log_start_offset
         if target < log.log_end_offset:
             log.truncate_to(target)
+        assert log.high_watermark <= log.log_end_offset <= max(target, log.log_start_offset)
         return log.log_end_offset
 
-    def set_high_watermark(self, leader_high_watermark: int) -> None:
-        """Take over the leader's high watermark as far as this log reaches; never go back."""
+    def restart_at(self, offset: int) -> None:
+        """Give up the log and begin again where the leader's begins."""
+        self._partition.online_log().truncate_fully(offset)
+        self._partition.notify()
+
+    def follow_leader(self, high_watermark: int, log_start_offset: int) -> None:
+        """Take over the leader's high watermark and log start offset as far as this log reaches.
+
+        Neither goes back: a leader that was just elected may know of less than is committed.
+        """
         partition = self._partition
         log = partition.online_log()
-        high_watermark = min(leader_high_watermark, log.written_end)
-        if high_watermark > log.high_watermark:
-            log.high_watermark = high_watermark
+        before = log.high_watermark, log.log_start_offset
+        log.high_watermark = max(min(high_watermark, log.written_end), log.high_watermark)
+        log.advance_log_start(min(log_start_offset, log.high_watermark))
+        if before != (log.high_watermark, log.log_start_offset):
             partition.notify()

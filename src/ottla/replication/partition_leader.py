@@ -5,9 +5,12 @@ has it: then the high watermark passes it. Who appended waits for one or the oth
 acks=all) in this object, and nowhere else.
 
 Invariants:
-    the high watermark never goes back while this broker leads, and never passes the end that
-    a member of the ISR has
+    the leader is in the ISR, and the ISR is part of the replicas
+    the high watermark never goes back while this broker leads, and never moves past the end
+    that a member of the ISR has
+    a follower's end is never past the leader's: it is one that the leader's log has
     a waiter is told exactly once: that its append holds, or why it does not
+    a leader that has resigned moves no high watermark
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from ottla.metadata.image import PartitionImage
 from ottla.model.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.replication.delayed_appends import DelayedAppends
     from ottla.replication.partition import Partition
 
 WRITTEN = -1
@@ -35,6 +39,12 @@ class AppendWaiter(Protocol):
     `place` and `position` are the waiter's own: they come back as they were given.
     """
 
+    def accepted(
+        self, place: Any, position: int, base_offset: int, append_time: int, log_start_offset: int
+    ) -> None:
+        """Hear where a delayed append is queued. What becomes of it is told later."""
+        ...
+
     def appended(self, place: Any, position: int, error: ApiError | None) -> None:
         """Hear that the append holds, or why it does not."""
         ...
@@ -48,13 +58,18 @@ Waiting: TypeAlias = tuple[int, AppendWaiter, Any, int]
 """(offset the high watermark must reach, or WRITTEN; waiter; place; position)."""
 
 
-class _OwnAppend:
+class OwnAppend:
     """Waits for a batch that the broker itself appended."""
 
     __slots__ = ("_done",)
 
     def __init__(self, done: Callable[[ErrorCode], None]) -> None:
         self._done = done
+
+    def accepted(
+        self, place: Any, position: int, base_offset: int, append_time: int, log_start_offset: int
+    ) -> None:
+        """Wait for the rest: the broker does not ask for offsets of its own batches."""
 
     def appended(self, place: Any, position: int, error: ApiError | None) -> None:
         """Pass on what became of the batch."""
@@ -81,7 +96,9 @@ class PartitionLeader:
 
     __slots__ = (
         "_broker_id",
+        "_leader_epoch",
         "_uncommitted",
+        "delayed",
         "followers",
         "isr",
         "partition",
@@ -92,9 +109,12 @@ class PartitionLeader:
     def __init__(self, partition: Partition, broker_id: int) -> None:
         self.partition = partition
         self._broker_id = broker_id
+        self._leader_epoch = -1
         self.isr: tuple[int, ...] = ()
         self.replica_count = 0
         self.followers: dict[int, FollowerState] = {}
+        self.delayed: DelayedAppends | None = None
+        """Appends that wait for a helper process. While there are some, all others wait too."""
         self.unwritten: list[Waiting] = []
         """Whose appends are queued in the log and not written yet."""
         self._uncommitted: deque[Waiting] = deque()
@@ -104,34 +124,53 @@ class PartitionLeader:
 
     def lead(self, image: PartitionImage) -> None:
         """Follow the image: the replicas, the ISR, and a leader epoch that may be new."""
+        assert self._broker_id in image.isr, f"{self.partition.name}: the leader is not in the ISR"
+        assert set(image.isr) <= set(image.replicas), f"{self.partition.name}: {image.isr}"
         others = [replica for replica in image.replicas if replica != self._broker_id]
-        known = self.followers
+        known = self.followers if image.leader_epoch == self._leader_epoch else {}
         self.followers = {replica: known.get(replica) or FollowerState() for replica in others}
+        self._leader_epoch = image.leader_epoch
         self.replica_count = len(image.replicas)
         self.isr = image.isr
         if self.partition.log is not None:
             self.advance_high_watermark()
+            self._tell_committed()
 
     def resign(self) -> None:
         """Stop leading: whoever waits for followers hears that another broker leads.
 
-        What is queued in the log is still written when the wake-up ends.
+        What is queued in the log is still written when the wake-up ends. Whoever waits for
+        followers to have it hears then that another broker leads. Appends that are delayed
+        are refused.
         """
         error = self.partition.not_leader()
+        if self.delayed is not None:
+            if self.partition.removed:
+                self.delayed.refuse_all(ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            else:
+                self.delayed.refuse_all(error)
         uncommitted, self._uncommitted = self._uncommitted, deque()
         for _, waiter, place, position in uncommitted:
             waiter.appended(place, position, error)
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """True if some replica is not in the ISR."""
+        return len(self.isr) < self.replica_count
 
     # -- writing -------------------------------------------------------------------------
 
     def check_in_sync(self) -> None:
         """Raise NOT_ENOUGH_REPLICAS while the ISR is too small for acks=all."""
-        required = self._required_in_sync()
-        if len(self.isr) < required:
+        if not self._has_enough_in_sync():
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(self.isr)} in-sync replica, min.insync.replicas is {required}",
+                f"{len(self.isr)} in-sync replica,"
+                f" min.insync.replicas is {self._required_in_sync()}",
             )
+
+    def _has_enough_in_sync(self) -> bool:
+        return len(self.isr) >= self._required_in_sync()
 
     def _required_in_sync(self) -> int:
         """Return min.insync.replicas, but never more than there are replicas."""
@@ -141,14 +180,16 @@ class PartitionLeader:
     def append_own(self, batch: bytearray, now_ms: int, done: Callable[[ErrorCode], None]) -> int:
         """Append a batch of the broker's own; `done` hears NONE once it is committed.
 
-        Returns its base offset. ApiError or OSError when it cannot even be queued.
+        Returns its base offset. ApiError or OSError when it cannot even be queued,
+        NeedsValidation when a helper process must look at its records.
         """
         log = self.partition.online_log()
+        self.check_in_sync()
         base_offset = log.append_as_leader(
             batch, memoryview(batch), 0, len(batch), self.partition.leader_epoch, now_ms,
-            is_own=True,
+            has_keys=True,
         )  # fmt: skip
-        self.unwritten.append((log.log_end_offset, _OwnAppend(done), None, 0))
+        self.unwritten.append((log.log_end_offset, OwnAppend(done), None, 0))
         return base_offset
 
     def write(self) -> None:
@@ -161,9 +202,18 @@ class PartitionLeader:
         if log is None:  # its directory was lost since the append
             raise OSError(EIO, "the log directory is offline")
         log.write_queued()
+        if self.partition.leader is not self:
+            self._tell_resigned()
+            return
         self.advance_high_watermark()
-        # What is appended to a topic that was deleted since is as good as written.
-        high_watermark = MAX_OFFSET if self.partition.removed else log.high_watermark
+        if self.followers and self.partition.watchers:
+            self.partition.notify_followers()
+        high_watermark = log.high_watermark
+        has_shrunk = log.config.min_insync_replicas > 1 and not self._has_enough_in_sync()
+        if self.partition.removed:
+            high_watermark = MAX_OFFSET  # the topic is deleted: that is as good as written
+        elif has_shrunk:
+            high_watermark = WRITTEN
         unwritten, self.unwritten = self.unwritten, []
         for waiting in unwritten:
             offset, waiter, place, position = waiting
@@ -172,6 +222,15 @@ class PartitionLeader:
             else:
                 self._uncommitted.append(waiting)
                 waiter.wait_for_followers(place, position)
+        if has_shrunk:
+            self._tell_committed()
+
+    def _tell_resigned(self) -> None:
+        """Tell those whose appends were written after this broker stopped leading."""
+        error = self.partition.not_leader()
+        unwritten, self.unwritten = self.unwritten, []
+        for offset, waiter, place, position in unwritten:
+            waiter.appended(place, position, None if offset == WRITTEN else error)
 
     def refuse_unwritten(self, code: ErrorCode, message: str) -> None:
         """Tell everybody whose append could not be written."""
@@ -185,7 +244,9 @@ class PartitionLeader:
     def record_fetch(self, replica_id: int, fetch_offset: int, now_ms: float) -> None:
         """Note that a follower has everything below `fetch_offset`; it asks for what follows.
 
-        NOT_LEADER_OR_FOLLOWER when the broker has no replica of this partition.
+        NOT_LEADER_OR_FOLLOWER when the broker has no replica of this partition,
+        OFFSET_OUT_OF_RANGE when it asks for what comes after the end of this log: what it has
+        there is not this leader's.
         """
         follower = self.followers.get(replica_id)
         log = self.partition.online_log()
@@ -194,7 +255,13 @@ class PartitionLeader:
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"broker {replica_id} has no replica of {self.partition.name}",
             )
-        if fetch_offset >= log.written_end:
+        if fetch_offset > log.written_end:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"broker {replica_id} asks for offset {fetch_offset} of {self.partition.name},"
+                f" which ends at {log.written_end}",
+            )
+        if fetch_offset == log.written_end:
             follower.caught_up_ms = now_ms
         if fetch_offset != follower.log_end_offset:
             follower.log_end_offset = fetch_offset
@@ -223,7 +290,9 @@ class PartitionLeader:
         log = self.partition.online_log()
         uncommitted = self._uncommitted
         error: ApiError | None = None
-        if uncommitted and len(self.isr) < self._required_in_sync():
+        if not uncommitted:
+            return
+        if not self._has_enough_in_sync():
             error = ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
                 f"the ISR shrank to {len(self.isr)} after the append",

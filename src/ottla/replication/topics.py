@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ottla.metadata.image import MetadataImage, TopicImage
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.replication.partition import Partition, Topic
+from ottla.replication.replica_counts import ReplicaCounts
 
 _ID_BYTES = 16
 
@@ -14,15 +15,18 @@ _ID_BYTES = 16
 class HostedTopics:
     """Look-up of partitions by the raw bytes of a request: name in UTF-8, or topic id."""
 
-    __slots__ = ("by_id", "by_key", "image")
+    __slots__ = ("by_id", "by_key", "counts", "image")
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
         """The cluster's metadata, which knows the partitions that are elsewhere."""
+        self.counts = ReplicaCounts()
         self.by_key: dict[bytes, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
 
     def add(self, topic: Topic) -> None:
+        """Host a topic, before any of its replicas has a role."""
+        topic.counts = self.counts
         self.by_key[topic.key] = topic
         self.by_id[topic.topic_id] = topic
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import resource
-import traceback
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from ottla.broker.identity import IdentityError, check
 from ottla.broker.node import Node
@@ -20,10 +20,14 @@ from ottla.network.stream import Connector
 from ottla.ports import Files, Ports
 from ottla.server.background import BackgroundThread
 from ottla.server.errors import StartupError
+from ottla.server.helper_processes import HelperProcess
 from ottla.server.listener import Listener
 from ottla.server.os_files import OsFile, OsFiles, lock_directory
 from ottla.server.reactor import Reactor
 from ottla.server.system import SystemClock, SystemRandom
+
+if TYPE_CHECKING:
+    from ottla.server.metrics_endpoint import MetricsEndpoint
 
 _MOST_OPEN_FILES = 16_384
 _UNLIMITED_REQUEST_BYTES = 512 * 1024 * 1024  # where queued.max.request.bytes sets no bound
@@ -33,7 +37,12 @@ class Broker:
     """A broker of this process. `open`, then `serve` until `stop`, then `close`."""
 
     def __init__(
-        self, properties: Mapping[str, str], *, memory: bool, report: Callable[[str], None]
+        self,
+        properties: Mapping[str, str],
+        *,
+        memory: bool,
+        report: Callable[[str], None],
+        metrics_port: int | None = None,
     ) -> None:
         try:
             self._config = BrokerConfig.from_properties(properties)
@@ -43,10 +52,13 @@ class Broker:
         self._report = report
         self._listeners: list[Listener] = []
         self._background = BackgroundThread(self._deliver_soon)
+        self._helpers = HelperProcess(self._deliver_soon)
         self._reactor: Reactor | None = None
         self._node: Node | None = None
         self._peers: Peers | None = None
         self._locks: list[OsFile] = []
+        self._metrics_port = metrics_port
+        self._metrics: MetricsEndpoint | None = None
         self.bootstrap_servers = ""
 
     def open(self) -> None:
@@ -71,7 +83,9 @@ class Broker:
         assert self._peers is not None
         self._peers.attach(self._reactor.engine)
         self._reactor.open()
-        self._reactor.call(self._background.deliver)
+        if self._metrics is not None:
+            self._metrics.start()
+        self._deliver_soon()
 
     def _take_directories(self, files: Files) -> None:
         """Make sure the directories are ours before anything is written to them."""
@@ -92,6 +106,8 @@ class Broker:
                     config.network.socket_receive_buffer_bytes,
                 )
             )
+        if self._metrics_port is not None:
+            self._bind_metrics(self._metrics_port)
 
     def _advertised(self) -> list[Endpoint]:
         """Return what clients are told: a port 0 becomes the one that was picked."""
@@ -110,10 +126,17 @@ class Broker:
         else:
             files = OsFiles()
         random = SystemRandom()
-        self._peers = Peers(
-            self._make_connector, random, self._config.network.socket_request_max_bytes
+        largest = self._config.network.socket_request_max_bytes
+        self._peers = Peers(self._make_connector, random, largest)
+        return Ports(
+            files,
+            SystemClock(),
+            random,
+            self._background,
+            self._report,
+            network=self._peers,
+            helpers=self._helpers,
         )
-        return Ports(files, SystemClock(), random, self._background, self._report, self._peers)
 
     def _make_connector(self) -> Connector:
         from ottla.server.connector import SocketConnector  # a broker on its own does without
@@ -141,8 +164,39 @@ class Broker:
             node, self._listeners, limits, buffers, config.network.socket_request_max_bytes
         )
 
+    def _bind_metrics(self, port: int) -> None:
+        """Listen for requests for metrics, on the first listener's host."""
+        from ottla.server.metrics_endpoint import MetricsEndpoint
+
+        host = self._listeners[0].host or "0.0.0.0"
+        self._metrics = MetricsEndpoint(host, port, self._read_metrics)
+
+    def _read_metrics(self, take: Callable[[bytes], None]) -> None:
+        """Call `take` with the metrics as text, on the loop."""
+        from ottla.broker.prometheus_text import render
+
+        def read() -> None:
+            assert self._node is not None
+            connections = 0 if self._reactor is None else len(self._reactor.engine.channels)
+            take(
+                render(self._node)
+                + b"# HELP ottla_connections Open connections.\n# TYPE ottla_connections gauge\n"
+                + b"ottla_connections %d\n" % connections
+            )
+
+        self._call(read)
+
+    @property
+    def metrics_port(self) -> int | None:
+        """The port of the metrics endpoint, None without one."""
+        return None if self._metrics is None else self._metrics.port
+
     def _deliver_soon(self) -> None:
-        self._call(self._background.deliver)
+        self._call(self._deliver)
+
+    def _deliver(self) -> None:
+        self._background.deliver()
+        self._helpers.deliver()
 
     def _call(self, action: Callable[[], None]) -> None:
         """Run `action` on the loop soon, if there is one; safe from any thread."""
@@ -160,9 +214,11 @@ class Broker:
         try:
             self._reactor.run()
         except Exception:
+            from traceback import format_exc
+
             self._report(
                 "the broker ends after an unexpected error, because its state is unknown; "
-                "it recovers its logs at the next start\n" + traceback.format_exc()
+                "it recovers its logs at the next start\n" + format_exc()
             )
             raise
 
@@ -173,6 +229,8 @@ class Broker:
 
     def close(self) -> None:
         """Close connections, flush the logs and leave the mark of a clean shutdown."""
+        self._close_metrics()
+        self._helpers.stop()
         self._close_reactor()
         self._background.stop()
         if self._node is not None:
@@ -181,8 +239,14 @@ class Broker:
 
     def abandon(self) -> None:
         """Close connections and let go of the directories, and write nothing."""
+        self._close_metrics()
+        self._helpers.stop()
         self._close_reactor()
         self._release_directories()
+
+    def _close_metrics(self) -> None:
+        if self._metrics is not None:
+            self._metrics.close()
 
     def _close_reactor(self) -> None:
         reactor, self._reactor = self._reactor, None
@@ -195,6 +259,7 @@ class Broker:
         self._locks.clear()
 
     def _give_up(self) -> None:
+        self._close_metrics()
         for listener in self._listeners:
             listener.close()
         self._release_directories()

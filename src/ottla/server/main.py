@@ -16,14 +16,18 @@ _COLLECT_AFTER = 50_000  # allocations; the hot path makes no cycles
 
 
 def run(
-    properties: Mapping[str, str], *, memory: bool = False, on_ready: Callable[[str], None]
+    properties: Mapping[str, str],
+    *,
+    memory: bool = False,
+    metrics_port: int | None = None,
+    on_ready: Callable[[str, int | None], None],
 ) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code, 1 after an unexpected error.
 
     Raise StartupError if the broker cannot start.
     """
     raise_file_limit()
-    broker = Broker(properties, memory=memory, report=report)
+    broker = Broker(properties, memory=memory, report=report, metrics_port=metrics_port)
     broker.open()
 
     def stop(signum: int, frame: FrameType | None) -> None:
@@ -34,7 +38,7 @@ def run(
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER, 20, 20)
-    on_ready(broker.bootstrap_servers)
+    on_ready(broker.bootstrap_servers, broker.metrics_port)
     try:
         broker.serve()
     except Exception:  # it has been reported; nothing may be written any more

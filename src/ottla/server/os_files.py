@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import shutil
 import stat
 from collections.abc import Callable, Sequence
 from fcntl import LOCK_EX, LOCK_NB, flock, lockf
@@ -163,8 +162,10 @@ class OsFiles:
             pass
 
     def remove_tree(self, path: str) -> None:
+        from shutil import rmtree  # a broker can do without it for a long time
+
         try:
-            shutil.rmtree(path)
+            rmtree(path)
         except FileNotFoundError:
             pass
 

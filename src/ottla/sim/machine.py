@@ -17,6 +17,7 @@ from ottla.sim.background import DeferredBackground
 from ottla.sim.clock import VirtualClock
 from ottla.sim.disk.disk import SimDisk
 from ottla.sim.disk.faults import DiskFaults
+from ottla.sim.helpers import PromptHelpers
 from ottla.sim.network.event_loop import SimLoop
 from ottla.sim.profile import Profile
 from ottla.sim.seeded_random import SeededRandom, generator
@@ -60,13 +61,23 @@ class Machine:
         background.on_submit, background.on_result = self.on_submit, self.on_result
         config = BrokerConfig.from_properties(self._profile.properties)
         peers = Peers(self.make_connector, self._random, LARGEST_RESPONSE)
-        ports = Ports(self.disk, self.clock, self._random, background, self.reports.append, peers)
+        helpers = PromptHelpers()
+        ports = Ports(
+            self.disk,
+            self.clock,
+            self._random,
+            background,
+            self.reports.append,
+            network=peers,
+            helpers=helpers,
+        )
         node = Node(
             config,
             config.network.advertised_listeners,
             ports,
             max_open_files=self._profile.max_open_files,
         )
+        helpers.attach(node)
         node.start()
         self.node = node
         self.loop = SimLoop(node, background, self._network_chance, self._profile.queued_max_bytes)

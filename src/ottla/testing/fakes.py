@@ -10,7 +10,15 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from ottla.memory_files import MemoryFiles
-from ottla.ports import Background, Clock, Files, Ports, Random
+from ottla.ports import (
+    Background,
+    Clock,
+    Files,
+    HelperProcesses,
+    NoHelperProcesses,
+    Ports,
+    Random,
+)
 
 T = TypeVar("T")
 
@@ -78,6 +86,7 @@ def fake_ports(
     random: Random | None = None,
     background: Background | None = None,
     report: Callable[[str], None] = lambda message: None,
+    helpers: HelperProcesses | None = None,
 ) -> Ports:
     """Return ports for a whole node. By default the disk is in memory and work is done inline."""
     return Ports(
@@ -86,4 +95,5 @@ def fake_ports(
         random=FakeRandom() if random is None else random,
         background=InlineBackground() if background is None else background,
         report=report,
+        helpers=NoHelperProcesses() if helpers is None else helpers,
     )

@@ -146,6 +146,8 @@ def _decode_flexible(
         p = skip_tags(buffer, p, end)
         if p > end:
             raise DecodeError("a forgotten topic reaches past the end of the request")
+    if p > end:
+        raise DecodeError("the Fetch request ends too early")
     if version >= 15:
         replica_id = _replica_id(buffer, p, end)
     return FetchRequest(
@@ -245,6 +247,8 @@ def _decode_legacy(
                     raise DecodeError("a forgotten partition reaches past the end of the request")
             if p > end:
                 raise DecodeError("a forgotten topic reaches past the end of the request")
+    if p > end:
+        raise DecodeError("the Fetch request ends too early")
     return FetchRequest(
         replica_id,
         max_wait_ms,
@@ -281,6 +285,7 @@ def encode_fetch_response(
     session_id: int,
     data: list[PartitionData],
     read: list[Records],
+    throttle_ms: int = 0,
 ) -> list[bytes | FileSlice]:
     """Return the whole response frame as parts to be sent one after the other.
 
@@ -324,7 +329,7 @@ def encode_fetch_response(
         pending.append(b"\0")
     tail = b"".join(pending)
     size += len(tail)
-    head = _encode_head(version, correlation_id, error_code, session_id, topics, size)
+    head = _encode_head(version, correlation_id, throttle_ms, error_code, session_id, topics, size)
     if parts:
         parts[0] = head + parts[0]  # type: ignore[operator]
         parts.append(tail)
@@ -334,19 +339,25 @@ def encode_fetch_response(
 
 
 def _encode_head(
-    version: int, correlation_id: int, error_code: int, session_id: int, topics: int, size: int
+    version: int,
+    correlation_id: int,
+    throttle_ms: int,
+    error_code: int,
+    session_id: int,
+    topics: int,
+    size: int,
 ) -> bytes:
     if version >= FIRST_FLEXIBLE:
         count = uvarint(topics + 1)
         return (
             _HEAD_FLEXIBLE.pack(
-                15 + len(count) + size, correlation_id, 0, 0, error_code, session_id
+                15 + len(count) + size, correlation_id, 0, throttle_ms, error_code, session_id
             )
             + count
         )
     if version >= 7:
-        return _HEAD_V7.pack(18 + size, correlation_id, 0, error_code, session_id, topics)
-    return _HEAD_V4.pack(12 + size, correlation_id, 0, topics)
+        return _HEAD_V7.pack(18 + size, correlation_id, throttle_ms, error_code, session_id, topics)
+    return _HEAD_V4.pack(12 + size, correlation_id, throttle_ms, topics)
 
 
 def _encode_topic(version: int, key: bytes, partitions: int) -> bytes:

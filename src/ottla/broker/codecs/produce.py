@@ -121,6 +121,8 @@ def decode_flexible(
         topics.append((key, partitions))
         if p > end:
             raise DecodeError("a topic reaches past the end of the request")
+    if p > end:
+        raise DecodeError("the Produce request ends too early")
     return transactional_id, acks, timeout_ms, topics, buffer, view
 
 
@@ -165,6 +167,8 @@ def decode_legacy(
         topics.append((key, partitions))
         if p > end:
             raise DecodeError("a topic reaches past the end of the request")
+    if p > end:
+        raise DecodeError("the Produce request ends too early")
     return transactional_id, acks, timeout_ms, topics, buffer, view
 
 
@@ -185,10 +189,12 @@ def _named(length: int) -> Callable[..., bytes]:
     return pack
 
 
-def encode_produce_response(version: int, correlation_id: int, topics: Answers) -> bytes:
-    """The whole response frame, length included."""
+def encode_produce_response(
+    version: int, correlation_id: int, topics: Answers, throttle_ms: int = 0
+) -> bytes:
+    """Return the whole response frame, length included."""
     if version < FIRST_FLEXIBLE:
-        return _encode_legacy(version, correlation_id, topics)
+        return _encode_legacy(version, correlation_id, topics, throttle_ms)
     if len(topics) == 1:
         key, results = topics[0]
         if len(results) == 1:
@@ -199,16 +205,16 @@ def encode_produce_response(version: int, correlation_id: int, topics: Answers) 
                     pack = _pack_named.get(length) or _named(length)
                     return pack(
                         47 + length, correlation_id, 0, 2, length + 1, key, 2, index, code,
-                        base_offset, append_time, log_start_offset, 1, 0, 0, 0, 0, 0,
+                        base_offset, append_time, log_start_offset, 1, 0, 0, 0, throttle_ms, 0,
                     )  # fmt: skip
                 return _pack_by_id(
                     62, correlation_id, 0, 2, key, 2, index, code,
-                    base_offset, append_time, log_start_offset, 1, 0, 0, 0, 0, 0,
+                    base_offset, append_time, log_start_offset, 1, 0, 0, 0, throttle_ms, 0,
                 )  # fmt: skip
-    return _encode_flexible(version, correlation_id, topics)
+    return _encode_flexible(version, correlation_id, topics, throttle_ms)
 
 
-def _encode_flexible(version: int, correlation_id: int, topics: Answers) -> bytes:
+def _encode_flexible(version: int, correlation_id: int, topics: Answers, throttle_ms: int) -> bytes:
     parts = [uvarint(len(topics) + 1)]
     for key, results in topics:
         if version < FIRST_TOPIC_ID:
@@ -225,12 +231,12 @@ def _encode_flexible(version: int, correlation_id: int, topics: Answers) -> byte
                 text = message.encode()
                 parts.append(uvarint(len(text) + 1) + text + b"\0")
         parts.append(b"\0")
-    parts.append(b"\0\0\0\0\0")  # throttle time, tags
+    parts.append(_I32.pack(throttle_ms) + b"\0")  # tags
     body = b"".join(parts)
     return _HEAD_FLEXIBLE.pack(5 + len(body), correlation_id, 0) + body
 
 
-def _encode_legacy(version: int, correlation_id: int, topics: Answers) -> bytes:
+def _encode_legacy(version: int, correlation_id: int, topics: Answers, throttle_ms: int) -> bytes:
     parts = []
     for key, results in topics:
         parts.append(_I16.pack(len(key)) + key + _I32.pack(len(results)))
@@ -242,7 +248,7 @@ def _encode_legacy(version: int, correlation_id: int, topics: Answers) -> bytes:
                 parts += [_I32.pack(number) + b"\xff\xff" for number in bad]  # no message
                 text = message.encode() if message is not None else b""
                 parts.append(_I16.pack(len(text) if message is not None else -1) + text)
-    parts.append(b"\0\0\0\0")  # throttle time
+    parts.append(_I32.pack(throttle_ms))
     body = b"".join(parts)
     return _HEAD_LEGACY.pack(8 + len(body), correlation_id, len(topics)) + body
 

@@ -8,8 +8,10 @@ A module may have, beside `handle`:
     decoder_of(version)      the function that decodes a version, for requests with a codec of
                              their own (see `ottla.broker.api.Decode`)
     Context                  for requests that keep state while they wait
-    refuse(request, error)   the response to a request that fails as a whole, where the response
-                             has no error code of its own
+    refuse(request, error, context)
+                             returns the response to a request that fails as a whole, or answers
+                             with the context and returns None. Without it the response has an
+                             error code of its own, in every version.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.decisions import change_configs
 from ottla.broker.node import Node
 from ottla.controller.configs import replacement
+from ottla.model.errors import ApiError
 from ottla.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -31,4 +32,21 @@ def handle(node: Node, request: AlterConfigsRequest, context: RequestContext) ->
             responses=[AlterConfigsResourceResponse(**result._asdict()) for result in changed]
         ),
         validate_only=request.validate_only,
+    )
+
+
+def refuse(
+    request: AlterConfigsRequest, error: ApiError, context: RequestContext
+) -> AlterConfigsResponse:
+    """Return the error for every resource."""
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=error.code,
+                error_message=error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
     )

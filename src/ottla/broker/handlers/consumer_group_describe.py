@@ -30,6 +30,19 @@ def handle(
     )
 
 
+def refuse(
+    request: ConsumerGroupDescribeRequest, error: ApiError, context: RequestContext
+) -> ConsumerGroupDescribeResponse:
+    """Return the error for every group."""
+    return ConsumerGroupDescribeResponse(
+        groups=[_refused(group_id, error) for group_id in request.group_ids]
+    )
+
+
+def _refused(group_id: str, error: ApiError) -> DescribedGroup:
+    return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
+
+
 def _describe(
     node: Node, group_id: str, request: ConsumerGroupDescribeRequest
 ) -> tuple[ShardRuntime[GroupShard] | None, DescribedGroup]:
@@ -39,9 +52,7 @@ def _describe(
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
         runtime = node.groups.runtime_of(group_id)
     except ApiError as error:
-        return None, DescribedGroup(
-            group_id=group_id, error_code=error.code, error_message=error.message
-        )
+        return None, _refused(group_id, error)
     described = describe_consumer_group(runtime.shard, group_id)
     if described.error_code == ErrorCode.NONE and request.include_authorized_operations:
         described.authorized_operations = GROUP_OPERATIONS

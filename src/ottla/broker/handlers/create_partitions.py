@@ -32,6 +32,20 @@ def _result(grown: GrownTopic, error: ApiError | None) -> CreatePartitionsTopicR
     return CreatePartitionsTopicResult(name=grown.name, error_code=code, error_message=message)
 
 
+def refuse(
+    request: CreatePartitionsRequest, error: ApiError, context: RequestContext
+) -> CreatePartitionsResponse:
+    """Return the error for every topic."""
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(
+                name=topic.name, error_code=error.code, error_message=error.message
+            )
+            for topic in request.topics
+        ]
+    )
+
+
 def _more(topic: CreatePartitionsTopic) -> MorePartitions:
     assignments = topic.assignments
     return MorePartitions(

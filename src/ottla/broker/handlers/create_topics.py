@@ -44,6 +44,13 @@ def handle(node: Node, request: CreateTopicsRequest, context: RequestContext) ->
     )
 
 
+def refuse(
+    request: CreateTopicsRequest, error: ApiError, context: RequestContext
+) -> CreateTopicsResponse:
+    """Return the error for every topic."""
+    return CreateTopicsResponse(topics=[_failure(topic.name, error) for topic in request.topics])
+
+
 def _new_topic(topic: CreatableTopic) -> NewTopic:
     return NewTopic(
         topic.name,

@@ -37,6 +37,18 @@ def handle(
     return None
 
 
+def refuse(
+    request: DeleteGroupsRequest, error: ApiError, context: RequestContext
+) -> DeleteGroupsResponse:
+    """Return the error for every group."""
+    return DeleteGroupsResponse(
+        results=[
+            DeletableGroupResult(group_id=group_id, error_code=error.code)
+            for group_id in request.groups_names
+        ]
+    )
+
+
 def _delete(node: Node, group_id: str, reply: Reply) -> None:
     try:
         runtime = node.groups.runtime_of(group_id)

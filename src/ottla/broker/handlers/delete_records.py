@@ -34,13 +34,32 @@ def handle(
     )
 
 
+def refuse(
+    request: DeleteRecordsRequest, error: ApiError, context: RequestContext
+) -> DeleteRecordsResponse:
+    """Return the error for every partition."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[_refused(asked.partition_index, error) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _refused(index: int, error: ApiError) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(
+        partition_index=index, low_watermark=-1, error_code=error.code
+    )
+
+
 def _answer(node: Node, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
     try:
         low_watermark = _delete(node, topic, index, offset)
     except ApiError as error:
-        return DeleteRecordsPartitionResult(
-            partition_index=index, low_watermark=-1, error_code=error.code
-        )
+        return _refused(index, error)
     return DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark)
 
 

@@ -18,12 +18,10 @@ FIRST_WITH_DELETION_DISABLED = 3
 
 def handle(node: Node, request: DeleteTopicsRequest, context: RequestContext) -> None:
     """Answer for each topic that it is gone, or why not."""
-    topics = [UnwantedTopic(name) for name in request.topic_names]
-    topics += [UnwantedTopic(topic.name, topic.topic_id) for topic in request.topics]
     carry_out(
         node,
         context,
-        delete_topics(node.controller.latest_image, node.config, topics),
+        delete_topics(node.controller.latest_image, node.config, _topics(request)),
         lambda results: DeleteTopicsResponse(
             responses=[_result(deleted, error, context.version) for deleted, error in results]
         ),
@@ -37,3 +35,26 @@ def _result(deleted: DeletedTopic, error: ApiError | None, version: int) -> Dele
     return DeletableTopicResult(
         name=deleted.name, topic_id=deleted.topic_id, error_code=code, error_message=message
     )
+
+
+def refuse(
+    request: DeleteTopicsRequest, error: ApiError, context: RequestContext
+) -> DeleteTopicsResponse:
+    """Return the error for every topic."""
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                error_code=error.code,
+                error_message=error.message,
+            )
+            for topic in _topics(request)
+        ]
+    )
+
+
+def _topics(request: DeleteTopicsRequest) -> list[UnwantedTopic]:
+    """Return the topics asked for, by name or by id."""
+    topics = [UnwantedTopic(name) for name in request.topic_names]
+    return topics + [UnwantedTopic(topic.name, topic.topic_id) for topic in request.topics]

@@ -37,6 +37,23 @@ def handle(
     )
 
 
+def refuse(
+    request: DescribeConfigsRequest, error: ApiError, context: RequestContext
+) -> DescribeConfigsResponse:
+    """Return the error for every resource."""
+    return DescribeConfigsResponse(
+        results=[
+            DescribeConfigsResult(
+                error_code=error.code,
+                error_message=error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
+    )
+
+
 def _describe(
     node: Node, resource: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> DescribeConfigsResult:

@@ -30,6 +30,17 @@ def handle(
     )
 
 
+def refuse(
+    request: DescribeGroupsRequest, error: ApiError, context: RequestContext
+) -> DescribeGroupsResponse:
+    """Return the error for every group."""
+    return DescribeGroupsResponse(groups=[_refused(group_id, error) for group_id in request.groups])
+
+
+def _refused(group_id: str, error: ApiError) -> DescribedGroup:
+    return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
+
+
 def _describe(
     node: Node, group_id: str, request: DescribeGroupsRequest, context: RequestContext
 ) -> tuple[ShardRuntime[GroupShard] | None, DescribedGroup]:
@@ -37,7 +48,7 @@ def _describe(
     try:
         runtime = node.groups.runtime_of(group_id)
     except ApiError as error:
-        return None, DescribedGroup(group_id=group_id, error_code=error.code)
+        return None, _refused(group_id, error)
     described = describe_group(runtime.shard, group_id)
     if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND and context.version < FIRST_NOT_FOUND:
         described.error_code = ErrorCode.NONE

@@ -29,15 +29,34 @@ def handle(
     )
 
 
+def refuse(
+    request: DescribeProducersRequest, error: ApiError, context: RequestContext
+) -> DescribeProducersResponse:
+    """Return the error for every partition."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_refused(index, error) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _refused(index: int, error: ApiError) -> PartitionResponse:
+    return PartitionResponse(
+        partition_index=index, error_code=error.code, error_message=error.message
+    )
+
+
 def _answer(node: Node, topic: str, index: int) -> PartitionResponse:
     try:
         partition = node.topics.partition_named(topic, index)
         partition.as_leader()
         log = partition.online_log()
     except ApiError as error:
-        return PartitionResponse(
-            partition_index=index, error_code=error.code, error_message=error.message
-        )
+        return _refused(index, error)
     return PartitionResponse(
         partition_index=index,
         active_producers=[

@@ -12,7 +12,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
 from ottla.broker.node import Node
 from ottla.metadata.image import MetadataImage, PartitionImage, TopicImage
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import INTERNAL_TOPICS
 from ottla.model.topic_names import reason_invalid
 from ottla.wire.messages.describe_topic_partitions import (
@@ -34,6 +34,18 @@ def handle(
     names = sorted(name for name in asked if name >= cursor.topic_name)
     most = node.config.network.max_request_partition_size_limit
     return _page(node.image, names, cursor, max(min(request.response_partition_limit, most), 1))
+
+
+def refuse(
+    request: DescribeTopicPartitionsRequest, error: ApiError, context: RequestContext
+) -> DescribeTopicPartitionsResponse:
+    """Return the error for every topic."""
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(name=topic.name, error_code=error.code)
+            for topic in request.topics
+        ]
+    )
 
 
 def _page(

@@ -46,12 +46,22 @@ def handle(node: Node, request: FetchRequest, context: Context) -> None:
     try:
         context.join_session(request)
     except ApiError as error:
-        context.complete_parts(
-            encode_fetch_response(context.version, context.correlation_id, error.code, 0, [], [])
-        )
+        context.respond(error.code, 0, [], [])
         return
     if not context.answer(final=request.max_wait_ms <= 0):
         context.park(request.max_wait_ms)
+
+
+def refuse(request: FetchRequest, error: ApiError, context: Context) -> None:
+    """Answer with the error for the request and for each of its partitions.
+
+    Versions before 7 have errors for partitions only.
+    """
+    data = [
+        PartitionData(asked.key, asked.partition_index, error.code, -1, -1, -1, None)
+        for asked in request.partitions
+    ]
+    context.respond(error.code, request.session_id, data, [None] * len(data))
 
 
 class Context(RequestContext):
@@ -80,7 +90,7 @@ class Context(RequestContext):
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if request.session_id:
                 sessions.close(request.session_id)
-            self.fetcher = Fetcher()
+            self.fetcher = Fetcher(is_follower=request.replica_id >= 0)
             self._follow(request)
             if request.session_epoch == INITIAL_EPOCH:
                 self.session = sessions.open(
@@ -179,7 +189,9 @@ class Context(RequestContext):
     def _exhausted(self, entry: FetchEntry, item: PartitionData) -> bool:
         """Whether there is nothing to read until the partition changes."""
         if self.replica_id >= 0:
-            return False  # it reads beyond the high watermark, whose moves are all that is told
+            partition = entry.partition
+            log = None if partition is None else partition.log
+            return log is not None and entry.fetch_offset >= log.written_end
         end = item.last_stable_offset if self.isolation_level else item.high_watermark
         return entry.fetch_offset >= end
 
@@ -191,8 +203,20 @@ class Context(RequestContext):
         if session is not None:
             session_id = session.session_id
             self._note_sent(data, entries)
+        self.respond(ErrorCode.NONE, session_id, data, records)
+
+    def respond(
+        self,
+        code: ErrorCode,
+        session_id: int,
+        data: list[PartitionData],
+        records: list[Records],
+    ) -> None:
+        """Answer with an error for the request, and what there is to say about partitions."""
         self.complete_parts(
-            encode_fetch_response(self.version, self.correlation_id, 0, session_id, data, records)
+            encode_fetch_response(
+                self.version, self.correlation_id, code, session_id, data, records, self.throttle_ms
+            )
         )
 
     def _note_sent(self, data: list[PartitionData], entries: list[FetchEntry]) -> None:
@@ -229,7 +253,7 @@ class Context(RequestContext):
             if partition.leader is None:
                 self._check_follower(partition)
             if entry.last_fetched_epoch >= 0:
-                diverging = self._diverging(entry, log)
+                diverging = self._diverging(entry, partition)
                 if diverging is not None:
                     return PartitionData(
                         entry.key,
@@ -286,9 +310,11 @@ class Context(RequestContext):
             return log.written_end
         return log.last_stable_offset if self.isolation_level else log.high_watermark
 
-    def _diverging(self, entry: FetchEntry, log: Log) -> tuple[int, int] | None:
+    def _diverging(self, entry: FetchEntry, partition: Partition) -> tuple[int, int] | None:
         """Where the client's log leaves ours, if the last epoch it saw says it does (KIP-595)."""
-        epoch, end_offset = log.end_offset_for_epoch(entry.last_fetched_epoch)
+        epoch, end_offset = partition.end_offset_for_epoch(entry.last_fetched_epoch)
+        if epoch < 0 or entry.fetch_offset < partition.online_log().log_start_offset:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)  # older than all that the log has
         if epoch < entry.last_fetched_epoch or end_offset < entry.fetch_offset:
             return epoch, end_offset
         return None

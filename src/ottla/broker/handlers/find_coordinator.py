@@ -45,14 +45,26 @@ def _respond(
 ) -> FindCoordinatorResponse:
     """Return the coordinator of each key."""
     listener = context.connection.listener
+    keys = _keys(request, context)
+    found = [_find(node, request.key_type, key, listener, refusal) for key in keys]
+    return _response(found, context)
+
+
+def refuse(
+    request: FindCoordinatorRequest, error: ApiError, context: RequestContext
+) -> FindCoordinatorResponse:
+    """Return the error for every key."""
+    return _response([_refused(key, error) for key in _keys(request, context)], context)
+
+
+def _keys(request: FindCoordinatorRequest, context: RequestContext) -> list[str]:
+    return request.coordinator_keys if context.version >= FIRST_BATCHED else [request.key]
+
+
+def _response(coordinators: list[Coordinator], context: RequestContext) -> FindCoordinatorResponse:
     if context.version >= FIRST_BATCHED:
-        return FindCoordinatorResponse(
-            coordinators=[
-                _find(node, request.key_type, key, listener, refusal)
-                for key in request.coordinator_keys
-            ]
-        )
-    found = _find(node, request.key_type, request.key, listener, refusal)
+        return FindCoordinatorResponse(coordinators=coordinators)
+    (found,) = coordinators
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message,
@@ -65,14 +77,22 @@ def _respond(
 def _find(
     node: Node, key_type: int, key: str, listener: str, refusal: ApiError | None
 ) -> Coordinator:
-    code, message, address = ErrorCode.NONE, None, NO_NODE
     try:
-        address = _address(node, _leader(node, key_type, key, refusal), listener)
+        node_id, host, port = _address(node, _leader(node, key_type, key, refusal), listener)
     except ApiError as error:
-        code, message = error.code, error.message
-    node_id, host, port = address
+        return _refused(key, error)
+    return Coordinator(key=key, node_id=node_id, host=host, port=port, error_message=None)
+
+
+def _refused(key: str, error: ApiError) -> Coordinator:
+    node_id, host, port = NO_NODE
     return Coordinator(
-        key=key, node_id=node_id, host=host, port=port, error_code=code, error_message=message
+        key=key,
+        node_id=node_id,
+        host=host,
+        port=port,
+        error_code=error.code,
+        error_message=error.message,
     )
 
 

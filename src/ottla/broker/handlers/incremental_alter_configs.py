@@ -6,6 +6,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.decisions import change_configs
 from ottla.broker.node import Node
 from ottla.controller.configs import ConfigChange, ConfigOperation
+from ottla.model.errors import ApiError
 from ottla.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -34,4 +35,21 @@ def handle(node: Node, request: IncrementalAlterConfigsRequest, context: Request
             responses=[AlterConfigsResourceResponse(**result._asdict()) for result in changed]
         ),
         validate_only=request.validate_only,
+    )
+
+
+def refuse(
+    request: IncrementalAlterConfigsRequest, error: ApiError, context: RequestContext
+) -> IncrementalAlterConfigsResponse:
+    """Return the error for every resource."""
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=error.code,
+                error_message=error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
     )

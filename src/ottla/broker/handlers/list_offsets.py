@@ -57,6 +57,24 @@ def handle(node: Node, request: ListOffsetsRequest, context: RequestContext) -> 
     )
 
 
+def refuse(
+    request: ListOffsetsRequest, error: ApiError, context: RequestContext
+) -> ListOffsetsResponse:
+    """Return the error for every partition."""
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _refusal(partition.partition_index, error.code)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
 def _answer(
     node: Node, topic: str, asked: ListOffsetsPartition, isolation_level: int, version: int
 ) -> ListOffsetsPartitionResponse:

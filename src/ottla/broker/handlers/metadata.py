@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from struct import Struct
 
 from ottla.broker.auto_topic_creation import auto_create
 from ottla.broker.context import RequestContext
@@ -23,11 +24,15 @@ from ottla.wire.messages.metadata import (
 )
 
 FIRST_NULL_IS_ALL = 1
+FIRST_THROTTLE_TIME = 3
 FIRST_AUTO_CREATION_FLAG = 4
+FIRST_BY_ID = 12
 NOT_ASKED = -(2**31)
 # Everybody may do everything while there is no authorizer: one bit per AclOperation.
 TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
+
+_THROTTLE_TIME = Struct(">i")  # the first field of the response
 
 
 def decoder_of(version: int) -> Callable[..., bytes]:
@@ -40,7 +45,7 @@ def handle(node: Node, body: bytes, context: RequestContext) -> None:
     question = (context.version, context.connection.listener, body)
     reply = node.metadata_cache.get(question)
     if reply is not None:
-        context.send_body(reply)
+        _send(context, reply)
         return
     request, _ = decoder(MetadataRequest, context.version)(body, 0, len(body))
     errors, missing = _missing(node, request, context)
@@ -55,9 +60,18 @@ def handle(node: Node, body: bytes, context: RequestContext) -> None:
         created({})
 
 
-def refuse(body: bytes, error: ApiError) -> MetadataResponse:
-    """Return the response to a request that fails as a whole."""
-    return MetadataResponse(error_code=error.code)
+def refuse(body: bytes, error: ApiError, context: RequestContext) -> MetadataResponse:
+    """Return the error for each topic asked for, and from version 13 for the request."""
+    request, _ = decoder(MetadataRequest, context.version)(body, 0, len(body))
+    return MetadataResponse(
+        error_code=error.code,
+        topics=[
+            MetadataResponseTopic(
+                error_code=error.code, name=topic.name or "", topic_id=topic.topic_id
+            )
+            for topic in request.topics or ()
+        ],
+    )
 
 
 def _answer(
@@ -67,6 +81,13 @@ def _answer(
     reply = encoder(MetadataResponse, context.version)(response)
     if not response.error_code and not any(topic.error_code for topic in response.topics):
         node.metadata_cache.put(question, reply)
+    _send(context, reply)
+
+
+def _send(context: RequestContext, reply: bytes) -> None:
+    """Answer with a body that is encoded without a throttle time."""
+    if context.throttle_ms and context.version >= FIRST_THROTTLE_TIME:
+        reply = _THROTTLE_TIME.pack(context.throttle_ms) + reply[_THROTTLE_TIME.size :]
     context.send_body(reply)
 
 
@@ -79,6 +100,8 @@ def _missing(
     allowed = request.allow_auto_topic_creation or context.version < FIRST_AUTO_CREATION_FLAG
     for asked in request.topics or ():
         if asked.topic_id != ZERO_UUID:
+            if context.version < FIRST_BY_ID:
+                raise ApiError(ErrorCode.INVALID_REQUEST)
             continue
         name = asked.name
         if name is None:

@@ -116,6 +116,15 @@ def _decode(
     )
 
 
+def refuse(request: CommitRequest, error: ApiError, context: Context) -> CommitResults:
+    """Return the error for every partition."""
+    _, _, _, _, _, asked = request
+    context.topics = [topic for topic, _ in asked]
+    return CommitResults(
+        [[(partition[0], error.code) for partition in partitions] for _, partitions in asked]
+    )
+
+
 def handle(node: Node, request: CommitRequest, context: Context) -> None:
     """Answer with each partition's result, once what is taken is committed."""
     group_id, generation_id, member_id, instance_id, retention_ms, asked = request

@@ -43,6 +43,16 @@ def handle(
     return answer_together(context.defer, OffsetFetchResponseGroup, answers, respond)
 
 
+def refuse(
+    request: OffsetFetchRequest, error: ApiError, context: RequestContext
+) -> OffsetFetchResponse:
+    """Return the error for each group; in old versions for the request or its partitions."""
+    groups = [refuse_fetch(asked, error.code) for asked in _groups(request, context)]
+    if context.version >= FIRST_BATCHED:
+        return OffsetFetchResponse(groups=groups)
+    return _old_response(groups[0], request, context.version)
+
+
 def _fetch(
     node: Node,
     asked: OffsetFetchRequestGroup,

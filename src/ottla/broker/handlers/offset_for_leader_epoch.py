@@ -29,14 +29,33 @@ def handle(
     )
 
 
+def refuse(
+    request: OffsetForLeaderEpochRequest, error: ApiError, context: RequestContext
+) -> OffsetForLeaderEpochResponse:
+    """Return the error for every partition."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_refused(asked, error) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _refused(asked: OffsetForLeaderPartition, error: ApiError) -> EpochEndOffset:
+    return EpochEndOffset(
+        error_code=error.code, partition=asked.partition, leader_epoch=-1, end_offset=-1
+    )
+
+
 def _answer(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
         partition = node.topics.partition_named(topic, asked.partition)
         partition.check_leader_epoch(asked.current_leader_epoch)
         partition.as_leader()
-        epoch, end_offset = partition.online_log().end_offset_for_epoch(asked.leader_epoch)
+        epoch, end_offset = partition.end_offset_for_epoch(asked.leader_epoch)
     except ApiError as error:
-        return EpochEndOffset(
-            error_code=error.code, partition=asked.partition, leader_epoch=-1, end_offset=-1
-        )
+        return _refused(asked, error)
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)

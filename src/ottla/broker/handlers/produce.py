@@ -2,7 +2,8 @@
 
 acks=0 gets no answer (a refused batch closes the connection, as in Kafka); acks=1 waits until the
 leader has written the batch, acks=all until it is committed: until every in-sync replica has it.
-Requests behind one that waits are handled meanwhile.
+Requests behind one that waits are handled meanwhile. A batch whose records must be looked at waits
+for a helper process before it is appended (`ottla.replication.delayed_appends`).
 """
 
 from __future__ import annotations
@@ -22,16 +23,20 @@ from ottla.broker.codecs.produce import (
     encode_produce_response,
     refused,
 )
-from ottla.broker.context import RequestContext
+from ottla.broker.context import WAITING, RequestContext
+from ottla.log.append_rules import NeedsValidation
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.replication.partition_leader import WRITTEN
+from ottla.replication.delayed_appends import (
+    PARKED_BYTES,
+    SEQUENCE_ERRORS,
+    DelayedAppend,
+    append_later,
+)
+from ottla.replication.partition_leader import WRITTEN, PartitionLeader
 from ottla.replication.timers import Timer
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
-
-SEQUENCE_ERRORS = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH)
-"""What may be said because of a batch that is not written yet, and does not hold if that fails."""
 
 
 class Context(RequestContext):
@@ -48,12 +53,25 @@ class Context(RequestContext):
 
     # -- appends that are under way, told by the partition's leader ----------------------
 
+    def accepted(
+        self,
+        results: list[PartitionResult],
+        position: int,
+        base_offset: int,
+        append_time: int,
+        log_start_offset: int,
+    ) -> None:
+        """Note what to say about a delayed append if all goes well."""
+        index = results[position][0]
+        results[position] = (index, 0, base_offset, append_time, log_start_offset, None, ())
+
     def appended(
         self, results: list[PartitionResult], position: int, error: ApiError | None
     ) -> None:
         """Hear what became of an append: what was said about it holds, or this error does."""
         if error is not None:
-            results[position] = refused(results[position][0], error.code, error.message)
+            index = results[position][0]
+            results[position] = refused(index, error.code, error.message, error.bad_records)
         if self._late:
             self._not_late(results, position)
         still_open = self.open_appends - 1
@@ -93,10 +111,19 @@ class Context(RequestContext):
             self._timer.cancel()
         self.open_appends = 0
         if self.acks:
-            self.complete(encode_produce_response(self.version, self.correlation_id, self.answers))
-        elif any(result[1] for _, results in self.answers for result in results):
-            self.connection.closing = True
-            self.api.node.ready.append(self.connection)
+            self.complete(
+                encode_produce_response(
+                    self.version, self.correlation_id, self.answers, self.throttle_ms
+                )
+            )
+            return
+        connection = self.connection
+        if any(result[1] for _, results in self.answers for result in results):
+            connection.closing = True
+            self.api.node.ready.append(connection)
+        elif connection.parked is self:
+            connection.parked = None
+            self.api.node.ready.append(connection)
 
 
 def decoder_of(version: int) -> Callable[..., ProduceRequest]:
@@ -121,13 +148,20 @@ def handle(node: Node, request: ProduceRequest, context: Context) -> None:
         _append(node, context, topics, buffer, view)
         if context.open_appends:
             if acks:
-                context.queued = True
+                context.state = WAITING
                 context.connection.pending.append(context)
             return
     context.answer()
 
 
-def _refuse_all(topics: list[ProduceTopic], code: ErrorCode, message: str) -> Answers:
+def refuse(request: ProduceRequest, error: ApiError, context: Context) -> None:
+    """Answer with the error for every partition; without acks, close the connection."""
+    _, context.acks, _, topics, _, _ = request
+    context.answers = _refuse_all(topics, error.code, error.message)
+    context.answer()
+
+
+def _refuse_all(topics: list[ProduceTopic], code: ErrorCode, message: str | None) -> Answers:
     """Return the same refusal for every partition: the request itself is not acceptable."""
     return [
         (key, [refused(index, code, message) for index, _, _ in partitions])
@@ -164,6 +198,9 @@ def _append(
                     leader.check_in_sync()
                 if first < 0:
                     raise ApiError(ErrorCode.INVALID_RECORD, "the records are null")
+                if leader.delayed is not None:
+                    _append_later(node, context, leader, results, index, buffer, view, first, last)
+                    continue
                 base_offset = log.append_as_leader(
                     buffer, view, first, last, partition.leader_epoch, node.wall_ms
                 )
@@ -172,6 +209,11 @@ def _append(
                     leader.unwritten.append((WRITTEN, context, results, len(results)))
                     context.open_appends += 1
                 results.append(refused(index, refusal.code, refusal.message, refusal.bad_records))
+            except NeedsValidation as needed:
+                assert leader is not None
+                _append_later(
+                    node, context, leader, results, index, buffer, view, first, last, needed
+                )
             except OSError as problem:
                 assert partition is not None
                 results.append(refused(index, *node.storage_failed(partition, problem)))
@@ -184,3 +226,28 @@ def _append(
                 context.open_appends += 1
                 append_time, log_start = log.last_append_time, log.log_start_offset
                 results.append((index, 0, base_offset, append_time, log_start, None, ()))
+
+
+def _append_later(
+    node: Node,
+    context: Context,
+    leader: PartitionLeader,
+    results: list[PartitionResult],
+    index: int,
+    buffer: bytearray,
+    view: memoryview,
+    first: int,
+    last: int,
+    needed: NeedsValidation | None = None,
+) -> None:
+    """Let a batch wait until its records were looked at, or until those before it are appended."""
+    append = DelayedAppend(context, results, len(results), acks_all=context.acks < 0)
+    try:
+        append_later(node, leader, append, buffer, view, first, last, needed)
+    except ApiError as refusal:
+        results.append(refused(index, refusal.code, refusal.message, refusal.bad_records))
+        return
+    context.open_appends += 1
+    results.append(refused(index, ErrorCode.REQUEST_TIMED_OUT))  # as long as nothing else is known
+    if node.delayed_bytes > PARKED_BYTES:
+        context.connection.parked = context

@@ -30,7 +30,7 @@ class Broker(Protocol):
 
     def append_internal(
         self, partition: Partition, batch: bytearray, done: Callable[[ErrorCode], None]
-    ) -> int:
+    ) -> None:
         """Append a batch. `done` is called with NONE once it is committed, or with an error.
 
         The calls for one partition come in the order of the appends. Raise ApiError or

@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.connection import Connection
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
-from ottla.ports import Files
+from ottla.ports import Files, HelperProcesses
 from ottla.testing.fakes import fake_ports
 from ottla.wire.apis import response_class
 from ottla.wire.codec import decoder, encoder
@@ -49,7 +49,9 @@ class Client:
 def start_node() -> Callable[..., Node]:
     """Start a node on given files with given settings."""
 
-    def start(files: Files | None = None, **settings: str) -> Node:
+    def start(
+        files: Files | None = None, *, helpers: HelperProcesses | None = None, **settings: str
+    ) -> Node:
         properties = {name.replace("_", "."): text for name, text in settings.items()}
         properties.setdefault("log.dirs", "/data")
         config = BrokerConfig(properties)
@@ -57,7 +59,7 @@ def start_node() -> Callable[..., Node]:
             endpoint._replace(host=endpoint.host or "localhost")
             for endpoint in config.network.advertised_listeners
         ]
-        node = Node(config, endpoints, fake_ports(files))
+        node = Node(config, endpoints, fake_ports(files, helpers=helpers))
         node.start()
         return node
 

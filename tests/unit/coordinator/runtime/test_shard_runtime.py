@@ -25,9 +25,9 @@ def hold_commits(counters: Counters) -> list[Callable[[ErrorCode], None]]:
 
     def held_append(
         partition: Partition, batch: bytearray, done: Callable[[ErrorCode], None]
-    ) -> int:
+    ) -> None:
         held.append(done)
-        return append(partition, batch, lambda code: None)
+        append(partition, batch, lambda code: None)
 
     counters.node.append_internal = held_append  # type: ignore[method-assign]
     return held

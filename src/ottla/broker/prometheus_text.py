@@ -1,0 +1,89 @@
+"""A node's metrics in Prometheus' text format, version 0.0.4.
+
+Rendering costs a constant for each API that clients have used: no figure here is counted by
+walking partitions, topics or connections.
+
+`ottla_request_duration_seconds` has a phase (`request_metrics`). One in 32 requests of Produce,
+Fetch and OffsetCommit is timed, and every request of the other APIs: for rates use
+`ottla_requests_total`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.request_metrics import BOUNDS_MS, Histogram, RequestMetrics
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+_DURATION: Final = "ottla_request_duration_seconds"
+_BOUNDS: Final = (*(f"{bound / 1000:g}" for bound in BOUNDS_MS), "+Inf")
+
+
+def render(node: Node) -> bytes:
+    """Return the metrics of a node."""
+    apis = sorted((api.name, api.metrics) for api in node.pipeline.apis.values())
+    lines = [*_of_node(node), *_of_requests(apis), *_of_durations(apis), ""]
+    return "\n".join(lines).encode()
+
+
+def _of_node(node: Node) -> Iterator[str]:
+    counts = node.topics.counts
+    yield from _head("ottla_partitions", "gauge", "Replicas on this broker, by role.")
+    yield f'ottla_partitions{{role="leader"}} {counts.leaders}'
+    yield f'ottla_partitions{{role="follower"}} {counts.followers}'
+    yield from _gauge(
+        "ottla_under_replicated_partitions",
+        "Partitions led by this broker whose ISR lacks a replica.",
+        counts.under_replicated,
+    )
+    yield from _gauge(
+        "ottla_offline_log_directories",
+        "Log directories that failed.",
+        len(node.store.offline_dirs),
+    )
+    yield from _gauge(
+        "ottla_fetch_sessions", "Incremental fetch sessions in the cache.", len(node.fetch_sessions)
+    )
+
+
+def _of_requests(apis: list[tuple[str, RequestMetrics]]) -> Iterator[str]:
+    yield from _head("ottla_requests_total", "counter", "Requests received, by API.")
+    for api, metrics in apis:
+        yield f'ottla_requests_total{{api="{api}"}} {metrics.requests}'
+    yield from _head("ottla_request_bytes_total", "counter", "Bytes of requests, by API.")
+    for api, metrics in apis:
+        yield f'ottla_request_bytes_total{{api="{api}"}} {metrics.request_bytes}'
+    yield from _head("ottla_response_bytes_total", "counter", "Bytes of responses, by API.")
+    for api, metrics in apis:
+        yield f'ottla_response_bytes_total{{api="{api}"}} {metrics.response_bytes}'
+
+
+def _of_durations(apis: list[tuple[str, RequestMetrics]]) -> Iterator[str]:
+    yield from _head(_DURATION, "histogram", "Time that timed requests took, by API and phase.")
+    for api, metrics in apis:
+        for phase, histogram in metrics.phases().items():
+            yield from _histogram(f'api="{api}",phase="{phase}"', histogram)
+
+
+def _histogram(labels: str, histogram: Histogram) -> Iterator[str]:
+    count = 0
+    for bound, more in zip(_BOUNDS, histogram.buckets, strict=True):
+        count += more
+        yield f'{_DURATION}_bucket{{{labels},le="{bound}"}} {count}'
+    yield f"{_DURATION}_sum{{{labels}}} {histogram.sum / 1000:.9g}"
+    yield f"{_DURATION}_count{{{labels}}} {count}"
+
+
+def _gauge(name: str, text: str, value: int) -> Iterator[str]:
+    yield from _head(name, "gauge", text)
+    yield f"{name} {value}"
+
+
+def _head(name: str, kind: str, text: str) -> Iterator[str]:
+    yield f"# HELP {name} {text}"
+    yield f"# TYPE {name} {kind}"

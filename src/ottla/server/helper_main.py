@@ -1,0 +1,87 @@
+"""The program of a helper process: takes tasks from the broker, one after the other.
+
+Standard input is a socket to the broker. A frame of the broker is the lengths of a task's name
+and of its data, then both; a frame of the helper is whether the task succeeded and a length,
+then the result or the error. The process ends when the broker closes the socket, or is gone.
+
+Little is imported before the first task says what it needs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from struct import Struct
+from typing import Final
+
+from ottla.ports import run_task
+
+TASK_HEAD: Final = Struct(">II")
+RESULT_HEAD: Final = Struct(">?I")
+_SOCKET: Final = 0
+_NICENESS: Final = 5
+_GRACE_S: Final = 5
+
+
+def main() -> None:
+    """Serve until the broker is gone; the argument is the time limit of a task in seconds."""
+    limit_s = int(sys.argv[1])
+    _be_modest()
+    while (head := _read(TASK_HEAD.size)) is not None:
+        name_length, data_length = TASK_HEAD.unpack(head)
+        name, data = _read(name_length), _read(data_length)
+        if name is None or data is None:
+            return
+        # The broker ends a task that takes too long. If it is gone, nobody else would.
+        signal.alarm(limit_s + _GRACE_S)
+        is_done, result = _run(name.decode(), data)
+        signal.alarm(0)
+        if not _write(RESULT_HEAD.pack(is_done, len(result)) + result):
+            return
+
+
+def _run(name: str, data: bytearray) -> tuple[bool, bytes]:
+    try:
+        return True, run_task(name, data)
+    except Exception as error:  # whatever it is, it is the broker that deals with it
+        return False, f"{type(error).__name__}: {error}".encode()
+
+
+def _be_modest() -> None:
+    """Let the broker have the processor when both want it."""
+    try:
+        os.nice(_NICENESS)
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    except (AttributeError, OSError):  # not everywhere, and not allowed everywhere
+        pass
+
+
+def _read(length: int) -> bytearray | None:
+    """Return exactly this many bytes; None if the broker is gone."""
+    data = bytearray(length)
+    view, filled = memoryview(data), 0
+    while filled < length:
+        try:
+            count = os.readv(_SOCKET, [view[filled:]])
+        except ConnectionError:
+            return None
+        if not count:
+            return None
+        filled += count
+    return data
+
+
+def _write(data: bytes) -> bool:
+    """Write all of it; False if the broker is gone."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(_SOCKET, view) :]
+        except (ConnectionError, BrokenPipeError):
+            return False
+    return True
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""Helper processes: work that takes the processor, next to the broker and never on its loop.
+
+There is one process. It is started with the first task and ends when it had nothing to do for a
+minute, so a broker without such work has none. A thread hands it one task at a time and waits
+for the result; that costs the broker no processor time. A process that ends or takes too long is
+killed, its task fails, and the next task starts another one.
+
+The process ends with the broker, however that ends: its socket to the broker is closed then. It
+inherits nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.ports import Buffer, TaskFailed
+from ottla.server.helper_main import RESULT_HEAD, TASK_HEAD
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+TIME_LIMIT_S: Final = 20
+IDLE_S: Final = 60
+MAX_TASKS: Final = 10_000
+MAX_BYTES: Final = 256 * 1024 * 1024
+_PACKAGES: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+class _Task(NamedTuple):
+    name: str
+    data: Buffer
+    done: Callable[[bytes | TaskFailed], None]
+
+
+class HelperProcess:
+    """The HelperProcesses port, with one process."""
+
+    def __init__(self, wake_loop: Callable[[], None], time_limit_s: int = TIME_LIMIT_S) -> None:
+        self._wake_loop = wake_loop
+        self._time_limit_s = time_limit_s
+        self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
+        self._finished: deque[tuple[_Task, bytes | TaskFailed]] = deque()
+        self._waiting = 0
+        """How many tasks were submitted and not delivered, and how many bytes they have."""
+        self._waiting_bytes = 0
+        self._thread: threading.Thread | None = None
+        self._process: Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._is_stopping = False
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, None if there is no process."""
+        process = self._process
+        return None if process is None else process.pid
+
+    # -- on the loop ---------------------------------------------------------------------
+
+    def submit(self, task: str, data: Buffer, done: Callable[[bytes | TaskFailed], None]) -> None:
+        """Run a task in the process, then `done` on the loop; TaskFailed if too much waits."""
+        if self._waiting >= MAX_TASKS or (
+            self._waiting and self._waiting_bytes + len(data) > MAX_BYTES
+        ):
+            raise TaskFailed("too many tasks wait for a helper process")
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="ottla-helper", daemon=True)
+            self._thread.start()
+        self._waiting += 1
+        self._waiting_bytes += len(data)
+        self._tasks.put(_Task(task, data, done))
+
+    def deliver(self) -> None:
+        """Hand finished results over; called on the loop."""
+        while self._finished:
+            task, result = self._finished.popleft()
+            self._waiting -= 1
+            self._waiting_bytes -= len(task.data)
+            task.done(result)
+
+    def stop(self) -> None:
+        """End the process at once. Tasks that are not done are forgotten."""
+        self._is_stopping = True
+        if self._thread is not None:
+            self._tasks.put(None)
+            if (process := self._process) is not None:
+                process.kill()
+            self._thread.join()
+            self._thread = None
+
+    # -- in the thread -------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._is_stopping:
+            try:
+                task = self._tasks.get(timeout=None if self._process is None else IDLE_S)
+            except Empty:
+                self._end_process()
+                continue
+            if task is not None:
+                self._finished.append((task, self._result(task)))
+                self._wake_loop()
+        self._end_process()
+
+    def _result(self, task: _Task) -> bytes | TaskFailed:
+        deadline = 0.0
+        try:
+            channel = self._started()
+            deadline = time.monotonic() + self._time_limit_s
+            return self._exchange(channel, task, deadline)
+        except Exception as error:  # this thread must go on: others wait for their results
+            self._end_process()
+            if deadline and time.monotonic() >= deadline:
+                return TaskFailed(f"the helper process took more than {self._time_limit_s} s")
+            return TaskFailed(f"the helper process failed: {error}")
+
+    def _started(self) -> socket.socket:
+        """Return the socket to the process; start one if there is none, or it has ended."""
+        if self._process is not None and self._process.poll() is not None:
+            self._end_process()
+        if self._socket is not None:
+            return self._socket
+        from subprocess import Popen
+
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                self._process = Popen(
+                    [sys.executable, "-m", "ottla.server.helper_main", str(self._time_limit_s)],
+                    stdin=theirs.fileno(),
+                    env={**os.environ, "PYTHONPATH": _python_path()},
+                    start_new_session=True,  # an interrupt at the terminal is for the broker
+                )
+            except OSError:
+                ours.close()
+                raise
+        self._socket = ours
+        if self._is_stopping:  # `stop` did not see the process yet
+            self._process.kill()
+        return ours
+
+    def _exchange(self, channel: socket.socket, task: _Task, deadline: float) -> bytes | TaskFailed:
+        name = task.name.encode()
+        channel.settimeout(max(deadline - time.monotonic(), 0.001))
+        channel.sendall(TASK_HEAD.pack(len(name), len(task.data)) + name)
+        channel.sendall(task.data)
+        head = _receive(channel, RESULT_HEAD.size, deadline)
+        is_done, length = RESULT_HEAD.unpack(head)
+        result = bytes(_receive(channel, length, deadline))
+        return result if is_done else TaskFailed(result.decode(errors="replace"))
+
+    def _end_process(self) -> None:
+        process, self._process = self._process, None
+        channel, self._socket = self._socket, None
+        if channel is not None:
+            channel.close()
+        if process is not None:
+            process.kill()
+            process.wait()
+
+
+def _receive(channel: socket.socket, length: int, deadline: float) -> bytearray:
+    data = bytearray(length)
+    view, filled = memoryview(data), 0
+    while filled < length:
+        channel.settimeout(max(deadline - time.monotonic(), 0.001))
+        count = channel.recv_into(view[filled:])
+        if not count:
+            raise ConnectionResetError("it ended")
+        filled += count
+    return data
+
+
+def _python_path() -> str:
+    """Return PYTHONPATH for a process that finds this very package."""
+    inherited = os.environ.get("PYTHONPATH")
+    return os.pathsep.join([_PACKAGES, inherited] if inherited else [_PACKAGES])

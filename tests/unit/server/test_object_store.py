@@ -1,0 +1,244 @@
+"""The contract of object stores: in memory, in a directory, and the simulator's."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.memory_files import MemoryFiles
+from ottla.ports import (
+    FileRange,
+    ObjectNotFound,
+    ObjectStore,
+    ObjectStoreDenied,
+    ObjectStoreError,
+    ObjectStoreUnavailable,
+    StoredObject,
+)
+from ottla.server import object_store
+from ottla.server.background import BackgroundThread
+from ottla.server.object_store import ObstoreObjectStore
+from ottla.sim.background import DeferredBackground
+from ottla.sim.object_store import SimObjectStore, StoreFaults
+
+TIMEOUT_S = 30.0
+
+
+class Asked:
+    """A store that is asked one thing at a time, and waited for."""
+
+    def __init__(self, store: ObjectStore, settle: Callable[[], None]) -> None:
+        self.store = store
+        self._settle = settle
+
+    def ask(self, method: str, *arguments: object) -> Any:
+        """Return the result, or raise the error."""
+        results: list[Any] = []
+        getattr(self.store, method)(*arguments, results.append)
+        assert results == []  # never at once
+        self._settle()
+        (result,) = results
+        if isinstance(result, OSError):
+            raise result
+        return result
+
+    def everything(self, prefix: str, limit: int) -> list[StoredObject]:
+        """Return a whole listing, page by page."""
+        found: list[StoredObject] = []
+        while page := self.ask("list", prefix, found[-1].key if found else "", limit):
+            assert len(page) <= limit
+            found += page
+        return found
+
+
+@pytest.fixture(params=["memory", "directory", "simulated"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Asked]:
+    if request.param == "simulated":
+        deferred = DeferredBackground()
+        faults = StoreFaults(slow=0.3, short=0.5)
+        yield Asked(SimObjectStore(deferred, Random(1), faults), deferred.finish)
+        return
+    woken = threading.Semaphore(0)
+    background = BackgroundThread(woken.release)
+
+    def settle() -> None:
+        assert woken.acquire(timeout=TIMEOUT_S)
+        background.deliver()
+
+    url = "memory:" if request.param == "memory" else f"file:{tmp_path}/store"
+    yield Asked(ObstoreObjectStore(url, background), settle)
+    background.stop()
+
+
+def test_what_was_put_can_be_read_in_ranges(store: Asked) -> None:
+    assert store.ask("put", "a/b", b"0123456789") is None
+    assert store.ask("get", "a/b", 0, 10) == b"0123456789"
+    assert store.ask("get", "a/b", 3, 4) == b"3456"
+    assert store.ask("get", "a/b", 8, 100) == b"89"
+    assert store.ask("size", "a/b") == 10
+
+
+def test_an_object_is_replaced_as_a_whole(store: Asked) -> None:
+    store.ask("put", "a", b"a long first one")
+    store.ask("put", "a", memoryview(b"short"))
+    assert store.ask("size", "a") == 5
+    assert store.ask("get", "a", 0, 100) == b"short"
+
+
+def test_an_empty_object(store: Asked) -> None:
+    store.ask("put", "a", b"")
+    assert store.ask("size", "a") == 0
+
+
+@pytest.mark.parametrize("length", [1000, 25_000])
+def test_a_part_of_a_file(store: Asked, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_store, "PIECE_BYTES", 8192)
+    content = os.urandom(30_000)
+    file = MemoryFiles().open("/f", create=True, writable=True)
+    file.pwritev([content], 0)
+    store.ask("put", "segments/f.log", FileRange(file, 100, length))
+    assert store.ask("get", "segments/f.log", 0, 30_000) == content[100 : 100 + length]
+
+
+def test_what_is_not_there(store: Asked) -> None:
+    for question in (("get", "a", 0, 1), ("size", "a")):
+        with pytest.raises(ObjectNotFound):
+            store.ask(*question)
+    assert store.ask("delete", "a") is None
+
+
+def test_deleting(store: Asked) -> None:
+    store.ask("put", "a", b"1")
+    store.ask("put", "b", b"2")
+    store.ask("delete", "a")
+    with pytest.raises(ObjectNotFound):
+        store.ask("size", "a")
+    assert store.ask("size", "b") == 1
+
+
+@pytest.mark.parametrize("limit", [1, 2, 7, 1000])
+def test_listings_are_sorted_and_come_in_pages(store: Asked, limit: int) -> None:
+    keys = ["t/0/9", "t/0/10", "t/1/a", "t/0/1", "t1/0", "u"]
+    for size, key in enumerate(keys):
+        store.ask("put", key, bytes(size))
+    sizes = {key: size for size, key in enumerate(keys)}
+    for prefix in ("", "t/", "t/0/", "none/"):
+        expected = [StoredObject(key, sizes[key]) for key in sorted(keys) if key.startswith(prefix)]
+        assert store.everything(prefix, limit) == expected
+
+
+def test_one_request_after_the_other_finds_what_it_needs(store: Asked) -> None:
+    for number in range(5):
+        store.ask("put", f"n/{number}", b"x" * number)
+    for entry in store.everything("n/", 2):
+        store.ask("delete", entry.key)
+    assert store.everything("n/", 2) == []
+
+
+def test_urls_that_are_no_store() -> None:
+    for url in ("", "bucket", "http://x/y", "file:relative"):
+        with pytest.raises(ValueError, match="is not an object store"):
+            ObstoreObjectStore(url, DeferredBackground())
+
+
+def test_a_file_that_is_too_short_is_an_error(tmp_path: Path) -> None:
+    background = DeferredBackground()
+    store = Asked(ObstoreObjectStore("memory:", background), background.finish)
+    file = MemoryFiles().open("/f", create=True, writable=True)
+    with pytest.raises(ObjectStoreError):
+        store.ask("put", "a", FileRange(file, 0, 10))
+
+
+class S3Server(BaseHTTPRequestHandler):
+    """Says what the key asks for, as S3 does."""
+
+    def do_GET(self) -> None:
+        status = int(self.path.rpartition("/")[2])
+        body = b"0123" if status == 206 else b""
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        if body:
+            self.send_header("Content-Range", "bytes 0-3/10")
+            self.send_header("ETag", '"1"')
+            self.send_header("Last-Modified", "Mon, 16 Nov 2026 16:00:00 GMT")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), S3Server)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    background = DeferredBackground()
+    yield Asked(ObstoreObjectStore("s3://bucket/prefix", background), background.finish)
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_s3(s3: Asked) -> None:
+    assert s3.ask("get", "206", 0, 4) == b"0123"
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (404, ObjectNotFound),
+        (403, ObjectStoreDenied),
+        (401, ObjectStoreDenied),
+        (503, ObjectStoreUnavailable),
+    ],
+)
+def test_errors_of_s3(s3: Asked, status: int, error: type[ObjectStoreError]) -> None:
+    with pytest.raises(error) as raised:
+        s3.ask("get", str(status), 0, 4)
+    assert "\n" not in str(raised.value)
+
+
+def test_the_simulated_store_fails_as_real_ones_do() -> None:
+    background = DeferredBackground()
+    store = SimObjectStore(background, Random(7), StoreFaults(unavailable=0.3, lost=0.3))
+    asked = Asked(store, background.finish)
+    kept = undone = told = 0
+    for number in range(100):
+        key = str(number)
+        try:
+            asked.ask("put", key, b"1")
+            told += 1
+            assert key in store.objects
+        except ObjectStoreUnavailable:
+            kept += key in store.objects
+            undone += key not in store.objects
+    assert min(kept, undone, told) > 10
+
+
+def test_slow_answers_of_the_simulated_store_overtake_each_other() -> None:
+    background = DeferredBackground()
+    store = SimObjectStore(background, Random(3), StoreFaults(slow=0.5))
+    order: list[int] = []
+
+    def note(number: int, result: object) -> None:
+        order.append(number)
+
+    for number in range(20):
+        store.put(str(number), b"", partial(note, number))
+    background.finish()
+    assert sorted(order) == list(range(20))
+    assert order != sorted(order)
