@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import ceil
 from struct import pack, unpack_from
 from typing import TypeVar
 
@@ -185,15 +186,15 @@ class Broker:
 
     def pass_ms(self, duration_ms: int) -> None:
         """Let time pass, with a wake-up for each timer that is due."""
-        end_ms = self.clock.now_ms + duration_ms
+        end_ms = self.clock.monotonic_ms() + duration_ms
         while True:
             due_ms = self.node.next_deadline_ms()
             if due_ms is None or due_ms > end_ms:
                 break
-            self.clock.now_ms = max(self.clock.now_ms, -int(-due_ms // 1))
+            self.clock.now_ms += max(0, ceil(due_ms - self.clock.monotonic_ms()))
             self.node.advance()
             self.settle()
-        self.clock.now_ms = end_ms
+        self.clock.now_ms += int(end_ms - self.clock.monotonic_ms())
         self.node.advance()
         self.settle()
 

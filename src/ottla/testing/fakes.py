@@ -26,16 +26,20 @@ START_MS: Final = 1_700_000_000_000
 
 
 class FakeClock:
-    """A clock that stands still until the test changes `now_ms`."""
+    """A clock that stands still until the test changes `now_ms`, the wall time.
+
+    Monotonic time starts at 0, so that code which mixes up the two is found.
+    """
 
     def __init__(self, now_ms: int = START_MS) -> None:
         self.now_ms = now_ms
+        self._start_ms = now_ms
 
     def wall_ms(self) -> int:
         return self.now_ms
 
     def monotonic_ms(self) -> float:
-        return float(self.now_ms)
+        return float(self.now_ms - self._start_ms)
 
 
 class FakeRandom:

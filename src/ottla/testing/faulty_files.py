@@ -69,7 +69,7 @@ class FaultyFile:
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
         self._files.writes.append((self.path, len(buffers)))
         size = sum(len(buffer) for buffer in buffers)
-        fault = self._files.fault("write", self.path, size)
+        fault = self._files._fault("write", self.path, size)
         if fault is None:
             self._file.pwritev(buffers, position)
             return
@@ -78,14 +78,14 @@ class FaultyFile:
         raise fault.error(self.path)
 
     def truncate(self, size: int) -> None:
-        self._files.check("truncate", self.path)
+        self._files._check("truncate", self.path)
         self._file.truncate(size)
 
     def allocate(self, position: int, length: int) -> None:
         self._file.allocate(position, length)
 
     def sync(self) -> None:
-        self._files.check("sync", self.path)
+        self._files._check("sync", self.path)
         self._files.synced.append(self.path)
         self._file.sync()
 
@@ -135,26 +135,18 @@ class FaultyFiles:
         """Let all operations succeed again."""
         self._faults.clear()
 
-    def fault(self, operation: Operation, path: str, size: int) -> _Fault | None:
-        return next((f for f in self._faults if f.strikes(operation, path, size)), None)
-
-    def check(self, operation: Operation, path: str) -> None:
-        fault = self.fault(operation, path, 1)
-        if fault is not None:
-            raise fault.error(path)
-
     def open(self, path: str, *, create: bool = False, writable: bool = False) -> File:
         self.opened.append(path)
-        self.check("open", path)
+        self._check("open", path)
         if create and self._faults and not self.inner.exists(path):
-            self.check("create", path)
+            self._check("create", path)
         return FaultyFile(self, self.inner.open(path, create=create, writable=writable))
 
     def exists(self, path: str) -> bool:
         return self.inner.exists(path)
 
     def list(self, path: str) -> list[Entry]:
-        self.check("list", path)
+        self._check("list", path)
         return self.inner.list(path)
 
     def stat(self, path: str) -> Entry:
@@ -173,9 +165,17 @@ class FaultyFiles:
         self.inner.remove_tree(path)
 
     def sync_dir(self, path: str) -> None:
-        self.check("sync_dir", path)
+        self._check("sync_dir", path)
         self.synced.append(path)
         self.inner.sync_dir(path)
 
     def free_bytes(self, path: str) -> tuple[int, int]:
         return self.inner.free_bytes(path)
+
+    def _fault(self, operation: Operation, path: str, size: int) -> _Fault | None:
+        return next((f for f in self._faults if f.strikes(operation, path, size)), None)
+
+    def _check(self, operation: Operation, path: str) -> None:
+        fault = self._fault(operation, path, 1)
+        if fault is not None:
+            raise fault.error(path)

@@ -143,7 +143,7 @@ def test_the_throttle_time_runs_while_a_produce_waits_for_followers() -> None:
     assert not client.connection.takes_requests
     broker.pass_time(THROTTLE_MS)
     assert client.connection.takes_requests
-    partition.as_leader().record_fetch(2, 1, broker.clock.now_ms)
+    partition.as_leader().record_fetch(2, 1, broker.clock.monotonic_ms())
     ((_, response),) = client.replies()
     assert response.throttle_time == THROTTLE_MS
 
