@@ -206,13 +206,14 @@ def _measure(options: argparse.Namespace, directory: Path, servers: str, jars: l
         run = Run(Bench(spark, servers, directory), rounds, with_connector=bool(jars))
         plain = [topic for topic in wanted if topic.codec == "none"]
         run.warm_up(small)
-        for name, work in {
+        all_works: dict[str, Callable[[], None]] = {
             "stream": lambda: run.stream(small.name),
             "read": lambda: run.reads(wanted),
             "load": lambda: run.loads(plain),
             # This topic is filled last, as nothing can be measured during so many writes to disk.
             "memory": lambda: run.memory(filled(servers, big)),
-        }.items():
+        }
+        for name, work in all_works.items():
             if name in works:
                 work()
         return run

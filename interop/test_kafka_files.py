@@ -270,6 +270,6 @@ def consume_numbers(bootstrap_servers: str, count: int) -> list[int]:
     numbers: list[int] = []
     deadline = time.monotonic() + 30
     while len(numbers) < count and time.monotonic() < deadline:
-        numbers += [int(message.value()) for message in consumer.consume(1000, timeout=1)]
+        numbers += [int(message.value() or b"") for message in consumer.consume(1000, timeout=1)]
     consumer.close()
     return sorted(numbers)

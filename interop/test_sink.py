@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
@@ -17,6 +17,8 @@ from ottla.client.settings import ClientSettings
 pyarrow = pytest.importorskip("pyarrow", reason="needs ottla[spark]")
 
 if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
     from harness.broker import Broker
     from pyspark_ottla.options.sink_options import SinkSettings
 
@@ -41,7 +43,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         broker.stop()
 
 
-def settings(broker: Broker, topic: str, **more: int) -> SinkSettings:
+def settings(broker: Broker, topic: str, **more: Any) -> SinkSettings:
     from pyspark_ottla.options.sink_options import SinkSettings
 
     servers = f"127.0.0.1:{broker.port}"
@@ -50,7 +52,7 @@ def settings(broker: Broker, topic: str, **more: int) -> SinkSettings:
     return SinkSettings(ClientSettings(servers), topic=topic, **more)
 
 
-def rows(first: int, end: int) -> pyarrow.RecordBatch:
+def rows(first: int, end: int) -> RecordBatch:
     numbers = [b"%d" % number for number in range(first, end)]
     headers = pyarrow.list_(
         pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
@@ -76,7 +78,7 @@ def stored(broker: Broker, topic: str, count: int) -> Counter[int]:
         for message in messages:
             assert message.error() is None, message.error()
             assert message.headers() == [("h", message.value())]
-            found[int(message.value())] += 1
+            found[int(message.value() or b"")] += 1
     assert consumer.consume(1, 0.5) == []
     consumer.close()
     return found

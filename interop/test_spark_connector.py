@@ -86,7 +86,9 @@ def test_every_codec_nulls_and_headers(spark: SparkSession, cluster: Cluster) ->
     for number, codec in enumerate(CODECS):
         producer = Producer({"bootstrap.servers": servers, "compression.type": codec})
         for record in range(200):
-            headers = [("a", b"1"), ("ключ", None), ("a", b"")] if record % 7 == 0 else None
+            headers: list[tuple[str, str | bytes | None]] | None = None
+            if record % 7 == 0:
+                headers = [("a", b"1"), ("ключ", None), ("a", b"")]
             producer.produce(
                 topic,
                 None if record % 5 == 0 else b"value %d" % record * 20,

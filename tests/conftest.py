@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
 EXTERNAL_BOOTSTRAP = os.environ.get("OTTLA_TEST_BOOTSTRAP", "")
 HERE = Path(__file__).parent
 REAL_BROKER_TIMEOUT_S = 90
-
-# The harness is shared by interop/ and e2e/, which are directories and not packages.
-sys.path.insert(0, str(HERE / "interop"))
 
 # A shell starts what it puts in the background deaf to Ctrl-C, and the tests' commands after it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -18,11 +18,11 @@ class Target:
 
     def cpu_seconds(self) -> float:
         """Return the user and system time used so far."""
-        return sum(sum(process.cpu_times()[:2]) for process in self._processes())
+        return float(sum(sum(process.cpu_times()[:2]) for process in self._processes()))
 
     def resident_mb(self) -> float:
         """Return the resident memory in megabytes (10^6)."""
-        return sum(process.memory_info().rss for process in self._processes()) / 1e6
+        return float(sum(process.memory_info().rss for process in self._processes()) / 1e6)
 
     def _processes(self) -> list[psutil.Process]:
         try:

@@ -58,8 +58,13 @@ class Bench:
             shutil.rmtree(place, ignore_errors=True)
         began = time.monotonic()
         if name == OTTLA:
-            options = {"bootstrap_servers": self._servers, "checkpoint": str(self._checkpoint)}
-            ottla_spark.load(topic.name, f"parquet:{target}", spark=self.spark, **options)
+            ottla_spark.load(
+                topic.name,
+                f"parquet:{target}",
+                bootstrap_servers=self._servers,
+                checkpoint=str(self._checkpoint),
+                spark=self.spark,
+            )
         else:
             self._load_by_stream(name, topic, target)
         return time.monotonic() - began

@@ -7,7 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from harness.process import BrokerProcess
+
+from tests.harness.process import BrokerProcess
 
 
 @pytest.fixture

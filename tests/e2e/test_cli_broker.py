@@ -6,7 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from harness.process import COMMAND, READY, properties_text, run_ottla
+from tests.harness.process import COMMAND, READY, properties_text, run_ottla
 
 
 def test_a_properties_file_and_what_wins_over_it(tmp_path: Path) -> None:
@@ -26,6 +26,7 @@ def test_a_properties_file_and_what_wins_over_it(tmp_path: Path) -> None:
     command = [*COMMAND, "broker", "--config", str(config), "--set", "num.partitions=4"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as broker:
         try:
+            assert broker.stdout is not None
             found = READY.search(broker.stdout.readline())
             assert found is not None
             server = ("-b", found.group(1))

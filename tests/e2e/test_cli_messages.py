@@ -8,13 +8,14 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka as ck
 import pytest
-from harness.confluent import Confluent
-from harness.process import COMMAND, BrokerProcess, run_ottla
 
-from harness.topics import create_topic
+from tests.harness.confluent import Confluent
+from tests.harness.process import COMMAND, BrokerProcess, run_ottla
+from tests.harness.topics import create_topic
 
 TIMEOUT_S = 30
 
@@ -60,7 +61,7 @@ def consume_json(server: BrokerProcess, topic: str, *words: str) -> list[dict[st
     return [json.loads(line) for line in consume(server, topic, "--json", *words)]
 
 
-def send(server: BrokerProcess, topic: str, *messages: dict[str, object]) -> None:
+def send(server: BrokerProcess, topic: str, *messages: dict[str, Any]) -> None:
     """Produce with confluent-kafka."""
     producer = ck.Producer({"bootstrap.servers": server.bootstrap_servers})
     for message in messages:
@@ -206,6 +207,8 @@ def test_messages_are_followed_until_interrupted(
 ) -> None:
     reader = run("consume", topic, "--from-beginning", "-b", server.bootstrap_servers)
     writer = run("produce", topic, "-b", server.bootstrap_servers)
+    assert writer.stdin is not None
+    assert reader.stdout is not None
     for word in ("typed", "by", "hand"):
         writer.stdin.write(f"{word}\n")
         writer.stdin.flush()
@@ -222,6 +225,8 @@ def test_a_reader_that_leaves_ends_it_quietly(
 ) -> None:
     produce(server, topic, "".join(f"{n}\n" for n in range(100_000)))
     reader = run("consume", topic, "--from-beginning", "-b", server.bootstrap_servers)
+    assert reader.stdout is not None
+    assert reader.stderr is not None
     assert reader.stdout.readline()
     reader.stdout.close()
     assert reader.wait(TIMEOUT_S) == 0
@@ -233,6 +238,7 @@ def test_a_reader_that_leaves_while_nothing_comes(
 ) -> None:
     produce(server, topic, "one\n")
     reader = run("consume", topic, "--from-beginning", "-b", server.bootstrap_servers)
+    assert reader.stdout is not None
     assert reader.stdout.readline() == "one\n"
     reader.stdout.close()
     assert reader.wait(TIMEOUT_S) == 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from harness.process import COMMAND, BrokerProcess
 
-from harness.topics import create_topic
+from tests.harness.process import COMMAND, BrokerProcess
+from tests.harness.topics import create_topic
 
 LINES = 300
 
@@ -29,6 +29,8 @@ def test_produce_and_consume_go_on_after_a_restart(broker: BrokerProcess, end: s
         ) as writer,
     ):
         try:
+            assert writer.stdin is not None
+            assert reader.stdout is not None
             writer.stdin.write("before\n")
             writer.stdin.flush()
             assert reader.stdout.readline() == "before\n"

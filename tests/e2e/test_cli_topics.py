@@ -8,10 +8,11 @@ import pty
 import subprocess
 from collections.abc import Callable, Iterator
 from subprocess import CompletedProcess
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
-from harness.process import COMMAND, BrokerProcess, run_ottla
+
+from tests.harness.process import COMMAND, BrokerProcess, run_ottla
 
 Topics: TypeAlias = Callable[..., CompletedProcess[str]]
 
@@ -30,10 +31,11 @@ def topics(server: BrokerProcess) -> Topics:
     return run
 
 
-def described(topics: Topics, name: str) -> dict[str, object]:
+def described(topics: Topics, name: str) -> dict[str, Any]:
     done = topics("describe", name, "--json")
     assert done.returncode == 0, done.stderr
-    (topic,) = json.loads(done.stdout)
+    topics_found: list[dict[str, Any]] = json.loads(done.stdout)
+    (topic,) = topics_found
     return topic
 
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from harness.batches import batch_of, records_of
-from harness.deadline import eventually
-from harness.process import BrokerProcess
-from harness.raw import ConnectionClosed, RawConnection
 
-from harness.topics import create_topic, fetch, fetch_fields, produce
+from tests.harness.batches import batch_of, records_of
+from tests.harness.deadline import eventually
+from tests.harness.process import BrokerProcess
+from tests.harness.raw import ConnectionClosed, RawConnection
+from tests.harness.topics import create_topic, fetch, fetch_fields, produce
 
 MIB = 1 << 20
 
@@ -27,7 +27,7 @@ def connections(broker: BrokerProcess, count: int) -> Iterator[list[RawConnectio
 
 def answers(connection: RawConnection) -> bool:
     try:
-        return connection.request("api_versions", 0).error_code == 0
+        return bool(connection.request("api_versions", 0).error_code == 0)
     except (ConnectionClosed, ConnectionError):
         return False
 

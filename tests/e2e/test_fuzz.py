@@ -13,23 +13,24 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import kafka
 import pytest
-from harness.aio import Aio
-from harness.batches import batch_of
-from harness.capture import CapturingProxy
-from harness.confluent import Confluent
-from harness.deadline import Deadline, eventually
-from harness.entities import encode_request
-from harness.kafkapython import KafkaPython
-from harness.model import EARLIEST
-from harness.mutation import Mutator
-from harness.process import BrokerProcess
-from harness.raw import API_KEYS, ConnectionClosed, RawConnection
 
-from harness.topics import create_topic, fetch, produce
+from tests.harness.aio import Aio
+from tests.harness.batches import batch_of
+from tests.harness.capture import CapturingProxy
+from tests.harness.confluent import Confluent
+from tests.harness.deadline import Deadline, eventually
+from tests.harness.entities import encode_request
+from tests.harness.kafkapython import KafkaPython
+from tests.harness.model import EARLIEST
+from tests.harness.mutation import Mutator
+from tests.harness.process import BrokerProcess
+from tests.harness.raw import API_KEYS, ConnectionClosed, RawConnection
+from tests.harness.topics import create_topic, fetch, produce
 
 CASES = int(os.environ.get("OTTLA_FUZZ_CASES", "6000"))
 SEED = int(os.environ.get("OTTLA_FUZZ_SEED", "1"))
@@ -78,7 +79,7 @@ def use_it(address: str) -> None:
             consumer.offsets_for_times({("captured", 0): 1})
         with client.admin(address) as admin:
             admin.create_topic(f"by-{client.name}", 2, configs={"retention.ms": "1000000"})
-            eventually(lambda admin=admin: admin.topic_configs("captured"), "configs")
+            eventually(partial(admin.topic_configs, "captured"), "configs")
             admin.set_topic_configs("captured", {"retention.ms": "2000000"})
             admin.delete_records("captured", 0, 5)
             admin.describe_topic("captured")

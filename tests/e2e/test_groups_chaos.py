@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable
 
 import pytest
-from harness.background_load import Load
-from harness.group import Group, partitions_of
-from harness.group_broker import GROUP_SETTINGS
-from harness.member.handle import Member
-from harness.member.spec import Spec
-from harness.process import BrokerProcess
 
-from harness.topics import create_topic
+from tests.harness.background_load import Load
+from tests.harness.group import Group, partitions_of
+from tests.harness.group_broker import GROUP_SETTINGS
+from tests.harness.member.handle import Member
+from tests.harness.member.spec import Spec
+from tests.harness.process import BrokerProcess
+from tests.harness.topics import create_topic
 
 TOPIC = "work"
 PARTITIONS = 8

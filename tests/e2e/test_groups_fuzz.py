@@ -16,14 +16,14 @@ import confluent_kafka as ck
 import kafka
 import pytest
 from confluent_kafka import admin as cka
-from harness.capture import CapturingProxy
-from harness.deadline import eventually
-from harness.group_broker import GROUP_SETTINGS, await_coordinator
-from harness.mutation import Mutator
-from harness.process import BrokerProcess
-from harness.raw import API_KEYS, ConnectionClosed, RawConnection
 
-from harness.topics import create_topic
+from tests.harness.capture import CapturingProxy
+from tests.harness.deadline import eventually
+from tests.harness.group_broker import GROUP_SETTINGS, await_coordinator
+from tests.harness.mutation import Mutator
+from tests.harness.process import BrokerProcess
+from tests.harness.raw import API_KEYS, ConnectionClosed, RawConnection
+from tests.harness.topics import create_topic
 
 CASES = int(os.environ.get("OTTLA_FUZZ_CASES", "6000")) // 2
 SEED = int(os.environ.get("OTTLA_FUZZ_SEED", "1"))

@@ -8,14 +8,14 @@ from contextlib import ExitStack
 from uuid import uuid4
 
 import pytest
-from harness.classic import ClassicMember
-from harness.consumer_protocol import NewMember
-from harness.deadline import Deadline
-from harness.group_broker import await_coordinator
-from harness.process import BrokerProcess
-from harness.raw import RawConnection
 
-from harness.topics import create_topic
+from tests.harness.classic import ClassicMember
+from tests.harness.consumer_protocol import NewMember
+from tests.harness.deadline import Deadline
+from tests.harness.group_broker import await_coordinator
+from tests.harness.process import BrokerProcess
+from tests.harness.raw import RawConnection
+from tests.harness.topics import create_topic
 
 NONE = 0
 MEMBERS = 1000

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from functools import partial
 
 import pytest
-from harness.background_load import Load
-from harness.classic import ClassicMember, commit, committed
-from harness.consumer_protocol import NewMember
-from harness.deadline import eventually
-from harness.group import Group, partitions_of
-from harness.group_broker import GROUP_SETTINGS, await_coordinator
-from harness.member.handle import Member
-from harness.member.spec import Spec
-from harness.process import BrokerProcess
-from harness.raw import RawConnection
 
-from harness.topics import create_topic
+from tests.harness.background_load import Load
+from tests.harness.classic import ClassicMember, commit, committed
+from tests.harness.consumer_protocol import NewMember
+from tests.harness.deadline import eventually
+from tests.harness.group import Group, partitions_of
+from tests.harness.group_broker import GROUP_SETTINGS, await_coordinator
+from tests.harness.member.handle import Member
+from tests.harness.member.spec import Spec
+from tests.harness.process import BrokerProcess
+from tests.harness.raw import RawConnection
+from tests.harness.topics import create_topic
 
 StartBroker = Callable[..., BrokerProcess]
 NONE = 0
@@ -41,6 +42,11 @@ def restart(broker: BrokerProcess, how: signal.Signals) -> None:
     else:
         assert broker.stop(how) == 0
     broker.start()
+
+
+def has_committed(count: int, member: Member) -> bool:
+    """Whether the member has committed more often than this."""
+    return len(member.of_kind("committed")) > count
 
 
 @pytest.mark.slow
@@ -84,7 +90,7 @@ def test_members_keep_their_partitions_over_a_restart(
         eventually(lambda: load.sent > before + 100, "records go on", 20.0)
         for member in members:
             seen = len(member.of_kind("committed"))
-            member.wait_for(lambda m, n=seen: len(m.of_kind("committed")) > n, "it commits again")
+            member.wait_for(partial(has_committed, seen), "it commits again")
         assert {m.name: (m.owned, _rebalances(m)) for m in members} == had
         group.finish(load.stop(), once=True)
     assert not broker.errors

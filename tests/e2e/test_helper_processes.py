@@ -11,13 +11,14 @@ from collections.abc import Callable
 import psutil
 import pytest
 from confluent_kafka import Consumer, Producer
-from harness.batches import batch_of, records_of
-from harness.deadline import eventually
-from harness.process import BrokerProcess
-from harness.raw import RawConnection
 
-from harness.topics import create_topic, fetch, produce
 from ottla.testing import Cluster
+from tests.harness.batches import batch_of, records_of
+from tests.harness.confluent import place_of
+from tests.harness.deadline import eventually
+from tests.harness.process import BrokerProcess
+from tests.harness.raw import RawConnection
+from tests.harness.topics import create_topic, fetch, produce
 
 KAFKA_STORAGE_ERROR = 56
 MESSAGE_TOO_LARGE = 10
@@ -150,6 +151,11 @@ def test_idempotent_producers_of_other_codecs(memory: bool) -> None:
             for codec in ("zstd", "gzip", "none", "lz4")
         ]
         errors: list[object] = []
+
+        def delivered(error: object, message: object) -> None:
+            if error:
+                errors.append(error)
+
         for number in range(MESSAGES):
             for name, producer in enumerate(producers):
                 value = b"%d %d " % (name, number) + b"x" * (number % 700)
@@ -158,7 +164,7 @@ def test_idempotent_producers_of_other_codecs(memory: bool) -> None:
                     value,
                     key=b"%d" % name,
                     partition=number % 2,
-                    on_delivery=lambda error, message: error and errors.append(error),
+                    on_delivery=delivered,
                 )
                 producer.poll(0)
         for producer in producers:
@@ -189,8 +195,9 @@ def consumed(servers: str, producers: int) -> dict[tuple[int, int], list[int]]:
         assert messages, f"only {count} messages"
         for message in messages:
             assert message.error() is None
-            name, number, _ = message.value().split(b" ", 2)
-            found.setdefault((int(name), message.partition()), []).append(int(number))
+            _, partition, _ = place_of(message)
+            name, number, _ = (message.value() or b"").split(b" ", 2)
+            found.setdefault((int(name), partition), []).append(int(number))
             count += 1
     consumer.close()
     return found

@@ -7,12 +7,12 @@ acknowledgements are never read, and the broker dies.
 from __future__ import annotations
 
 import pytest
-from harness.batches import batch_of, records_of
-from harness.deadline import eventually
-from harness.process import BrokerProcess
-from harness.raw import RawConnection
 
-from harness.topics import create_topic, fetch, produce
+from tests.harness.batches import batch_of, records_of
+from tests.harness.deadline import eventually
+from tests.harness.process import BrokerProcess
+from tests.harness.raw import RawConnection
+from tests.harness.topics import create_topic, fetch, produce
 
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 INVALID_PRODUCER_EPOCH = 47

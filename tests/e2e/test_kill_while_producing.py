@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable
 
 import pytest
-from harness.aio import Aio
-from harness.confluent import Confluent
-from harness.deadline import Deadline
-from harness.kafkapython import KafkaPython
-from harness.model import EARLIEST, Client
-from harness.process import BrokerProcess
 
-from harness.topics import create_topic
+from tests.harness.aio import Aio
+from tests.harness.confluent import Confluent
+from tests.harness.deadline import Deadline
+from tests.harness.kafkapython import KafkaPython
+from tests.harness.model import EARLIEST, Client
+from tests.harness.process import BrokerProcess
+from tests.harness.topics import create_topic
 
 TOPIC = "ledger"
 ROUNDS = 5
@@ -83,7 +83,7 @@ class Writer:
 
 def stored(broker: BrokerProcess, partition: int) -> list[bytes]:
     """Every value of a partition in order; offsets must have no gap and no repetition."""
-    values = []
+    values: list[bytes] = []
     with Confluent().consumer(broker.bootstrap_servers) as consumer:
         _, end = consumer.watermarks(TOPIC, partition)
         consumer.assign({(TOPIC, partition): EARLIEST})

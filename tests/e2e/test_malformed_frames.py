@@ -7,11 +7,11 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from harness.batches import batch_of
-from harness.process import BrokerProcess
-from harness.raw import API_KEYS, ConnectionClosed, RawConnection
 
-from harness.topics import create_topic, fetch, produce
+from tests.harness.batches import batch_of
+from tests.harness.process import BrokerProcess
+from tests.harness.raw import API_KEYS, ConnectionClosed, RawConnection
+from tests.harness.topics import create_topic, fetch, produce
 
 GARBAGE = random.Random(7).randbytes(4_000)
 SIZE = struct.Struct(">i")

@@ -10,7 +10,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from harness.process import COMMAND, READY, run_ottla
+
+from tests.harness.process import COMMAND, READY, run_ottla
 
 METRICS = re.compile(r"Metrics are at port (\d+)")
 SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(\{[^}]*\})? (\S+)")

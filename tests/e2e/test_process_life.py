@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness.batches import batch_of, records_of
-from harness.process import BrokerProcess
-from harness.raw import RawConnection
 
-from harness.topics import create_topic, fetch, produce
+from tests.harness.batches import batch_of, records_of
+from tests.harness.process import BrokerProcess
+from tests.harness.raw import RawConnection
+from tests.harness.topics import create_topic, fetch, produce
 
 CLEAN_SHUTDOWN_MARK = ".kafka_cleanshutdown"
 

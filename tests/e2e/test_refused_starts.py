@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness.batches import batch_of
-from harness.process import BrokerProcess, files_under, properties_text, run_ottla
-from harness.raw import RawConnection
 
-from harness.topics import create_topic, produce
+from tests.harness.batches import batch_of
+from tests.harness.process import BrokerProcess, files_under, properties_text, run_ottla
+from tests.harness.raw import RawConnection
+from tests.harness.topics import create_topic, produce
 
 
 def test_a_port_in_use(tmp_path: Path) -> None:

@@ -37,10 +37,13 @@ def stall() -> Iterator[Callable[[str, int], None]]:
 def produce_large(bootstrap_servers: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap_servers, "message.timeout.ms": 25_000})
     failures: list[object] = []
+
+    def delivered(error: object, message: object) -> None:
+        if error:
+            failures.append(error)
+
     for _ in range(5):
-        producer.produce(
-            "t", bytes(900_000), on_delivery=lambda error, _: failures.append(error) if error else 0
-        )
+        producer.produce("t", bytes(900_000), on_delivery=delivered)
     assert producer.flush(30) == 0
     assert not failures
 

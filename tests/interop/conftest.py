@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 from uuid import uuid4
 
 import pytest
-from harness.aio import Aio
-from harness.confluent import Confluent
-from harness.group_broker import GROUP_SETTINGS, await_coordinator
-from harness.kafkapython import KafkaPython
-from harness.model import Client
-from harness.process import BrokerProcess
-from harness.raw import RawConnection
 
-from harness.topics import create_topic
+from tests.harness.aio import Aio
+from tests.harness.confluent import Confluent
+from tests.harness.group_broker import GROUP_SETTINGS, await_coordinator
+from tests.harness.kafkapython import KafkaPython
+from tests.harness.model import Client
+from tests.harness.process import BrokerProcess
+from tests.harness.raw import RawConnection
+from tests.harness.topics import create_topic
 
 CLIENTS = {client.name: client for client in (Confluent(), KafkaPython(), Aio())}
 

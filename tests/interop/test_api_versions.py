@@ -6,11 +6,11 @@ import struct
 import uuid
 
 import pytest
-from harness.batches import batch_of
-from harness.entities import decode_response, encode_request
-from harness.raw import API_KEYS, ConnectionClosed, RawConnection
 
-from harness.topics import topic_id_of
+from tests.harness.batches import batch_of
+from tests.harness.entities import decode_response, encode_request
+from tests.harness.raw import API_KEYS, Answer, ConnectionClosed, RawConnection
+from tests.harness.topics import topic_id_of
 
 UNSUPPORTED_VERSION = 35
 API_VERSIONS = API_KEYS["api_versions"]
@@ -69,7 +69,8 @@ def test_every_version_of_api_versions(raw: RawConnection) -> None:
 def test_an_unknown_version_is_answered_in_version_0(raw: RawConnection, version: int) -> None:
     header = struct.pack(">hhih", API_VERSIONS, version, 4_711, -1) + b"\x00"
     raw.send_frame(header + b"whatever a later version has to say")
-    correlation_id, body = decode_response(API_VERSIONS, 0, raw.receive_frame())
+    correlation_id, decoded = decode_response(API_VERSIONS, 0, raw.receive_frame())
+    body = Answer(decoded)
     assert correlation_id == 4_711
     assert body.error_code == UNSUPPORTED_VERSION
     assert (API_VERSIONS, 0, 4) in {
@@ -204,7 +205,8 @@ def test_unknown_tagged_fields_are_skipped(raw: RawConnection, topic: str) -> No
     assert frame.endswith(b"\x00")
     tags = b"\x02" + b"\xc8\x01" + b"\x03abc" + b"\xc9\x01" + b"\x00"
     raw.send_frame(frame[:-1] + tags)
-    correlation_id, body = decode_response(API_KEYS["metadata"], 12, raw.receive_frame())
+    correlation_id, decoded = decode_response(API_KEYS["metadata"], 12, raw.receive_frame())
+    body = Answer(decoded)
     assert correlation_id == 77
     assert body.topics[0].error_code == 0
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.deadline import eventually
-from harness.model import EARLIEST, Client
-from harness.raw import RawConnection
-
-from harness.topics import metadata_of
+from ottla.testing import Cluster
+from tests.harness.deadline import eventually
+from tests.harness.model import EARLIEST, Client
+from tests.harness.raw import RawConnection
+from tests.harness.topics import metadata_of
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
 LEADER_NOT_AVAILABLE = 5
@@ -48,7 +48,7 @@ def test_a_bad_name_is_not_made(raw: RawConnection) -> None:
     assert found.error_code == INVALID_TOPIC_EXCEPTION
 
 
-def test_it_can_be_forbidden(start_cluster, unused_name: str) -> None:  # type: ignore[no-untyped-def]
+def test_it_can_be_forbidden(start_cluster: Callable[..., Cluster], unused_name: str) -> None:
     cluster = start_cluster({"auto.create.topics.enable": "false"}, memory=True)
     with RawConnection(cluster.bootstrap_servers) as raw:
         for _ in range(3):
@@ -72,7 +72,7 @@ def test_a_client_fails_where_it_is_forbidden(
     assert ack.error != 0
 
 
-def test_num_partitions_is_taken(start_cluster, unused_name: str) -> None:  # type: ignore[no-untyped-def]
+def test_num_partitions_is_taken(start_cluster: Callable[..., Cluster], unused_name: str) -> None:
     cluster = start_cluster({"num.partitions": "7"}, memory=True)
     with RawConnection(cluster.bootstrap_servers) as raw:
 

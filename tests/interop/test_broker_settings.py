@@ -6,11 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.batches import batch_of
-from harness.deadline import eventually
-from harness.raw import Answer, RawConnection
-
-from harness.topics import create_topic, fetch_fields, produce
+from tests.harness.batches import batch_of
+from tests.harness.deadline import eventually
+from tests.harness.raw import Answer, RawConnection
+from tests.harness.topics import create_topic, fetch_fields, produce
 
 if TYPE_CHECKING:
     from ottla.testing import Cluster

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import confluent_kafka as ck
 import kafka
 from confluent_kafka.admin import AdminClient
-from harness.batches import batch_of
-from harness.raw import RawConnection, split_address
 
-from harness.topics import produce
+from tests.harness.batches import batch_of
+from tests.harness.raw import RawConnection, split_address
+from tests.harness.topics import produce
 
 
 def test_describe_cluster_agrees_with_metadata(raw: RawConnection, bootstrap_servers: str) -> None:
@@ -46,7 +46,7 @@ def test_describe_log_dirs(raw: RawConnection, make_topic: Callable[..., str]) -
         produce(raw, topic, batch, partition=1)
     answer = raw.request("describe_log_dirs", 4, topics=[{"topic": topic, "partitions": [0, 1]}])
     assert answer.error_code == 0
-    sizes = {}
+    sizes: dict[int, int] = {}
     for directory in answer.results:
         assert directory.error_code == 0
         assert directory.total_bytes == -1 or directory.total_bytes >= directory.usable_bytes > 0
@@ -87,9 +87,9 @@ def test_confluent_lists_offsets(raw: RawConnection, topic: str, bootstrap_serve
     place = ck.TopicPartition(topic, 0)
 
     def offset(spec: ck.admin.OffsetSpec) -> int:
-        return admin.list_offsets({place: spec})[place].result(15).offset
+        return int(admin.list_offsets({place: spec})[place].result(15).offset)
 
-    assert offset(ck.admin.OffsetSpec.earliest()) == 0
-    assert offset(ck.admin.OffsetSpec.latest()) == 3
-    assert offset(ck.admin.OffsetSpec.max_timestamp()) == 1
+    assert offset(ck.admin.OffsetSpec.earliest()) == 0  # type: ignore[no-untyped-call]
+    assert offset(ck.admin.OffsetSpec.latest()) == 3  # type: ignore[no-untyped-call]
+    assert offset(ck.admin.OffsetSpec.max_timestamp()) == 1  # type: ignore[no-untyped-call]
     assert offset(ck.admin.OffsetSpec.for_timestamp(2_500)) == 1

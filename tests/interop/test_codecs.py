@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from harness.batches import CODECS, batch_of, records_of, whole_batches
-from harness.model import EARLIEST, Client
-from harness.raw import RawConnection
 
-from harness.topics import fetch, produce
+from tests.harness.batches import CODECS, batch_of, records_of, whole_batches
+from tests.harness.model import EARLIEST, Client
+from tests.harness.raw import RawConnection
+from tests.harness.topics import fetch, produce
 
 SIZES = (0, 1, 100, 4_096, 70_000, 1_000_000)
 

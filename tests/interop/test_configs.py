@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from harness.batches import batch_of
-from harness.deadline import eventually
-from harness.model import AdminError, Client
-from harness.raw import RawConnection
 
-from harness.topics import produce
+from tests.harness.batches import batch_of
+from tests.harness.deadline import eventually
+from tests.harness.model import AdminError, Client
+from tests.harness.raw import RawConnection
+from tests.harness.topics import produce
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
 MESSAGE_TOO_LARGE = 10
@@ -21,7 +22,7 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 DYNAMIC_TOPIC, STATIC_BROKER, DEFAULT = 1, 4, 5
 
 
-def describe(raw: RawConnection, resource: str, *names: str, kind: int = TOPIC):  # type: ignore[no-untyped-def]
+def describe(raw: RawConnection, resource: str, *names: str, kind: int = TOPIC) -> Any:
     (result,) = raw.request(
         "describe_configs",
         4,
@@ -38,13 +39,14 @@ def describe(raw: RawConnection, resource: str, *names: str, kind: int = TOPIC):
     return result
 
 
-def entry(raw: RawConnection, topic: str, name: str):  # type: ignore[no-untyped-def]
+def entry(raw: RawConnection, topic: str, name: str) -> Any:
     (found,) = describe(raw, topic, name).configs
     return found
 
 
 def value_of(raw: RawConnection, topic: str, name: str) -> str:
-    return entry(raw, topic, name).value
+    value: str = entry(raw, topic, name).value
+    return value
 
 
 def incremental(
@@ -52,7 +54,7 @@ def incremental(
     topic: str,
     *operations: tuple[str, int, str | None],
     validate_only: bool = False,
-):  # type: ignore[no-untyped-def]
+) -> Any:
     (result,) = raw.request(
         "incremental_alter_configs",
         1,
@@ -71,7 +73,9 @@ def incremental(
     return result
 
 
-def full(raw: RawConnection, topic: str, configs: dict[str, str], *, validate_only: bool = False):  # type: ignore[no-untyped-def]
+def full(
+    raw: RawConnection, topic: str, configs: dict[str, str], *, validate_only: bool = False
+) -> Any:
     (result,) = raw.request(
         "alter_configs",
         2,
@@ -122,7 +126,7 @@ def test_sources_and_synonyms(raw: RawConnection, make_topic: Callable[..., str]
     assert synonyms(found) == [("log.segment.bytes", "1073741824", DEFAULT)]
 
 
-def synonyms(found) -> list[tuple[str, str, int]]:  # type: ignore[no-untyped-def]
+def synonyms(found: Any) -> list[tuple[str, str, int]]:
     return [(each.name, each.value, each.source) for each in found.synonyms]
 
 

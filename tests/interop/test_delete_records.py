@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-from harness.batches import batch_of, records_of
-from harness.model import EARLIEST, AdminError, Client
-from harness.raw import RawConnection
+from collections.abc import Callable
+from typing import Any
 
-from harness.topics import fetch, produce
+import pytest
+
+from tests.harness.batches import batch_of, records_of
+from tests.harness.model import EARLIEST, AdminError, Client
+from tests.harness.raw import RawConnection
+from tests.harness.topics import fetch, produce
 
 OFFSET_OUT_OF_RANGE = 1
 UNKNOWN_TOPIC_OR_PARTITION = 3
@@ -19,7 +22,7 @@ def fill(raw: RawConnection, topic: str, count: int) -> None:
         assert produce(raw, topic, batch_of([b"%d" % number])).error_code == 0
 
 
-def delete(raw: RawConnection, topic: str, offset: int, partition: int = 0):  # type: ignore[no-untyped-def]
+def delete(raw: RawConnection, topic: str, offset: int, partition: int = 0) -> Any:
     answer = raw.request(
         "delete_records",
         2,
@@ -86,7 +89,7 @@ def test_refusals(raw: RawConnection, topic: str, unused_name: str) -> None:
 
 def test_a_compacted_topic_keeps_its_records(
     raw: RawConnection,
-    make_topic,  # type: ignore[no-untyped-def]
+    make_topic: Callable[..., str],
 ) -> None:
     topic = make_topic(configs={"cleanup.policy": "compact"})
     fill(raw, topic, 2)

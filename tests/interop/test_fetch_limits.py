@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
-from harness.batches import batch_of, records_of, whole_batches
-from harness.model import EARLIEST, Client
-from harness.raw import RawConnection
 
-from harness.topics import fetch, fetch_fields, produce, topic_id_of
+from tests.harness.batches import batch_of, records_of, whole_batches
+from tests.harness.model import EARLIEST, Client
+from tests.harness.raw import RawConnection
+from tests.harness.topics import fetch, fetch_fields, produce, topic_id_of
 
 UNKNOWN_TOPIC_ID = 100
 BATCH = batch_of([b"x" * 1_000])
@@ -20,7 +21,7 @@ def fill(raw: RawConnection, topic: str, batches: int, partition: int = 0) -> No
         assert produce(raw, topic, BATCH, partition=partition).error_code == 0
 
 
-def size_of(partition) -> int:  # type: ignore[no-untyped-def]
+def size_of(partition: Any) -> int:
     return len(partition.records or b"")
 
 
@@ -137,7 +138,7 @@ def test_topics_by_id(raw: RawConnection, topic: str) -> None:
     fill(raw, topic, 2)
     fields = fetch_fields({topic: {0: 0}})
     fields.pop("replica_id")
-    (asked,) = fields["topics"]  # type: ignore[misc]
+    (asked,) = cast(list[dict[str, Any]], fields["topics"])
     del asked["topic"]
     for version in (13, 15, 17):
         asked["topic_id"] = topic_id_of(raw, topic)

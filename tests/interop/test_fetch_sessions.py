@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from harness.batches import batch_of, records_of
-from harness.model import EARLIEST, Client
-from harness.raw import Answer, RawConnection
-
-from harness.topics import fetch_fields, produce
+from tests.harness.batches import batch_of, records_of
+from tests.harness.model import EARLIEST, Client
+from tests.harness.raw import Answer, RawConnection
+from tests.harness.topics import fetch_fields, produce
 
 FETCH_SESSION_ID_NOT_FOUND = 70
 INVALID_FETCH_SESSION_EPOCH = 71
@@ -21,20 +21,21 @@ def session_fetch(
     *,
     session_id: int,
     epoch: int,
-    **options: object,
+    **options: Any,
 ) -> Answer:
     return raw.request(
         "fetch",
         12,
         **fetch_fields(positions, session_id=session_id, session_epoch=epoch, **options),
-    )  # type: ignore[arg-type]
+    )
 
 
 def open_session(raw: RawConnection, positions: dict[str, dict[int, int]]) -> int:
     answer = session_fetch(raw, positions, session_id=0, epoch=0)
     assert answer.error_code == 0
     assert answer.session_id > 0
-    return answer.session_id
+    session_id: int = answer.session_id
+    return session_id
 
 
 def answered_partitions(answer: Answer) -> list[int]:
@@ -136,7 +137,7 @@ def test_partitions_with_data_take_turns(
             produce(raw, topic, batch, partition=partition)
     positions = dict.fromkeys(range(3), 0)
     answer = session_fetch(raw, {topic: positions}, session_id=0, epoch=0, max_bytes=len(batch))
-    first_served = []
+    first_served: list[int] = []
     for epoch in range(1, 9):
         served = {
             each.partition_index: len(records_of(each.records))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from harness.classic import ClassicMember, assignment, commit, committed, subscription
-from harness.deadline import eventually
-from harness.group import Group, partitions_of
-from harness.member.spec import Spec
-from harness.raw import Answer, RawConnection, split_address
+
+from tests.harness.classic import ClassicMember, assignment, commit, committed, subscription
+from tests.harness.deadline import eventually
+from tests.harness.group import Group, partitions_of
+from tests.harness.member.spec import Spec
+from tests.harness.raw import Answer, RawConnection, split_address
 
 NONE = 0
 NON_EMPTY_GROUP = 68

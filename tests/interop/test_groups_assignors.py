@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from harness.background_load import Load
-from harness.group import Group, partitions_of
-from harness.member.handle import Member
-from harness.member.spec import Spec
+
+from tests.harness.background_load import Load
+from tests.harness.group import Group, partitions_of
+from tests.harness.member.handle import Member
+from tests.harness.member.spec import Spec
 
 MakeTopic = Callable[[int], str]
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from harness.classic import ClassicMember, commit, subscription
-from harness.deadline import eventually
-from harness.group_broker import (
+
+from tests.harness.classic import ClassicMember, commit, subscription
+from tests.harness.deadline import eventually
+from tests.harness.group_broker import (
     MAX_GROUP_SIZE,
     MAX_SESSION_TIMEOUT_MS,
     MIN_SESSION_TIMEOUT_MS,
 )
-from harness.raw import Answer, RawConnection
+from tests.harness.raw import Answer, RawConnection
 
 NONE = 0
 ILLEGAL_GENERATION = 22
@@ -202,7 +203,7 @@ def test_an_id_that_is_given_and_not_used_is_forgotten(connect: Connect, group_i
     def forgotten() -> bool:
         assert other.heartbeat() == NONE
         late = ClassicMember(shy.raw, group_id, shy.member_id, 1)
-        return late.sync().error_code == UNKNOWN_MEMBER_ID
+        return bool(late.sync().error_code == UNKNOWN_MEMBER_ID)
 
     eventually(forgotten, "the id is forgotten")
 

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from harness.classic import commit, committed
-from harness.deadline import eventually
-from harness.group import Group, partitions_of
-from harness.member.spec import Spec
-from harness.process import run_ottla
-from harness.raw import RawConnection, split_address
+
+from tests.harness.classic import commit, committed
+from tests.harness.deadline import eventually
+from tests.harness.group import Group, partitions_of
+from tests.harness.member.spec import Spec
+from tests.harness.process import run_ottla
+from tests.harness.raw import RawConnection, split_address
 
 PARTITIONS = 4
 RECORDS = 10

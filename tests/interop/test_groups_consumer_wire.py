@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from harness.classic import ClassicMember, commit
-from harness.consumer_protocol import LEAVE_STATIC, NewMember, new_member_id
-from harness.deadline import eventually
-from harness.group_broker import CONSUMER_SESSION_TIMEOUT_MS, MAX_GROUP_SIZE
-from harness.raw import RawConnection
 
-from harness.topics import create_topic, topic_id_of
+from tests.harness.classic import ClassicMember, commit
+from tests.harness.consumer_protocol import LEAVE_STATIC, NewMember, new_member_id
+from tests.harness.deadline import eventually
+from tests.harness.group_broker import CONSUMER_SESSION_TIMEOUT_MS, MAX_GROUP_SIZE
+from tests.harness.raw import RawConnection
+from tests.harness.topics import create_topic, topic_id_of
 
 NONE = 0
 UNKNOWN_TOPIC_OR_PARTITION = 3
@@ -96,8 +96,10 @@ def test_commits_carry_the_epoch(
     member.settle(1)
 
     def code(epoch: int, member_id: str, version: int = 9) -> int:
-        who = {"generation": epoch, "member_id": member_id}
-        return commit(group_raw, group_id, {key: 1}, version=version, **who)[key]
+        codes = commit(
+            group_raw, group_id, {key: 1}, version=version, generation=epoch, member_id=member_id
+        )
+        return codes[key]
 
     assert code(member.epoch, member.member_id) == NONE
     assert code(member.epoch + 1, member.member_id) == STALE_MEMBER_EPOCH

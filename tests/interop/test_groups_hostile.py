@@ -6,12 +6,12 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-from harness.classic import ClassicMember, commit, committed
-from harness.consumer_protocol import NewMember
-from harness.deadline import eventually
-from harness.raw import API_KEYS, ConnectionClosed, RawConnection
 
-from harness.topics import create_topic, topic_id_of
+from tests.harness.classic import ClassicMember, commit, committed
+from tests.harness.consumer_protocol import NewMember
+from tests.harness.deadline import eventually
+from tests.harness.raw import API_KEYS, ConnectionClosed, RawConnection
+from tests.harness.topics import create_topic, topic_id_of
 
 NONE = 0
 UNKNOWN_SERVER_ERROR = -1
@@ -109,8 +109,8 @@ def test_commits_of_nobody(
     code: int,
 ) -> None:
     key = (make_group_topic(1), 0)
-    who = {"generation": generation, "member_id": member_id}
-    assert commit(group_raw, group_id, {key: 1}, **who) == {key: code}
+    codes = commit(group_raw, group_id, {key: 1}, generation=generation, member_id=member_id)
+    assert codes == {key: code}
 
 
 @pytest.mark.parametrize("offset", [-1, -2, -INT64 - 1, INT64])

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
-from harness.background_load import Load
-from harness.group import Group, partitions_of
-from harness.member.handle import Member
-from harness.member.spec import Spec
+
+from tests.harness.background_load import Load
+from tests.harness.group import Group, partitions_of
+from tests.harness.member.handle import Member
+from tests.harness.member.spec import Spec
 
 PARTITIONS = 6
 SHORT_SESSION_MS = 1500

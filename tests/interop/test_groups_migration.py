@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from harness.background_load import Load
-from harness.deadline import eventually
-from harness.group import Group, partitions_of
-from harness.member.spec import Spec
-from harness.raw import RawConnection
+
+from tests.harness.background_load import Load
+from tests.harness.deadline import eventually
+from tests.harness.group import Group, partitions_of
+from tests.harness.member.spec import Spec
+from tests.harness.raw import RawConnection
 
 PARTITIONS = 6
 OLD = {"protocol": "classic", "assignor": "range"}
@@ -83,7 +84,7 @@ def same_epoch(raw: RawConnection, group: str) -> bool:
 
 def group_type(raw: RawConnection, group: str) -> str:
     answer = raw.request("list_groups", 5)
-    return next(found.group_type.lower() for found in answer.groups if found.group_id == group)
+    return next(str(found.group_type).lower() for found in answer.groups if found.group_id == group)
 
 
 def kind_of(way: dict[str, object]) -> str:

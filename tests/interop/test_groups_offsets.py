@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from harness.classic import ClassicMember, assignment, commit, committed, subscription
-from harness.deadline import Deadline
-from harness.raw import RawConnection
 
-from harness.topics import topic_id_of
+from tests.harness.classic import ClassicMember, assignment, commit, committed, subscription
+from tests.harness.deadline import Deadline
+from tests.harness.raw import RawConnection
+from tests.harness.topics import topic_id_of
 
 NONE = 0
 UNKNOWN_TOPIC_OR_PARTITION = 3
@@ -192,7 +193,7 @@ def test_offsets_of_a_subscribed_topic_stay(
     mine, other = make_group_topic(1), make_group_topic(1)
     member = ClassicMember(group_raw, group_id, protocols=(("range", subscription(mine)),))
     member.stable(assignment(mine, 0))
-    at = {"generation": member.generation, "member_id": member.member_id}
+    at: dict[str, Any] = {"generation": member.generation, "member_id": member.member_id}
     commit(group_raw, group_id, {(mine, 0): 1, (other, 0): 2}, **at)
     assert delete_offsets(group_raw, group_id, mine, 0) == (NONE, {0: GROUP_SUBSCRIBED_TO_TOPIC})
     assert delete_offsets(group_raw, group_id, other, 0) == (NONE, {0: NONE})
@@ -258,7 +259,7 @@ def consume(servers: str, group: str, topic: str, protocol: str, count: int) -> 
         assert not deadline.passed, found
         message = consumer.poll(0.2)
         if message is not None and not message.error():
-            found.append(int(message.value()))
+            found.append(int(message.value() or b""))
             consumer.commit(message=message, asynchronous=False)
     consumer.close()
     return found

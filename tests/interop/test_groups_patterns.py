@@ -9,10 +9,10 @@ from __future__ import annotations
 from uuid import uuid4
 
 import pytest
-from harness.group import Group, partitions_of
-from harness.member.spec import Spec
 
-from harness.topics import create_topic
+from tests.harness.group import Group, partitions_of
+from tests.harness.member.spec import Spec
+from tests.harness.topics import create_topic
 
 WAYS = [
     ("confluent", "classic", "range"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from harness.batches import batch_of, records_of
-from harness.model import EARLIEST, Client
-from harness.raw import RawConnection
 
-from harness.topics import fetch, produce
+from tests.harness.batches import batch_of, records_of
+from tests.harness.model import EARLIEST, Client
+from tests.harness.raw import RawConnection
+from tests.harness.topics import fetch, produce
 
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 DUPLICATE_SEQUENCE_NUMBER = 46
@@ -27,7 +28,8 @@ def new_producer_id(raw: RawConnection) -> int:
         producer_epoch=-1,
     )
     assert (answer.error_code, answer.producer_epoch) == (0, 0)
-    return answer.producer_id
+    producer_id: int = answer.producer_id
+    return producer_id
 
 
 def send(
@@ -38,7 +40,7 @@ def send(
     count: int = 1,
     *,
     epoch: int = 0,
-):  # type: ignore[no-untyped-def]
+) -> Any:
     return produce(
         raw,
         topic,

@@ -6,11 +6,11 @@ import random
 from collections.abc import Callable
 
 import pytest
-from harness.batches import batch_of, now_ms, records_of
-from harness.model import EARLIEST, Client
-from harness.raw import RawConnection
 
-from harness.topics import fetch, produce
+from tests.harness.batches import batch_of, now_ms, records_of
+from tests.harness.model import EARLIEST, Client
+from tests.harness.raw import RawConnection
+from tests.harness.topics import fetch, produce
 
 BATCHES = 160
 PER_BATCH = 5

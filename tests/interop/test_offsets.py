@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from harness.batches import batch_of, now_ms
-from harness.deadline import Deadline
-from harness.model import EARLIEST, LATEST, Client
-from harness.raw import RawConnection
 
-from harness.topics import fetch, produce
+from tests.harness.batches import batch_of, now_ms
+from tests.harness.deadline import Deadline
+from tests.harness.model import EARLIEST, LATEST, Client
+from tests.harness.raw import RawConnection
+from tests.harness.topics import fetch, produce
 
 OFFSET_OUT_OF_RANGE = 1
 UNKNOWN_TOPIC_OR_PARTITION = 3
@@ -36,7 +37,7 @@ def list_offsets(
     partition: int = 0,
     leader_epoch: int = -1,
     version: int = 9,
-):  # type: ignore[no-untyped-def]
+) -> Any:
     answer = raw.request(
         "list_offsets",
         version,
@@ -199,7 +200,7 @@ def test_a_consumer_past_the_end_starts_over_where_it_is_told(
 def test_end_offset_of_leader_epochs(raw: RawConnection, topic: str) -> None:
     fill(raw, topic, 3, now_ms())
 
-    def end_of(epoch: int, current: int = -1):  # type: ignore[no-untyped-def]
+    def end_of(epoch: int, current: int = -1) -> Any:
         answer = raw.request(
             "offset_for_leader_epoch",
             4,

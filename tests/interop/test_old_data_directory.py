@@ -11,8 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
+
+from tests.harness.confluent import place_of
 
 if TYPE_CHECKING:
     from ottla.testing import Cluster
@@ -74,18 +76,22 @@ def values(servers: str, topic: str, partitions: int) -> list[str]:
         )
         consumer.assign([TopicPartition(topic, partition, 0)])
         while (message := consumer.poll(TIMEOUT_S)) is not None and not message.error():
-            found.append(message.value().decode())
+            value = message.value()
+            assert value is not None
+            found.append(value.decode())
         consumer.close()
     return found
 
 
 def produce(servers: str, topic: str, partition: int) -> int:
     """Produce a record; return its offset."""
-    offsets = []
+    offsets: list[int] = []
+
+    def delivered(error: object, message: Message) -> None:
+        offsets.append(place_of(message)[2])
+
     producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
-    producer.produce(
-        topic, b"new", partition=partition, on_delivery=lambda _, msg: offsets.append(msg.offset())
-    )
+    producer.produce(topic, b"new", partition=partition, on_delivery=delivered)
     producer.flush(TIMEOUT_S)
     (offset,) = offsets
     return offset

@@ -6,12 +6,12 @@ import struct
 from collections.abc import Callable
 
 import pytest
-from harness.batches import batch_of, now_ms, records_of, reseal, whole_batches
-from harness.deadline import eventually
-from harness.model import CREATE_TIME, EARLIEST, Client
-from harness.raw import RawConnection
 
-from harness.topics import fetch, produce
+from tests.harness.batches import batch_of, now_ms, records_of, reseal, whole_batches
+from tests.harness.deadline import eventually
+from tests.harness.model import CREATE_TIME, EARLIEST, Client
+from tests.harness.raw import RawConnection
+from tests.harness.topics import fetch, produce
 
 CORRUPT_MESSAGE = 2
 UNKNOWN_TOPIC_OR_PARTITION = 3

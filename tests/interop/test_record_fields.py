@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from harness.batches import batch_of, now_ms, whole_batches
-from harness.model import CREATE_TIME, EARLIEST, LOG_APPEND_TIME, Client, Headers, Message
-from harness.raw import RawConnection
 
-from harness.topics import fetch, produce
+from tests.harness.batches import batch_of, now_ms, whole_batches
+from tests.harness.model import CREATE_TIME, EARLIEST, LOG_APPEND_TIME, Client, Headers, Message
+from tests.harness.raw import RawConnection
+from tests.harness.topics import fetch, produce
 
 INVALID_TIMESTAMP = 32
 INVALID_RECORD = 87

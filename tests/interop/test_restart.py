@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from harness.batches import batch_of
-from harness.deadline import Deadline
-from harness.model import EARLIEST, Client, Producer
-from harness.raw import RawConnection
 
-from harness.topics import create_topic, produce, topic_id_of
+from tests.harness.batches import batch_of
+from tests.harness.deadline import Deadline
+from tests.harness.model import EARLIEST, Client, Producer
+from tests.harness.raw import RawConnection
+from tests.harness.topics import create_topic, produce, topic_id_of
 
 if TYPE_CHECKING:
     from ottla.testing import Cluster

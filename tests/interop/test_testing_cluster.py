@@ -10,13 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
-from harness.batches import batch_of, records_of
-from harness.model import EARLIEST, Client
-from harness.raw import RawConnection
 
-from harness.topics import create_topic, fetch, produce
 from ottla.server.errors import StartupError
 from ottla.testing import Cluster
+from tests.harness.batches import batch_of, records_of
+from tests.harness.model import EARLIEST, Client
+from tests.harness.raw import RawConnection
+from tests.harness.topics import create_topic, fetch, produce
 
 pytestmark = pytest.mark.skipif(
     bool(os.environ.get("OTTLA_TEST_BOOTSTRAP")), reason="this is about Ottla itself"

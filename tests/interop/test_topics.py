@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from harness.batches import batch_of
-from harness.deadline import eventually
-from harness.model import Admin, AdminError, Client
-from harness.raw import RawConnection
 
-from harness.topics import create_topic, metadata_of, produce, topic_id_of
+from tests.harness.batches import batch_of
+from tests.harness.deadline import eventually
+from tests.harness.model import Admin, AdminError, Client, TopicDescription
+from tests.harness.raw import RawConnection
+from tests.harness.topics import create_topic, metadata_of, produce, topic_id_of
 
 if TYPE_CHECKING:
     from ottla.testing import Cluster
@@ -30,15 +31,15 @@ UNKNOWN_TOPIC_ID = 100
 
 
 @pytest.fixture
-def admin(client: Client, bootstrap_servers: str):  # type: ignore[no-untyped-def]
+def admin(client: Client, bootstrap_servers: str) -> Iterator[Admin]:
     with client.admin(bootstrap_servers) as admin:
         yield admin
 
 
-def described(admin: Admin, name: str, partitions: int):  # type: ignore[no-untyped-def]
+def described(admin: Admin, name: str, partitions: int) -> TopicDescription:
     """The description once it shows that many partitions (metadata follows the controller)."""
 
-    def look():  # type: ignore[no-untyped-def]
+    def look() -> TopicDescription | None:
         try:
             found = admin.describe_topic(name)
         except AdminError as error:
@@ -262,9 +263,7 @@ def test_create_partitions(
 def test_partitions_only_grow(admin: Admin, make_topic: Callable[..., str]) -> None:
     topic = make_topic(3)
     for count in (3, 2):
-        assert (
-            refusal(lambda count=count: admin.create_partitions(topic, count)) == INVALID_PARTITIONS
-        )
+        assert refusal(partial(admin.create_partitions, topic, count)) == INVALID_PARTITIONS
     assert len(admin.describe_topic(topic).partitions) == 3
 
 

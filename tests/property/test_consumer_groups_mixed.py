@@ -7,19 +7,20 @@ answers, do not sync, or die. What must hold is what must hold of every group.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "coordinator" / "groups" / "consumer"))
-
-from consumer_support import TOPIC, Broker, Consumer, add_partitions, consumer_group, snapshot
-from old_consumer import OldConsumer
-
 from ottla.model.errors import ErrorCode
+from tests.support.consumer_groups import (
+    TOPIC,
+    Broker,
+    Consumer,
+    add_partitions,
+    consumer_group,
+    snapshot,
+)
+from tests.support.old_consumer import OldConsumer
 
 REFUSED = (
     ErrorCode.UNKNOWN_MEMBER_ID,
@@ -111,7 +112,8 @@ class MixedMachine(RuleBasedStateMachine):
     def restart_the_coordinator(self) -> None:
         before = snapshot(consumer_group(self.broker))
         self.broker.crash_and_restart()
-        for member in (*self.old, *self.new):
+        members: list[OldConsumer | Consumer] = [*self.old, *self.new]
+        for member in members:
             member.client = self.broker.connect()
         assert snapshot(consumer_group(self.broker)) == before
 

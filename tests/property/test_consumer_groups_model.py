@@ -9,16 +9,13 @@ sends heartbeats, every partition has exactly one owner and the group is stable.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "coordinator" / "groups" / "consumer"))
-
-from consumer_support import (
+from ottla.coordinator.groups.consumer.group import ConsumerGroup
+from ottla.model.errors import ErrorCode
+from tests.support.consumer_groups import (
     ASSIGNMENT_MS,
     GROUP,
     Broker,
@@ -29,11 +26,8 @@ from consumer_support import (
     snapshot,
 )
 
-from ottla.coordinator.groups.consumer.group import ConsumerGroup
-from ottla.model.errors import ErrorCode
-
 TOPICS = ("events", "orders", "logs-a", "logs-b")
-SUBSCRIPTIONS = st.one_of(
+SUBSCRIPTIONS: st.SearchStrategy[tuple[list[str], str | None]] = st.one_of(
     st.tuples(st.sets(st.sampled_from(TOPICS), min_size=1, max_size=3).map(sorted), st.none()),
     st.tuples(st.just([]), st.sampled_from(("logs-.*", "events|orders", ".*"))),
     st.tuples(st.just(["events"]), st.just("logs-.*")),

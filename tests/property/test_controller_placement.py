@@ -11,19 +11,12 @@ from hypothesis import strategies as st
 from ottla.controller.placement import place
 from ottla.metadata.image import BrokerImage
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.testing.fakes import FakeRandom
 
 
-class DrawnRandom:
-    """Whatever numbers hypothesis likes."""
-
-    def __init__(self, data: st.DataObject) -> None:
-        self._data = data
-
-    def uuid(self) -> bytes:
-        raise AssertionError("placement needs no ids")
-
-    def below(self, limit: int) -> int:
-        return self._data.draw(st.integers(0, limit - 1))
+def drawn_random(data: st.DataObject) -> FakeRandom:
+    """Return randomness whose numbers hypothesis chooses."""
+    return FakeRandom(lambda limit: data.draw(st.integers(0, limit - 1)))
 
 
 def broker(broker_id: int, rack: str | None, fenced: bool) -> BrokerImage:
@@ -44,10 +37,10 @@ def test_replicas_are_spread(
     active = {b.broker_id for b in brokers if b.active}
     if not active or replication_factor > len(brokers):
         with pytest.raises(ApiError) as caught:
-            place(brokers, count, replication_factor, DrawnRandom(data))
+            place(brokers, count, replication_factor, drawn_random(data))
         assert caught.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
         return
-    placed = place(brokers, count, replication_factor, DrawnRandom(data))
+    placed = place(brokers, count, replication_factor, drawn_random(data))
     assert len(placed) == count
     rack_of = {b.broker_id: b.rack for b in brokers}
     brokers_of = Counter(rack_of.values())
@@ -70,7 +63,7 @@ def test_followers_take_turns(size: int, data: st.DataObject) -> None:
     replication_factor = data.draw(st.integers(2, size))
     brokers = [broker(i, None, False) for i in range(size)]
     rounds = size - 1
-    placed = place(brokers, size * rounds, replication_factor, DrawnRandom(data))
+    placed = place(brokers, size * rounds, replication_factor, drawn_random(data))
     held = Counter(i for replicas in placed for i in replicas)
     assert set(held.values()) == {rounds * replication_factor}
     if replication_factor == 2:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,41 +22,11 @@ from ottla.metadata.image import MetadataImage, PartitionImage
 from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from ottla.model.resources import ResourceType
 from ottla.raft.voters import ReplicaKey
+from ottla.testing.fakes import FakeClock, FakeRandom, InlineBackground
 
 CONFIG = BrokerConfig()
 PARTITION = TopicPartition(METADATA_TOPIC, 0)
 DIRECTORY = "/data/__cluster_metadata-0"
-T = TypeVar("T")
-
-
-class StandingClock:
-    def wall_ms(self) -> int:
-        return 1_700_000_000_000
-
-    def monotonic_ms(self) -> float:
-        return 0.0
-
-
-class CountingRandom:
-    def __init__(self) -> None:
-        self.ids = 0
-
-    def uuid(self) -> bytes:
-        self.ids += 1
-        return self.ids.to_bytes(16, "big")
-
-    def below(self, limit: int) -> int:
-        return self.ids % limit
-
-
-class AtOnce:
-    def submit(self, work: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
-        result: T | OSError
-        try:
-            result = work()
-        except OSError as error:
-            result = error
-        done(result)
 
 
 class World:
@@ -67,8 +34,10 @@ class World:
 
     def __init__(self) -> None:
         files = MemoryFiles()
-        self.random = CountingRandom()
-        self.resources = Resources(files, FilePool(files), AtOnce(), StandingClock(), self.random)
+        self.random = FakeRandom(lambda limit: self.random.ids % limit)
+        self.resources = Resources(
+            files, FilePool(files), InlineBackground(), FakeClock(), self.random
+        )
         self.partitions: dict[str, int] = {}
         self.configs: dict[str, dict[str, str]] = {}
         self.next_producer_id = 0

@@ -11,7 +11,15 @@ Whatever happens:
 from __future__ import annotations
 
 import pytest
-from group_support import (
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from ottla.coordinator.runtime.log_rewrite import LogCompaction
+from ottla.coordinator.runtime.shard_runtime import RuntimeState
+from ottla.model.errors import ErrorCode
+from ottla.wire.messages.join_group import JoinGroupResponse
+from tests.support.groups import (
     DELAY_MS,
     PARTITIONS,
     REBALANCE_MS,
@@ -21,14 +29,6 @@ from group_support import (
     Member,
     fetch,
 )
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-
-from ottla.coordinator.runtime.log_rewrite import LogCompaction
-from ottla.coordinator.runtime.shard_runtime import RuntimeState
-from ottla.model.errors import ErrorCode
-from ottla.wire.messages.join_group import JoinGroupResponse
 
 NAMES = ("a", "b", "c", "d")
 STATIC = ("c", "d")
@@ -250,10 +250,10 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     @rule(name=members, partition=partitions)
     def fill_the_disk(self, name: str, partition: int) -> None:
         """A commit that cannot be written, or whatever is written by then."""
-        self.broker.files.room = 0
+        self.broker.files.fill("*.log")
         self.commit(name, partition)
         self.go_on(name)
-        self.broker.files.room = None
+        self.broker.files.heal()
         self.broker.pass_ms(1100)
 
     @rule(steps=st.integers(1, 4))
@@ -323,7 +323,7 @@ TestClassicGroup.settings = settings(max_examples=80, stateful_step_count=60, de
 
 
 @pytest.mark.slow
-class TestClassicGroupAtLength(ClassicGroupMachine.TestCase):  # type: ignore[misc]
+class TestClassicGroupAtLength(ClassicGroupMachine.TestCase):  # type: ignore[misc, valid-type]
     settings = settings(max_examples=500, stateful_step_count=80, deadline=None)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from log_support import NOW, append_all, batch_of, names_in, new_log, read_all, reopen
 
 from ottla.config.topic import LogConfig
 from ottla.log.log import Log
@@ -14,6 +13,7 @@ from ottla.log.store.checkpoints import CorruptCheckpoint, decode_offsets
 from ottla.log.store.meta_properties import CorruptMetaProperties, decode_meta
 from ottla.model.errors import ApiError
 from ottla.records.batch import seal
+from tests.support.log import NOW, append_all, batch_of, names_in, new_log, read_all, reopen
 
 CONFIGS = (
     LogConfig(),

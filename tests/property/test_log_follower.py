@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log_support import NOW, append, batch_of, new_log, reopen
 
 from ottla.config.topic import LogConfig
 from ottla.log.log import Log
 from ottla.records.control import ControlType, build_marker
 from ottla.records.record import build_batch
+from tests.support.log import NOW, append, batch_of, new_log, reopen
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=150)
 PRODUCERS = (1, 2, 3)

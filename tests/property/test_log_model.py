@@ -8,17 +8,6 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from log_support import (
-    DIRECTORY,
-    NOW,
-    FaultyFiles,
-    append,
-    batch_of,
-    new_log,
-    new_resources,
-    read_all,
-    reopen,
-)
 
 from ottla.config.topic import LogConfig
 from ottla.log.log import Log
@@ -27,6 +16,17 @@ from ottla.model.errors import ApiError, ErrorCode
 from ottla.ports import Files
 from ottla.records.batch import scan
 from ottla.server.os_files import OsFiles
+from ottla.testing.faulty_files import FaultyFiles
+from tests.support.log import (
+    DIRECTORY,
+    NOW,
+    append,
+    batch_of,
+    new_log,
+    new_resources,
+    read_all,
+    reopen,
+)
 
 CONFIG = LogConfig(
     segment_bytes=1200,
@@ -42,7 +42,7 @@ class Appended(NamedTuple):
     """A batch in the model."""
 
     base_offset: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count
     timestamp: int
     size: int
     leader_epoch: int
@@ -180,10 +180,10 @@ class LogAgainstList(RuleBasedStateMachine):
     @precondition(lambda self: self.queued)
     @rule(room=st.integers(0, 100))
     def write_on_full_disk(self, room: int) -> None:
-        self.files.room = min(room, sum(b.size for b in self.queued) - 1)
+        self.files.fill("*.log", room=min(room, sum(b.size for b in self.queued) - 1))
         with pytest.raises(OSError, match="no room"):
             self.log.write_queued()
-        self.files.room = None
+        self.files.heal()
         self.undo_model()
 
     @rule(ms=st.integers(0, 400))

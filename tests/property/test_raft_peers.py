@@ -11,7 +11,6 @@ from __future__ import annotations
 import random
 
 import pytest
-from raft_cluster import Message, Node, Record, voter
 
 from ottla.model.errors import ErrorCode
 from ottla.raft import effects as fx
@@ -19,6 +18,7 @@ from ottla.raft import events as ev
 from ottla.raft import messages as msg
 from ottla.raft.log_view import OffsetAndEpoch
 from ottla.raft.voters import ReplicaKey, VoterSet
+from tests.support.raft_cluster import Message, Node, Record, voter
 
 STEPS = 400
 ERRORS = [

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from raft_cluster import MemoryLog
-from raft_simulation import Broken, Faults, Simulation
 
 from ottla.raft import prospective, unattached
 from ottla.raft.leader import Leader
 from ottla.raft.messages import VoteRequest
 from ottla.raft.quorum_state import QuorumState
+from tests.support.raft_cluster import MemoryLog
+from tests.support.raft_simulation import Broken, Faults, Simulation
 
 FAULTY_MS = 6_000
 HEALING_MS = 6_000

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from script_support import create_topic, produce, read
-
 from ottla.model.errors import ErrorCode
 from ottla.sim.script import Script
+from tests.support.sim_script import create_topic, produce, read
 
 HOME = "/data1/t-1"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from script_support import TOPIC, create_topic, log_start, produce
-
 from ottla.sim.script import Script
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -11,6 +9,7 @@ from ottla.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
+from tests.support.sim_script import TOPIC, create_topic, log_start, produce
 
 
 def delete_records(script: Script, offset: int) -> None:

@@ -7,10 +7,10 @@ writes them once more no sync of its own brings them to the disk.
 from __future__ import annotations
 
 import pytest
-from script_support import create_topic, produce, read
 
 from ottla.model.errors import ErrorCode
 from ottla.sim.script import Script
+from tests.support.sim_script import create_topic, produce, read
 
 
 def fail_with_the_next_sync(script: Script, part_of_path: str) -> None:

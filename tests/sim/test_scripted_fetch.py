@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from script_support import FETCH_VERSION, create_topic, fetch_request, fetched, produce
-
 from ottla.model.errors import ErrorCode
 from ottla.sim.script import Script
 from ottla.wire.messages.fetch import FetchResponse
+from tests.support.sim_script import FETCH_VERSION, create_topic, fetch_request, fetched, produce
 
 FAILED = ErrorCode.KAFKA_STORAGE_ERROR
 

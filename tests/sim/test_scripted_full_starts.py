@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from script_support import TOPIC, create_topic, delete_topic, produce, read
 
 from ottla.model.errors import ErrorCode
 from ottla.sim.script import Script
+from tests.support.sim_script import TOPIC, create_topic, delete_topic, produce, read
 
 
 @pytest.fixture

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from script_support import TOPIC
-
 from ottla.model.errors import ErrorCode
 from ottla.sim.script import Script
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tests.support.sim_script import TOPIC
 
 
 def code_of(script: Script) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from script_support import (
+from ottla.model.errors import ErrorCode
+from ottla.sim.script import Script
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest
+from tests.support.sim_script import (
     PRODUCE_VERSION,
     TOPIC,
     answer_of,
@@ -11,10 +14,6 @@ from script_support import (
     produce_request,
     read,
 )
-
-from ottla.model.errors import ErrorCode
-from ottla.sim.script import Script
-from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 
 SEGMENT_BYTES = 250
 

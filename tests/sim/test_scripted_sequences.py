@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from script_support import PRODUCE_VERSION, answer_of, create_topic, produce, produce_request, read
 
 from ottla.model.errors import ErrorCode
 from ottla.sim.disk.faults import UNLIMITED
 from ottla.sim.model.batch import Producer
 from ottla.sim.script import Script
+from tests.support.sim_script import (
+    PRODUCE_VERSION,
+    answer_of,
+    create_topic,
+    produce,
+    produce_request,
+    read,
+)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ A test that stops or restarts a broker makes its own with `start_cluster` (tests
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
@@ -18,9 +18,10 @@ pytest.importorskip("pyspark", reason="needs ottla[spark]")
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from harness.standalone_spark import StandaloneSpark
 
-from harness import shared_classes
+from tests.harness import shared_classes
+from tests.harness.standalone_spark import StandaloneSpark
+from tests.support.spark_fixtures import Headers, MakeTopic, Produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,43 +36,6 @@ os.environ.setdefault(
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
 )
 TIMEOUT_S = 30
-Headers = Sequence[tuple[str, bytes | None]]
-
-
-class MakeTopic(Protocol):
-    """`topic(partitions, configs={...}, servers=...)` creates a topic and gives its name."""
-
-    def __call__(
-        self,
-        partitions: int = 1,
-        *,
-        configs: dict[str, str] | None = None,
-        servers: str | None = None,
-        name: str | None = None,
-    ) -> str: ...
-
-
-class Produce(Protocol):
-    """`produce(topic, n)` writes keys k0.. and values v0.., round robin over the partitions.
-
-    `first` is the number of the first record, `partition` puts all in one partition,
-    `key`, `value` and `timestamp_ms` are functions of the record's number.
-    """
-
-    def __call__(
-        self,
-        topic: str,
-        n: int,
-        *,
-        first: int = 0,
-        partition: int | None = None,
-        key: Callable[[int], bytes | None] = ...,
-        value: Callable[[int], bytes | None] = ...,
-        timestamp_ms: Callable[[int], int] | None = None,
-        headers: Headers | None = None,
-        servers: str | None = None,
-        settings: dict[str, str] | None = None,
-    ) -> None: ...
 
 
 @pytest.fixture(scope="session")

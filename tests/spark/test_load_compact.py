@@ -11,6 +11,7 @@ import ottla_spark
 from ottla_spark.loads.state.storage import Storage
 from ottla_spark.loads.targets import parquet_compaction
 from ottla_spark.loads.targets.parquet_sink_log import SinkLog
+from tests.support.spark_fixtures import MakeTopic, Produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
 def test_parquet_files_are_merged_and_stay_in_the_sinks_log(
     spark: SparkSession,
     bootstrap_servers: str,
-    topic: Any,
-    produce: Any,
+    topic: MakeTopic,
+    produce: Produce,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name = topic(1, configs={"retention.ms": "-1"})
     table = str(tmp_path / "table")
-    options = {
+    options: dict[str, Any] = {
         "bootstrap_servers": bootstrap_servers,
         "spark": spark,
         "compact": True,
@@ -58,7 +59,7 @@ def test_parquet_files_are_merged_and_stay_in_the_sinks_log(
 
 
 def test_delta_files_are_merged(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     from deltalake import DeltaTable
 

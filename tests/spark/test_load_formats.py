@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pytest
-from harness.schema_registry import registry
 
 import ottla_spark
 from ottla_spark.loads.errors import LoadUsageError
 from ottla_spark.loads.run.listener import Listener
+from tests.harness.schema_registry import registry
+from tests.support.spark_fixtures import MakeTopic, Produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +30,7 @@ ORDER = {
     ],
 }
 WIDER = ORDER | {
-    "fields": [*ORDER["fields"], {"name": "price", "type": ["null", "double"], "default": None}]  # type: ignore[misc]
+    "fields": [*ORDER["fields"], {"name": "price", "type": ["null", "double"], "default": None}]
 }
 PROTO = """
 syntax = "proto3";
@@ -61,14 +62,14 @@ def json_value(number: int) -> bytes | None:
 
 
 def test_json_with_dead_letters_drift_and_evolution(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     from deltalake import DeltaTable
 
     name = topic(1)
     produce(name, 40, value=json_value)
     hears = Hears()
-    options = {
+    options: dict[str, Any] = {
         "bootstrap_servers": bootstrap_servers,
         "spark": spark,
         "listener": hears,
@@ -114,7 +115,7 @@ def test_json_with_dead_letters_drift_and_evolution(
 
 
 def test_json_with_a_schema_and_dead_letters_to_a_topic(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     name, dead = topic(1), topic(1)
     produce(name, 10, value=lambda i: b'{"id": "x"}' if i == 9 else json_value(i))
@@ -148,14 +149,14 @@ def framed(schema_id: int, payload: bytes) -> bytes:
 
 
 def test_avro_of_a_registry_that_learns_a_schema(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     name = topic(1)
     schemas = {7: {"schema": json.dumps(ORDER)}, 8: {"schema": json.dumps(WIDER)}}
     values = [framed(7, avro({"id": i, "note": f"n{i}"})) for i in range(5)]
     values += [b"\x01nothing", framed(99, b"x"), framed(7, b"\x02")]
     with registry(schemas, login="dTpw") as url:
-        options = {
+        options: dict[str, Any] = {
             "bootstrap_servers": bootstrap_servers,
             "spark": spark,
             "format": "avro",
@@ -179,7 +180,7 @@ def test_avro_of_a_registry_that_learns_a_schema(
 
 
 def test_protobuf_of_a_file(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     name = topic(1)
     schema = tmp_path / "order.proto"
@@ -189,7 +190,11 @@ def test_protobuf_of_a_file(
     values[3] += bytes([72, 5])
     values.append(b"\xff\xff")
     produce(name, 5, value=lambda i: values[i])
-    options = {"bootstrap_servers": bootstrap_servers, "spark": spark, "format": "protobuf"}
+    options: dict[str, Any] = {
+        "bootstrap_servers": bootstrap_servers,
+        "spark": spark,
+        "format": "protobuf",
+    }
     with pytest.raises(LoadUsageError, match=r"several messages \(Order, Other\)"):
         ottla_spark.load(name, f"parquet:{tmp_path}/t", schema=str(schema), **options)
     result = ottla_spark.load(
@@ -204,7 +209,7 @@ def test_protobuf_of_a_file(
 
 
 def test_protobuf_of_a_registry_that_learns_a_schema(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     name = topic(1)
     wider = PROTO.replace("sizes = 3;", "sizes = 3; double price = 4;")
@@ -217,7 +222,7 @@ def test_protobuf_of_a_registry_that_learns_a_schema(
     values += [b"plain", framed(99, b"\0" + order), framed(3, b"\0\xff\xff"), framed(3, b"\2\2")]
     to = f"delta:{tmp_path}/table"
     with registry(schemas) as url:
-        options = {
+        options: dict[str, Any] = {
             "bootstrap_servers": bootstrap_servers,
             "spark": spark,
             "format": "protobuf",

@@ -15,15 +15,16 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from harness.process import COMMAND, BrokerProcess
 
 import ottla_spark
 from ottla.client.errors import ClientError
 from ottla_spark.loads.errors import LoadError
+from tests.harness.process import COMMAND, BrokerProcess
+from tests.support.spark_fixtures import MakeTopic, Produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,7 +96,7 @@ def _kill(process: subprocess.Popen[str], whom: str) -> None:
 
 @pytest.mark.timeout(600)
 def test_parquet(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     name = topic(2)
     produce(name, RECORDS)
@@ -110,7 +111,7 @@ def test_parquet(
 
 @pytest.mark.timeout(600)
 def test_delta_with_dead_letters(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     from deltalake import DeltaTable
 
@@ -133,7 +134,9 @@ def test_delta_with_dead_letters(
 
 
 @pytest.mark.timeout(600)
-def test_iceberg(bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path) -> None:
+def test_iceberg(
+    bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
+) -> None:
     from pyiceberg.catalog import load_catalog
 
     name = topic(2)
@@ -151,7 +154,9 @@ def test_iceberg(bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Pat
 
 
 @pytest.mark.timeout(600)
-def test_the_broker(spark: SparkSession, topic: Any, produce: Any, tmp_path: Path) -> None:
+def test_the_broker(
+    spark: SparkSession, topic: MakeTopic, produce: Produce, tmp_path: Path
+) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
         servers = broker.bootstrap_servers
         name = topic(2, servers=servers)

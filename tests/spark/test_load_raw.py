@@ -16,6 +16,7 @@ from ottla.client.groups.groups import describe_groups
 from ottla.client.groups.lag import group_lag
 from ottla_spark.loads.errors import LoadError, LoadUsageError
 from ottla_spark.loads.run.listener import Listener
+from tests.support.spark_fixtures import MakeTopic, Produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,12 +48,12 @@ def iceberg_rows(catalog: dict[str, str], name: str) -> Any:
 
 
 def test_parquet_in_batches_and_then_new_records(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     name = topic(2)
     produce(name, 100)
     to = f"parquet:{tmp_path}/table"
-    options = {"bootstrap_servers": bootstrap_servers, "spark": spark}
+    options: dict[str, Any] = {"bootstrap_servers": bootstrap_servers, "spark": spark}
     first = ottla_spark.load(name, to, max_records_per_batch=60, **options)
     assert (first.tally.records, first.tally.batches, first.lag) == (100, 2, 0)
     assert first.exit_code == 0
@@ -74,7 +75,7 @@ def test_parquet_in_batches_and_then_new_records(
 
 
 def test_a_load_starts_after_a_kill_during_the_first_plan(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     name = topic()
     produce(name, 5)
@@ -88,7 +89,7 @@ def test_a_load_starts_after_a_kill_during_the_first_plan(
 
 
 def test_delta_by_day_with_headers(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     name = topic(1, configs=KEPT)
     produce(
@@ -118,13 +119,13 @@ def test_delta_by_day_with_headers(
 def test_iceberg_by_hour_and_column(
     spark: SparkSession,
     bootstrap_servers: str,
-    topic: Any,
-    produce: Any,
+    topic: MakeTopic,
+    produce: Produce,
     catalog: dict[str, str],
 ) -> None:
     name = topic(2, configs=KEPT)
     produce(name, 40, timestamp_ms=lambda i: FIRST_DAY_MS + (i % 2) * 3_600_000)
-    options = {
+    options: dict[str, Any] = {
         "bootstrap_servers": bootstrap_servers,
         "spark": spark,
         "catalog": catalog,
@@ -140,7 +141,7 @@ def test_iceberg_by_hour_and_column(
 
 
 def test_an_empty_topic_gives_an_empty_result(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, tmp_path: Path
 ) -> None:
     said: list[str] = []
 
@@ -148,7 +149,11 @@ def test_an_empty_topic_gives_an_empty_result(
         def say(self, line: str) -> None:
             said.append(line)
 
-    options = {"bootstrap_servers": bootstrap_servers, "spark": spark, "listener": Hears()}
+    options: dict[str, Any] = {
+        "bootstrap_servers": bootstrap_servers,
+        "spark": spark,
+        "listener": Hears(),
+    }
     name = topic(1)
     raw = ottla_spark.load(name, f"delta:{tmp_path}/raw", **options)
     assert (raw.tally.records, raw.exit_code) == (0, 0)
@@ -159,11 +164,11 @@ def test_an_empty_topic_gives_an_empty_result(
 
 
 def test_options_that_do_not_match_the_table_are_refused(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     name, other = topic(1), topic(1)
     produce(name, 3)
-    options = {"bootstrap_servers": bootstrap_servers, "spark": spark}
+    options: dict[str, Any] = {"bootstrap_servers": bootstrap_servers, "spark": spark}
     load: Callable[..., object] = ottla_spark.load
     with pytest.raises(Refused, match="there is no topic nowhere"):
         load("nowhere", f"parquet:{tmp_path}/x", **options)
@@ -188,7 +193,7 @@ def test_options_that_do_not_match_the_table_are_refused(
 
 
 def test_a_second_load_at_the_same_time_is_refused(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, tmp_path: Path
 ) -> None:
     from ottla_spark.loads.state.load_directory import LoadDirectory
     from ottla_spark.loads.state.storage import Storage
@@ -202,7 +207,7 @@ def test_a_second_load_at_the_same_time_is_refused(
 
 
 def test_deleted_records_stop_a_load_unless_that_is_allowed(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
@@ -211,7 +216,7 @@ def test_deleted_records_stop_a_load_unless_that_is_allowed(
 
     name = topic(1)
     to = f"parquet:{tmp_path}/table"
-    options = {"bootstrap_servers": bootstrap_servers, "spark": spark}
+    options: dict[str, Any] = {"bootstrap_servers": bootstrap_servers, "spark": spark}
     produce(name, 10)
     ottla_spark.load(name, to, **options)
     produce(name, 20, first=10)
@@ -227,7 +232,7 @@ def test_deleted_records_stop_a_load_unless_that_is_allowed(
 
 
 def test_a_recreated_topic_is_detected(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     from confluent_kafka.admin import AdminClient
 
@@ -235,7 +240,7 @@ def test_a_recreated_topic_is_detected(
 
     name = topic(1)
     to = f"parquet:{tmp_path}/table"
-    options = {"bootstrap_servers": bootstrap_servers, "spark": spark}
+    options: dict[str, Any] = {"bootstrap_servers": bootstrap_servers, "spark": spark}
     produce(name, 10)
     ottla_spark.load(name, to, **options)
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})

@@ -11,11 +11,9 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from harness.deadline import eventually
-from harness.process import COMMAND
 
 from ottla_spark.api import load
 from ottla_spark.loads.options.load_options import Continuous, Every, LoadOptions
@@ -23,6 +21,9 @@ from ottla_spark.loads.options.value_format import ValueFormat
 from ottla_spark.loads.run.listener import Listener
 from ottla_spark.loads.run.load_run import run_load
 from ottla_spark.loads.targets.address import TableAddress
+from tests.harness.deadline import eventually
+from tests.harness.process import COMMAND
+from tests.support.spark_fixtures import MakeTopic, Produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +54,7 @@ class Feeds(Listener):
 
 
 def test_records_that_arrive_during_the_load_are_loaded(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     name = topic(2)
     produce(name, A_ROUND)
@@ -73,7 +74,7 @@ def test_records_that_arrive_during_the_load_are_loaded(
 
 
 def test_a_stop_before_the_first_record_is_no_failure(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, tmp_path: Path
 ) -> None:
     stop = threading.Event()
 
@@ -101,7 +102,7 @@ def ask_to_stop(number: int, before: object, pause_s: float) -> None:
 
 
 def test_a_signal_at_any_moment_ends_a_load_well(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     name = topic()
     wanted: list[int] = []
@@ -127,7 +128,7 @@ def test_a_signal_at_any_moment_ends_a_load_well(
 
 
 def test_an_interrupted_load_reports_it(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     name = topic()
     produce(name, 1)
@@ -146,7 +147,7 @@ def test_an_interrupted_load_reports_it(
 @pytest.mark.timeout(240)
 @pytest.mark.usefixtures("shared_java_classes")
 def test_the_command_every_second_from_an_empty_topic_until_sigterm(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     name = topic()
     table, group = tmp_path / "table", f"group-{name}"

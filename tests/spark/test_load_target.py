@@ -9,11 +9,11 @@ import pytest
 
 import ottla_spark
 from ottla_spark.loads.targets.registry import TARGETS
+from tests.support.spark_fixtures import MakeTopic, Produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TARGET_DIRECTORY = Path(__file__).parents[1] / "unit" / "ottla_spark" / "loads"
 PIPELINE = """
 bootstrap_servers: {servers}
 sources:
@@ -25,16 +25,19 @@ sinks:
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(TARGET_DIRECTORY))
-    monkeypatch.setitem(TARGETS, "lines", "lines_target")
+    monkeypatch.setitem(TARGETS, "lines", "tests.support.lines_target")
 
 
 @pytest.mark.usefixtures("lines")
 def test_a_load_and_a_pipeline_into_a_new_target(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     name, table = topic(2), tmp_path / "table"
-    options = {"bootstrap_servers": bootstrap_servers, "spark": spark, "format": "json"}
+    options: dict[str, Any] = {
+        "bootstrap_servers": bootstrap_servers,
+        "spark": spark,
+        "format": "json",
+    }
     produce(name, 10, value=lambda number: b'{"n": %d}' % number)
     first = ottla_spark.load(name, f"lines:{table}", **options)
     produce(name, 5, first=10, value=lambda number: b'{"n": %d}' % number)

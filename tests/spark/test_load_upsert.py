@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ottla_spark
+from tests.support.spark_fixtures import MakeTopic, Produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,15 +19,15 @@ if TYPE_CHECKING:
 def test_last_values_and_tombstones(
     spark: SparkSession,
     bootstrap_servers: str,
-    topic: Any,
-    produce: Any,
+    topic: MakeTopic,
+    produce: Produce,
     tmp_path: Path,
     kind: str,
 ) -> None:
     name = topic(2)
     catalog = {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
     to = f"delta:{tmp_path}/table" if kind == "delta" else "iceberg:c.db.users"
-    options = {
+    options: dict[str, Any] = {
         "bootstrap_servers": bootstrap_servers,
         "spark": spark,
         "format": "json",

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from harness.entered_files import EnteredFiles, assert_way
 
 import ottla_spark
 from ottla_spark.loads.run.batch_loader import BatchLoader
+from tests.harness.entered_files import EnteredFiles, assert_way
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

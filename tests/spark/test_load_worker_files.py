@@ -30,6 +30,7 @@ from ottla_spark.loads.targets.parquet_worker_files import (
     can_use_worker_files,
 )
 from ottla_spark.loads.targets.table_writer import Batch
+from tests.support.spark_fixtures import MakeTopic, Produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,12 +62,12 @@ def parquet_columns(path: Path) -> list[str]:
 
 
 def test_files_are_as_sparks_writer_makes_them(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     name = topic(3, name="_incoming")  # no name of a topic is in the way of the table's own files
     produce(name, 200, headers=[("h", b"1"), ("i", None)])
     produce(name, 100, first=200, key=lambda _: None, value=lambda n: None if n % 2 else b"")
-    options = {"bootstrap_servers": bootstrap_servers, "spark": spark}
+    options: dict[str, Any] = {"bootstrap_servers": bootstrap_servers, "spark": spark}
     loaded = ottla_spark.load(name, f"parquet:{tmp_path}/table", headers=True, **options)
     assert (loaded.tally.rows, loaded.tally.files) == (300, 1)
     records = ottla_spark.read(spark, name, bootstrap_servers, includeHeaders="true")
@@ -91,14 +92,18 @@ def test_files_are_as_sparks_writer_makes_them(
 def test_workers_continue_a_table_of_sparks_sink(
     spark: SparkSession,
     bootstrap_servers: str,
-    topic: Any,
-    produce: Any,
+    topic: MakeTopic,
+    produce: Produce,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name = topic(2)
     table = tmp_path / "a table"
-    options = {"bootstrap_servers": bootstrap_servers, "spark": spark, "compact": True}
+    options: dict[str, Any] = {
+        "bootstrap_servers": bootstrap_servers,
+        "spark": spark,
+        "compact": True,
+    }
     produce(name, 40)
     with monkeypatch.context() as before:  # as loads were before workers wrote
         before.setattr(ParquetTableWriter, "worker_files", lambda *_: None)
@@ -117,11 +122,15 @@ def test_workers_continue_a_table_of_sparks_sink(
 
 
 def test_a_worker_that_dies_in_the_middle_of_a_file(
-    spark: SparkSession, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     name, table = topic(2), tmp_path / "table"
     incoming = table / "_incoming"
-    options = {"bootstrap_servers": bootstrap_servers, "spark": spark, "target_file_size": 1 << 20}
+    options: dict[str, Any] = {
+        "bootstrap_servers": bootstrap_servers,
+        "spark": spark,
+        "target_file_size": 1 << 20,
+    }
     records = 0
     for _ in range(MOST_TRIES):
         produce(name, 60_000, value=lambda _: os.urandom(1000))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import fastavro
 import pytest
-from harness.schema_registry import registry
 
 import ottla_spark
 from ottla.client.address import parse_addresses
@@ -24,6 +23,7 @@ from ottla_spark.pipelines.run.failures import QueryFailed
 from ottla_spark.pipelines.run.pipeline_run import View
 from ottla_spark.pipelines.run.progress import QueryProgress
 from ottla_spark.pipelines.spec.problems import PipelineError
+from tests.harness.schema_registry import registry
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

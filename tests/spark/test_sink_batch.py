@@ -12,6 +12,9 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from pyspark.errors import AnalysisException, PythonException
 
+from ottla.testing import Cluster
+from tests.support.spark_fixtures import MakeTopic, Produce
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -71,7 +74,7 @@ def numbers(spark: SparkSession, count: int, tasks: int = 2) -> DataFrame:
     return spark.range(0, count, 1, tasks).selectExpr("cast(id as string) as value")
 
 
-def test_all_columns(spark: SparkSession, topic, write: Write, read: Read) -> None:
+def test_all_columns(spark: SparkSession, topic: MakeTopic, write: Write, read: Read) -> None:
     name = topic(3)
     rows = [
         (b"k", "text", [("h", b"1"), ("h", None)], 2, 99),
@@ -92,7 +95,7 @@ def test_all_columns(spark: SparkSession, topic, write: Write, read: Read) -> No
 
 
 def test_keys_go_where_librdkafka_puts_them_too(
-    spark: SparkSession, topic, produce, write: Write, read: Read
+    spark: SparkSession, topic: MakeTopic, produce: Produce, write: Write, read: Read
 ) -> None:
     ours, theirs = topic(5), topic(5)
     frame = spark.range(200).selectExpr("concat('k', id) as key", "concat('v', id) as value")
@@ -105,7 +108,7 @@ def test_keys_go_where_librdkafka_puts_them_too(
     assert placed[0] == placed[1]
 
 
-def test_every_codec(spark: SparkSession, topic, write: Write, read: Read) -> None:
+def test_every_codec(spark: SparkSession, topic: MakeTopic, write: Write, read: Read) -> None:
     name = topic(1)
     codecs = ["none", "gzip", "snappy", "lz4", "zstd"]
     for codec in codecs:
@@ -116,7 +119,7 @@ def test_every_codec(spark: SparkSession, topic, write: Write, read: Read) -> No
 
 
 def test_topics_of_a_column_and_the_option_that_overrides_it(
-    spark: SparkSession, topic, write: Write, read: Read
+    spark: SparkSession, topic: MakeTopic, write: Write, read: Read
 ) -> None:
     first, second, third = topic(), topic(), topic()
     frame = spark.createDataFrame(
@@ -130,7 +133,7 @@ def test_topics_of_a_column_and_the_option_that_overrides_it(
 
 
 def test_written_rows_are_read_by_the_source(
-    spark: SparkSession, topic, write: Write, bootstrap_servers: str
+    spark: SparkSession, topic: MakeTopic, write: Write, bootstrap_servers: str
 ) -> None:
     name = topic(4)
     write(numbers(spark, 50_000, tasks=4), topic=name)
@@ -141,6 +144,7 @@ def test_written_rows_are_read_by_the_source(
         .load()
     )
     found = frame.selectExpr("count(*)", "sum(cast(cast(value as string) as long))").first()
+    assert found is not None
     assert tuple(found) == (50_000, sum(range(50_000)))
 
 
@@ -192,7 +196,12 @@ def test_save_modes(spark: SparkSession, write: Write, mode: str, words: str) ->
     ],
 )
 def test_refused_when_written(
-    spark: SparkSession, topic, write: Write, columns: str, options: dict[str, str], words: str
+    spark: SparkSession,
+    topic: MakeTopic,
+    write: Write,
+    columns: str,
+    options: dict[str, str],
+    words: str,
 ) -> None:
     named = options if "topic" in columns else options | {"topic": topic()}
     with pytest.raises(PythonException, match=words):
@@ -200,7 +209,11 @@ def test_refused_when_written(
 
 
 def test_a_broker_restarted_in_the_middle_loses_and_doubles_nothing(
-    spark: SparkSession, start_cluster, topic, read: Read, tmp_path: Path
+    spark: SparkSession,
+    start_cluster: Callable[..., Cluster],
+    topic: MakeTopic,
+    read: Read,
+    tmp_path: Path,
 ) -> None:
     cluster: Cluster = start_cluster(data_dir=tmp_path / "data")
     servers = cluster.bootstrap_servers
@@ -225,7 +238,7 @@ def test_a_broker_restarted_in_the_middle_loses_and_doubles_nothing(
     frame.write.format("ottla").mode("append").options(**options).save()
     assert restarted.is_set()  # or it was not in the middle
     mishap.join()
-    found = Counter(int(message.value()) for message in read(name, count, 2, servers))
+    found = Counter(int(message.value() or b"") for message in read(name, count, 2, servers))
     assert found == Counter(range(count))
 
 
@@ -237,7 +250,7 @@ def wait_for_first_message(servers: str, topic: str) -> None:
 
 
 def test_a_write_that_failed_leaves_its_rows_behind(
-    spark: SparkSession, topic, write: Write, read: Read
+    spark: SparkSession, topic: MakeTopic, write: Write, read: Read
 ) -> None:
     """At least once: what was stored before a failure stays, and comes again with the next try."""
     name = topic()
@@ -247,7 +260,7 @@ def test_a_write_that_failed_leaves_its_rows_behind(
     with pytest.raises(PythonException, match=r"max\.request\.size"):
         write(good.union(too_large).coalesce(1), topic=name, **small)
     write(good, topic=name)
-    stored = Counter(int(message.value()) for message in read(name, 20_001, at_least=True))
+    stored = Counter(int(message.value() or b"") for message in read(name, 20_001, at_least=True))
     assert set(stored) == set(range(20_000))
     # How many were stored by then depends on who was faster.
     assert max(stored.values()) == 2

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from pyspark.errors import StreamingQueryException
+
+from ottla.testing import Cluster
+from tests.support.spark_fixtures import MakeTopic, Produce
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,11 +42,11 @@ def run(
     return query
 
 
-def values(servers: str, topic: str, count: int, partitions: int = 1) -> Counter[bytes]:
+def values(servers: str, topic: str, count: int, partitions: int = 1) -> Counter[bytes | None]:
     """The values in a topic: that many, and not one more."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "reading"})
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
-    found: Counter[bytes] = Counter()
+    found: Counter[bytes | None] = Counter()
     while found.total() < count:
         messages = consumer.consume(count, 10)
         assert messages, f"only {found.total()} of {count}"
@@ -53,7 +57,11 @@ def values(servers: str, topic: str, count: int, partitions: int = 1) -> Counter
 
 
 def test_from_topic_to_topic_over_a_restart_of_query_and_broker(
-    spark: SparkSession, start_cluster, topic, produce, tmp_path: Path
+    spark: SparkSession,
+    start_cluster: Callable[..., Cluster],
+    topic: MakeTopic,
+    produce: Produce,
+    tmp_path: Path,
 ) -> None:
     cluster = start_cluster(data_dir=tmp_path / "data")
     servers = cluster.bootstrap_servers
@@ -70,7 +78,7 @@ def test_from_topic_to_topic_over_a_restart_of_query_and_broker(
 
 
 def test_complete_mode_appends_every_result(
-    spark: SparkSession, bootstrap_servers: str, topic, produce, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     first, second = topic(), topic()
     produce(first, 10, value=lambda number: b"ab"[number % 2 : number % 2 + 1])
@@ -85,7 +93,7 @@ def test_complete_mode_appends_every_result(
 
 
 def test_update_mode_is_refused_by_spark(
-    spark: SparkSession, bootstrap_servers: str, topic, produce, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     name = topic()
     produce(name, 1)
@@ -95,7 +103,7 @@ def test_update_mode_is_refused_by_spark(
 
 
 def test_columns_are_checked_when_the_query_starts(
-    spark: SparkSession, bootstrap_servers: str, topic, produce, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     name = topic()
     produce(name, 1)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
+
+from tests.support.spark_fixtures import MakeTopic, Produce
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+Read: TypeAlias = Callable[..., "DataFrame"]
 FIRST_MS = 1_700_000_000_000
 KEPT = {"retention.ms": "-1"}  # records that old would be deleted
 
 
 @pytest.fixture
-def read(spark: SparkSession, bootstrap_servers: str) -> Callable[..., DataFrame]:
+def read(spark: SparkSession, bootstrap_servers: str) -> Read:
     """`read(subscribe=..., **options)`: a batch DataFrame."""
 
     def make(**options: str) -> DataFrame:
@@ -31,7 +34,9 @@ def offsets_of(frame: DataFrame) -> list[tuple[int, int]]:
     return sorted((row.partition, row.offset) for row in rows)
 
 
-def test_rows_have_the_columns_of_sparks_own_source(read, topic, produce):
+def test_rows_have_the_columns_of_sparks_own_source(
+    read: Read, topic: MakeTopic, produce: Produce
+) -> None:
     name = topic(2, configs=KEPT)
     produce(name, 3, timestamp_ms=lambda number: FIRST_MS + number, value=lambda n: None)
     frame = read(subscribe=name)
@@ -51,7 +56,7 @@ def test_rows_have_the_columns_of_sparks_own_source(read, topic, produce):
     ]
 
 
-def test_headers_are_there_when_asked_for(read, topic, produce):
+def test_headers_are_there_when_asked_for(read: Read, topic: MakeTopic, produce: Produce) -> None:
     name = topic()
     produce(name, 1, headers=[("a", b"1"), ("b", None)])
     produce(name, 1)
@@ -61,7 +66,9 @@ def test_headers_are_there_when_asked_for(read, topic, produce):
     assert rows[1].headers is None
 
 
-def test_columns_reads_less_and_in_the_order_asked(read, topic, produce):
+def test_columns_reads_less_and_in_the_order_asked(
+    read: Read, topic: MakeTopic, produce: Produce
+) -> None:
     name = topic()
     produce(name, 2)
     frame = read(subscribe=name, columns="offset, VALUE")
@@ -72,7 +79,9 @@ def test_columns_reads_less_and_in_the_order_asked(read, topic, produce):
     ]
 
 
-def test_subscribe_takes_several_topics_and_pattern_those_that_match(read, topic, produce):
+def test_subscribe_takes_several_topics_and_pattern_those_that_match(
+    read: Read, topic: MakeTopic, produce: Produce
+) -> None:
     first, second = topic(), topic()
     produce(first, 1)
     produce(second, 2)
@@ -81,14 +90,16 @@ def test_subscribe_takes_several_topics_and_pattern_those_that_match(read, topic
     assert read(subscribePattern="no-such-topic-.*").count() == 0
 
 
-def test_assign_takes_single_partitions(read, topic, produce):
+def test_assign_takes_single_partitions(read: Read, topic: MakeTopic, produce: Produce) -> None:
     name = topic(3)
     produce(name, 9)
     frame = read(assign=json.dumps({name: [0, 2]}))
     assert offsets_of(frame) == [(p, offset) for p in (0, 2) for offset in range(3)]
 
 
-def test_starting_and_ending_offsets_as_json(read, topic, produce):
+def test_starting_and_ending_offsets_as_json(
+    read: Read, topic: MakeTopic, produce: Produce
+) -> None:
     name = topic(2)
     produce(name, 20)
     frame = read(
@@ -99,7 +110,9 @@ def test_starting_and_ending_offsets_as_json(read, topic, produce):
     assert offsets_of(frame) == [(0, 3), (0, 4), *((1, offset) for offset in range(10))]
 
 
-def test_timestamps_choose_offsets_and_win_over_offsets(read, topic, produce):
+def test_timestamps_choose_offsets_and_win_over_offsets(
+    read: Read, topic: MakeTopic, produce: Produce
+) -> None:
     name = topic(2, configs=KEPT)
     produce(name, 20, timestamp_ms=lambda number: FIRST_MS + number * 1000)
     start, end = str(FIRST_MS + 5_000), str(FIRST_MS + 8_000)
@@ -124,7 +137,7 @@ def test_timestamps_choose_offsets_and_win_over_offsets(read, topic, produce):
     assert offsets_of(frame) == [(0, 9), (1, 8), (1, 9)]
 
 
-def test_a_timestamp_after_every_record(read, topic, produce):
+def test_a_timestamp_after_every_record(read: Read, topic: MakeTopic, produce: Produce) -> None:
     name = topic(configs=KEPT)
     produce(name, 2, timestamp_ms=lambda number: FIRST_MS)
     late = str(FIRST_MS + 1)
@@ -137,7 +150,9 @@ def test_a_timestamp_after_every_record(read, topic, produce):
     assert read(subscribe=name, endingTimestamp=late).count() == 2
 
 
-def test_small_partitions_share_a_task_and_min_partitions_cuts_large_ones(read, topic, produce):
+def test_small_partitions_share_a_task_and_min_partitions_cuts_large_ones(
+    read: Read, topic: MakeTopic, produce: Produce
+) -> None:
     name = topic(3)
     produce(name, 300)
     assert read(subscribe=name).rdd.getNumPartitions() == 1
@@ -146,7 +161,9 @@ def test_small_partitions_share_a_task_and_min_partitions_cuts_large_ones(read, 
     assert offsets_of(frame) == [(p, offset) for p in range(3) for offset in range(100)]
 
 
-def test_max_records_per_partition_cuts_every_range(read, topic, produce):
+def test_max_records_per_partition_cuts_every_range(
+    read: Read, topic: MakeTopic, produce: Produce
+) -> None:
     name = topic(2)
     produce(name, 100)
     frame = read(subscribe=name, maxRecordsPerPartition="20")
@@ -158,20 +175,22 @@ def test_max_records_per_partition_cuts_every_range(read, topic, produce):
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_compressed_records(read, topic, produce, codec):
+def test_compressed_records(read: Read, topic: MakeTopic, produce: Produce, codec: str) -> None:
     name = topic()
     produce(name, 500, settings={"compression.type": codec, "linger.ms": "50"})
     rows = read(subscribe=name, columns="value,offset").sort("offset").collect()
     assert [bytes(row.value) for row in rows] == [b"v%d" % number for number in range(500)]
 
 
-def test_read_committed_reads_what_no_transaction_wrote(read, topic, produce):
+def test_read_committed_reads_what_no_transaction_wrote(
+    read: Read, topic: MakeTopic, produce: Produce
+) -> None:
     name = topic()
     produce(name, 5)
     assert read(subscribe=name, **{"kafka.isolation.level": "read_committed"}).count() == 5
 
 
-def test_names_of_options_ignore_case(read, topic, produce):
+def test_names_of_options_ignore_case(read: Read, topic: MakeTopic, produce: Produce) -> None:
     name = topic()
     produce(name, 4)
     frame = read(
@@ -201,28 +220,30 @@ def test_names_of_options_ignore_case(read, topic, produce):
         ({"subscribe": "t", "failOnDataLoss": "maybe"}, "expected true or false"),
     ],
 )
-def test_wrong_options_are_refused_before_anything_runs(read, options, message):
+def test_wrong_options_are_refused_before_anything_runs(
+    read: Read, options: dict[str, str], message: str
+) -> None:
     with pytest.raises(Exception, match=message):
         read(**options).count()
 
 
-def test_bootstrap_servers_must_be_given(spark):
+def test_bootstrap_servers_must_be_given(spark: SparkSession) -> None:
     with pytest.raises(Exception, match=r"kafka\.bootstrap\.servers must be set"):
         spark.read.format("ottla").option("subscribe", "t").load()
 
 
-def test_a_topic_that_is_not_there_is_named(read):
+def test_a_topic_that_is_not_there_is_named(read: Read) -> None:
     with pytest.raises(Exception, match="there is no no-such-topic in the cluster"):
         read(subscribe="no-such-topic", **{"fetchOffset.retryIntervalMs": "10"}).count()
 
 
-def test_a_partition_that_is_not_there_is_named(read, topic):
+def test_a_partition_that_is_not_there_is_named(read: Read, topic: MakeTopic) -> None:
     name = topic(2)
     with pytest.raises(Exception, match=f"there is no {name}-7"):
         read(assign=json.dumps({name: [7]}), **{"fetchOffset.retryIntervalMs": "10"}).count()
 
 
-def test_offsets_must_name_every_partition(read, topic):
+def test_offsets_must_name_every_partition(read: Read, topic: MakeTopic) -> None:
     name = topic(2)
     with pytest.raises(Exception, match=f"for every partition that the query reads: add {name}-1"):
         read(subscribe=name, startingOffsets=json.dumps({name: {"0": 0}})).count()
@@ -230,7 +251,7 @@ def test_offsets_must_name_every_partition(read, topic):
         read(subscribe=name, startingOffsets=json.dumps({name: {"0": 0, "1": 0, "5": 0}})).count()
 
 
-def test_a_start_after_the_end_is_refused(read, topic, produce):
+def test_a_start_after_the_end_is_refused(read: Read, topic: MakeTopic, produce: Produce) -> None:
     name = topic(configs=KEPT)
     produce(name, 4, timestamp_ms=lambda number: FIRST_MS + number)
     times = {"startingTimestamp": str(FIRST_MS + 3), "endingTimestamp": str(FIRST_MS + 1)}
@@ -238,7 +259,7 @@ def test_a_start_after_the_end_is_refused(read, topic, produce):
         read(subscribe=name, **times).count()
 
 
-def test_offsets_beyond_the_end_are_a_loss(read, topic, produce):
+def test_offsets_beyond_the_end_are_a_loss(read: Read, topic: MakeTopic, produce: Produce) -> None:
     name = topic()
     produce(name, 4)
     options = {"subscribe": name, "endingOffsets": json.dumps({name: {"0": 9}})}
@@ -247,7 +268,9 @@ def test_offsets_beyond_the_end_are_a_loss(read, topic, produce):
     assert read(failOnDataLoss="false", **options).count() == 4
 
 
-def test_offsets_are_looked_up_at_the_first_use_of_a_frame(read, topic, produce):
+def test_offsets_are_looked_up_at_the_first_use_of_a_frame(
+    read: Read, topic: MakeTopic, produce: Produce
+) -> None:
     name = topic()
     produce(name, 3)
     frame = read(subscribe=name)
@@ -257,7 +280,7 @@ def test_offsets_are_looked_up_at_the_first_use_of_a_frame(read, topic, produce)
     assert read(subscribe=name).count() == 5
 
 
-def test_no_broker_is_said_at_once(spark):
+def test_no_broker_is_said_at_once(spark: SparkSession) -> None:
     frame = (
         spark.read.format("ottla")
         .option("kafka.bootstrap.servers", "127.0.0.1:1")
@@ -268,7 +291,9 @@ def test_no_broker_is_said_at_once(spark):
         frame.count()
 
 
-def test_a_schema_of_ones_own_is_refused(spark, bootstrap_servers, topic):
+def test_a_schema_of_ones_own_is_refused(
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic
+) -> None:
     reader = spark.read.format("ottla").option("kafka.bootstrap.servers", bootstrap_servers)
     frame = reader.option("subscribe", topic()).schema("a INT").load()
     with pytest.raises(Exception, match="is fixed and cannot be set"):

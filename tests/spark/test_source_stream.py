@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -21,6 +21,7 @@ from ottla.client.groups.groups import describe_groups
 from ottla.client.groups.lag import group_lag
 from ottla.model.errors import ErrorCode
 from ottla.testing import Cluster
+from tests.support.spark_fixtures import MakeTopic, Produce
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,7 +77,7 @@ class Streams:
 
 
 @pytest.fixture
-def streams(spark: SparkSession, bootstrap_servers: str, tmp_path: Path):
+def streams(spark: SparkSession, bootstrap_servers: str, tmp_path: Path) -> Iterator[Streams]:
     made = Streams(spark, bootstrap_servers, tmp_path / "checkpoint")
     yield made
     for query in made.queries:
@@ -113,7 +114,9 @@ def committed(servers: str, group: str) -> dict[int, tuple[int, int | None]]:
     }
 
 
-def test_available_now_ends_and_a_restart_goes_on_exactly(streams, topic, produce):
+def test_available_now_ends_and_a_restart_goes_on_exactly(
+    streams: Streams, topic: MakeTopic, produce: Produce
+) -> None:
     name = topic(3)
     produce(name, 30)
     options = {"subscribe": name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "12"}
@@ -128,8 +131,8 @@ def test_available_now_ends_and_a_restart_goes_on_exactly(streams, topic, produc
 
 
 def test_a_running_stream_follows_new_records_partitions_and_restarts_of_the_broker(
-    streams, topic, produce, start_cluster: Callable[..., Cluster]
-):
+    streams: Streams, topic: MakeTopic, produce: Produce, start_cluster: Callable[..., Cluster]
+) -> None:
     cluster = start_cluster()
     servers = cluster.bootstrap_servers
     name = topic(1, servers=servers)
@@ -158,13 +161,14 @@ def test_a_running_stream_follows_new_records_partitions_and_restarts_of_the_bro
     eventually(query, lambda: rows.all == expected)
     eventually(query, lambda: committed(servers, group) == {0: (11, 0), 1: (3, 0)})
 
+    assert query.lastProgress is not None
     progress = json.loads(query.lastProgress["sources"][0]["latestOffset"])
     assert progress == {name: {"0": 11, "1": 3}}
 
 
 def test_records_that_retention_removed_fail_the_query_and_are_counted(
-    streams, topic, produce, admin
-):
+    streams: Streams, topic: MakeTopic, produce: Produce, admin: AdminClient
+) -> None:
     name = topic()
     produce(name, 10)
     options = {"subscribe": name, "startingOffsets": "earliest"}
@@ -179,7 +183,9 @@ def test_records_that_retention_removed_fail_the_query_and_are_counted(
     assert rows.all == [(name, 0, offset) for offset in range(13, 20)]
 
 
-def test_a_topic_that_was_recreated_fails_the_query(streams, topic, produce, admin):
+def test_a_topic_that_was_recreated_fails_the_query(
+    streams: Streams, topic: MakeTopic, produce: Produce, admin: AdminClient
+) -> None:
     name = topic()
     produce(name, 10)
     options = {"subscribe": name, "startingOffsets": "earliest", "groupId": "none"}
@@ -199,8 +205,8 @@ def test_a_topic_that_was_recreated_fails_the_query(streams, topic, produce, adm
 
 
 def test_the_group_of_a_stream_shows_how_far_it_has_come(
-    streams, topic, produce, bootstrap_servers
-):
+    streams: Streams, topic: MakeTopic, produce: Produce, bootstrap_servers: str
+) -> None:
     name, group = topic(2), f"g-{uuid4().hex[:8]}"
     produce(name, 10)
     streams.run(Rows(), subscribe=name, startingOffsets="earliest", groupId=group)
@@ -208,7 +214,9 @@ def test_the_group_of_a_stream_shows_how_far_it_has_come(
     assert committed(bootstrap_servers, group) == {0: (5, 2), 1: (5, 2)}
 
 
-def test_a_query_without_a_name_has_its_id_in_the_group(streams, topic, produce, bootstrap_servers):
+def test_a_query_without_a_name_has_its_id_in_the_group(
+    streams: Streams, topic: MakeTopic, produce: Produce, bootstrap_servers: str
+) -> None:
     name = topic()
     produce(name, 2)
     options = {"subscribe": name, "startingOffsets": "earliest", "groupIdPrefix": "etl"}
@@ -216,6 +224,6 @@ def test_a_query_without_a_name_has_its_id_in_the_group(streams, topic, produce,
     assert committed(bootstrap_servers, f"etl-{query.id}") == {0: (2, 0)}
 
 
-def test_ending_offsets_are_refused(streams):
+def test_ending_offsets_are_refused(streams: Streams) -> None:
     with pytest.raises(Exception, match="endingOffsets is for batch queries"):
         streams.run(Rows(), subscribe="t", endingOffsets="latest")

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from harness.deadline import eventually
-from harness.process import COMMAND, BrokerProcess
-from harness.standalone_spark import StandaloneSpark
+
+from tests.harness.deadline import eventually
+from tests.harness.process import COMMAND, BrokerProcess
+from tests.harness.standalone_spark import StandaloneSpark
+from tests.support.spark_fixtures import MakeTopic, Produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,8 +112,8 @@ def test_executors_die_under_a_load_to_parquet(
     standalone: StandaloneSpark,
     loads: Any,
     bootstrap_servers: str,
-    topic: Any,
-    produce: Any,
+    topic: MakeTopic,
+    produce: Produce,
     tmp_path: Path,
 ) -> None:
     name = topic(PARTITIONS)
@@ -133,8 +135,8 @@ def test_an_executor_and_the_driver_die_under_a_load_to_delta(
     standalone: StandaloneSpark,
     loads: Any,
     bootstrap_servers: str,
-    topic: Any,
-    produce: Any,
+    topic: MakeTopic,
+    produce: Produce,
     tmp_path: Path,
 ) -> None:
     from deltalake import DeltaTable
@@ -155,7 +157,7 @@ def test_an_executor_and_the_driver_die_under_a_load_to_delta(
 
 @pytest.mark.timeout(600)
 def test_a_worker_and_the_broker_die_under_a_load_to_iceberg(
-    standalone: StandaloneSpark, loads: Any, topic: Any, produce: Any, tmp_path: Path
+    standalone: StandaloneSpark, loads: Any, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     from pyiceberg.catalog import load_catalog
 

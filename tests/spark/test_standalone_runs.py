@@ -12,14 +12,14 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
-from harness.process import COMMAND
-from harness.standalone_spark import StandaloneSpark
 
 import ottla
+from tests.harness.process import COMMAND
+from tests.harness.standalone_spark import StandaloneSpark
+from tests.support.spark_fixtures import MakeTopic, Produce
 
 pytestmark = pytest.mark.usefixtures("shared_java_classes")
 RECORDS = 600
@@ -120,7 +120,9 @@ def values(servers: str, topic: str, count: int, partitions: int) -> dict[int, l
     for left in range(count, 0, -1):
         message = consumer.poll(10)
         assert message is not None, f"{left} of {count} are missing"
-        found[message.partition()].append(message.value())
+        partition = message.partition()
+        assert partition is not None
+        found[partition].append(message.value())
     assert consumer.poll(0.1) is None
     consumer.close()
     return found
@@ -128,7 +130,11 @@ def values(servers: str, topic: str, count: int, partitions: int) -> dict[int, l
 
 @pytest.mark.timeout(400)
 def test_batches_and_streams(
-    standalone: StandaloneSpark, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    standalone: StandaloneSpark,
+    bootstrap_servers: str,
+    topic: MakeTopic,
+    produce: Produce,
+    tmp_path: Path,
 ) -> None:
     first, second = topic(2), topic(2)
     produce(first, RECORDS)
@@ -149,7 +155,11 @@ def test_batches_and_streams(
 
 @pytest.mark.timeout(400)
 def test_a_pipeline(
-    standalone: StandaloneSpark, bootstrap_servers: str, topic: Any, produce: Any, tmp_path: Path
+    standalone: StandaloneSpark,
+    bootstrap_servers: str,
+    topic: MakeTopic,
+    produce: Produce,
+    tmp_path: Path,
 ) -> None:
     first, second = topic(2), topic(1)
     produce(first, RECORDS, value=lambda n: json.dumps({"n": n}).encode())
@@ -171,7 +181,7 @@ def test_a_pipeline(
 
 @pytest.mark.timeout(400)
 def test_workers_without_ottla_are_named(
-    standalone: StandaloneSpark, bootstrap_servers: str, topic: Any, tmp_path: Path
+    standalone: StandaloneSpark, bootstrap_servers: str, topic: MakeTopic, tmp_path: Path
 ) -> None:
     # The driver finds its modules by a path that means nothing to executors; those find this one.
     (tmp_path / "pyspark_ottla.py").write_text("raise ModuleNotFoundError('no pyspark_ottla')")
@@ -185,7 +195,7 @@ def test_workers_without_ottla_are_named(
 
 @pytest.mark.timeout(400)
 def test_places_that_only_the_driver_sees_are_refused(
-    standalone: StandaloneSpark, bootstrap_servers: str, topic: Any, tmp_path: Path
+    standalone: StandaloneSpark, bootstrap_servers: str, topic: MakeTopic, tmp_path: Path
 ) -> None:
     shared, hidden = tmp_path / "shared", tmp_path / "hidden"
     for directory in (shared, hidden):

@@ -1,13 +1,10 @@
-"""Makes `broker_support` importable."""
+"""A broker in memory."""
 
-import sys
-from pathlib import Path
+from __future__ import annotations
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from broker_support import Broker
+from tests.support.broker import Broker
 
 
 @pytest.fixture

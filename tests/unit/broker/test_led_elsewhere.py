@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from broker_support import Broker, error_codes, partition_image, produce
 
 from ottla.metadata.records import NO_LEADER_CHANGE, PartitionChangeRecord
 from ottla.model.errors import ErrorCode
@@ -29,6 +28,7 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from tests.support.broker import Broker, error_codes, partition_image, produce
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from broker_support import Broker
-
 from ottla.broker.metadata_cache import MOST_BYTES, MetadataCache
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.support.broker import Broker
 
 LARGE = bytes(MOST_BYTES // 2)
 

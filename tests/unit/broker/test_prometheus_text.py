@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from errno import EIO
 
-from broker_support import Broker, filled, partition_image, produce
-
 from ottla.broker.handlers import SERVED
 from ottla.broker.prometheus_text import render
 from ottla.wire.apis import request_class
 from ottla.wire.messages.metadata import MetadataRequest
+from tests.support.broker import Broker, filled, partition_image, produce
 
 SAMPLE = re.compile(r'(\w+)(?:\{((?:\w+="[^"]*",?)+)\})? (\S+)')
 

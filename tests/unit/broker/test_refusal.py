@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib import import_module
 
 import pytest
-from broker_support import Broker, Denying, error_codes, filled, produce
 
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers import SERVED
@@ -23,6 +22,7 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from tests.support.broker import Broker, Denying, error_codes, filled, produce
 
 DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 VERSIONS = [

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from itertools import permutations
 
 import pytest
-from broker_support import Broker, Client, partition_image, produce
 
 from ottla.broker.connection import MOST_REPLIES, Connection, Part
 from ottla.broker.context import RequestContext
@@ -23,6 +22,7 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from tests.support.broker import Broker, Client, partition_image, produce
 
 Begin = Callable[[], RequestContext]
 
@@ -211,7 +211,7 @@ def test_requests_behind_a_waiting_produce_are_handled(
     other_client = broker.connect()
     other_client.ask(produce("other"), 9)
 
-    partition.as_leader().record_fetch(2, 1, broker.clock.now_ms)
+    partition.as_leader().record_fetch(2, 1, broker.clock.monotonic_ms())
     replies = list(client.replies())
     assert [correlation_id for correlation_id, _ in replies] == [waiting, *behind]
     assert code_of(replies[0][1]) == ErrorCode.NONE
@@ -247,13 +247,13 @@ def test_a_produce_whose_time_is_over_is_refused_and_progress_is_harmless(
     ((_, response),) = client.replies()
     assert code_of(response) == ErrorCode.REQUEST_TIMED_OUT
     assert partition.online_log().log_end_offset == 1
-    partition.as_leader().record_fetch(2, 1, broker.clock.now_ms)
+    partition.as_leader().record_fetch(2, 1, broker.clock.monotonic_ms())
     assert partition.online_log().high_watermark == 1
     broker.pass_time(5000)
     assert client.ids() == []
     client.send(produce("t"), 9)
     broker.node.settle()
-    partition.as_leader().record_fetch(2, 2, broker.clock.now_ms)
+    partition.as_leader().record_fetch(2, 2, broker.clock.monotonic_ms())
     assert len(client.ids()) == 1
 
 
@@ -261,7 +261,7 @@ def test_progress_in_time_cancels_the_deadline(broker: Broker, partition: Partit
     client = broker.connect()
     client.send(produce("t", timeout=500), 9)
     broker.node.settle()
-    partition.as_leader().record_fetch(2, 1, broker.clock.now_ms)
+    partition.as_leader().record_fetch(2, 1, broker.clock.monotonic_ms())
     ((_, response),) = client.replies()
     assert code_of(response) == ErrorCode.NONE
     broker.pass_time(10_000)
@@ -276,7 +276,7 @@ def test_a_connection_that_closes_leaves_nothing_behind(
     broker.node.settle()
     broker.node.close_connection(client.connection)
     broker.pass_time(10_000)
-    partition.as_leader().record_fetch(2, 1, broker.clock.now_ms)
+    partition.as_leader().record_fetch(2, 1, broker.clock.monotonic_ms())
     assert client.connection.out == []
     assert partition.online_log().high_watermark == 1
 

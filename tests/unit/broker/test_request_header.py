@@ -5,7 +5,6 @@ from __future__ import annotations
 from struct import pack
 
 import pytest
-from broker_support import Broker, produce
 
 from ottla.model.errors import ErrorCode
 from ottla.wire.api_table import ApiKey
@@ -13,6 +12,7 @@ from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.primitives import DecodeError
+from tests.support.broker import Broker, produce
 
 UNKNOWN_API = 9999
 NEW_VERSION = 99

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from broker_support import Broker, Client, Denying, produce
 
 from ottla.broker.request_metrics import BOUNDS_MS, Histogram, RequestMetrics
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.api_table import ApiKey
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.metadata import MetadataRequest
+from tests.support.broker import Broker, Client, Denying, produce
 
 
 class SlowHandler:
     """Quotas that throttle nobody, and take their time on the virtual clock."""
 
-    def __init__(self, broker: Broker, duration_ms: float) -> None:
+    def __init__(self, broker: Broker, duration_ms: int) -> None:
         self.broker = broker
         self.duration_ms = duration_ms
 
@@ -106,7 +106,7 @@ def test_the_phases_of_a_reply_that_waits(broker: Broker) -> None:
     metrics = metrics_of(broker, ApiKey.PRODUCE)
     assert counts(metrics) == {"queue": 1, "local": 1, "wait": 0, "total": 0}
     broker.pass_time(40)
-    partition.as_leader().record_fetch(2, 32, broker.clock.now_ms)
+    partition.as_leader().record_fetch(2, 32, broker.clock.monotonic_ms())
     assert counts(metrics) == {"queue": 1, "local": 1, "wait": 1, "total": 1}
     assert sums(metrics) == {"queue": 2, "local": 3, "wait": 40, "total": 45}
 

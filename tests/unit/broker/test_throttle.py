@@ -3,16 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from broker_support import (
-    CLIENT_ID,
-    Broker,
-    Client,
-    Denying,
-    Throttling,
-    filled,
-    has_throttle_time,
-    produce,
-)
 
 from ottla.broker.handlers import SERVED
 from ottla.model.errors import ApiError, ErrorCode
@@ -22,6 +12,16 @@ from ottla.wire.message import Message
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.offset_commit import OffsetCommitRequest
+from tests.support.broker import (
+    CLIENT_ID,
+    Broker,
+    Client,
+    Denying,
+    Throttling,
+    filled,
+    has_throttle_time,
+    produce,
+)
 
 THROTTLE_MS = 250
 VERSIONS = [
@@ -143,7 +143,7 @@ def test_the_throttle_time_runs_while_a_produce_waits_for_followers() -> None:
     assert not client.connection.takes_requests
     broker.pass_time(THROTTLE_MS)
     assert client.connection.takes_requests
-    partition.as_leader().record_fetch(2, 1, broker.clock.now_ms)
+    partition.as_leader().record_fetch(2, 1, broker.clock.monotonic_ms())
     ((_, response),) = client.replies()
     assert response.throttle_time == THROTTLE_MS
 

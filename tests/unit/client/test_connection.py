@@ -20,6 +20,7 @@ from ottla.client.errors import (
 from ottla.wire.api_table import ApiKey
 from ottla.wire.messages.fetch import FetchRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+from tests.support.scripted_broker import FakeBroker, StartBroker
 
 SIZE = Struct(">i")
 
@@ -70,7 +71,9 @@ def test_a_broker_that_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("api_versions", [(0, 0), (0, 2), (0, 3), (0, 4)])
-def test_negotiation_with_old_and_new_brokers(start_broker, api_versions) -> None:
+def test_negotiation_with_old_and_new_brokers(
+    start_broker: StartBroker, api_versions: tuple[int, int]
+) -> None:
     broker = start_broker(
         {ApiKey.API_VERSIONS: api_versions, ApiKey.METADATA: (2, 9), ApiKey.FETCH: (50, 60)}
     )
@@ -85,7 +88,7 @@ def test_negotiation_with_old_and_new_brokers(start_broker, api_versions) -> Non
         connection.close()
 
 
-def test_pipelined_requests_are_answered_in_order(fake_broker) -> None:
+def test_pipelined_requests_are_answered_in_order(fake_broker: FakeBroker) -> None:
     fake_broker.add_topic("a", 1)
     fake_broker.add_topic("b", 2)
     connection = connect(fake_broker.address)
@@ -103,7 +106,7 @@ def test_pipelined_requests_are_answered_in_order(fake_broker) -> None:
     assert connection.pending == 0
 
 
-def test_a_connection_that_breaks(fake_broker) -> None:
+def test_a_connection_that_breaks(fake_broker: FakeBroker) -> None:
     def hang_up(request: object) -> None:
         raise ConnectionError
 

@@ -31,13 +31,14 @@ from ottla.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from tests.support.scripted_broker import Connect, FakeBroker
 
 TOPIC_ID = b"0123456789abcdef"
 SEEDS = range(120)
 
 
 @pytest.fixture
-def broker(fake_broker):
+def broker(fake_broker: FakeBroker) -> FakeBroker:
     batch = bytes(build_batch([(b"k", b"v", 0, [("h", b"x")])]))
     fake_broker.add_topic("t", 2)
     fake_broker.handlers |= {
@@ -84,12 +85,14 @@ def use(client: Client) -> None:
     producer.flush()
 
 
-def test_the_undamaged_answers_are_fine(broker, connect) -> None:
+def test_the_undamaged_answers_are_fine(broker: FakeBroker, connect: Connect) -> None:
     use(connect(broker.address))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_damaged_answers(broker, connect, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_damaged_answers(
+    broker: FakeBroker, connect: Connect, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
     monkeypatch.setattr(client_module, "CONNECT_TIMEOUT_MS", 50)
     chance = random.Random(seed)
 
@@ -111,7 +114,9 @@ def test_damaged_answers(broker, connect, monkeypatch: pytest.MonkeyPatch, seed:
 @pytest.mark.parametrize(
     "address", [("127.0.0.1", 99999), ("127.0.0.1", -1), ("", 0), ("a" * 300, 1), ("\0", 1)]
 )
-def test_an_address_that_is_none(broker, connect, address: tuple[str, int]) -> None:
+def test_an_address_that_is_none(
+    broker: FakeBroker, connect: Connect, address: tuple[str, int]
+) -> None:
     wrong = MetadataResponseBroker(node_id=3, host=address[0], port=address[1])
     broker.handlers[ApiKey.METADATA] = lambda _: MetadataResponse(brokers=[wrong])
     client = connect(broker.address)

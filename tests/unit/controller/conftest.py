@@ -1,10 +1,8 @@
-"""An image of a small cluster, and randomness that counts up; makes the support importable."""
+"""An image of a small cluster, and randomness that counts up."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import cast
 
 import pytest
@@ -12,26 +10,10 @@ import pytest
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import RegisterBrokerRecord
+from ottla.testing.fakes import FakeRandom
 from ottla.wire.message import Message
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 Brokers = Callable[..., MetadataImage]
-
-
-class CountingRandom:
-    """Ids 1, 2, 3...; numbers always the same."""
-
-    def __init__(self, number: int = 0) -> None:
-        self.number = number
-        self.ids = 0
-
-    def uuid(self) -> bytes:
-        self.ids += 1
-        return self.ids.to_bytes(16, "big")
-
-    def below(self, limit: int) -> int:
-        return self.number % limit
 
 
 class GrowingImage:
@@ -50,8 +32,8 @@ def grow(image: MetadataImage, records: list[Message]) -> None:
 
 
 @pytest.fixture
-def random() -> CountingRandom:
-    return CountingRandom()
+def random() -> FakeRandom:
+    return FakeRandom()
 
 
 @pytest.fixture

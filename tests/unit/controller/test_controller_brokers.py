@@ -64,7 +64,7 @@ def test_partitions_without_a_leader_are_led_by_who_has_them_completely(
     image = brokers(2)
     topics = [NewTopic("mine", assignments=[(0, [1])]), NewTopic("both", assignments=[(0, [1, 2])])]
     apply(image, create_topics(image, BrokerConfig(), random, topics).records)
-    abandoned = [
+    abandoned: list[Message] = [
         PartitionChangeRecord(topic_id=topic.topic_id, partition_id=0, leader=NO_LEADER, isr=[2])
         for topic in image.topics.values()
     ]

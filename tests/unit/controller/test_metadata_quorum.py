@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from controller_support import DIRECTORY, World, topic
 
 from ottla.memory_files import MemoryFiles
 from ottla.metadata.control_records import (
@@ -26,6 +25,7 @@ from ottla.ports import Files, read_file
 from ottla.records.batch import scan
 from ottla.records.record import build_batch, records_of
 from ottla.server.os_files import OsFiles
+from tests.support.controller import DIRECTORY, World, topic
 
 KAFKA_LOG = Path(__file__).parents[1] / "records/kafka-4.3/__cluster_metadata-0"
 FIRST_SEGMENT = "00000000000000000000.log"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from errno import EIO, ENOSPC
+from errno import EIO
 
 import pytest
-from controller_support import World, topic
-from log_support import FaultyFiles
 
 from ottla.controller.metadata_snapshots import RETRY_DELAY_MS, SnapshotConfig
 from ottla.metadata.records import NoOpRecord, PartitionRecord
@@ -14,6 +12,7 @@ from ottla.metadata.serde import MetadataError
 from ottla.ports import read_file
 from ottla.records.batch import scan
 from ottla.records.record import records_of
+from tests.support.controller import DIRECTORY, World, topic
 
 ALWAYS = SnapshotConfig(max_record_bytes=1)
 ONE = ["00000000000000000002-0000000001.checkpoint"]
@@ -190,11 +189,11 @@ def test_old_snapshots_go_by_time_and_the_newest_stays() -> None:
 
 def test_a_snapshot_that_cannot_be_written_is_tried_again_later() -> None:
     world = World(snapshots=ALWAYS)
-    world.files.suffix, world.files.room, world.files.errno = ".part", 50, ENOSPC
+    world.files.fill("*.part", room=50)
     world.create(1)
     assert world.names(".part") == world.names(".checkpoint") == []
     assert "a metadata snapshot cannot be written" in world.resources.notes[-1]
-    world.files.room = None
+    world.files.heal()
     world.create(2)
     assert world.names(".checkpoint") == []
     world.clock.now_ms += RETRY_DELAY_MS
@@ -204,13 +203,8 @@ def test_a_snapshot_that_cannot_be_written_is_tried_again_later() -> None:
 
 
 def test_a_snapshot_that_cannot_be_forced_to_disk_does_not_count() -> None:
-    class Unforced(FaultyFiles):
-        def sync_dir(self, path: str) -> None:
-            if any(entry.name.endswith(".checkpoint") for entry in self.inner.list(path)):
-                raise OSError(EIO, "no sync", path)
-            super().sync_dir(path)
-
     world = World(snapshots=ALWAYS)
-    world.files.__class__ = Unforced
+    no_sync = OSError(EIO, "no sync")  # after the syncs for quorum-state and the leader epochs
+    world.files.fail("sync_dir", no_sync, path=DIRECTORY, after=2)
     world.create(1)
     assert world.names(".checkpoint") == []

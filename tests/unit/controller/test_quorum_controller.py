@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from errno import EIO, ENOSPC
-from typing import TypeVar
 
 import pytest
 
@@ -15,7 +14,7 @@ from ottla.log.file_pool import FilePool
 from ottla.log.log import Log
 from ottla.log.resources import Resources
 from ottla.log.startup.open_log import Checkpoint, create_log, open_log
-from ottla.memory_files import MemoryFile, MemoryFiles
+from ottla.memory_files import MemoryFiles
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import (
@@ -29,75 +28,25 @@ from ottla.metadata.records import (
 from ottla.metadata.serde import MetadataError, decode_record
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
-from ottla.ports import Buffer, Random
+from ottla.ports import Random
 from ottla.raft.voters import ReplicaKey
 from ottla.records.batch import scan
 from ottla.records.record import build_batch, records_of
+from ottla.testing.fakes import START_MS, FakeClock, InlineBackground
+from ottla.testing.faulty_files import FaultyFiles, Operation
 
 PARTITION = TopicPartition(METADATA_TOPIC, 0)
 DIRECTORY = "/data/__cluster_metadata-0"
-NOW_MS = 1_700_000_000_000
-T = TypeVar("T")
-
-
-class FixedClock:
-    def wall_ms(self) -> int:
-        return NOW_MS
-
-    def monotonic_ms(self) -> float:
-        return 0.0
-
-
-class AtOnce:
-    """Background work done in the foreground."""
-
-    def submit(self, work: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
-        result: T | OSError
-        try:
-            result = work()
-        except OSError as error:
-            result = error
-        done(result)
-
-
-class FailingFile:
-    """A file that fails as its file system is told to."""
-
-    def __init__(self, file: MemoryFile, files: FailingFiles) -> None:
-        self._file = file
-        self._files = files
-
-    def __getattr__(self, name: str) -> object:
-        if name in self._files.failing:
-            raise OSError(self._files.failing[name], f"{name} failed")
-        return getattr(self._file, name)
-
-    def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
-        if "pwritev" in self._files.failing:
-            raise OSError(self._files.failing["pwritev"], "pwritev failed")
-        self._file.pwritev(buffers, position)
-
-
-class FailingFiles(MemoryFiles):
-    """Fails the named operations of its files with the given error numbers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.failing: dict[str, int] = {}
-
-    def open(self, path: str, *, create: bool = False, writable: bool = False) -> MemoryFile:
-        file = super().open(path, create=create, writable=writable)
-        return FailingFile(file, self)  # type: ignore[return-value]
 
 
 @pytest.fixture
-def files() -> FailingFiles:
-    return FailingFiles()
+def files() -> FaultyFiles:
+    return FaultyFiles(MemoryFiles())
 
 
 @pytest.fixture
-def resources(files: FailingFiles, random: Random) -> Resources:
-    return Resources(files, FilePool(files), AtOnce(), FixedClock(), random)
+def resources(files: FaultyFiles, random: Random) -> Resources:
+    return Resources(files, FilePool(files), InlineBackground(), FakeClock(), random)
 
 
 @pytest.fixture
@@ -172,7 +121,7 @@ def test_a_decision_is_one_batch_of_kafkas_records(controller: QuorumController)
     (batch,) = scan(data, 0, len(data))
     assert (batch.base_offset, batch.record_count) == (1, 2)
     assert batch.partition_leader_epoch == 1
-    assert batch.base_timestamp == NOW_MS
+    assert batch.base_timestamp == START_MS
     records = records_of(data)
     assert [record.key for record in records] == [None, None]
     assert [decode_record(record.value or b"") for record in records] == [topic(1), topic(2)]
@@ -214,12 +163,12 @@ def test_a_large_request_is_replayed(
 
 
 def test_control_batches_are_passed_over(
-    controller: QuorumController, files: FailingFiles, resources: Resources
+    controller: QuorumController, files: FaultyFiles, resources: Resources
 ) -> None:
     controller.write([topic(1)])
     # Kafka's quorum writes one at the start of each epoch.
     control = build_batch(
-        [(b"\0\0\0\2", b"leader", NOW_MS, ())], base_offset=2, leader_epoch=2, is_control=True
+        [(b"\0\0\0\2", b"leader", START_MS, ())], base_offset=2, leader_epoch=2, is_control=True
     )
     file = files.open(f"{DIRECTORY}/00000000000000000000.log", writable=True)
     file.pwritev([control], file.size())
@@ -229,21 +178,21 @@ def test_control_batches_are_passed_over(
     assert list(again.image.topics) == ["topic-1"]
 
 
-@pytest.mark.parametrize(("operation", "number"), [("pwritev", ENOSPC), ("sync", EIO)])
+@pytest.mark.parametrize(("operation", "number"), [("write", ENOSPC), ("sync", EIO)])
 def test_what_cannot_be_stored_changes_nothing(
     controller: QuorumController,
-    files: FailingFiles,
+    files: FaultyFiles,
     resources: Resources,
-    operation: str,
+    operation: Operation,
     number: int,
 ) -> None:
     heard = listen(controller)
     controller.write([topic(1)])
-    files.failing[operation] = number
+    files.fail(operation, OSError(number, f"{operation} failed"))
     with pytest.raises(ApiError, match=f"{operation} failed") as caught:
         controller.write([topic(2)])
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-    files.failing.clear()
+    files.heal()
     assert list(controller.image.topics) == ["topic-1"]
     assert len(heard) == 1
     controller.write([topic(3)])
@@ -251,22 +200,23 @@ def test_what_cannot_be_stored_changes_nothing(
 
 
 def test_a_log_that_cannot_be_repaired_takes_no_more(
-    controller: QuorumController, files: FailingFiles
+    controller: QuorumController, files: FaultyFiles
 ) -> None:
     controller.write([topic(1)])
-    files.failing.update(sync=EIO, truncate=EIO)
+    files.fail("sync")
+    files.fail("truncate")
     for _ in range(2):
         with pytest.raises(ApiError) as caught:
             controller.write([topic(2)])
-        files.failing.clear()
+        files.heal()
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert "restart the broker" in str(caught.value)
     assert list(controller.image.topics) == ["topic-1"]
 
 
 def test_a_log_that_makes_no_sense_is_refused(controller: QuorumController) -> None:
-    batch = build_batch([(None, b"nonsense", NOW_MS, ())])
-    controller.log.append_as_leader(batch, memoryview(batch), 0, len(batch), 1, NOW_MS)
+    batch = build_batch([(None, b"nonsense", START_MS, ())])
+    controller.log.append_as_leader(batch, memoryview(batch), 0, len(batch), 1, START_MS)
     controller.log.write_queued()
     with pytest.raises(MetadataError):
         controller_of(controller.log)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from errno import EIO, ENOSPC
+from functools import partial
 
 import pytest
-from controller_support import World, topic
 
 from ottla.metadata.records import NoOpRecord
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.records.batch import scan
+from tests.support.controller import World, topic
 
 
 @pytest.fixture
@@ -59,8 +60,12 @@ def test_nothing_counts_before_it_is_on_disk(world: World) -> None:
 def test_what_comes_during_a_sync_is_the_next_group(world: World) -> None:
     before = world.syncs
     heard: list[int] = []
+
+    def hear(number: int, error: ApiError | None) -> None:
+        heard.append(number)
+
     for number in range(3):
-        world.controller.submit([topic(number)], lambda error, number=number: heard.append(number))
+        world.controller.submit([topic(number)], partial(hear, number))
         world.end_wake_up()
     assert world.controller.log.log_end_offset == 3  # the first alone was written
     world.background.run()
@@ -95,7 +100,7 @@ def test_a_failed_sync_takes_everything_along(world: World, number: int) -> None
     first, waiting = world.submit(topic(2)), world.submit()
     world.end_wake_up()
     later = world.submit(topic(3))
-    world.files.sync_error = OSError(number, "no sync")
+    world.files.fail("sync", OSError(number, "no sync"))
     world.background.run()
     for outcome in (first, waiting, later):
         (error,) = outcome
@@ -104,7 +109,7 @@ def test_a_failed_sync_takes_everything_along(world: World, number: int) -> None
         assert "no sync" in (error.message or "")
     assert world.topics() == list(world.controller.latest_image.topics) == ["topic-1"]
     assert world.controller.log.log_end_offset == 3
-    world.files.sync_error = None
+    world.files.heal()
     world.create(2)
     assert world.controller.leader_epoch == 2  # an epoch never has two records of one offset
     assert world.controller.image.end_offset == 5
@@ -115,13 +120,13 @@ def test_a_failed_sync_takes_everything_along(world: World, number: int) -> None
 
 def test_a_failed_write_takes_everything_along(world: World) -> None:
     world.create(1)
-    world.files.room = 10
+    world.files.fill("*.log", room=10)
     first, second = world.submit(topic(2)), world.submit(topic(3))
     world.finish()
     assert [outcome[0].code for outcome in (first, second) if outcome[0]] == [
         ErrorCode.KAFKA_STORAGE_ERROR
     ] * 2
-    world.files.room = None
+    world.files.heal()
     world.create(4)
     world.start()
     assert world.topics() == ["topic-1", "topic-4"]
@@ -129,12 +134,12 @@ def test_a_failed_write_takes_everything_along(world: World) -> None:
 
 def test_a_disk_that_stays_full_refuses_again_and_again(world: World) -> None:
     world.create(1)
-    world.files.sync_error = OSError(ENOSPC, "full")
+    world.files.fail("sync", OSError(ENOSPC, "full"))
     for number in range(2, 5):
         outcome = world.submit(topic(number))
         world.finish()
         assert outcome[0] is not None
-    world.files.sync_error = None
+    world.files.heal()
     world.create(9)
     world.start()
     assert world.topics() == ["topic-1", "topic-9"]

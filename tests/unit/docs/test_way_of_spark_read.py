@@ -7,7 +7,8 @@ its only task.
 from __future__ import annotations
 
 import pytest
-from harness.entered_files import EnteredFiles, assert_way
+
+from tests.harness.entered_files import EnteredFiles, assert_way
 
 pytest.importorskip("pyspark", reason="needs ottla[spark]")
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import pytest
-from harness.entered_files import EnteredFiles, assert_way, ways
 
 from ottla.client.address import parse_addresses
 from ottla.client.cluster import Client
@@ -26,6 +25,7 @@ from ottla.wire.messages import (
     produce,
     sync_group,
 )
+from tests.harness.entered_files import EnteredFiles, assert_way, ways
 
 M = TypeVar("M", bound=Message)
 TIMEOUT_MS = 10_000

@@ -5,18 +5,6 @@ from __future__ import annotations
 from errno import ENOSPC
 
 import pytest
-from log_support import (
-    NOW,
-    FaultyFiles,
-    append,
-    append_all,
-    batch_of,
-    names_in,
-    new_log,
-    new_resources,
-    read_all,
-    reopen,
-)
 
 from ottla.config.topic import LogConfig
 from ottla.log.log import Log
@@ -27,6 +15,18 @@ from ottla.ports import read_file
 from ottla.records.batch import HEADER_SIZE, scan
 from ottla.records.control import ControlType, build_marker
 from ottla.records.record import build_batch
+from ottla.testing.faulty_files import FaultyFiles
+from tests.support.log import (
+    NOW,
+    append,
+    append_all,
+    batch_of,
+    names_in,
+    new_log,
+    new_resources,
+    read_all,
+    reopen,
+)
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100)
 WIDE_GAP = 2**31 + 5
@@ -40,7 +40,7 @@ def content_of(log: Log) -> bytearray:
     return found
 
 
-def follow(log: Log, content: bytes, *, now_ms: int = NOW) -> int:
+def follow(log: Log, content: bytes | bytearray, *, now_ms: int = NOW) -> int:
     """Append a leader's bytes and write them; return how many were taken."""
     buffer = bytearray(content)
     taken = log.append_as_follower(buffer, memoryview(buffer), 0, len(buffer), now_ms)
@@ -253,7 +253,7 @@ def test_gaps_that_compaction_left_are_kept() -> None:
 
 @pytest.mark.parametrize("first", [0, WIDE_GAP])
 def test_a_gap_wider_than_a_segment_begins_a_new_one(first: int) -> None:
-    log = new_log(LogConfig(cleanup_policy=("compact",)))
+    log = new_log(LogConfig(cleanup_policy=frozenset({"compact"})))
     batches = [plain(first), plain(first + WIDE_GAP), plain(first + 2 * WIDE_GAP)]
     follow(log, b"".join(batches))
     assert log.log_end_offset == first + 2 * WIDE_GAP + 1
@@ -265,14 +265,14 @@ def test_a_gap_wider_than_a_segment_begins_a_new_one(first: int) -> None:
 
 def test_a_failed_write_across_a_wide_gap_is_undone() -> None:
     files = FaultyFiles(MemoryFiles())
-    log = new_log(LogConfig(cleanup_policy=("compact",)), new_resources(files))
+    log = new_log(LogConfig(cleanup_policy=frozenset({"compact"})), new_resources(files))
     follow(log, plain(0))
     buffer = plain(1) + plain(WIDE_GAP)
     log.append_as_follower(buffer, memoryview(buffer), 0, len(buffer), NOW)
-    files.room = 10
+    files.fill("*.log", room=10)
     with pytest.raises(OSError, match="no room"):
         log.write_queued()
-    files.room = None
+    files.heal()
     assert log.log_end_offset == log.written_end == 1
     follow(log, buffer)
     assert [batch.base_offset for batch in read_all(log)] == [0, 1, WIDE_GAP]
@@ -359,10 +359,10 @@ def test_a_failed_write_undoes_transactions_too() -> None:
         + transactional(8, 7)
     )
     log.append_as_follower(rest, memoryview(rest), 0, len(rest), NOW)
-    files.room = 100
+    files.fill("*.log", room=100)
     with pytest.raises(OSError, match="no room"):
         log.write_queued()
-    files.room = None
+    files.heal()
     after = dict(log.producers.entries), dict(log.producers.ongoing), log.last_stable_offset
     assert after == before
     assert aborted_in(log) == []
@@ -377,11 +377,11 @@ def test_batches_go_when_their_aborted_transactions_cannot_be_written() -> None:
     log = new_log(resources=new_resources(files))
     follow(log, transactional(0, 7))
     rest = marker(2, 7, ControlType.ABORT)
-    files.suffix, files.room = ".txnindex", 0
+    files.fill("*.txnindex")
     with pytest.raises(OSError, match="no room") as failed:
         follow(log, rest)
     assert failed.value.errno == ENOSPC
-    files.room = None
+    files.heal()
     assert log.log_end_offset == log.written_end == 2
     assert log.producers.ongoing == {7: 0}
     follow(log, rest)
@@ -444,14 +444,14 @@ def test_a_failed_roll_keeps_what_came_before() -> None:
     files = FaultyFiles(MemoryFiles())
     leader, log = leader_log(), new_log(CONFIG, new_resources(files))
     content = content_of(leader)
-    files.room = 0
+    files.fill("*.log")
     with pytest.raises(OSError, match="no room"):
         log.append_as_follower(content, memoryview(content), 0, len(content), NOW)
     with pytest.raises(OSError, match="no room"):
         log.append_as_follower(content, memoryview(content), 0, len(content), NOW)
     with pytest.raises(OSError, match="no room"):
         log.write_queued()
-    files.room = None
+    files.heal()
     assert log.log_end_offset == 0
     assert follow(log, content) == len(content)
     assert content_of(log) == content

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from log_support import NOW, append, append_all, batch_of, new_log, read_all
 
 from ottla.config.topic import LogConfig
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.records.batch import HEADER_SIZE, crc_of, parse_header, seal
 from ottla.records.record import build_batch, records_of
+from tests.support.log import NOW, append, append_all, batch_of, new_log, read_all
 
 CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 

@@ -13,6 +13,9 @@ from ottla.log.segment.file_slice import FileSlice
 from ottla.memory_files import MemoryFiles
 from ottla.ports import File, Files, Mapping
 from ottla.server.os_files import OsFiles
+from ottla.testing.faulty_files import FaultyFiles
+
+OUT_OF_DESCRIPTORS = OSError(EMFILE, "too many open files")
 
 
 class Owner:
@@ -98,30 +101,18 @@ def test_a_discarded_map_is_closed(tmp_path: Path) -> None:
 
 
 def test_half_is_given_back_when_the_process_runs_out_of_descriptors() -> None:
-    class Scarce(MemoryFiles):
-        left = 1000
-
-        def open(self, path: str, *, create: bool = False, writable: bool = False):  # type: ignore[no-untyped-def]
-            if self.left <= 0 and not create:
-                self.left = 1
-                raise OSError(EMFILE, "too many open files")
-            self.left -= 1
-            return super().open(path, create=create, writable=writable)
-
-    files = Scarce()
+    files = FaultyFiles(MemoryFiles())
     owners = [Owner(files, f"f{number}") for number in range(9)]
     pool = FilePool(files, 64)
     for owner in owners[:8]:
         pool.file(owner)
-    files.left = 0
+    files.fail("open", OUT_OF_DESCRIPTORS, times=1)
     assert pool.file(owners[8]).path == "f8"
     assert len(pool) == 5
 
 
 def test_running_out_with_nothing_to_give_back_is_an_error() -> None:
-    class Exhausted(MemoryFiles):
-        def open(self, path: str, *, create: bool = False, writable: bool = False):  # type: ignore[no-untyped-def]
-            raise OSError(EMFILE, "too many open files")
-
+    files = FaultyFiles(MemoryFiles())
+    files.fail("open", OUT_OF_DESCRIPTORS)
     with pytest.raises(OSError, match="too many"):
-        FilePool(Exhausted(), 4).open("f")
+        FilePool(files, 4).open("f")

@@ -1,4 +1,4 @@
-"""The contract of Files, for the operating system's files and those in memory."""
+"""The contract of Files, for the operating system's files, those in memory and faulty ones."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ import sys
 from pathlib import Path
 
 import pytest
-from log_support import FakeClock
 
 from ottla.memory_files import MemoryFiles
 from ottla.ports import Files, read_file, write_file_atomically
 from ottla.server.os_files import IOV_MAX, DirectoryInUse, OsFile, OsFiles, lock_directory
+from ottla.testing.fakes import FakeClock
+from ottla.testing.faulty_files import FaultyFiles
 
 
-@pytest.fixture(params=["os", "memory"])
+@pytest.fixture(params=["os", "memory", "faulty"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
     """Return a file system and an empty directory in it."""
     if request.param == "os":
         return OsFiles(), str(tmp_path)
-    files = MemoryFiles()
-    files.make_dirs("/base")
-    return files, "/base"
+    memory = MemoryFiles()
+    memory.make_dirs("/base")
+    return (memory if request.param == "memory" else FaultyFiles(memory)), "/base"
 
 
 def test_what_is_written_is_read(place: tuple[Files, str]) -> None:

@@ -5,23 +5,15 @@ from __future__ import annotations
 from errno import EIO, ENOSPC
 
 import pytest
-from log_support import (
-    NOW,
-    CountingRandom,
-    FakeClock,
-    FaultyFiles,
-    QueuedBackground,
-    append_all,
-    batch_of,
-    new_log,
-    reopen,
-)
 
 from ottla.config.topic import LogConfig
 from ottla.log.file_pool import FilePool
 from ottla.log.log import Log
 from ottla.log.resources import Resources
 from ottla.memory_files import MemoryFiles
+from ottla.testing.fakes import FakeClock, FakeRandom, QueuedBackground
+from ottla.testing.faulty_files import FaultyFiles
+from tests.support.log import NOW, append_all, batch_of, new_log, reopen
 
 SIZE = len(batch_of(1))
 
@@ -35,7 +27,11 @@ class Place:
         self.clock = FakeClock()
         self.errors: list[OSError] = []
         resources = Resources(
-            self.files, FilePool(self.files, 64), self.background, self.clock, CountingRandom()
+            self.files,
+            FilePool(self.files, 64),
+            self.background,
+            self.clock,
+            FakeRandom(lambda limit: limit - 1),
         )
         resources.on_error = lambda path, error: self.errors.append(error)
         self.log: Log = new_log(LogConfig(segment_bytes=3 * SIZE), resources)
@@ -119,11 +115,11 @@ def test_an_error_in_the_background_is_reported_and_nothing_is_taken_as_flushed(
     place: Place,
 ) -> None:
     append_all(place.log, *(batch_of(1) for _ in range(4)))
-    place.files.sync_error = OSError(EIO, "on purpose")
+    place.files.fail("sync", OSError(EIO, "on purpose"))
     place.background.run()
     assert [error.errno for error in place.errors] == [EIO]
     assert place.log.recovery_point == 0
-    place.files.sync_error = None
+    place.files.heal()
     place.log.flush()
     assert place.log.recovery_point == 4
     assert "leader-epoch-checkpoint.tmp" in place.synced_names()
@@ -132,7 +128,7 @@ def test_an_error_in_the_background_is_reported_and_nothing_is_taken_as_flushed(
 def test_an_error_of_a_flush_that_was_overtaken_is_reported(place: Place) -> None:
     append_all(place.log, *(batch_of(1) for _ in range(4)))
     place.log.flush()
-    place.files.sync_error = OSError(EIO, "on purpose")
+    place.files.fail("sync", OSError(EIO, "on purpose"))
     place.background.run()
     assert [error.errno for error in place.errors] == [EIO]
 
@@ -147,10 +143,10 @@ def test_a_flush_of_a_log_that_is_gone_is_no_error(place: Place) -> None:
 
 def test_a_flush_that_cannot_begin_forgets_nothing(place: Place) -> None:
     append_all(place.log, batch_of(1))
-    place.files.suffix, place.files.room = ".tmp", 0
+    place.files.fill("*.tmp")
     with pytest.raises(OSError, match="no room"):
         place.log.flush()
-    place.files.room = None
+    place.files.heal()
     place.log.flush()
     assert place.log.recovery_point == 1
     assert "partition.metadata" in place.synced_names()
@@ -159,10 +155,10 @@ def test_a_flush_that_cannot_begin_forgets_nothing(place: Place) -> None:
 
 def test_a_full_disk_does_not_stop_a_roll(place: Place) -> None:
     append_all(place.log, *(batch_of(1) for _ in range(3)))
-    place.files.suffix, place.files.room = ".tmp", 0  # the leader epochs cannot be written
+    place.files.fill("*.tmp")  # the leader epochs cannot be written
     append_all(place.log, batch_of(1))
     assert len(place.log.segments) == 2
-    place.files.room = None
+    place.files.heal()
     place.log.flush()
     assert place.log.recovery_point == 4
     assert place.files.exists(place.log.path("leader-epoch-checkpoint"))
@@ -171,7 +167,7 @@ def test_a_full_disk_does_not_stop_a_roll(place: Place) -> None:
 def test_a_flush_after_a_flush_that_cannot_begin_is_reported(place: Place) -> None:
     append_all(place.log, *(batch_of(1) for _ in range(4)))
     append_all(place.log, *(batch_of(1) for _ in range(4)), leader_epoch=5)
-    place.files.suffix, place.files.room = ".tmp", 0
+    place.files.fill("*.tmp")
     place.background.run()
     assert [error.errno for error in place.errors] == [ENOSPC]
     assert place.log.recovery_point == 3
@@ -179,7 +175,7 @@ def test_a_flush_after_a_flush_that_cannot_begin_is_reported(place: Place) -> No
 
 def test_an_error_of_a_waiting_flush_is_raised(place: Place) -> None:
     append_all(place.log, batch_of(1))
-    place.files.sync_error = OSError(EIO, "on purpose")
+    place.files.fail("sync", OSError(EIO, "on purpose"))
     with pytest.raises(OSError, match="on purpose"):
         place.log.flush()
     assert place.log.recovery_point == 0
@@ -220,9 +216,9 @@ def test_a_log_that_never_held_anything_is_closed_without_a_flush(place: Place) 
 
 
 def test_one_whose_only_batch_was_taken_back_is_flushed(place: Place) -> None:
-    place.files.room = SIZE - 1
+    place.files.fill("*.log", room=SIZE - 1)
     with pytest.raises(OSError, match="no room"):
         append_all(place.log, batch_of(1))
-    place.files.room = None
+    place.files.heal()
     place.log.close()
     assert "00000000000000000000.log" in place.synced_names()

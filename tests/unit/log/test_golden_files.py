@@ -12,10 +12,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from log_support import NOW, append_all, batch_of, new_log, new_resources
 
 from ottla.config.topic import LogConfig
 from ottla.server.os_files import OsFiles
+from tests.support.log import NOW, append_all, batch_of, new_log, new_resources
 
 GOLDEN = {
     "00000000000000000000.index": "000000030000008d000000050000011a",

@@ -11,7 +11,6 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from log_support import append_all, batch_of, new_resources, read_all
 
 from ottla.config.topic import LogConfig
 from ottla.log.log import Log
@@ -20,6 +19,7 @@ from ottla.log.startup.open_log import Checkpoint, open_log
 from ottla.model.ids import TopicPartition, uuid_from_text
 from ottla.records.record import records_of
 from ottla.server.os_files import OsFiles
+from tests.support.log import append_all, batch_of, new_resources, read_all
 
 ARCHIVE = Path(__file__).parent / "kafka-4.3.0-partition.tar.gz"
 CONFIG = LogConfig(segment_bytes=3000, index_interval_bytes=500, segment_index_bytes=4096)

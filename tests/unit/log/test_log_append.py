@@ -5,9 +5,14 @@ from __future__ import annotations
 from errno import EIO, ENOSPC
 
 import pytest
-from log_support import (
+
+from ottla.config.topic import LogConfig
+from ottla.log.log import Log
+from ottla.memory_files import MemoryFiles
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.testing.faulty_files import FaultyFiles
+from tests.support.log import (
     NOW,
-    FaultyFiles,
     append,
     append_all,
     batch_of,
@@ -17,11 +22,6 @@ from log_support import (
     read_all,
     reopen,
 )
-
-from ottla.config.topic import LogConfig
-from ottla.log.log import Log
-from ottla.memory_files import MemoryFiles
-from ottla.model.errors import ApiError, ErrorCode
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_a_gap_in_the_sequence_is_refused(log: Log) -> None:
 def test_a_failed_write_undoes_everything_queued(log: Log, files: FaultyFiles, room: int) -> None:
     append_all(log, batch_of(2, producer_id=9), leader_epoch=1)
     size = log.size
-    files.room = room
+    files.fill("*.log", room=room)
     append(log, batch_of(1, producer_id=9, base_sequence=2, timestamp=NOW + 5), leader_epoch=2)
     append(log, batch_of(1, producer_id=8), leader_epoch=2)
     with pytest.raises(OSError, match="no room") as failed:
@@ -119,25 +119,25 @@ def test_a_failed_write_undoes_everything_queued(log: Log, files: FaultyFiles, r
     found = log.max_timestamp()
     assert found is not None
     assert found.timestamp == NOW
-    files.room = None
+    files.heal()
     assert append_all(log, batch_of(1, producer_id=9, base_sequence=2), leader_epoch=2) == [2]
     assert [batch.base_offset for batch in read_all(log)] == [0, 2]
 
 
 def test_after_a_failed_write_the_log_reopens_as_it_was(log: Log, files: FaultyFiles) -> None:
     append_all(log, batch_of(2))
-    files.room = 90
+    files.fill("*.log", room=90)
     append(log, batch_of(5))
     with pytest.raises(OSError, match="no room"):
         log.write_queued()
-    files.room = None
+    files.heal()
     assert reopen(log).log_end_offset == 2
 
 
 def test_a_failure_inside_a_roll_is_told_until_the_write(files: FaultyFiles) -> None:
     log = new_log(LogConfig(segment_bytes=500), new_resources(files))
     append(log, batch_of(10))
-    files.room = 0
+    files.fill("*.log")
     for _ in range(2):
         with pytest.raises(OSError, match="no room"):
             append(log, batch_of(10))
@@ -145,7 +145,7 @@ def test_a_failure_inside_a_roll_is_told_until_the_write(files: FaultyFiles) -> 
     with pytest.raises(OSError, match="no room"):
         log.write_queued()
     assert not log.has_queued
-    files.room = None
+    files.heal()
     log.write_queued()
     assert append_all(log, batch_of(10)) == [0]
 
@@ -157,10 +157,10 @@ def test_a_failed_write_is_undone_across_a_roll(files: FaultyFiles) -> None:
     append(log, batch_of(8, producer_id=9, base_sequence=10), leader_epoch=2)
     assert len(log.segments) == 2
     assert log.written_end == 10  # written for the roll, but still part of the group
-    files.room = 0
+    files.fill("*.log")
     with pytest.raises(OSError, match="no room"):
         log.write_queued()
-    files.room = None
+    files.heal()
     assert log.log_end_offset == log.written_end == 2
     assert log.segments.base_offsets == [0]
     assert log.leader_epochs.entries == ((1, 0),)
@@ -174,8 +174,7 @@ def test_a_write_that_cannot_be_flushed_is_undone(files: FaultyFiles) -> None:
     log = new_log(LogConfig(flush_messages=1), new_resources(files))
     append_all(log, batch_of(1, producer_id=9))
     append(log, batch_of(1, producer_id=9, base_sequence=1))
-    files.sync_error = OSError(ENOSPC, "no room on purpose")
-    files.sync_errors = 1
+    files.fail("sync", OSError(ENOSPC, "no room on purpose"), times=1)
     with pytest.raises(OSError, match="no room"):
         log.write_queued()
     assert log.log_end_offset == log.recovery_point == 1
@@ -185,12 +184,11 @@ def test_a_write_that_cannot_be_flushed_is_undone(files: FaultyFiles) -> None:
 def test_a_segment_that_cannot_be_made_leaves_the_log_as_it_is(files: FaultyFiles) -> None:
     log = new_log(LogConfig(segment_bytes=500), new_resources(files))
     append_all(log, batch_of(10))
-    files.suffix = "00000000000000000010.log"
-    files.open_error = OSError(EIO, "on purpose")
+    files.fail("open", OSError(EIO, "on purpose"), path="*00000000000000000010.log")
     with pytest.raises(OSError, match="on purpose"):
         append(log, batch_of(10))
     assert len(log.segments) == 1
-    files.open_error = None
+    files.heal()
     assert append_all(log, batch_of(10)) == [10]
     assert len(log.segments) == 2
     assert [batch.base_offset for batch in read_all(log)] == [0, 10]
@@ -205,12 +203,12 @@ def test_too_many_batches_for_one_call(log: Log) -> None:
 def test_index_entries_that_cannot_be_written_do_not_lose_data(files: FaultyFiles) -> None:
     config = LogConfig(index_interval_bytes=0)
     log = new_log(config, new_resources(files))
-    files.room, files.suffix = 0, "index"
+    files.fill("*index")
     append_all(log, *(batch_of(1) for _ in range(600)))
     assert len(read_all(log)) == 600
     log.recent.clear()
     assert len(read_all(log, 300)) == 300
-    files.room = None
+    files.heal()
     log.close()
     assert len(read_all(reopen(log, is_clean=True))) == 600
 

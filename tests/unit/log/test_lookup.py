@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from log_support import (
+
+from ottla.config.topic import LogConfig
+from ottla.log.log import Log
+from ottla.memory_files import MemoryFiles
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.records.batch import scan
+from ottla.records.record import build_batch
+from ottla.testing.faulty_files import FaultyFiles
+from tests.support.log import (
     NOW,
-    FaultyFiles,
     append,
     append_all,
     batch_of,
@@ -16,13 +23,6 @@ from log_support import (
     read_all,
     reopen,
 )
-
-from ottla.config.topic import LogConfig
-from ottla.log.log import Log
-from ottla.memory_files import MemoryFiles
-from ottla.model.errors import ApiError, ErrorCode
-from ottla.records.batch import scan
-from ottla.records.record import build_batch
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100)
 

@@ -10,20 +10,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from log_support import FaultyFiles, append_all, batch_of, new_log, new_resources, reopen
 
 from ottla.config.topic import LogConfig
 from ottla.log.log import Log
 from ottla.memory_files import MemoryFiles
+from ottla.testing.faulty_files import FaultyFiles
+from tests.support.log import append_all, batch_of, new_log, new_resources, reopen
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[3]
 SIZE = len(batch_of(1))
 
 TWENTY_THOUSAND_SEGMENTS = """
 import os, resource, sys
 sys.path.insert(0, sys.argv[2])
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
-from log_support import *
+from tests.support.log import *
+from ottla.testing.fakes import FakeClock, FakeRandom, QueuedBackground
 from ottla.log.store.log_store import LogStore
 from ottla.server.os_files import OsFiles
 
@@ -39,7 +41,7 @@ open(f"{root}/.kafka_cleanshutdown", "w").close()
 
 config = LogConfig(segment_bytes=len(files[0]) + 20, segment_index_bytes=120)
 store = LogStore(OsFiles(), [root], background=QueuedBackground(), clock=FakeClock(),
-                 random=CountingRandom(), pool=FilePool(OsFiles(), 512))
+                 random=FakeRandom(), pool=FilePool(OsFiles(), 512))
 store.load(lambda partition: config)
 assert sum(len(log.segments) for log in store) == 20_000
 for log in store:
@@ -61,7 +63,7 @@ def test_20_000_segments_under_a_limit_of_1024_descriptors() -> None:
     # 60,000 files: in memory where that is possible, a disk may take a minute over them.
     memory = Path("/dev/shm")
     with TemporaryDirectory(dir=memory if memory.is_dir() else None) as root:
-        arguments = [sys.executable, "-c", TWENTY_THOUSAND_SEGMENTS, root, str(HERE)]
+        arguments = [sys.executable, "-c", TWENTY_THOUSAND_SEGMENTS, root, str(ROOT)]
         result = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert result.stdout == "ok\n", result.stderr
 
@@ -95,10 +97,9 @@ def bytes_per_log(make: list[Log], count: int) -> float:
 
 
 def reopen_in(resources: object, directory: str, config: LogConfig) -> Log:
-    from log_support import PARTITION
-
     from ottla.log.resources import Resources
     from ottla.log.startup.open_log import Checkpoint, open_log
+    from tests.support.log import PARTITION
 
     assert isinstance(resources, Resources)
     checkpoint = Checkpoint(True, 1, 0, 1)

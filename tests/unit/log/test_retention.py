@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from log_support import (
+
+from ottla.config.topic import LogConfig
+from ottla.log.log import Log
+from ottla.memory_files import MemoryFiles
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.testing.fakes import FakeClock
+from tests.support.log import (
     NOW,
-    FakeClock,
     append,
     append_all,
     batch_of,
@@ -15,11 +20,6 @@ from log_support import (
     read_all,
     reopen,
 )
-
-from ottla.config.topic import LogConfig
-from ottla.log.log import Log
-from ottla.memory_files import MemoryFiles
-from ottla.model.errors import ApiError, ErrorCode
 
 SIZE = len(batch_of(1))
 TWO_A_SEGMENT = LogConfig(segment_bytes=2 * SIZE, retention_ms=-1)

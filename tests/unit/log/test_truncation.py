@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from log_support import (
+
+from ottla.config.topic import LogConfig
+from ottla.log.log import Log
+from ottla.memory_files import MemoryFiles
+from ottla.testing.faulty_files import FaultyFiles
+from tests.support.log import (
     NOW,
-    FaultyFiles,
     append,
     append_all,
     batch_of,
@@ -15,10 +19,6 @@ from log_support import (
     read_all,
     reopen,
 )
-
-from ottla.config.topic import LogConfig
-from ottla.log.log import Log
-from ottla.memory_files import MemoryFiles
 
 SIZE = len(batch_of(1))
 CONFIG = LogConfig(segment_bytes=4 * SIZE, index_interval_bytes=0)
@@ -101,10 +101,10 @@ def test_what_is_queued_is_taken_back_first() -> None:
     assert not log.has_queued
     for _ in range(3):
         append(log, batch_of(1))
-    files.room = 0
+    files.fill("*.log")
     with pytest.raises(OSError, match="no room"):
         append(log, batch_of(1))  # needs a new segment, and so a write
-    files.room = None
+    files.heal()
     log.truncate_to(1)
     assert append_all(log, batch_of(1)) == [1]
 

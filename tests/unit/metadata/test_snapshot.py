@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -206,7 +207,9 @@ def test_every_damaged_byte_is_noticed() -> None:
         (lambda batches: [*batches, batches[1]], "records after the footer"),
     ],
 )
-def test_header_and_footer_are_asked_for(change, message) -> None:  # type: ignore[no-untyped-def]
+def test_header_and_footer_are_asked_for(
+    change: Callable[[list[bytes]], list[bytes]], message: str
+) -> None:
     batches = change([bytes(batch) for batch in encode_snapshot(FULL, NOW_MS)])
     with pytest.raises(MetadataError, match=message):
         load(b"".join(batches))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from network_support import LARGEST, FakeStream, World, framed
 
 from ottla.broker.connection import MOST_REPLIES
 from ottla.network.flow_control import STALL_CHECK_MS, STALLED_MS
 from ottla.network.stream import HANG_UP, READ, WRITE
+from tests.support.network import LARGEST, FakeStream, World, framed
 
 REQUEST = b"a request"
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from network_support import FakeStream, World
 
 from ottla.network.channel import Channel
 from ottla.network.peer import MOST_IN_FLIGHT, EnginePeer
 from ottla.network.peers import Peers
 from ottla.network.stream import READ, WRITE, Stream
 from ottla.ports import Response
+from ottla.testing.fakes import FakeRandom
 from ottla.wire.apis import ApiKey
 from ottla.wire.header import decode_request_header
 from ottla.wire.primitives import DecodeError
+from tests.support.network import FakeStream, World
 
 VERSION = 0
 
@@ -29,23 +30,13 @@ class FakeConnector:
         self.attempts.append(done)
 
 
-class Middle:
-    """Draws the middle of everything."""
-
-    def uuid(self) -> bytes:
-        return bytes(16)
-
-    def below(self, limit: int) -> int:
-        return limit // 2
-
-
 class PeerWorld(World):
     """A peer, whose results are collected as (number of the request, body or error)."""
 
     def __init__(self) -> None:
         super().__init__()
         self.connector = FakeConnector()
-        peers = Peers(lambda: self.connector, Middle(), 1_000_000)
+        peers = Peers(lambda: self.connector, FakeRandom(lambda limit: limit // 2), 1_000_000)
         peers.attach(self.engine)
         self.peer: EnginePeer = peers.connect("other", 9092, "me")
         self.results: list[tuple[int, bytes | type[OSError]]] = []

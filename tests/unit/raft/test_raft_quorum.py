@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import pytest
-from raft_cluster import MemoryLog, Record, voter
 
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.raft import effects as fx
@@ -16,6 +15,7 @@ from ottla.raft.election import ElectionState
 from ottla.raft.quorum import Quorum
 from ottla.raft.quorum_state import TRANSITIONS
 from ottla.raft.voters import ReplicaKey, VoterSet
+from tests.support.raft_cluster import MemoryLog, Record, voter
 
 
 def start(*voter_ids: int, election: ElectionState | None = None) -> tuple[Quorum, MemoryLog]:

@@ -10,7 +10,8 @@ import os
 from pathlib import Path
 
 import pytest
-from raft_transcript import run
+
+from tests.support.raft_transcript import run
 
 TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
 

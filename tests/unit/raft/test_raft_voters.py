@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from raft_cluster import directory_id, voter
-
 from ottla.raft.election import Votes
 from ottla.raft.voter_history import KraftVersionAt, VoterHistory, VotersAt
 from ottla.raft.voters import ReplicaKey, Voter, VoterSet
+from tests.support.raft_cluster import directory_id, voter
 
 
 def keyed(node_id: int, disk: int = 0) -> Voter:

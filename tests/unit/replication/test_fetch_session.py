@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.replication.fetch_partitions import Fetcher
 from ottla.replication.fetch_session import EVICTION_MS, FetchSession, FetchSessions, next_epoch
+from ottla.testing.fakes import FakeRandom
 
 
-class Counting:
-    """A Random whose numbers count up."""
-
-    def __init__(self) -> None:
-        self._next = 0
-
-    def uuid(self) -> bytes:
-        return bytes(16)
-
-    def below(self, limit: int) -> int:
-        self._next += 1
-        return self._next
+def counting() -> FakeRandom:
+    """Return randomness whose numbers count up."""
+    numbers = count(1)
+    return FakeRandom(lambda limit: next(numbers))
 
 
 def fetcher(partitions: int) -> Fetcher:
@@ -38,7 +33,7 @@ def opened(
 
 
 def test_an_incremental_request_continues_its_session() -> None:
-    cache = FetchSessions(2, Counting())
+    cache = FetchSessions(2, counting())
     session = opened(cache, 1, 0)
     assert session is not None
     assert cache.use(session.session_id, 1, uses_ids=False, now_ms=1) is session
@@ -55,7 +50,7 @@ def test_an_incremental_request_continues_its_session() -> None:
 def test_a_request_that_fits_no_session_is_told_why(
     session_id: int, epoch: int, uses_ids: bool, code: ErrorCode
 ) -> None:
-    cache = FetchSessions(2, Counting())
+    cache = FetchSessions(2, counting())
     assert opened(cache, 1, 0) is not None
     with pytest.raises(ApiError) as caught:
         cache.use(session_id, epoch, uses_ids=uses_ids, now_ms=0)
@@ -63,14 +58,14 @@ def test_a_request_that_fits_no_session_is_told_why(
 
 
 def test_a_full_cache_refuses_young_equals() -> None:
-    cache = FetchSessions(2, Counting())
+    cache = FetchSessions(2, counting())
     assert opened(cache, 5, 0)
     assert opened(cache, 5, 0)
     assert opened(cache, 500, 1000) is None
 
 
 def test_a_stale_session_makes_room_for_any() -> None:
-    cache = FetchSessions(1, Counting())
+    cache = FetchSessions(1, counting())
     stale = opened(cache, 100, 0)
     assert stale is not None
     assert opened(cache, 1, EVICTION_MS + 1) is not None
@@ -79,7 +74,7 @@ def test_a_stale_session_makes_room_for_any() -> None:
 
 
 def test_an_old_session_in_use_yields_only_to_a_larger_one() -> None:
-    cache = FetchSessions(1, Counting())
+    cache = FetchSessions(1, counting())
     session = opened(cache, 10, 0)
     assert session is not None
     now_ms = EVICTION_MS + 10
@@ -89,7 +84,7 @@ def test_an_old_session_in_use_yields_only_to_a_larger_one() -> None:
 
 
 def test_a_follower_takes_the_slot_of_a_consumer_at_any_age() -> None:
-    cache = FetchSessions(1, Counting())
+    cache = FetchSessions(1, counting())
     assert opened(cache, 100, 0)
     follower = opened(cache, 1, 1, privileged=True)
     assert follower is not None
@@ -97,7 +92,7 @@ def test_a_follower_takes_the_slot_of_a_consumer_at_any_age() -> None:
 
 
 def test_no_slots_means_no_sessions() -> None:
-    assert opened(FetchSessions(0, Counting()), 1, 0) is None
+    assert opened(FetchSessions(0, counting()), 1, 0) is None
 
 
 def test_epochs_skip_the_reserved_ones() -> None:

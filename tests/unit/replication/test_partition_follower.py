@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from log_support import NOW, reopen
-from replication_support import Replica, Watcher, image
 
 from ottla.config.topic import LogConfig
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.records.batch import scan
+from tests.support.log import NOW, reopen
+from tests.support.replication import Replica, Watcher, image
 
 SMALL_SEGMENTS = LogConfig(segment_bytes=400, index_interval_bytes=100)
 

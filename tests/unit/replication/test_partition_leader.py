@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from log_support import NOW, batch_of
-from replication_support import Replica, Waiter, Watcher, image
 
 from ottla.config.topic import LogConfig
 from ottla.model.errors import ApiError, ErrorCode
+from tests.support.log import NOW, batch_of
+from tests.support.replication import Replica, Waiter, Watcher, image
 
 OK = int(ErrorCode.NONE)
 TWO_IN_SYNC = LogConfig(min_insync_replicas=2)

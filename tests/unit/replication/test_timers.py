@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.replication.timers import Timers
 
 
 def test_timers_fire_in_the_order_of_their_deadlines() -> None:
-    timers, fired = Timers(), []
+    timers, fired = Timers(), list[int]()
     for deadline in (30, 10, 20):
-        timers.at(deadline, lambda deadline=deadline: fired.append(deadline))
+        timers.at(deadline, partial(fired.append, deadline))
     timers.run(20)
     assert fired == [10, 20]
     assert timers.next_deadline_ms() == 30
@@ -19,7 +21,7 @@ def test_timers_fire_in_the_order_of_their_deadlines() -> None:
 
 
 def test_a_cancelled_timer_neither_fires_nor_wakes() -> None:
-    timers, fired = Timers(), []
+    timers, fired = Timers(), list[int]()
     timers.at(10, lambda: fired.append(10)).cancel()
     timers.at(20, lambda: fired.append(20))
     assert timers.next_deadline_ms() == 20
@@ -28,7 +30,7 @@ def test_a_cancelled_timer_neither_fires_nor_wakes() -> None:
 
 
 def test_an_action_may_set_the_next_timer() -> None:
-    timers, fired = Timers(), []
+    timers, fired = Timers(), list[int]()
 
     def again() -> None:
         fired.append(len(fired))

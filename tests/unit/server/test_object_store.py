@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
@@ -232,8 +233,12 @@ def test_slow_answers_of_the_simulated_store_overtake_each_other() -> None:
     background = DeferredBackground()
     store = SimObjectStore(background, Random(3), StoreFaults(slow=0.5))
     order: list[int] = []
+
+    def note(number: int, result: object) -> None:
+        order.append(number)
+
     for number in range(20):
-        store.put(str(number), b"", lambda result, number=number: order.append(number))
+        store.put(str(number), b"", partial(note, number))
     background.finish()
     assert sorted(order) == list(range(20))
     assert order != sorted(order)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from errno import ENOSPC
-from typing import TypeVar
 
 import pytest
 
@@ -15,15 +14,17 @@ from ottla.broker.auto_topic_creation import auto_create
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import Endpoint
-from ottla.memory_files import MemoryFile, MemoryFiles
+from ottla.memory_files import MemoryFiles
 from ottla.model.errors import ErrorCode
 from ottla.network.buffers import RequestBuffers
 from ottla.network.limits import ConnectionLimits
-from ottla.ports import Buffer, Ports
+from ottla.ports import Files
 from ottla.records.record import build_batch
 from ottla.server.listener import Listener
 from ottla.server.reactor import Reactor
 from ottla.server.system import SystemClock, SystemRandom
+from ottla.testing.fakes import fake_ports
+from ottla.testing.faulty_files import FaultyFiles
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.header import decode_response_header, request_header
 from ottla.wire.message import Message
@@ -37,48 +38,12 @@ from ottla.wire.messages.produce import (
 
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12
-T = TypeVar("T")
-
-
-class FillingFiles(MemoryFiles):
-    """A disk that has room for so many writes to segments of the topic, and no more."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.writes_left = 10**9
-
-    def open(self, path: str, *, create: bool = False, writable: bool = False) -> MemoryFile:
-        file = super().open(path, create=create, writable=writable)
-        if path.startswith("/data/t-") and path.endswith(".log"):
-            return FillingFile(self, file)  # type: ignore[return-value]
-        return file
-
-
-class FillingFile:
-    def __init__(self, files: FillingFiles, file: MemoryFile) -> None:
-        self._files = files
-        self._file = file
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._file, name)
-
-    def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
-        if self._files.writes_left == 0:
-            raise OSError(ENOSPC, "no space left")
-        self._files.writes_left -= 1
-        self._file.pwritev(buffers, position)
-
-
-class AtOnce:
-    """A Background without a thread."""
-
-    def submit(self, work: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
-        done(work())
+NO_ROOM = OSError(ENOSPC, "no space left")
 
 
 @pytest.fixture
-def files() -> FillingFiles:
-    return FillingFiles()
+def files() -> FaultyFiles:
+    return FaultyFiles(MemoryFiles())
 
 
 class FastClock(SystemClock):
@@ -89,7 +54,7 @@ class FastClock(SystemClock):
 
 
 @pytest.fixture
-def client(files: FillingFiles) -> Iterator[socket.socket]:
+def client(files: FaultyFiles) -> Iterator[socket.socket]:
     with serving(files, SystemClock(), 10**8) as address, connected(address) as sock:
         yield sock
 
@@ -100,11 +65,11 @@ def connected(address: tuple[str, int]) -> socket.socket:
 
 @contextmanager
 def serving(
-    files: MemoryFiles, clock: SystemClock, most_buffered_bytes: int
+    files: Files, clock: SystemClock, most_buffered_bytes: int
 ) -> Iterator[tuple[str, int]]:
     """A reactor at work; gives its address."""
     listener = Listener(Endpoint("PLAINTEXT", "127.0.0.1", 0), -1, -1)
-    ports = Ports(files, clock, SystemRandom(), AtOnce(), lambda message: None)
+    ports = fake_ports(files, clock, SystemRandom())
     config = BrokerConfig({"log.dirs": "/data"})
     node = Node(config, [Endpoint("PLAINTEXT", "127.0.0.1", listener.port)], ports)
     node.start()
@@ -181,9 +146,9 @@ def test_replies_keep_the_order_of_pipelined_requests(client: socket.socket) -> 
 
 
 def test_a_request_behind_a_parked_one_is_not_acknowledged_before_its_commit(
-    client: socket.socket, files: FillingFiles
+    client: socket.socket, files: FaultyFiles
 ) -> None:
-    files.writes_left = 1
+    files.fail("write", NO_ROOM, path="/data/t-*.log", after=1)
     client.sendall(produce(1) + long_poll(2, 0) + produce(3))
     assert produced(client) == (1, 0, 0)
     assert reply(client, FetchResponse, FETCH_VERSION)[0] == 2
@@ -191,13 +156,13 @@ def test_a_request_behind_a_parked_one_is_not_acknowledged_before_its_commit(
 
 
 def test_a_full_disk_refuses_and_takes_again_when_there_is_room(
-    client: socket.socket, files: FillingFiles
+    client: socket.socket, files: FaultyFiles
 ) -> None:
-    files.writes_left = 0
+    files.fail("write", NO_ROOM, path="/data/t-*.log")
     client.sendall(produce(1) + produce(2))
     assert produced(client) == (1, ErrorCode.KAFKA_STORAGE_ERROR, -1)
     assert produced(client) == (2, ErrorCode.KAFKA_STORAGE_ERROR, -1)
-    files.writes_left = 10
+    files.heal()
     client.sendall(produce(3))
     assert produced(client) == (3, 0, 0)
 
@@ -209,9 +174,12 @@ SIZES = (10, 300_000, 900_000, 900_000, 10, 5000, 1_000_000, 40_000, 260_000, 70
 def test_frames_of_all_sizes_follow_each_other(client: socket.socket, piece: int) -> None:
     sizes = SIZES * 2
     data = b"".join(produce(number, size) for number, size in enumerate(sizes))
-    sender = threading.Thread(
-        target=lambda: [client.sendall(data[at : at + piece]) for at in range(0, len(data), piece)]
-    )
+
+    def send() -> None:
+        for at in range(0, len(data), piece):
+            client.sendall(data[at : at + piece])
+
+    sender = threading.Thread(target=send)
     sender.start()
     for number in range(len(sizes)):
         assert produced(client) == (number, 0, number)
@@ -255,7 +223,7 @@ def test_a_client_that_ends_within_a_large_frame_is_let_go(client: socket.socket
     assert client.recv(1) == b""
 
 
-def test_who_sits_on_the_memory_that_others_wait_for_is_closed(files: FillingFiles) -> None:
+def test_who_sits_on_the_memory_that_others_wait_for_is_closed(files: FaultyFiles) -> None:
     with (
         serving(files, FastClock(), 1_500_000) as address,
         connected(address) as stalled,

@@ -40,8 +40,13 @@ def test_ids_never_begin_with_a_dash() -> None:
 
 
 def test_work_and_its_result_wait_to_be_told() -> None:
-    background, seen = DeferredBackground(), []
-    background.submit(lambda: seen.append("work") or "result", seen.append)  # type: ignore[func-returns-value]
+    background, seen = DeferredBackground(), list[str | OSError]()
+
+    def work() -> str:
+        seen.append("work")
+        return "result"
+
+    background.submit(work, seen.append)
     assert seen == []
     assert background.run_one()
     assert seen == ["work"]
@@ -63,7 +68,7 @@ def test_an_error_of_work_is_its_result() -> None:
 
 
 def test_work_begins_in_order_and_never_inside_other_work() -> None:
-    background, seen = DeferredBackground(), []
+    background, seen = DeferredBackground(), list[object]()
     background.submit(lambda: seen.append(background.run_one()), lambda result: None)
     background.submit(lambda: seen.append("second"), lambda result: None)
     background.finish()

@@ -4,62 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import pack
-from typing import TypeVar
 
 import pytest
 
 from ottla.broker.connection import Connection
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
-from ottla.memory_files import MemoryFiles
-from ottla.ports import HelperProcesses, NoHelperProcesses, Ports
+from ottla.ports import Files, HelperProcesses
+from ottla.testing.fakes import fake_ports
 from ottla.wire.apis import response_class
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.header import response_header
 from ottla.wire.message import Message
-
-T = TypeVar("T")
-FIRST_TIME_MS = 1_700_000_000_000
-
-
-class TestClock:
-    """Time that stands still."""
-
-    __test__ = False
-
-    def wall_ms(self) -> int:
-        return FIRST_TIME_MS
-
-    def monotonic_ms(self) -> float:
-        return 0.0
-
-
-class TestRandom:
-    """Ids 1, 2, 3...; numbers always 0."""
-
-    __test__ = False
-
-    def __init__(self) -> None:
-        self.ids = 0
-
-    def uuid(self) -> bytes:
-        self.ids += 1
-        return self.ids.to_bytes(16, "big")
-
-    def below(self, limit: int) -> int:
-        return 0
-
-
-class AtOnce:
-    """Background work done in the foreground."""
-
-    def submit(self, work: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
-        result: T | OSError
-        try:
-            result = work()
-        except OSError as error:
-            result = error
-        done(result)
 
 
 class Client:
@@ -94,7 +50,7 @@ def start_node() -> Callable[..., Node]:
     """Start a node on given files with given settings."""
 
     def start(
-        files: MemoryFiles | None = None, *, helpers: HelperProcesses | None = None, **settings: str
+        files: Files | None = None, *, helpers: HelperProcesses | None = None, **settings: str
     ) -> Node:
         properties = {name.replace("_", "."): text for name, text in settings.items()}
         properties.setdefault("log.dirs", "/data")
@@ -103,15 +59,7 @@ def start_node() -> Callable[..., Node]:
             endpoint._replace(host=endpoint.host or "localhost")
             for endpoint in config.network.advertised_listeners
         ]
-        ports = Ports(
-            files or MemoryFiles(),
-            TestClock(),
-            TestRandom(),
-            AtOnce(),
-            lambda message: None,
-            helpers=helpers or NoHelperProcesses(),
-        )
-        node = Node(config, endpoints, ports)
+        node = Node(config, endpoints, fake_ports(files, helpers=helpers))
         node.start()
         return node
 

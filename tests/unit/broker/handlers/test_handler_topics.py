@@ -1,13 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from errno import ENOSPC
+from typing import Any
 
 import pytest
 
 from ottla.broker.node import Node
-from ottla.memory_files import MemoryFile, MemoryFiles
+from ottla.memory_files import MemoryFiles
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID, TopicPartition
+from ottla.testing.faulty_files import FaultyFiles
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -36,8 +39,8 @@ def creation(
     )
 
 
-def codes(items: list[object]) -> list[int]:
-    return [item.error_code for item in items]  # type: ignore[attr-defined]
+def codes(items: Sequence[Any]) -> list[int]:
+    return [item.error_code for item in items]
 
 
 @pytest.mark.parametrize("version", range(2, 8))
@@ -203,42 +206,17 @@ def test_partitions_can_be_validated_alone(ask: Ask, node: Node) -> None:
     assert codes(ask(smaller).results) == [ErrorCode.INVALID_PARTITIONS]  # type: ignore[attr-defined]
 
 
-class UnforcedFile:
-    """A file that cannot be forced to disk while its file system is full."""
-
-    def __init__(self, file: MemoryFile, files: FullDisk) -> None:
-        self._file = file
-        self._files = files
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._file, name)
-
-    def sync(self) -> None:
-        if self._files.is_full:
-            raise OSError(28, "No space left on device", self._file.path)
-
-
-class FullDisk(MemoryFiles):
-    """A disk that may be full."""
-
-    is_full = False
-
-    def open(self, path: str, *, create: bool = False, writable: bool = False) -> MemoryFile:
-        file = super().open(path, create=create, writable=writable)
-        return UnforcedFile(file, self)  # type: ignore[return-value]
-
-
 def test_metadata_that_cannot_be_stored_is_told_to_everyone(
     start_node: Callable[..., Node], connect: Callable[..., object]
 ) -> None:
-    disk = FullDisk()
+    disk = FaultyFiles(MemoryFiles())
     node = start_node(disk)
     ask = connect(node).ask  # type: ignore[attr-defined]
     ask(CreateTopicsRequest(topics=[creation("a")]))
-    disk.is_full = True
+    disk.fail("sync", OSError(ENOSPC, "No space left on device"))
     results = ask(CreateTopicsRequest(topics=[creation("b"), creation("bad name")])).topics
     assert codes(results) == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INVALID_TOPIC_EXCEPTION]
     assert "No space left" in results[0].error_message
     assert list(node.image.topics) == ["a"]
-    disk.is_full = False
+    disk.heal()
     assert codes(ask(CreateTopicsRequest(topics=[creation("b")])).topics) == [ErrorCode.NONE]

@@ -10,12 +10,13 @@ import pytest
 from ottla.broker.connection import Connection
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
-from ottla.memory_files import MemoryFile, MemoryFiles
+from ottla.memory_files import MemoryFiles
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID
-from ottla.ports import Ports
 from ottla.sim.background import DeferredBackground
 from ottla.sim.clock import VirtualClock
+from ottla.testing.fakes import fake_ports
+from ottla.testing.faulty_files import FaultyFiles
 from ottla.wire.apis import response_class
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.header import response_header
@@ -25,42 +26,6 @@ from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicSt
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-
-
-class CountingFiles(MemoryFiles):
-    """Counts the syncs of the metadata log, and fails all syncs if told to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.syncs = 0
-        self.is_broken = False
-
-    def open(self, path: str, *, create: bool = False, writable: bool = False) -> MemoryFile:
-        file = super().open(path, create=create, writable=writable)
-        files = self
-
-        class CountingFile(MemoryFile):
-            __slots__ = ()
-
-            def sync(self) -> None:
-                if files.is_broken:
-                    raise OSError(5, "no sync", path)
-                files.syncs += path.endswith("__cluster_metadata-0/00000000000000000000.log")
-
-        file.__class__ = CountingFile
-        return file
-
-
-class Random:
-    def __init__(self) -> None:
-        self.ids = 0
-
-    def uuid(self) -> bytes:
-        self.ids += 1
-        return self.ids.to_bytes(16, "big")
-
-    def below(self, limit: int) -> int:
-        return 0
 
 
 class Client:
@@ -88,15 +53,20 @@ class Client:
 
 class Broker:
     def __init__(self) -> None:
-        self.files = CountingFiles()
+        self.files = FaultyFiles(MemoryFiles())
         self.background = DeferredBackground()
         config = BrokerConfig({"log.dirs": "/data", "offsets.topic.num.partitions": "2"})
         endpoints = [each._replace(host="h") for each in config.network.advertised_listeners]
         reports: list[str] = []
-        ports = Ports(self.files, VirtualClock(), Random(), self.background, reports.append)
+        ports = fake_ports(self.files, VirtualClock(), None, self.background, reports.append)
         self.node = Node(config, endpoints, ports)
         self.node.start()
         self.background.finish()
+
+    @property
+    def metadata_syncs(self) -> int:
+        log = "__cluster_metadata-0/00000000000000000000.log"
+        return sum(path.endswith(log) for path in self.files.synced)
 
     def send(self, request: Message) -> Callable[[], Message | None]:
         return Client(self.node).send(request)
@@ -132,7 +102,7 @@ def code(answer: Callable[[], Message | None]) -> int:
 
 
 def test_many_creations_share_one_sync(broker: Broker) -> None:
-    before = broker.files.syncs
+    before = broker.metadata_syncs
     answers = [broker.send(creation(f"t{number}")) for number in range(20)]
     broker.node.settle()
     assert [answer() for answer in answers] == [None] * 20
@@ -140,7 +110,7 @@ def test_many_creations_share_one_sync(broker: Broker) -> None:
     broker.finish()
     assert [code(answer) for answer in answers] == [0] * 20
     assert len(broker.node.image.topics) == 20
-    assert broker.files.syncs == before + 1
+    assert broker.metadata_syncs == before + 1
 
 
 def test_the_second_of_two_equal_requests_hears_of_the_first(broker: Broker) -> None:
@@ -170,18 +140,18 @@ def test_a_refusal_that_relied_on_a_failed_change_is_not_told(broker: Broker) ->
     first, second = broker.send(creation("a")), broker.send(creation("a"))
     asked = broker.send(metadata("a"))
     broker.node.settle()
-    broker.files.is_broken = True
+    broker.files.fail("sync")
     broker.finish()
     for answer in (first, second, asked):
         assert code(answer) == ErrorCode.KAFKA_STORAGE_ERROR
-    broker.files.is_broken = False
+    broker.files.heal()
     again = broker.send(creation("a"))
     broker.finish()
     assert code(again) == 0
 
 
 def test_metadata_waits_for_the_topics_it_creates(broker: Broker) -> None:
-    before = broker.files.syncs
+    before = broker.metadata_syncs
     first, second = broker.send(metadata("a", "b")), broker.send(metadata("a"))
     broker.node.settle()
     assert (first(), second()) == (None, None)
@@ -193,7 +163,7 @@ def test_metadata_waits_for_the_topics_it_creates(broker: Broker) -> None:
         ("b", 0, 1),
     ]
     assert code(second) == 0
-    assert broker.files.syncs == before + 1
+    assert broker.metadata_syncs == before + 1
     at_once = broker.send(metadata("a"))
     assert code(at_once) == 0
 
@@ -232,12 +202,12 @@ def test_more_producers_than_a_block_has_ids_wait_for_the_next(broker: Broker) -
 def test_a_producer_id_that_cannot_be_stored_is_refused(broker: Broker) -> None:
     answer = broker.send(InitProducerIdRequest(transactional_id=None))
     broker.node.settle()
-    broker.files.is_broken = True
+    broker.files.fail("sync")
     broker.finish()
     reply = answer()
     assert reply is not None
     assert (reply.error_code, reply.producer_id) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)  # type: ignore[attr-defined]
-    broker.files.is_broken = False
+    broker.files.heal()
     again = broker.send(InitProducerIdRequest(transactional_id=None))
     broker.finish()
     assert again().producer_id == 0  # type: ignore[union-attr]

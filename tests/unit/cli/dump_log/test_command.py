@@ -6,7 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from dump_support import (
+
+from ottla.cli.app import run
+from ottla.cli.dump_log.command import dump
+from ottla.records.record import NewRecord, build_batch
+from tests.support.dump_log import (
     BASE,
     INDEX,
     LOG,
@@ -16,10 +20,6 @@ from dump_support import (
     write_offset_index,
     write_segment,
 )
-
-from ottla.cli.app import run
-from ottla.cli.dump_log.command import dump
-from ottla.records.record import NewRecord, build_batch
 
 
 def test_missing_and_unknown_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,11 @@ from pathlib import Path
 from struct import pack
 
 import pytest
-from dump_support import (
+
+from ottla.cli.dump_log.command import dump
+from ottla.records.batch import MAGIC_OFFSET
+from ottla.records.record import build_batch
+from tests.support.dump_log import (
     BASE,
     INDEX,
     LOG,
@@ -19,10 +23,6 @@ from dump_support import (
     write_segment,
     write_time_index,
 )
-
-from ottla.cli.dump_log.command import dump
-from ottla.records.batch import MAGIC_OFFSET
-from ottla.records.record import build_batch
 
 
 @pytest.mark.parametrize("room", [0, 1000])

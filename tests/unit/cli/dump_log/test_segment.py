@@ -7,7 +7,6 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from dump_support import BASE, LOG, damages_of, lines_of, make_batches, write_file
 
 from ottla.cli.dump_log.command import dump
 from ottla.cli.dump_log.source import CHUNK_BYTES
@@ -16,6 +15,7 @@ from ottla.metadata.serde import encode_record
 from ottla.records.batch import MAGIC_OFFSET, RECORD_COUNT_OFFSET, parse_header, seal
 from ottla.records.control import ControlType, build_marker
 from ottla.records.record import NewRecord, build_batch
+from tests.support.dump_log import BASE, LOG, damages_of, lines_of, make_batches, write_file
 
 
 def test_every_field_of_a_batch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

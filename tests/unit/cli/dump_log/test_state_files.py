@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from dump_support import damages_of, lines_of, write_file
 
 from ottla.cli.dump_log.command import dump
 from ottla.log.state.producer_snapshot import encode_snapshot
 from ottla.log.state.producer_states import ProducerBatch, ProducerEntry
 from ottla.log.store.checkpoints import encode_lines, encode_offsets
 from ottla.model.ids import TopicPartition
+from tests.support.dump_log import damages_of, lines_of, write_file
 
 
 def _snapshot() -> bytes:

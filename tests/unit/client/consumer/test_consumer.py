@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 import pytest
 
@@ -23,8 +24,12 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from tests.support.scripted_broker import Connect, FakeBroker
 
 POLL_MS = 3_000
+
+Jumps: TypeAlias = list[tuple[int, int, int]]
+Consume: TypeAlias = Callable[..., Consumer]
 
 
 class Partitions:
@@ -81,7 +86,7 @@ def partitions() -> Partitions:
 
 
 @pytest.fixture
-def broker(fake_broker, partitions: Partitions):
+def broker(fake_broker: FakeBroker, partitions: Partitions) -> FakeBroker:
     fake_broker.handlers[ApiKey.FETCH] = partitions.fetch
     fake_broker.handlers[ApiKey.LIST_OFFSETS] = partitions.list_offsets
     fake_broker.add_topic("events", 2)
@@ -89,16 +94,19 @@ def broker(fake_broker, partitions: Partitions):
 
 
 @pytest.fixture
-def consume(broker, connect):
+def jumps() -> Jumps:
+    return []
+
+
+@pytest.fixture
+def consume(broker: FakeBroker, connect: Connect, jumps: Jumps) -> Iterator[Consume]:
     consumers: list[Consumer] = []
-    jumps: list[tuple[int, int, int]] = []
 
     def start(positions: dict[int, int], topic: str = "events") -> Consumer:
         client = connect(broker.address, timeout_ms=2_000)
         consumers.append(Consumer(client, topic, positions, lambda *jump: jumps.append(jump)))
         return consumers[-1]
 
-    start.jumps = jumps
     yield start
     for consumer in consumers:
         consumer.close()
@@ -115,26 +123,30 @@ def read(consumer: Consumer, count: int) -> dict[int, list[bytes | None]]:
     raise AssertionError(f"only {values} arrived")
 
 
-def test_every_partition_is_read_in_order(consume) -> None:
+def test_every_partition_is_read_in_order(consume: Consume) -> None:
     consumer = consume({0: 0, 1: 1})
     assert read(consumer, 4) == {0: [b"0:0", b"0:1", b"0:2"], 1: [b"1:1"]}
     assert consumer.positions == {0: 3, 1: 2}
 
 
-def test_a_topic_without_an_id_is_named(broker, consume) -> None:
+def test_a_topic_without_an_id_is_named(broker: FakeBroker, consume: Consume) -> None:
     broker.add_topic("old", 1, topic_id=ZERO_UUID)
     consumer = consume({0: 0}, "old")
     assert read(consumer, 3) == {0: [b"0:0", b"0:1", b"0:2"]}
     assert broker.versions_asked()["FetchRequest"] == 12
 
 
-def test_a_leader_that_moved_is_looked_up_again(broker, consume, partitions: Partitions) -> None:
+def test_a_leader_that_moved_is_looked_up_again(
+    broker: FakeBroker, consume: Consume, partitions: Partitions
+) -> None:
     answers = iter([ErrorCode.NOT_LEADER_OR_FOLLOWER])
     partitions.error = lambda partition: next(answers, ErrorCode.NONE)
     assert read(consume({0: 0}), 3) == {0: [b"0:0", b"0:1", b"0:2"]}
 
 
-def test_a_connection_that_breaks_is_made_again(broker, consume, partitions: Partitions) -> None:
+def test_a_connection_that_breaks_is_made_again(
+    broker: FakeBroker, consume: Consume, partitions: Partitions
+) -> None:
     failures = iter([ConnectionError()])
 
     def hang_up_once(request: FetchRequest) -> FetchResponse:
@@ -148,22 +160,22 @@ def test_a_connection_that_breaks_is_made_again(broker, consume, partitions: Par
 
 @pytest.mark.parametrize(("position", "nearest"), [(0, 1), (50, 3)])
 def test_an_offset_that_is_gone(
-    consume, partitions: Partitions, position: int, nearest: int
+    consume: Consume, jumps: Jumps, partitions: Partitions, position: int, nearest: int
 ) -> None:
     partitions.starts[0] = 1
     consumer = consume({0: position})
     consumer.poll(POLL_MS)
-    assert consume.jumps == [(0, position, nearest)]
+    assert jumps == [(0, position, nearest)]
     assert consumer.positions == {0: nearest}
 
 
-def test_an_error_that_stays(consume, partitions: Partitions) -> None:
+def test_an_error_that_stays(consume: Consume, partitions: Partitions) -> None:
     partitions.error = lambda partition: ErrorCode.TOPIC_AUTHORIZATION_FAILED
     with pytest.raises(Refused, match="events-0: TOPIC_AUTHORIZATION_FAILED"):
         consume({0: 0}).poll(POLL_MS)
 
 
-def test_an_answer_nobody_asked_for(broker, consume) -> None:
+def test_an_answer_nobody_asked_for(broker: FakeBroker, consume: Consume) -> None:
     stray = FetchableTopicResponse(
         topic_id=b"x" * 16, partitions=[PartitionData(partition_index=9)]
     )
@@ -175,13 +187,15 @@ def test_an_answer_nobody_asked_for(broker, consume) -> None:
 @pytest.mark.parametrize(
     ("timestamp", "expected"), [(-2, {0: 0, 1: 0}), (-1, {0: 3, 1: 2}), (2, {0: 2, 1: 2})]
 )
-def test_where_to_start(broker, connect, timestamp: int, expected: dict[int, int]) -> None:
+def test_where_to_start(
+    broker: FakeBroker, connect: Connect, timestamp: int, expected: dict[int, int]
+) -> None:
     client = connect(broker.address)
     deadline = client.deadline("the test")
     assert start_offsets(client, "events", [0, 1], timestamp, deadline) == expected
 
 
-def test_a_topic_there_is_not(broker, connect) -> None:
+def test_a_topic_there_is_not(broker: FakeBroker, connect: Connect) -> None:
     client = connect(broker.address)
     with pytest.raises(ClientError, match="there is no topic nope"):
         start_offsets(client, "nope", [0], -1, client.deadline("the test"))

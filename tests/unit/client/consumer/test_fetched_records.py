@@ -12,7 +12,7 @@ from ottla.records.record import build_batch
 
 
 def batch(first: int, count: int, *, codec: int = 0, is_control: bool = False) -> bytes:
-    records = [(b"key", b"value %d" % (first + i), 1000 + i, []) for i in range(count)]
+    records = [(b"key", b"value %d" % (first + i), 1000 + i, ()) for i in range(count)]
     return bytes(build_batch(records, base_offset=first, codec=codec, is_control=is_control))
 
 

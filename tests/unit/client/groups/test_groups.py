@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
+from ottla.client.cluster import Client
 from ottla.client.errors import ClientError, Refused, UnsupportedByBroker
 from ottla.client.groups.groups import delete_groups, describe_groups, list_groups
 from ottla.client.groups.lag import group_lag
@@ -9,6 +13,7 @@ from ottla.client.groups.members import assigned, subscribed
 from ottla.client.groups.offsets import commit_offsets, delete_offsets, fetch_offsets
 from ottla.client.groups.reset import (
     ShiftBy,
+    Target,
     ToCurrent,
     ToOffset,
     ToOffsets,
@@ -40,6 +45,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from tests.support.scripted_broker import Connect, FakeBroker, Ranges, StartBroker
 
 NODE_ID = 7
 EVERYTHING = {key: (info.min_version, info.max_version) for key, info in API_INFO.items()}
@@ -57,7 +63,7 @@ ASSIGNMENT = bytes.fromhex("0000 00000001 0001 74 00000002 00000001 00000000 fff
 EARLIEST, LATEST = -2, -1
 
 
-def coordinate(broker, *, busy_for: int = 0) -> None:
+def coordinate(broker: FakeBroker, *, busy_for: int = 0) -> None:
     """Let a broker coordinate every group, after it is busy for this many requests."""
     left = busy_for
 
@@ -65,7 +71,11 @@ def coordinate(broker, *, busy_for: int = 0) -> None:
         nonlocal left
         left -= 1
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE if left >= 0 else ErrorCode.NONE
-        where = {"node_id": NODE_ID, "host": broker.address.host, "port": broker.address.port}
+        where: dict[str, Any] = {
+            "node_id": NODE_ID,
+            "host": broker.address.host,
+            "port": broker.address.port,
+        }
         return find.FindCoordinatorResponse(
             error_code=code,
             coordinators=[
@@ -78,7 +88,7 @@ def coordinate(broker, *, busy_for: int = 0) -> None:
     broker.handlers[ApiKey.FIND_COORDINATOR] = handle
 
 
-def commits(broker, offsets: dict[tuple[str, int], int]) -> None:
+def commits(broker: FakeBroker, offsets: dict[tuple[str, int], int]) -> None:
     """Let a broker return these committed offsets for any group."""
 
     def handle(request: fetch.OffsetFetchRequest) -> fetch.OffsetFetchResponse:
@@ -118,7 +128,7 @@ def commits(broker, offsets: dict[tuple[str, int], int]) -> None:
     broker.handlers[ApiKey.OFFSET_FETCH] = handle
 
 
-def logs(broker, ends: dict[int, tuple[int, int]], at_time: int = -1) -> None:
+def logs(broker: FakeBroker, ends: dict[int, tuple[int, int]], at_time: int = -1) -> None:
     """Let a broker return these earliest and latest offsets, and one offset for any time."""
 
     def handle(request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -146,7 +156,11 @@ def logs(broker, ends: dict[int, tuple[int, int]], at_time: int = -1) -> None:
     broker.handlers[ApiKey.LIST_OFFSETS] = handle
 
 
-def described(broker, groups: list[classic.DescribedGroup], found_new=()) -> None:
+def described(
+    broker: FakeBroker,
+    groups: list[classic.DescribedGroup],
+    found_new: Sequence[new.DescribedGroup] = (),
+) -> None:
     """Let a broker describe these groups of the classic and of the new protocol."""
 
     def handle(request: classic.DescribeGroupsRequest) -> classic.DescribeGroupsResponse:
@@ -191,7 +205,9 @@ def classic_group(name: str = "g", state: str = "Stable") -> classic.DescribedGr
     )
 
 
-def test_a_list_has_state_and_type_where_the_broker_tells(start_broker, connect) -> None:
+def test_a_list_has_state_and_type_where_the_broker_tells(
+    start_broker: StartBroker, connect: Connect
+) -> None:
     found = listing.ListedGroup(
         group_id="g", protocol_type="consumer", group_state="Empty", group_type="Classic"
     )
@@ -203,7 +219,7 @@ def test_a_list_has_state_and_type_where_the_broker_tells(start_broker, connect)
         assert group.coordinator == NODE_ID
 
 
-def test_an_old_broker_cannot_choose(start_broker, connect) -> None:
+def test_an_old_broker_cannot_choose(start_broker: StartBroker, connect: Connect) -> None:
     client = connect(start_broker(KAFKA_2_2).address)
     with pytest.raises(UnsupportedByBroker, match=r"older than Kafka 2\.6"):
         list_groups(client, states=["Empty"])
@@ -212,7 +228,9 @@ def test_an_old_broker_cannot_choose(start_broker, connect) -> None:
 
 
 @pytest.mark.parametrize("ranges", [EVERYTHING, KAFKA_2_2], ids=["new", "old"])
-def test_a_classic_group_is_described_by_any_broker(start_broker, connect, ranges) -> None:
+def test_a_classic_group_is_described_by_any_broker(
+    start_broker: StartBroker, connect: Connect, ranges: Ranges
+) -> None:
     broker = start_broker(ranges)
     coordinate(broker, busy_for=1)
     described(broker, [classic_group()])
@@ -225,7 +243,9 @@ def test_a_classic_group_is_described_by_any_broker(start_broker, connect, range
     assert (member.epoch, member.target) == (None, None)
 
 
-def test_a_group_of_the_new_protocol_is_described(fake_broker, connect) -> None:
+def test_a_group_of_the_new_protocol_is_described(
+    fake_broker: FakeBroker, connect: Connect
+) -> None:
     parts = new.TopicPartitions(topic_name="t", partitions=[2, 0])
     member = new.Member(
         member_id="m",
@@ -248,7 +268,7 @@ def test_a_group_of_the_new_protocol_is_described(fake_broker, connect) -> None:
     assert old.group_type == "classic"
 
 
-def test_a_group_that_is_not_there(fake_broker, connect) -> None:
+def test_a_group_that_is_not_there(fake_broker: FakeBroker, connect: Connect) -> None:
     coordinate(fake_broker)
     described(fake_broker, [])
     with pytest.raises(Refused, match="there is no such group") as caught:
@@ -265,7 +285,7 @@ def test_what_clients_wrote_and_cannot_be_read() -> None:
     assert assigned(b"\x00\x09" + ASSIGNMENT[2:]) == assigned(ASSIGNMENT)
 
 
-def test_groups_are_deleted_one_by_one(fake_broker, connect) -> None:
+def test_groups_are_deleted_one_by_one(fake_broker: FakeBroker, connect: Connect) -> None:
     coordinate(fake_broker)
     codes = {"busy": ErrorCode.NON_EMPTY_GROUP, "gone": ErrorCode.GROUP_ID_NOT_FOUND}
 
@@ -288,7 +308,9 @@ def test_groups_are_deleted_one_by_one(fake_broker, connect) -> None:
 
 
 @pytest.mark.parametrize("ranges", [EVERYTHING, KAFKA_2_2], ids=["new", "old"])
-def test_lag_puts_offsets_ends_and_owners_together(start_broker, connect, ranges) -> None:
+def test_lag_puts_offsets_ends_and_owners_together(
+    start_broker: StartBroker, connect: Connect, ranges: Ranges
+) -> None:
     broker = start_broker(ranges)
     broker.add_topic("t", 2)
     coordinate(broker)
@@ -305,7 +327,9 @@ def test_lag_puts_offsets_ends_and_owners_together(start_broker, connect, ranges
     assert broker.versions_asked()["OffsetFetchRequest"] <= 9
 
 
-def planned(client, target, *keys: tuple[str, int]):
+def planned(
+    client: Client, target: Target, *keys: tuple[str, int]
+) -> list[tuple[int | None, int | None, bool]]:
     partitions = [TopicPartition(*key) for key in keys]
     return [
         (step.committed_offset, step.new_offset, step.was_moved)
@@ -313,7 +337,7 @@ def planned(client, target, *keys: tuple[str, int]):
     ]
 
 
-def test_plans(fake_broker, connect) -> None:
+def test_plans(fake_broker: FakeBroker, connect: Connect) -> None:
     fake_broker.add_topic("t", 2)
     coordinate(fake_broker)
     commits(fake_broker, {("t", 0): 5})
@@ -335,7 +359,7 @@ def test_plans(fake_broker, connect) -> None:
         planned(client, ToTime(LATEST), ("t", 9))
 
 
-def test_a_time_after_the_last_record_is_the_end(fake_broker, connect) -> None:
+def test_a_time_after_the_last_record_is_the_end(fake_broker: FakeBroker, connect: Connect) -> None:
     fake_broker.add_topic("t", 1)
     coordinate(fake_broker)
     commits(fake_broker, {})
@@ -344,7 +368,7 @@ def test_a_time_after_the_last_record_is_the_end(fake_broker, connect) -> None:
     assert planned(client, ToTime(1234), ("t", 0)) == [(None, 10, False)]
 
 
-def test_scopes(fake_broker, connect) -> None:
+def test_scopes(fake_broker: FakeBroker, connect: Connect) -> None:
     fake_broker.add_topic("t", 3)
     coordinate(fake_broker)
     commits(fake_broker, {("t", 2): 5, ("gone", 0): 1})
@@ -356,7 +380,7 @@ def test_scopes(fake_broker, connect) -> None:
         scope_of_topics(client, [TopicScope("t", [3])])
 
 
-def test_only_empty_groups_may_be_reset(fake_broker, connect) -> None:
+def test_only_empty_groups_may_be_reset(fake_broker: FakeBroker, connect: Connect) -> None:
     coordinate(fake_broker)
     described(fake_broker, [classic_group("busy"), classic_group("idle", "Empty")])
     client = connect(fake_broker.address)
@@ -367,7 +391,9 @@ def test_only_empty_groups_may_be_reset(fake_broker, connect) -> None:
 
 
 @pytest.mark.parametrize("ranges", [EVERYTHING, KAFKA_2_2], ids=["new", "old"])
-def test_offsets_are_set_as_somebody_from_outside(start_broker, connect, ranges) -> None:
+def test_offsets_are_set_as_somebody_from_outside(
+    start_broker: StartBroker, connect: Connect, ranges: Ranges
+) -> None:
     broker = start_broker(ranges)
     coordinate(broker)
     moved = iter([ErrorCode.NOT_COORDINATOR])
@@ -404,7 +430,7 @@ def test_offsets_are_set_as_somebody_from_outside(start_broker, connect, ranges)
     assert broker.versions_asked()["OffsetCommitRequest"] <= 9
 
 
-def test_offsets_are_deleted(fake_broker, connect) -> None:
+def test_offsets_are_deleted(fake_broker: FakeBroker, connect: Connect) -> None:
     coordinate(fake_broker)
     subscribed_to = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
     fake_broker.handlers[ApiKey.OFFSET_DELETE] = lambda _: delete.OffsetDeleteResponse(
@@ -431,7 +457,7 @@ def test_offsets_are_deleted(fake_broker, connect) -> None:
         delete_offsets(client, "g", partitions)
 
 
-def test_an_error_of_one_groups_offsets_is_told(fake_broker, connect) -> None:
+def test_an_error_of_one_groups_offsets_is_told(fake_broker: FakeBroker, connect: Connect) -> None:
     coordinate(fake_broker)
     fake_broker.handlers[ApiKey.OFFSET_FETCH] = lambda _: fetch.OffsetFetchResponse(
         groups=[

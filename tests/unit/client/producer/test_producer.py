@@ -19,6 +19,7 @@ from ottla.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from tests.support.scripted_broker import Connect, FakeBroker, StartBroker
 
 KAFKA_2_0 = {
     ApiKey.PRODUCE: (0, 6),
@@ -47,7 +48,8 @@ class Log:
         )
         return ProduceResponse(responses=[found])
 
-    def _append(self, partition: int, data: bytes) -> PartitionProduceResponse:
+    def _append(self, partition: int, data: bytes | None) -> PartitionProduceResponse:
+        assert data is not None
         batch = parse_header(data, 0)
         self.attempts.append((partition, batch))
         code = self.verdict(batch)
@@ -65,7 +67,7 @@ def log() -> Log:
 
 
 @pytest.fixture
-def broker(fake_broker, log: Log):
+def broker(fake_broker: FakeBroker, log: Log) -> FakeBroker:
     fake_broker.handlers[ApiKey.PRODUCE] = log.handle
     fake_broker.handlers[ApiKey.INIT_PRODUCER_ID] = lambda _: InitProducerIdResponse(
         producer_id=4711, producer_epoch=2
@@ -74,7 +76,9 @@ def broker(fake_broker, log: Log):
     return fake_broker
 
 
-def test_messages_arrive_with_all_they_carry(broker, connect, log: Log) -> None:
+def test_messages_arrive_with_all_they_carry(
+    broker: FakeBroker, connect: Connect, log: Log
+) -> None:
     producer = Producer(connect(broker.address), "events", codec=4)
     producer.send(b"key", b"value", 1234, [("h", b"1"), ("h", None)], partition=2)
     producer.send(None, None, 1235, partition=2)
@@ -87,7 +91,9 @@ def test_messages_arrive_with_all_they_carry(broker, connect, log: Log) -> None:
     ]
 
 
-def test_acks_all_is_idempotent_with_sequences_that_go_on(broker, connect, log: Log) -> None:
+def test_acks_all_is_idempotent_with_sequences_that_go_on(
+    broker: FakeBroker, connect: Connect, log: Log
+) -> None:
     producer = Producer(connect(broker.address), "events")
     for count in (2, 3):
         for _ in range(count):
@@ -102,7 +108,9 @@ def test_acks_all_is_idempotent_with_sequences_that_go_on(broker, connect, log: 
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_fewer_acks_are_not_idempotent(broker, connect, log: Log, acks: int) -> None:
+def test_fewer_acks_are_not_idempotent(
+    broker: FakeBroker, connect: Connect, log: Log, acks: int
+) -> None:
     client = connect(broker.address)
     producer = Producer(client, "events", acks=acks)
     producer.send(None, b"x", 0, partition=0)
@@ -112,7 +120,9 @@ def test_fewer_acks_are_not_idempotent(broker, connect, log: Log, acks: int) -> 
     assert [batch.producer_id for _, batch, _ in log.batches] == [-1]
 
 
-def test_a_broker_older_than_idempotence_and_topic_ids(start_broker, connect, log: Log) -> None:
+def test_a_broker_older_than_idempotence_and_topic_ids(
+    start_broker: StartBroker, connect: Connect, log: Log
+) -> None:
     broker = start_broker(KAFKA_2_0)
     broker.handlers[ApiKey.PRODUCE] = log.handle
     broker.add_topic("events", 1, topic_id=ZERO_UUID)
@@ -123,14 +133,14 @@ def test_a_broker_older_than_idempotence_and_topic_ids(start_broker, connect, lo
     assert log.values(0) == [b"x"]
 
 
-def test_a_broker_older_than_zstd(start_broker, connect) -> None:
+def test_a_broker_older_than_zstd(start_broker: StartBroker, connect: Connect) -> None:
     broker = start_broker(KAFKA_2_0)
     broker.add_topic("events", 1)
     with pytest.raises(UnsupportedByBroker, match="does not support zstd"):
         Producer(connect(broker.address), "events", codec=4)
 
 
-def test_a_topic_without_an_id_is_named(broker, connect, log: Log) -> None:
+def test_a_topic_without_an_id_is_named(broker: FakeBroker, connect: Connect, log: Log) -> None:
     broker.add_topic("old", 1, topic_id=ZERO_UUID)
     producer = Producer(connect(broker.address), "old")
     producer.send(None, b"x", 0)
@@ -142,7 +152,9 @@ def test_a_topic_without_an_id_is_named(broker, connect, log: Log) -> None:
 @pytest.mark.parametrize(
     "error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 )
-def test_a_batch_is_sent_again_as_it_was(broker, connect, log: Log, error: ErrorCode) -> None:
+def test_a_batch_is_sent_again_as_it_was(
+    broker: FakeBroker, connect: Connect, log: Log, error: ErrorCode
+) -> None:
     log.verdict = lambda batch: error if len(log.attempts) < 3 else ErrorCode.NONE
     producer = Producer(connect(broker.address), "events")
     producer.send(None, b"x", 0, partition=0)
@@ -151,7 +163,9 @@ def test_a_batch_is_sent_again_as_it_was(broker, connect, log: Log, error: Error
     assert (len(log.attempts), log.values(0)) == (3, [b"x"])
 
 
-def test_a_lost_acknowledgement_is_sent_again(broker, connect, log: Log) -> None:
+def test_a_lost_acknowledgement_is_sent_again(
+    broker: FakeBroker, connect: Connect, log: Log
+) -> None:
     answers = iter([ConnectionError()])
 
     def hang_up_once(request: ProduceRequest) -> ProduceResponse | None:
@@ -168,7 +182,7 @@ def test_a_lost_acknowledgement_is_sent_again(broker, connect, log: Log) -> None
     assert producer.acknowledged == 1
 
 
-def test_a_duplicate_counts_as_stored(broker, connect, log: Log) -> None:
+def test_a_duplicate_counts_as_stored(broker: FakeBroker, connect: Connect, log: Log) -> None:
     log.verdict = lambda batch: ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     producer = Producer(connect(broker.address), "events")
     producer.send(None, b"x", 0, partition=0)
@@ -176,7 +190,9 @@ def test_a_duplicate_counts_as_stored(broker, connect, log: Log) -> None:
     assert producer.acknowledged == 1
 
 
-def test_a_batch_that_is_too_large_is_cut_and_keeps_its_order(broker, connect, log: Log) -> None:
+def test_a_batch_that_is_too_large_is_cut_and_keeps_its_order(
+    broker: FakeBroker, connect: Connect, log: Log
+) -> None:
     log.verdict = lambda batch: (
         ErrorCode.MESSAGE_TOO_LARGE if batch.record_count > 2 else ErrorCode.NONE
     )
@@ -194,7 +210,9 @@ def test_a_batch_that_is_too_large_is_cut_and_keeps_its_order(broker, connect, l
     ]
 
 
-def test_a_message_that_is_too_large_by_itself(broker, connect, log: Log) -> None:
+def test_a_message_that_is_too_large_by_itself(
+    broker: FakeBroker, connect: Connect, log: Log
+) -> None:
     log.verdict = lambda batch: ErrorCode.MESSAGE_TOO_LARGE
     producer = Producer(connect(broker.address), "events")
     producer.send(None, b"x", 0, partition=0)
@@ -203,7 +221,9 @@ def test_a_message_that_is_too_large_by_itself(broker, connect, log: Log) -> Non
     assert producer.acknowledged == 0
 
 
-def test_an_error_that_stays_ends_with_the_deadline(broker, connect, log: Log) -> None:
+def test_an_error_that_stays_ends_with_the_deadline(
+    broker: FakeBroker, connect: Connect, log: Log
+) -> None:
     log.verdict = lambda batch: ErrorCode.NOT_ENOUGH_REPLICAS
     producer = Producer(connect(broker.address, timeout_ms=200), "events")
     producer.send(None, b"x", 0, partition=0)
@@ -211,7 +231,7 @@ def test_an_error_that_stays_ends_with_the_deadline(broker, connect, log: Log) -
         producer.flush()
 
 
-def test_full_batches_go_by_themselves(broker, connect, log: Log) -> None:
+def test_full_batches_go_by_themselves(broker: FakeBroker, connect: Connect, log: Log) -> None:
     producer = Producer(connect(broker.address), "events")
     value = bytes(BATCH_BYTES // 4)
     for _ in range(10):
@@ -221,13 +241,15 @@ def test_full_batches_go_by_themselves(broker, connect, log: Log) -> None:
     assert log.values(0) == [value] * 10
 
 
-def test_a_partition_there_is_not(broker, connect) -> None:
+def test_a_partition_there_is_not(broker: FakeBroker, connect: Connect) -> None:
     producer = Producer(connect(broker.address), "events")
     with pytest.raises(ClientError, match="no partition 3: its partitions are 0 to 2"):
         producer.send(None, b"x", 0, partition=3)
 
 
-def test_a_topic_that_the_broker_does_not_create(broker, connect, monkeypatch) -> None:
+def test_a_topic_that_the_broker_does_not_create(
+    broker: FakeBroker, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ottla.client.topics.route.CREATION_TIMEOUT_MS", 100)
     with pytest.raises(Refused, match="no topic nope: create it with `ottla topics create nope`"):
         Producer(connect(broker.address), "nope")
@@ -237,7 +259,9 @@ def test_a_topic_that_the_broker_does_not_create(broker, connect, monkeypatch) -
     ("name", "words"),
     [("bad topic", "only ASCII letters"), ("a.b", "another topic's name differs only in")],
 )
-def test_a_topic_that_cannot_be_is_told_why(broker, connect, name: str, words: str) -> None:
+def test_a_topic_that_cannot_be_is_told_why(
+    broker: FakeBroker, connect: Connect, name: str, words: str
+) -> None:
     refused = MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name)
     broker.topics[name] = refused
     with pytest.raises(Refused, match=f"'{name}' is not a valid topic name: {words}"):

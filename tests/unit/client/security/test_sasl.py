@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.client.cluster import Client
 from ottla.client.errors import AuthenticationFailed, ClientError
 from ottla.client.security.sasl_settings import Sasl
 from ottla.client.security.settings import Security
@@ -21,6 +22,7 @@ from ottla.wire.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from tests.support.scripted_broker import Connect, FakeBroker, Handler, StartBroker
 
 USER, PASSWORD, TOKEN = "ottla=,x", "pässword", "a.b.c"
 SALT = b"0123456789abcdef"
@@ -29,7 +31,9 @@ SALT = b"0123456789abcdef"
 class LoginServer:
     """The broker's side of each mechanism, for one user. `lifetime_ms` limits the sessions."""
 
-    def __init__(self, broker, mechanisms: tuple[str, ...], lifetime_ms: int = 0) -> None:
+    def __init__(
+        self, broker: FakeBroker, mechanisms: tuple[str, ...], lifetime_ms: int = 0
+    ) -> None:
         self.mechanisms = mechanisms
         self.lifetime_ms = lifetime_ms
         self.logins = 0
@@ -42,7 +46,7 @@ class LoginServer:
         broker.handlers[ApiKey.SASL_AUTHENTICATE] = self.authenticate
         broker.handlers[ApiKey.METADATA] = lambda request: self._inside_only(metadata, request)
 
-    def _inside_only(self, metadata, request: Message) -> Message:
+    def _inside_only(self, metadata: Handler, request: Message) -> Message | None:
         if not self._inside:
             raise ConnectionError
         return metadata(request)
@@ -115,12 +119,12 @@ def login(mechanism: str, password: str = PASSWORD, token: str = TOKEN) -> Secur
     return Security("SASL_PLAINTEXT", sasl=sasl)
 
 
-def ask(client) -> None:
+def ask(client: Client) -> None:
     client.metadata([], client.deadline("the test"))
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_each_mechanism(fake_broker, connect, mechanism: str) -> None:
+def test_each_mechanism(fake_broker: FakeBroker, connect: Connect, mechanism: str) -> None:
     server = LoginServer(fake_broker, MECHANISMS)
     client = connect(fake_broker.address, security=login(mechanism))
     ask(client)
@@ -129,7 +133,9 @@ def test_each_mechanism(fake_broker, connect, mechanism: str) -> None:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_wrong_secrets_are_refused_once(fake_broker, connect, mechanism: str) -> None:
+def test_wrong_secrets_are_refused_once(
+    fake_broker: FakeBroker, connect: Connect, mechanism: str
+) -> None:
     server = LoginServer(fake_broker, MECHANISMS)
     security = login(mechanism, password="guess", token="x.y.z")
     with pytest.raises(AuthenticationFailed, match=f"refused.*{mechanism}.*Check") as caught:
@@ -139,19 +145,23 @@ def test_wrong_secrets_are_refused_once(fake_broker, connect, mechanism: str) ->
     assert len(fake_broker.asked(SaslHandshakeRequest)) == 1
 
 
-def test_a_server_that_does_not_know_the_password(fake_broker, connect) -> None:
+def test_a_server_that_does_not_know_the_password(
+    fake_broker: FakeBroker, connect: Connect
+) -> None:
     LoginServer(fake_broker, MECHANISMS).lies = True
     with pytest.raises(AuthenticationFailed, match="server's signature is wrong"):
         ask(connect(fake_broker.address, security=login("SCRAM-SHA-256")))
 
 
-def test_a_mechanism_the_broker_lacks(fake_broker, connect) -> None:
+def test_a_mechanism_the_broker_lacks(fake_broker: FakeBroker, connect: Connect) -> None:
     LoginServer(fake_broker, ("SCRAM-SHA-512", "PLAIN"))
     with pytest.raises(AuthenticationFailed, match="one of: SCRAM-SHA-512, PLAIN"):
         ask(connect(fake_broker.address, security=login("SCRAM-SHA-256")))
 
 
-def test_a_listener_without_logins(fake_broker, start_broker, connect) -> None:
+def test_a_listener_without_logins(
+    fake_broker: FakeBroker, start_broker: StartBroker, connect: Connect
+) -> None:
     illegal = SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
     fake_broker.handlers[ApiKey.SASL_HANDSHAKE] = lambda request: illegal
     ranges = {key: (info.min_version, info.max_version) for key, info in API_INFO.items()}
@@ -161,13 +171,15 @@ def test_a_listener_without_logins(fake_broker, start_broker, connect) -> None:
             ask(connect(broker.address, security=login("PLAIN")))
 
 
-def test_no_login_where_one_is_expected(fake_broker, connect) -> None:
+def test_no_login_where_one_is_expected(fake_broker: FakeBroker, connect: Connect) -> None:
     LoginServer(fake_broker, MECHANISMS)
     with pytest.raises(ClientError, match=r"needs TLS or SASL, set security.protocol"):
         ask(connect(fake_broker.address))
 
 
-def test_a_session_is_renewed_before_it_ends(fake_broker, connect, monkeypatch) -> None:
+def test_a_session_is_renewed_before_it_ends(
+    fake_broker: FakeBroker, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = [1000.0]
     monkeypatch.setattr("ottla.client.connection.time.monotonic", lambda: now[0])
     server = LoginServer(fake_broker, MECHANISMS, lifetime_ms=10_000)
@@ -182,7 +194,9 @@ def test_a_session_is_renewed_before_it_ends(fake_broker, connect, monkeypatch) 
     assert len(fake_broker.asked(MetadataRequest)) == 3
 
 
-def test_a_token_file_is_read_at_each_login(fake_broker, connect, tmp_path: Path) -> None:
+def test_a_token_file_is_read_at_each_login(
+    fake_broker: FakeBroker, connect: Connect, tmp_path: Path
+) -> None:
     LoginServer(fake_broker, MECHANISMS)
     path = tmp_path / "token"
     sasl = Sasl("OAUTHBEARER", token_file=str(path), extensions=(("pool", "p"),))

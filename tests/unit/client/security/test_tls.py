@@ -11,6 +11,8 @@ from typing import NamedTuple
 import pytest
 import trustme
 
+from ottla.client.address import Address
+from ottla.client.cluster import Client
 from ottla.client.errors import AuthenticationFailed, ClientError, TimedOut, Unreachable
 from ottla.client.security.settings import Security
 from ottla.client.security.tls import tls_context
@@ -18,6 +20,7 @@ from ottla.client.security.tls_settings import Pem, Tls, tls_settings
 from ottla.client.setting_error import SettingError
 from ottla.wire.api_table import ApiKey
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+from tests.support.scripted_broker import Connect, FakeBroker, StartBroker
 
 BIG_TOPICS = 3000
 
@@ -48,13 +51,13 @@ def secured(**properties: str) -> Security:
     return Security("SSL", tls_settings(named))
 
 
-def topics_seen(client) -> list[str]:
+def topics_seen(client: Client) -> list[str | None]:
     return [topic.name for topic in client.metadata(None, client.deadline("the test"))]
 
 
 @pytest.mark.parametrize("versions", ["TLSv1.2", "TLSv1.3"])
 def test_requests_and_large_answers(
-    start_broker, connect, certificates: Certificates, versions: str
+    start_broker: StartBroker, connect: Connect, certificates: Certificates, versions: str
 ) -> None:
     broker = start_broker(context=certificates.server())
     names = [f"topic-{number:05}-{'x' * 100}" for number in range(BIG_TOPICS)]
@@ -70,7 +73,7 @@ def test_requests_and_large_answers(
 
 
 def test_a_ca_in_the_properties_even_on_one_line(
-    start_broker, connect, certificates: Certificates
+    start_broker: StartBroker, connect: Connect, certificates: Certificates
 ) -> None:
     broker = start_broker(context=certificates.server())
     text = certificates.ca.cert_pem.bytes().decode()
@@ -81,7 +84,7 @@ def test_a_ca_in_the_properties_even_on_one_line(
 
 @pytest.mark.parametrize("inline", [True, False])
 def test_a_client_certificate(
-    start_broker, connect, certificates: Certificates, inline: bool
+    start_broker: StartBroker, connect: Connect, certificates: Certificates, inline: bool
 ) -> None:
     context = certificates.server()
     context.verify_mode = ssl.CERT_REQUIRED
@@ -104,7 +107,9 @@ def test_a_client_certificate(
         topics_seen(connect(broker.address, security=secured(ssl_ca_location=ca)))
 
 
-def test_a_ca_that_did_not_sign(start_broker, connect, certificates: Certificates) -> None:
+def test_a_ca_that_did_not_sign(
+    start_broker: StartBroker, connect: Connect, certificates: Certificates
+) -> None:
     broker = start_broker(context=certificates.server())
     path = certificates.file("other.pem", certificates.other_ca.cert_pem)
     client = connect(broker.address, security=secured(ssl_ca_location=path))
@@ -118,7 +123,9 @@ def test_a_ca_that_did_not_sign(start_broker, connect, certificates: Certificate
     assert topics_seen(connect(broker.address, security=unchecked)) == []
 
 
-def test_a_certificate_for_another_host(start_broker, connect, certificates: Certificates) -> None:
+def test_a_certificate_for_another_host(
+    start_broker: StartBroker, connect: Connect, certificates: Certificates
+) -> None:
     broker = start_broker(context=certificates.server("kafka.example.org"))
     ca = certificates.file("ca.pem", certificates.ca.cert_pem)
     with pytest.raises(AuthenticationFailed, match=r"not for 127\.0\.0\.1.*endpoint"):
@@ -128,7 +135,7 @@ def test_a_certificate_for_another_host(start_broker, connect, certificates: Cer
 
 
 def test_tls_to_a_plaintext_listener(
-    fake_broker, connect, serve_once: Callable[[bytes], object]
+    fake_broker: FakeBroker, connect: Connect, serve_once: Callable[[bytes], object]
 ) -> None:
     client = connect(serve_once(b"HTTP/1.1 400 Bad Request\r\n\r\n"), security=secured())
     with pytest.raises(Unreachable, match=r"does not use TLS.*security.protocol"):
@@ -138,13 +145,17 @@ def test_tls_to_a_plaintext_listener(
         topics_seen(hung_up)
 
 
-def test_plaintext_to_a_tls_listener(start_broker, connect, certificates: Certificates) -> None:
+def test_plaintext_to_a_tls_listener(
+    start_broker: StartBroker, connect: Connect, certificates: Certificates
+) -> None:
     broker = start_broker(context=certificates.server())
     with pytest.raises(ClientError, match=r"set security\.protocol"):
         topics_seen(connect(broker.address))
 
 
-def test_a_broker_that_stops_answering(start_broker, connect, certificates: Certificates) -> None:
+def test_a_broker_that_stops_answering(
+    start_broker: StartBroker, connect: Connect, certificates: Certificates
+) -> None:
     broker = start_broker(context=certificates.server())
     released = threading.Event()
 
@@ -162,7 +173,7 @@ def test_a_broker_that_stops_answering(start_broker, connect, certificates: Cert
         released.set()
 
 
-def test_a_listener_that_never_starts_tls(connect, silent_address) -> None:
+def test_a_listener_that_never_starts_tls(connect: Connect, silent_address: Address) -> None:
     client = connect(silent_address, timeout_ms=100, security=secured())
     with pytest.raises(Unreachable, match="plaintext listener"):
         topics_seen(client)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import pytest
 
@@ -20,6 +20,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
+from tests.support.scripted_broker import FakeBroker, StartBroker
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -52,7 +53,7 @@ class Offsets:
 
 
 @pytest.fixture
-def brokers(start_broker: Callable[..., object]) -> list[object]:
+def brokers(start_broker: StartBroker) -> list[FakeBroker]:
     """Return two brokers, 1 and 2, that know each other."""
     found = [start_broker(), start_broker()]
     members = [
@@ -68,25 +69,31 @@ def brokers(start_broker: Callable[..., object]) -> list[object]:
 
 
 @pytest.fixture
-def client(brokers):
+def client(brokers: list[FakeBroker]) -> Iterator[Client]:
     with Client([brokers[0].address], timeout_ms=2_000) as client:
         yield client
 
 
-def test_every_leader_is_asked_for_its_partitions_with_their_times(brokers, client):
+def test_every_leader_is_asked_for_its_partitions_with_their_times(
+    brokers: list[FakeBroker], client: Client
+) -> None:
     leaders = {FIRST: 1, SECOND: 2}
     found = list_offsets(client, leaders, {FIRST: 5, SECOND: 7}, client.deadline("the test"))
     assert found == {FIRST: OffsetAnswer(0, 105), SECOND: OffsetAnswer(0, 207)}
     found = list_offsets(client, leaders, 9, client.deadline("the test"), read_committed=True)
     assert found == {FIRST: OffsetAnswer(0, 109), SECOND: OffsetAnswer(0, 209)}
-    assert brokers[0].handlers[ApiKey.LIST_OFFSETS].isolation_levels == [0, 1]
+    offsets = brokers[0].handlers[ApiKey.LIST_OFFSETS]
+    assert isinstance(offsets, Offsets)
+    assert offsets.isolation_levels == [0, 1]
 
 
 def hang_up(_: Message) -> None:
     raise ConnectionError
 
 
-def test_a_leader_that_is_away_leaves_the_others_their_answers(brokers, client):
+def test_a_leader_that_is_away_leaves_the_others_their_answers(
+    brokers: list[FakeBroker], client: Client
+) -> None:
     brokers[0].handlers[ApiKey.LIST_OFFSETS] = hang_up
     leaders = {FIRST: 1, SECOND: 2, TopicPartition("t", 2): NO_NODE}
     found = list_offsets(client, leaders, 5, client.deadline("the test"))
@@ -97,7 +104,9 @@ def test_a_leader_that_is_away_leaves_the_others_their_answers(brokers, client):
     }
 
 
-def test_an_answer_that_comes_too_late_is_not_taken_for_the_next(brokers, client):
+def test_an_answer_that_comes_too_late_is_not_taken_for_the_next(
+    brokers: list[FakeBroker], client: Client
+) -> None:
     late = brokers[0].handlers[ApiKey.LIST_OFFSETS]
     brokers[0].handlers[ApiKey.LIST_OFFSETS] = lambda _: None
     leaders = {FIRST: 1, SECOND: 2}

@@ -12,6 +12,7 @@ from ottla.client.topics.topics import (
 )
 from ottla.model.errors import ErrorCode
 from ottla.wire.api_table import API_INFO, ApiKey
+from ottla.wire.message import Message
 from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -44,6 +45,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from tests.support.scripted_broker import Connect, FakeBroker, StartBroker
 
 KAFKA_2_2 = {
     ApiKey.METADATA: (0, 7),
@@ -57,7 +59,7 @@ KAFKA_2_2 = {
 OWN, BROKER_DEFAULT = 1, 5
 
 
-def create(broker, error_codes: dict[str, ErrorCode]) -> None:
+def create(broker: FakeBroker, error_codes: dict[str, ErrorCode]) -> None:
     """Let a broker create topics, except those with an error."""
 
     def handle(request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -74,7 +76,7 @@ def create(broker, error_codes: dict[str, ErrorCode]) -> None:
     broker.handlers[ApiKey.CREATE_TOPICS] = handle
 
 
-def test_each_topic_gets_its_own_answer(fake_broker, connect) -> None:
+def test_each_topic_gets_its_own_answer(fake_broker: FakeBroker, connect: Connect) -> None:
     create(fake_broker, {"old": ErrorCode.TOPIC_ALREADY_EXISTS})
     outcomes = create_topics(
         connect(fake_broker.address), ["new", "old"], partitions=4, configs={"retention.ms": "1"}
@@ -91,7 +93,7 @@ def test_each_topic_gets_its_own_answer(fake_broker, connect) -> None:
     assert [(c.name, c.value) for c in request.topics[0].configs] == [("retention.ms", "1")]
 
 
-def test_an_old_broker_must_be_told_everything(start_broker, connect) -> None:
+def test_an_old_broker_must_be_told_everything(start_broker: StartBroker, connect: Connect) -> None:
     broker = start_broker(KAFKA_2_2)
     create(broker, {})
     client = connect(broker.address)
@@ -100,12 +102,14 @@ def test_an_old_broker_must_be_told_everything(start_broker, connect) -> None:
     assert create_topics(client, ["t"], partitions=1, replication_factor=1)[0].error is None
 
 
-def test_the_controller_is_found_again_when_it_moves(fake_broker, connect) -> None:
+def test_the_controller_is_found_again_when_it_moves(
+    fake_broker: FakeBroker, connect: Connect
+) -> None:
     codes = {"t": ErrorCode.NOT_CONTROLLER}
     create(fake_broker, codes)
     answer = fake_broker.handlers[ApiKey.CREATE_TOPICS]
 
-    def recover(request: CreateTopicsRequest) -> CreateTopicsResponse:
+    def recover(request: CreateTopicsRequest) -> Message | None:
         response = answer(request)
         codes.clear()
         return response
@@ -115,12 +119,14 @@ def test_the_controller_is_found_again_when_it_moves(fake_broker, connect) -> No
 
 
 @pytest.mark.parametrize("highest", [3, 5, 6])
-def test_topics_are_deleted_in_the_brokers_words(start_broker, connect, highest: int) -> None:
+def test_topics_are_deleted_in_the_brokers_words(
+    start_broker: StartBroker, connect: Connect, highest: int
+) -> None:
     everything = {key: (info.min_version, info.max_version) for key, info in API_INFO.items()}
     broker = start_broker(everything | {ApiKey.DELETE_TOPICS: (1, highest)})
 
     def handle(request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        names = request.topic_names or [topic.name for topic in request.topics]
+        names = request.topic_names or [topic.name or "" for topic in request.topics]
         return DeleteTopicsResponse(
             responses=[
                 DeletableTopicResult(
@@ -158,7 +164,7 @@ def configs(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     )
 
 
-def test_settings_are_changed_one_by_one(fake_broker, connect) -> None:
+def test_settings_are_changed_one_by_one(fake_broker: FakeBroker, connect: Connect) -> None:
     fake_broker.handlers[ApiKey.INCREMENTAL_ALTER_CONFIGS] = lambda _: (
         IncrementalAlterConfigsResponse()
     )
@@ -172,7 +178,9 @@ def test_settings_are_changed_one_by_one(fake_broker, connect) -> None:
     ]
 
 
-def test_an_old_broker_gets_all_settings_and_keeps_the_others(start_broker, connect) -> None:
+def test_an_old_broker_gets_all_settings_and_keeps_the_others(
+    start_broker: StartBroker, connect: Connect
+) -> None:
     broker = start_broker(KAFKA_2_2)
     broker.handlers[ApiKey.DESCRIBE_CONFIGS] = configs
     broker.handlers[ApiKey.ALTER_CONFIGS] = lambda _: AlterConfigsResponse()
@@ -184,7 +192,7 @@ def test_an_old_broker_gets_all_settings_and_keeps_the_others(start_broker, conn
     ]
 
 
-def test_partitions_are_added(fake_broker, connect) -> None:
+def test_partitions_are_added(fake_broker: FakeBroker, connect: Connect) -> None:
     fake_broker.handlers[ApiKey.CREATE_PARTITIONS] = lambda request: CreatePartitionsResponse(
         results=[
             CreatePartitionsTopicResult(
@@ -198,7 +206,7 @@ def test_partitions_are_added(fake_broker, connect) -> None:
     assert [(t.name, t.count, t.assignments) for t in request.topics] == [("t", 3, None)]
 
 
-def test_a_description_has_what_could_be_found(fake_broker, connect) -> None:
+def test_a_description_has_what_could_be_found(fake_broker: FakeBroker, connect: Connect) -> None:
     fake_broker.add_topic("t", 3)
     fake_broker.topics["t"].partitions[2].leader_id = -1
 
@@ -227,13 +235,13 @@ def test_a_description_has_what_could_be_found(fake_broker, connect) -> None:
     ]
 
 
-def test_a_missing_topic_is_told_at_once(fake_broker, connect) -> None:
+def test_a_missing_topic_is_told_at_once(fake_broker: FakeBroker, connect: Connect) -> None:
     with pytest.raises(Refused, match="topic nope: there is no such topic"):
         describe_topics(connect(fake_broker.address, timeout_ms=60_000), ["nope"])
     assert len(fake_broker.requests) == 1
 
 
-def test_topics_are_listed_by_name(fake_broker, connect) -> None:
+def test_topics_are_listed_by_name(fake_broker: FakeBroker, connect: Connect) -> None:
     fake_broker.add_topic("b", 2)
     fake_broker.add_topic("a", 1)
     listed = list_topics(connect(fake_broker.address))

@@ -1,13 +1,10 @@
-"""Makes `group_support` importable."""
+"""A broker in memory, for tests of groups."""
 
-import sys
-from pathlib import Path
+from __future__ import annotations
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from group_support import Broker
+from tests.support.groups import Broker
 
 
 @pytest.fixture

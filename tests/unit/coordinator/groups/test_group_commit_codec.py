@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.codecs.offset_commit import decode_commit, encode_commit_response
+from ottla.broker.codecs.offset_commit import CommitRequest, decode_commit, encode_commit_response
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -43,13 +43,15 @@ requests = st.builds(
 )
 
 
-def decode(body: bytes, before: bytes = b"", after: bytes = b""):
+def decode(body: bytes, before: bytes = b"", after: bytes = b"") -> CommitRequest:
     buffer = bytearray(before + body + after)
     return decode_commit(9, buffer, memoryview(buffer), len(before), len(before) + len(body))
 
 
 @given(requests, st.sampled_from(VERSIONS), st.binary(max_size=9), st.binary(max_size=9))
-def test_it_reads_what_the_generated_codec_writes(request, version, before, after):
+def test_it_reads_what_the_generated_codec_writes(
+    request: OffsetCommitRequest, version: int, before: bytes, after: bytes
+) -> None:
     body = encoder(OffsetCommitRequest, version)(request)
     group_id, generation_id, member_id, instance_id, _, topics = decode(body, before, after)
     assert group_id == request.group_id
@@ -74,7 +76,9 @@ def test_it_reads_what_the_generated_codec_writes(request, version, before, afte
 
 
 @given(requests, st.sampled_from(VERSIONS), st.data())
-def test_a_cut_request_is_refused_whatever_follows_it(request, version, data):
+def test_a_cut_request_is_refused_whatever_follows_it(
+    request: OffsetCommitRequest, version: int, data: st.DataObject
+) -> None:
     body = encoder(OffsetCommitRequest, version)(request)
     length = data.draw(st.integers(0, len(body) - 1))
     with pytest.raises(DecodeError):
@@ -82,7 +86,9 @@ def test_a_cut_request_is_refused_whatever_follows_it(request, version, data):
 
 
 @given(requests, st.sampled_from(VERSIONS), st.data())
-def test_damage_is_refused_where_the_generated_codec_refuses_it(request, version, data):
+def test_damage_is_refused_where_the_generated_codec_refuses_it(
+    request: OffsetCommitRequest, version: int, data: st.DataObject
+) -> None:
     body = bytearray(encoder(OffsetCommitRequest, version)(request))
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
@@ -97,14 +103,14 @@ def test_damage_is_refused_where_the_generated_codec_refuses_it(request, version
     assert (ours is None) == (theirs is None)
 
 
-def test_tagged_fields_are_skipped():
+def test_tagged_fields_are_skipped() -> None:
     tags = b"\1\5\3abc"
     partition = bytes(16) + b"\1" + tags
     body = b"\2g" + bytes(4) + b"\2m\0" + b"\2" + b"\2t" + b"\2" + partition + tags + tags
     assert decode(body) == ("g", 0, "m", None, -1, [("t", [(0, 0, 0, "")])])
 
 
-def test_hostile_lengths_are_refused_before_anything_is_made():
+def test_hostile_lengths_are_refused_before_anything_is_made() -> None:
     huge = b"\xff\xff\xff\xff\x0f"
     for body in (
         huge,
@@ -126,7 +132,9 @@ def test_hostile_lengths_are_refused_before_anything_is_made():
     st.integers(0, 2**31 - 1),
     st.sampled_from(VERSIONS),
 )
-def test_it_writes_what_the_generated_codec_reads(topics, correlation_id, version):
+def test_it_writes_what_the_generated_codec_reads(
+    topics: list[tuple[str, list[tuple[int, int]]]], correlation_id: int, version: int
+) -> None:
     frame = encode_commit_response(
         correlation_id, [name for name, _ in topics], [codes for _, codes in topics]
     )

@@ -1,16 +1,10 @@
 """Requests no client sends: texts that no record can hold, and states they must not leave."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
-from group_support import (
-    GROUP,
-    TOPIC,
-    Member,
-    commit,
-    commit_request,
-    fetch,
-    stable_group,
-    subscription,
-)
 
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import (
@@ -25,12 +19,26 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
 )
+from ottla.wire.messages.sync_group import SyncGroupResponse
+from tests.support.groups import (
+    GROUP,
+    TOPIC,
+    Broker,
+    Member,
+    commit,
+    commit_request,
+    fetch,
+    stable_group,
+    subscription,
+)
 
 LONG = "x" * 40_000
 
 
 @pytest.mark.parametrize("group_id", [LONG, "ü" * 20_000])
-def test_a_group_id_longer_than_a_records_is_refused_everywhere(broker, group_id):
+def test_a_group_id_longer_than_a_records_is_refused_everywhere(
+    broker: Broker, group_id: str
+) -> None:
     client = broker.connect()
     code = ErrorCode.INVALID_GROUP_ID
     assert Member(broker, group_id=group_id).join().joined.error_code == code
@@ -43,7 +51,7 @@ def test_a_group_id_longer_than_a_records_is_refused_everywhere(broker, group_id
     assert deleted.results[0].error_code == code
 
 
-def test_the_longest_group_id_works(broker):
+def test_the_longest_group_id_works(broker: Broker) -> None:
     group_id = "x" * 32_767
     client = broker.connect()
     assert commit(client, {(TOPIC, 0): 1}, group_id=group_id) == [0]
@@ -64,14 +72,16 @@ def test_the_longest_group_id_works(broker):
         ),
     ],
 )
-def test_members_with_absurd_texts_stay_out_and_the_group_lives(broker, fields, code):
+def test_members_with_absurd_texts_stay_out_and_the_group_lives(
+    broker: Broker, fields: dict[str, Any], code: ErrorCode
+) -> None:
     member = Member(broker, "a")
     stable_group(broker, member)
     assert Member(broker, "b", **fields).join().joined.error_code == code
     assert member.heartbeat() == ErrorCode.NONE
 
 
-def test_a_member_id_of_the_new_protocol_that_no_record_holds_is_refused(broker):
+def test_a_member_id_of_the_new_protocol_that_no_record_holds_is_refused(broker: Broker) -> None:
     request = ConsumerGroupHeartbeatRequest(
         group_id=GROUP,
         member_id=LONG,
@@ -85,20 +95,22 @@ def test_a_member_id_of_the_new_protocol_that_no_record_holds_is_refused(broker)
     assert commit(broker.connect(), {(TOPIC, 0): 1}, group_id="other") == [0]
 
 
-def test_a_large_subscription_that_no_batch_holds_does_not_harm_other_groups(broker):
+def test_a_large_subscription_that_no_batch_holds_does_not_harm_other_groups(
+    broker: Broker,
+) -> None:
     other = Member(broker, "a", group_id="other")
     stable_group(broker, other)
     huge = Member(broker, "b", protocols=[("range", bytes(2_000_000))]).join()
     broker.pass_ms(3_000)
     assert huge.joined.error_code == ErrorCode.NONE
-    assert huge.sync({huge.member_id: b"x"}).of(object).error_code == (
+    assert huge.sync({huge.member_id: b"x"}).of(SyncGroupResponse).error_code == (
         ErrorCode.UNKNOWN_SERVER_ERROR
     )
     assert other.heartbeat() == ErrorCode.NONE
     assert other.commit(1) == ErrorCode.NONE
 
 
-def test_a_partition_twice_in_one_commit(broker):
+def test_a_partition_twice_in_one_commit(broker: Broker) -> None:
     client = broker.connect()
     request = commit_request({(TOPIC, 0): 1})
     request.topics[0].partitions.append(commit_request({(TOPIC, 0): 2}).topics[0].partitions[0])
@@ -108,15 +120,15 @@ def test_a_partition_twice_in_one_commit(broker):
 
 
 @pytest.mark.parametrize("offset", [-1, -(2**63), 2**63 - 1])
-def test_absurd_offsets_are_kept_as_they_are(broker, offset):
+def test_absurd_offsets_are_kept_as_they_are(broker: Broker, offset: int) -> None:
     client = broker.connect()
     assert commit(client, {(TOPIC, 0): offset}, leader_epoch=-(2**31)) == [0]
     broker.crash_and_restart()
-    value = broker.shard().offsets.get(GROUP, TOPIC, 0)
+    value = broker.committed(TOPIC, 0)
     assert (value.offset, value.leader_epoch) == (offset, -(2**31))
 
 
-def test_ids_of_many_strangers_are_forgotten(broker):
+def test_ids_of_many_strangers_are_forgotten(broker: Broker) -> None:
     member = Member(broker)
     for _ in range(200):
         member.send_join()

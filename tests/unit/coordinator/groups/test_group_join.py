@@ -1,7 +1,15 @@
 """JoinGroup and SyncGroup: how a generation comes to be."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
-from group_support import (
+
+from ottla.model.errors import ErrorCode
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.wire.messages.sync_group import SyncGroupResponse
+from tests.support.groups import (
     DELAY_MS,
     GROUP,
     REBALANCE_MS,
@@ -14,11 +22,8 @@ from group_support import (
     sync_all,
 )
 
-from ottla.model.errors import ErrorCode
-from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
-
-def test_a_first_member_is_told_its_id_then_parked_for_the_initial_delay(broker):
+def test_a_first_member_is_told_its_id_then_parked_for_the_initial_delay(broker: Broker) -> None:
     member = Member(broker)
     required = member.send_join().of(JoinGroupResponse)
     assert required.error_code == ErrorCode.MEMBER_ID_REQUIRED
@@ -39,27 +44,27 @@ def test_a_first_member_is_told_its_id_then_parked_for_the_initial_delay(broker)
     ]
 
 
-def test_old_versions_need_no_member_id(broker):
+def test_old_versions_need_no_member_id(broker: Broker) -> None:
     member = Member(broker, join_version=3).join()
     broker.pass_ms(DELAY_MS)
     assert member.joined.error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("version", range(JoinGroupRequest.MAX_VERSION + 1))
-def test_every_version_joins(broker, version):
+def test_every_version_joins(broker: Broker, version: int) -> None:
     member = Member(broker, join_version=version).join()
     broker.pass_ms(DELAY_MS)
     assert member.joined.error_code == ErrorCode.NONE
     assert member.joined.protocol_name == "range"
 
 
-def test_version_0_rebalances_by_its_session_timeout(broker):
+def test_version_0_rebalances_by_its_session_timeout(broker: Broker) -> None:
     member = Member(broker, join_version=0)
     stable_group(broker, member)
     assert broker.group().rebalance_timeout_ms == SESSION_MS
 
 
-def test_each_new_member_prolongs_the_initial_delay(broker):
+def test_each_new_member_prolongs_the_initial_delay(broker: Broker) -> None:
     first, second, third = (Member(broker, name) for name in "abc")
     first.join()
     broker.pass_ms(DELAY_MS - 1)
@@ -77,7 +82,7 @@ def test_each_new_member_prolongs_the_initial_delay(broker):
     assert [len(m.joined.members) for m in (first, second, third)] == [3, 0, 0]
 
 
-def test_the_initial_delay_ends_with_the_rebalance_timeout(broker):
+def test_the_initial_delay_ends_with_the_rebalance_timeout(broker: Broker) -> None:
     first = Member(broker, rebalance_ms=5000).join()
     for _ in range(4):
         broker.pass_ms(1400)
@@ -85,14 +90,14 @@ def test_the_initial_delay_ends_with_the_rebalance_timeout(broker):
     assert not first.is_parked
 
 
-def test_the_leader_assigns_and_everybody_gets_its_part(broker):
+def test_the_leader_assigns_and_everybody_gets_its_part(broker: Broker) -> None:
     members = [Member(broker, name) for name in "abc"]
     stable_group(broker, *members)
     assert [member.synced.assignment for member in members] == [b"a", b"b", b"c"]
     assert broker.group().state_name == "Stable"
 
 
-def test_followers_wait_for_the_leader(broker):
+def test_followers_wait_for_the_leader(broker: Broker) -> None:
     leader, follower = Member(broker, "a").join(), Member(broker, "b").join()
     broker.pass_ms(2 * DELAY_MS)
     assert leader.leads
@@ -104,15 +109,15 @@ def test_followers_wait_for_the_leader(broker):
     assert leader.synced.assignment == b""  # nothing was assigned to it
 
 
-def test_a_late_sync_gets_the_assignment_at_once(broker):
+def test_a_late_sync_gets_the_assignment_at_once(broker: Broker) -> None:
     leader, follower = Member(broker, "a").join(), Member(broker, "b").join()
     broker.pass_ms(2 * DELAY_MS)
     assert leader.leads
     leader.sync({follower.joined.member_id: b"all"})
-    assert follower.sync().of(object).assignment == b"all"
+    assert follower.sync().of(SyncGroupResponse).assignment == b"all"
 
 
-def test_a_member_that_never_syncs_is_out_after_the_rebalance_timeout(broker):
+def test_a_member_that_never_syncs_is_out_after_the_rebalance_timeout(broker: Broker) -> None:
     leader, silent = Member(broker, "a"), Member(broker, "b", session_ms=REBALANCE_MS * 2)
     leader.join()
     silent.join()
@@ -130,7 +135,7 @@ def test_a_member_that_never_syncs_is_out_after_the_rebalance_timeout(broker):
     assert silent.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_new_member_makes_everybody_join_again(broker):
+def test_a_new_member_makes_everybody_join_again(broker: Broker) -> None:
     first, second = Member(broker, "a"), Member(broker, "b")
     stable_group(broker, first)
     second.join()
@@ -143,7 +148,7 @@ def test_a_new_member_makes_everybody_join_again(broker):
     assert first.heartbeat() == second.heartbeat() == ErrorCode.NONE
 
 
-def test_who_does_not_join_again_in_time_is_out(broker):
+def test_who_does_not_join_again_in_time_is_out(broker: Broker) -> None:
     first = Member(broker, "a", session_ms=REBALANCE_MS * 2)
     second = Member(broker, "b")
     stable_group(broker, first)
@@ -156,7 +161,7 @@ def test_who_does_not_join_again_in_time_is_out(broker):
     assert first.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_pending_member_holds_the_join_up_until_its_session_is_over(broker):
+def test_a_pending_member_holds_the_join_up_until_its_session_is_over(broker: Broker) -> None:
     first, second, third = (Member(broker, name) for name in "abc")
     stable_group(broker, first, second)
     third.send_join()  # gets an id, and does not come back with it
@@ -168,7 +173,7 @@ def test_a_pending_member_holds_the_join_up_until_its_session_is_over(broker):
     assert second.joined.generation_id == 2
 
 
-def test_a_pending_member_may_leave(broker):
+def test_a_pending_member_may_leave(broker: Broker) -> None:
     first, second, third = (Member(broker, name) for name in "abc")
     stable_group(broker, first, second)
     third.member_id = third.send_join().of(JoinGroupResponse).member_id
@@ -179,7 +184,7 @@ def test_a_pending_member_may_leave(broker):
     assert second.joined.generation_id == 2
 
 
-def test_the_protocol_most_members_prefer_wins(broker):
+def test_the_protocol_most_members_prefer_wins(broker: Broker) -> None:
     ab, ba = [("a", b"1"), ("b", b"2")], [("b", b"3"), ("a", b"4")]
     members = [Member(broker, str(i), protocols=p) for i, p in enumerate((ab, ba, ba))]
     for member in members:
@@ -190,7 +195,7 @@ def test_the_protocol_most_members_prefer_wins(broker):
     assert sorted(m.metadata for m in leader.joined.members) == [b"2", b"3", b"3"]
 
 
-def test_only_protocols_that_all_know_are_candidates(broker):
+def test_only_protocols_that_all_know_are_candidates(broker: Broker) -> None:
     members = [
         Member(broker, "1", protocols=[("a", b""), ("b", b"")]),
         Member(broker, "2", protocols=[("a", b""), ("b", b"")]),
@@ -204,7 +209,7 @@ def test_only_protocols_that_all_know_are_candidates(broker):
     assert stranger.join().joined.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_another_protocol_type_is_refused_until_the_group_is_empty(broker):
+def test_another_protocol_type_is_refused_until_the_group_is_empty(broker: Broker) -> None:
     member = Member(broker)
     stable_group(broker, member)
     worker = Member(broker, protocol_type="connect")
@@ -216,30 +221,32 @@ def test_another_protocol_type_is_refused_until_the_group_is_empty(broker):
 
 
 @pytest.mark.parametrize("fields", [{"protocol_type": ""}, {"protocols": []}])
-def test_a_member_needs_a_protocol(broker, fields):
+def test_a_member_needs_a_protocol(broker: Broker, fields: dict[str, Any]) -> None:
     member = Member(broker, **fields)
     assert member.join().joined.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 @pytest.mark.parametrize("session_ms", [-1, 0, 5999, 1_800_001, 2**31 - 1])
-def test_session_timeouts_have_bounds(broker, session_ms):
+def test_session_timeouts_have_bounds(broker: Broker, session_ms: int) -> None:
     member = Member(broker, session_ms=session_ms)
     assert member.join().joined.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
 
 
 @pytest.mark.parametrize("rebalance_ms", [-(2**31), -1, 0])
-def test_who_takes_no_time_to_rejoin_is_out_when_others_join(broker, rebalance_ms):
+def test_who_takes_no_time_to_rejoin_is_out_when_others_join(
+    broker: Broker, rebalance_ms: int
+) -> None:
     hasty = Member(broker, "a", rebalance_ms=rebalance_ms).join()
     broker.pass_ms(DELAY_MS)
     assert hasty.joined.generation_id == 1
-    assert hasty.sync({}).of(object).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert hasty.sync({}).of(SyncGroupResponse).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     stable_group(broker, Member(broker, "b"))
 
 
 @pytest.mark.parametrize("rebalance_ms", [-(2**31), 0])
 def test_a_silent_static_member_without_time_to_rejoin_does_not_keep_the_broker_busy(
-    broker, rebalance_ms
-):
+    broker: Broker, rebalance_ms: int
+) -> None:
     static = Member(broker, "a", instance_id="i")
     stable_group(broker, static)
     static.rebalance_ms = rebalance_ms
@@ -251,7 +258,7 @@ def test_a_silent_static_member_without_time_to_rejoin_does_not_keep_the_broker_
     assert broker.group().state_name == "Empty"
 
 
-def test_the_longest_rebalance_timeout_is_as_good_as_none(broker):
+def test_the_longest_rebalance_timeout_is_as_good_as_none(broker: Broker) -> None:
     first = Member(broker, "a", rebalance_ms=2**31 - 1)
     stable_group(broker, first)
     second = Member(broker, "b", rebalance_ms=2**31 - 1).join()
@@ -259,12 +266,12 @@ def test_the_longest_rebalance_timeout_is_as_good_as_none(broker):
     assert second.joined.generation_id == 2
 
 
-def test_an_empty_group_id_is_refused(broker):
+def test_an_empty_group_id_is_refused(broker: Broker) -> None:
     member = Member(broker, group_id="")
     assert member.join().joined.error_code == ErrorCode.INVALID_GROUP_ID
 
 
-def test_an_invented_member_id_is_refused(broker):
+def test_an_invented_member_id_is_refused(broker: Broker) -> None:
     stranger = Member(broker)
     stranger.member_id = "me"
     assert stranger.join().joined.error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -272,7 +279,7 @@ def test_an_invented_member_id_is_refused(broker):
     assert stranger.join().joined.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_the_group_size_is_limited():
+def test_the_group_size_is_limited() -> None:
     broker = Broker(group_max_size="2")
     first, second, third = (Member(broker, name) for name in "abc")
     stable_group(broker, first, second)
@@ -283,7 +290,7 @@ def test_the_group_size_is_limited():
     assert sync_all([second, third])
 
 
-def test_a_smaller_limit_makes_the_last_to_join_leave():
+def test_a_smaller_limit_makes_the_last_to_join_leave() -> None:
     broker = Broker()
     members = [Member(broker, name) for name in "abc"]
     stable_group(broker, *members)
@@ -298,7 +305,7 @@ def test_a_smaller_limit_makes_the_last_to_join_leave():
     assert {m.joined.error_code for m in members[:2]} == {ErrorCode.NONE}
 
 
-def test_a_join_with_unchanged_metadata_repeats_the_answer(broker):
+def test_a_join_with_unchanged_metadata_repeats_the_answer(broker: Broker) -> None:
     leader, follower = Member(broker, "a"), Member(broker, "b")
     leader.join()
     follower.join()
@@ -313,7 +320,7 @@ def test_a_join_with_unchanged_metadata_repeats_the_answer(broker):
     assert follower.heartbeat() == ErrorCode.NONE
 
 
-def test_a_join_with_new_metadata_rebalances(broker):
+def test_a_join_with_new_metadata_rebalances(broker: Broker) -> None:
     leader, follower = Member(broker, "a"), Member(broker, "b")
     stable_group(broker, leader, follower)
     follower.protocols = [("range", subscription(TOPIC, "more"))]
@@ -322,7 +329,7 @@ def test_a_join_with_new_metadata_rebalances(broker):
     assert leader.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_the_leader_may_always_ask_for_a_rebalance(broker):
+def test_the_leader_may_always_ask_for_a_rebalance(broker: Broker) -> None:
     leader, follower = Member(broker, "a"), Member(broker, "b")
     stable_group(broker, leader, follower)
     leader.join()
@@ -331,7 +338,7 @@ def test_the_leader_may_always_ask_for_a_rebalance(broker):
     assert leader.joined.generation_id == 2
 
 
-def test_a_rebalance_while_members_wait_for_the_assignment(broker):
+def test_a_rebalance_while_members_wait_for_the_assignment(broker: Broker) -> None:
     leader, follower, third = (Member(broker, name) for name in "abc")
     leader.join()
     follower.join()
@@ -341,10 +348,10 @@ def test_a_rebalance_while_members_wait_for_the_assignment(broker):
     third.join()
     assert follower.synced.error_code == ErrorCode.REBALANCE_IN_PROGRESS
     leader.joined  # noqa: B018
-    assert leader.sync({}).of(object).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert leader.sync({}).of(SyncGroupResponse).error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_when_the_leader_misses_the_join_another_leads(broker):
+def test_when_the_leader_misses_the_join_another_leads(broker: Broker) -> None:
     leader = Member(broker, "a", session_ms=REBALANCE_MS * 2)
     follower, third = Member(broker, "b", session_ms=REBALANCE_MS * 2), Member(broker, "c")
     stable_group(broker, leader, follower)
@@ -355,22 +362,23 @@ def test_when_the_leader_misses_the_join_another_leads(broker):
     assert len(follower.joined.members) == 2
 
 
-def test_a_join_from_another_connection_takes_the_place_of_the_parked_one(broker):
+def test_a_join_from_another_connection_takes_the_place_of_the_parked_one(broker: Broker) -> None:
     first, second = Member(broker, "a"), Member(broker, "b")
     stable_group(broker, first, second)
     first.join()
     parked = first.joining
     first.client = broker.connect("a")
     first.join()
+    assert parked is not None
     assert parked.of(JoinGroupResponse).error_code == ErrorCode.REBALANCE_IN_PROGRESS
     second.join()
     assert first.joined.generation_id == 2
 
 
-def test_sync_is_fenced(broker):
+def test_sync_is_fenced(broker: Broker) -> None:
     leader, follower = Member(broker, "a"), Member(broker, "b")
     stable_group(broker, leader, follower)
-    wrong = {
+    wrong: dict[str, tuple[Any, ErrorCode]] = {
         "generation_id": (follower.generation_id - 1, ErrorCode.ILLEGAL_GENERATION),
         "member_id": ("nobody", ErrorCode.UNKNOWN_MEMBER_ID),
         "group_id": ("other", ErrorCode.UNKNOWN_MEMBER_ID),
@@ -379,13 +387,15 @@ def test_sync_is_fenced(broker):
         "group_instance_id": ("nobody", ErrorCode.UNKNOWN_MEMBER_ID),
     }
     for name, (value, code) in wrong.items():
-        assert follower.sync(**{name: value}).of(object).error_code == code
-    assert follower.sync(protocol_name=None).of(object).error_code == (
+        assert follower.sync(**{name: value}).of(SyncGroupResponse).error_code == code
+    assert follower.sync(protocol_name=None).of(SyncGroupResponse).error_code == (
         ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     )
 
 
-def test_an_assignment_too_large_for_a_record_is_refused_and_the_group_lives_on(broker):
+def test_an_assignment_too_large_for_a_record_is_refused_and_the_group_lives_on(
+    broker: Broker,
+) -> None:
     leader, follower = Member(broker, "a"), Member(broker, "b")
     leader.join()
     follower.join()
@@ -402,7 +412,7 @@ def test_an_assignment_too_large_for_a_record_is_refused_and_the_group_lives_on(
     assert leader.joined.generation_id == 2
 
 
-def test_joining_is_refused_where_there_is_no_coordinator():
+def test_joining_is_refused_where_there_is_no_coordinator() -> None:
     broker = Broker(offsets_topic_num_partitions="3")
     member = Member(broker)
     del (

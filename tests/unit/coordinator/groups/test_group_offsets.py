@@ -1,19 +1,10 @@
 """OffsetCommit, OffsetFetch, OffsetDelete: with and without membership."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+
 import pytest
-from group_support import (
-    GROUP,
-    PARTITIONS,
-    TOPIC,
-    Broker,
-    Member,
-    commit,
-    commit_request,
-    fetch,
-    stable_group,
-    subscription,
-    sync_all,
-)
 
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
@@ -35,9 +26,23 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from tests.support.groups import (
+    GROUP,
+    PARTITIONS,
+    TOPIC,
+    Broker,
+    Client,
+    Member,
+    commit,
+    commit_request,
+    fetch,
+    stable_group,
+    subscription,
+    sync_all,
+)
 
 
-def test_offsets_without_a_group_are_kept(broker):
+def test_offsets_without_a_group_are_kept(broker: Broker) -> None:
     client = broker.connect()
     assert commit(client, {(TOPIC, 0): 5, (TOPIC, 3): 7}) == [0, 0]
     assert fetch(client) == {(TOPIC, 0): 5, (TOPIC, 3): 7}
@@ -47,20 +52,20 @@ def test_offsets_without_a_group_are_kept(broker):
 
 
 @pytest.mark.parametrize("version", range(2, OffsetCommitRequest.MAX_VERSION + 1))
-def test_every_version_of_commit(broker, version):
+def test_every_version_of_commit(broker: Broker, version: int) -> None:
     client = broker.connect()
     request = commit_request({(TOPIC, 1): 42}, metadata="m", leader_epoch=3)
     request.topics[0].topic_id = broker.node.image.topics[TOPIC].topic_id
     response = client.ask(request, OffsetCommitResponse, version)
     assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
-    value = broker.shard().offsets.get(GROUP, TOPIC, 1)
+    value = broker.committed(TOPIC, 1)
     assert (value.offset, value.metadata) == (42, "m")
     assert value.leader_epoch == (3 if version >= 6 else -1)
     assert value.commit_timestamp == broker.clock.now_ms
 
 
 @pytest.mark.parametrize("version", range(1, 8))
-def test_every_single_version_of_fetch(broker, version):
+def test_every_single_version_of_fetch(broker: Broker, version: int) -> None:
     client = broker.connect()
     commit(client, {(TOPIC, 1): 42}, metadata="m", leader_epoch=3)
     request = OffsetFetchRequest(
@@ -80,7 +85,7 @@ def test_every_single_version_of_fetch(broker, version):
 
 
 @pytest.mark.parametrize("version", [8, 9, 10])
-def test_every_batched_version_of_fetch(broker, version):
+def test_every_batched_version_of_fetch(broker: Broker, version: int) -> None:
     client = broker.connect()
     topic_id = broker.node.image.topics[TOPIC].topic_id
     commit(client, {(TOPIC, 1): 42})
@@ -105,7 +110,7 @@ def test_every_batched_version_of_fetch(broker, version):
         assert {t.topic_id for group in response.groups for t in group.topics} == {topic_id}
 
 
-def test_unknown_topics_and_partitions(broker):
+def test_unknown_topics_and_partitions(broker: Broker) -> None:
     client = broker.connect()
     codes = commit(client, {(TOPIC, PARTITIONS): 1, (TOPIC, -1): 1, ("other", 0): 1, (TOPIC, 0): 1})
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -114,7 +119,7 @@ def test_unknown_topics_and_partitions(broker):
     assert fetch(client, [("other", 0), (TOPIC, 99)]) == {}
 
 
-def test_unknown_topic_ids(broker):
+def test_unknown_topic_ids(broker: Broker) -> None:
     client = broker.connect()
     request = OffsetCommitRequest(
         group_id=GROUP,
@@ -140,23 +145,23 @@ def test_unknown_topic_ids(broker):
     assert group.topics[0].topic_id == b"x" * 16
 
 
-def test_only_unknown_topics_make_no_group(broker):
+def test_only_unknown_topics_make_no_group(broker: Broker) -> None:
     client = broker.connect()
     commit(client, {("other", 0): 1})
     assert GROUP not in broker.shard().groups
 
 
-def test_metadata_has_a_limit(broker):
+def test_metadata_has_a_limit(broker: Broker) -> None:
     client = broker.connect()
     assert commit(client, {(TOPIC, 0): 1}, metadata="x" * 4096) == [0]
     assert commit(client, {(TOPIC, 0): 2}, metadata="x" * 4097) == [
         ErrorCode.OFFSET_METADATA_TOO_LARGE
     ]
     assert commit(client, {(TOPIC, 0): 3}, metadata=None) == [0]
-    assert broker.shard().offsets.get(GROUP, TOPIC, 0).metadata == ""
+    assert broker.committed(TOPIC, 0).metadata == ""
 
 
-def test_a_commit_larger_than_a_batch_may_be_is_refused_as_a_whole():
+def test_a_commit_larger_than_a_batch_may_be_is_refused_as_a_whole() -> None:
     broker = Broker()
     broker.create_topic("wide", 400)
     client = broker.connect()
@@ -166,7 +171,7 @@ def test_a_commit_larger_than_a_batch_may_be_is_refused_as_a_whole():
     assert commit(client, {("wide", i): i for i in range(400)}) == [0] * 400
 
 
-def test_members_commit_in_their_generation_only(broker):
+def test_members_commit_in_their_generation_only(broker: Broker) -> None:
     member, other = Member(broker, "a"), Member(broker, "b")
     stable_group(broker, member)
     assert member.commit(1) == ErrorCode.NONE
@@ -189,14 +194,14 @@ def test_members_commit_in_their_generation_only(broker):
     assert fetch(member.client) == {(TOPIC, 0): 4}
 
 
-def test_old_versions_hear_illegal_generation_of_a_group_that_is_not_there(broker):
+def test_old_versions_hear_illegal_generation_of_a_group_that_is_not_there(broker: Broker) -> None:
     request = commit_request({(TOPIC, 0): 1}, generation_id=3, member_id="m")
     for version, code in ((8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)):
         response = broker.connect().ask(request, OffsetCommitResponse, version)
         assert response.topics[0].partitions[0].error_code == code
 
 
-def test_outsiders_commit_only_when_the_group_is_empty(broker):
+def test_outsiders_commit_only_when_the_group_is_empty(broker: Broker) -> None:
     member = Member(broker)
     stable_group(broker, member)
     client = broker.connect()
@@ -205,13 +210,13 @@ def test_outsiders_commit_only_when_the_group_is_empty(broker):
     assert commit(client, {(TOPIC, 0): 9}) == [0]
 
 
-def test_an_empty_group_id_has_offsets_as_any_other(broker):
+def test_an_empty_group_id_has_offsets_as_any_other(broker: Broker) -> None:
     client = broker.connect()
     assert commit(client, {(TOPIC, 0): 3}, group_id="") == [0]
     assert fetch(client, group_id="") == {(TOPIC, 0): 3}
 
 
-def test_several_commits_in_one_wake_up_are_one_write(broker):
+def test_several_commits_in_one_wake_up_are_one_write(broker: Broker) -> None:
     clients = [broker.connect() for _ in range(20)]
     broker.files.writes.clear()
     pending = [client.queue(commit_request({(TOPIC, 0): i}), 9) for i, client in enumerate(clients)]
@@ -222,7 +227,7 @@ def test_several_commits_in_one_wake_up_are_one_write(broker):
     assert fetch(clients[0]) == {(TOPIC, 0): 19}
 
 
-def test_uncommitted_offsets_are_not_told(broker):
+def test_uncommitted_offsets_are_not_told(broker: Broker) -> None:
     writer, reader = broker.connect(), broker.connect()
     writing = writer.queue(commit_request({(TOPIC, 0): 5}), 9)
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None)])
@@ -235,8 +240,10 @@ def test_uncommitted_offsets_are_not_told(broker):
     assert group.topics[0].partitions[0].committed_offset == 5
 
 
-def delete(client, places, group_id=GROUP):
-    topics = {}
+def delete(
+    client: Client, places: Iterable[tuple[str, int]], group_id: str = GROUP
+) -> int | list[int]:
+    topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
     for topic, partition in places:
         topics.setdefault(topic, []).append(OffsetDeleteRequestPartition(partition_index=partition))
     request = OffsetDeleteRequest(
@@ -249,7 +256,7 @@ def delete(client, places, group_id=GROUP):
     return [p.error_code for topic in response.topics for p in topic.partitions]
 
 
-def test_offsets_are_deleted(broker):
+def test_offsets_are_deleted(broker: Broker) -> None:
     client = broker.connect()
     commit(client, {(TOPIC, 0): 5, (TOPIC, 1): 6})
     assert delete(client, [(TOPIC, 0), (TOPIC, 2), (TOPIC, 99), ("other", 0)]) == [
@@ -263,7 +270,7 @@ def test_offsets_are_deleted(broker):
     assert fetch(broker.connect()) == {(TOPIC, 1): 6}
 
 
-def test_with_its_last_offset_a_group_without_members_is_gone(broker):
+def test_with_its_last_offset_a_group_without_members_is_gone(broker: Broker) -> None:
     client = broker.connect()
     commit(client, {(TOPIC, 0): 5})
     delete(client, [(TOPIC, 0)])
@@ -272,7 +279,7 @@ def test_with_its_last_offset_a_group_without_members_is_gone(broker):
     assert delete(client, [(TOPIC, 0)], group_id="") == ErrorCode.INVALID_GROUP_ID
 
 
-def test_offsets_of_subscribed_topics_are_not_deleted(broker):
+def test_offsets_of_subscribed_topics_are_not_deleted(broker: Broker) -> None:
     broker.create_topic("old")
     client = broker.connect()
     commit(client, {("old", 0): 1, (TOPIC, 0): 1})
@@ -282,7 +289,7 @@ def test_offsets_of_subscribed_topics_are_not_deleted(broker):
     assert fetch(client) == {(TOPIC, 0): 1}
 
 
-def test_what_cannot_be_read_as_a_subscription_may_be_any_topic(broker):
+def test_what_cannot_be_read_as_a_subscription_may_be_any_topic(broker: Broker) -> None:
     client = broker.connect()
     commit(client, {(TOPIC, 0): 1})
     member = Member(broker, protocols=[("range", b"\0\0\xff\xff\xff\xff")])
@@ -290,7 +297,7 @@ def test_what_cannot_be_read_as_a_subscription_may_be_any_topic(broker):
     assert delete(client, [(TOPIC, 0)]) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
 
 
-def test_groups_of_other_protocol_types_must_be_empty(broker):
+def test_groups_of_other_protocol_types_must_be_empty(broker: Broker) -> None:
     client = broker.connect()
     commit(client, {(TOPIC, 0): 1})
     worker = Member(broker, protocol_type="connect", protocols=[("default", b"")])
@@ -315,7 +322,7 @@ def test_groups_of_other_protocol_types_must_be_empty(broker):
         (b"\0\0\0\0\0\1\0\1\xff", None),
     ],
 )
-def test_topics_of_a_subscription(metadata, topics):
+def test_topics_of_a_subscription(metadata: bytes, topics: list[str] | None) -> None:
     from ottla.coordinator.groups.classic.subscribed_topics import topics_of
 
     assert topics_of(metadata) == topics

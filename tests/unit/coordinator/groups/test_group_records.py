@@ -179,7 +179,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_written_as_kafka_writes_it(name):
+def test_written_as_kafka_writes_it(name: str) -> None:
     key, value, key_hex, value_hex = WRITTEN[name]
     encoded_key, encoded_value = encode((key, value))
     assert encoded_key.hex() == key_hex
@@ -197,7 +197,7 @@ def test_written_as_kafka_writes_it(name):
         (4, "000000000000000b00000004027800000000000003e800"),
     ],
 )
-def test_every_version_of_an_offset_commit(version, expected):
+def test_every_version_of_an_offset_commit(version: int, expected: str) -> None:
     assert encoder(r.OffsetCommitValue, version)(COMMIT).hex() == expected
     decoded = decode(
         bytes.fromhex("000100016700017400000009"), bytes([0, version]) + bytes.fromhex(expected)
@@ -240,7 +240,7 @@ def test_every_version_of_an_offset_commit(version, expected):
         ),
     ],
 )
-def test_every_other_version_of_a_group(version, expected):
+def test_every_other_version_of_a_group(version: int, expected: str) -> None:
     assert encoder(r.GroupMetadataValue, version)(GROUP).hex() == expected
     decoded = decode(
         bytes.fromhex("0002000767726f75702d31"), bytes([0, version]) + bytes.fromhex(expected)
@@ -252,7 +252,7 @@ def test_every_other_version_of_a_group(version, expected):
     assert value.current_state_timestamp == (GROUP.current_state_timestamp if version >= 2 else -1)
 
 
-def test_the_oldest_kind_of_commit_is_read_like_its_successor():
+def test_the_oldest_kind_of_commit_is_read_like_its_successor() -> None:
     decoded = decode(
         bytes.fromhex("000000016700017400000009"),
         bytes.fromhex("0000000000000000000b00017800000000000003e8"),
@@ -261,7 +261,7 @@ def test_the_oldest_kind_of_commit_is_read_like_its_successor():
     assert decoded[0] == r.OffsetCommitKey(group="g", topic="t", partition=9)
 
 
-def test_unknown_kinds_are_passed_over():
+def test_unknown_kinds_are_passed_over() -> None:
     assert 10 not in KINDS
     assert decode(b"\0\x0a\0\1g", b"\0\0anything") is None
 
@@ -277,9 +277,9 @@ def test_unknown_kinds_are_passed_over():
         (b"\0\2\0\1g", b"\0\5"),
         (b"\0\2\0\1g", b"\xff\xff"),
         (b"\0\2\0\1g", b"\0\3\0"),
-        (b"\0\2\0\1g", encode((r.GroupMetadataKey(), GROUP))[1] + b"!"),
+        (b"\0\2\0\1g", (encode((r.GroupMetadataKey(), GROUP))[1] or b"") + b"!"),
     ],
 )
-def test_nonsense_is_an_error(key, value):
+def test_nonsense_is_an_error(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(RecordError):
         decode(key, value)

@@ -1,7 +1,13 @@
 """Offsets and groups that nobody needs any more."""
 
+from __future__ import annotations
+
 import pytest
-from group_support import (
+
+from ottla.controller.topics import UnwantedTopic, delete_topics
+from ottla.model.errors import ErrorCode
+from ottla.wire.messages.offset_commit import OffsetCommitResponse
+from tests.support.groups import (
     DELAY_MS,
     GROUP,
     SESSION_MS,
@@ -14,10 +20,6 @@ from group_support import (
     stable_group,
 )
 
-from ottla.controller.topics import UnwantedTopic, delete_topics
-from ottla.model.errors import ErrorCode
-from ottla.wire.messages.offset_commit import OffsetCommitResponse
-
 MINUTE_MS = 60_000
 RETENTION_MS = 60 * MINUTE_MS
 CHECK_MS = MINUTE_MS
@@ -28,7 +30,7 @@ def broker() -> Broker:
     return Broker(offsets_retention_minutes="60", offsets_retention_check_interval_ms=str(CHECK_MS))
 
 
-def test_offsets_without_a_group_expire_one_by_one(broker):
+def test_offsets_without_a_group_expire_one_by_one(broker: Broker) -> None:
     client = broker.connect()
     commit(client, {(TOPIC, 0): 1, (TOPIC, 1): 1})
     broker.pass_ms(RETENTION_MS // 2)
@@ -40,14 +42,14 @@ def test_offsets_without_a_group_expire_one_by_one(broker):
     assert GROUP not in broker.shard().groups
 
 
-def test_nothing_expires_before_its_time(broker):
+def test_nothing_expires_before_its_time(broker: Broker) -> None:
     client = broker.connect()
     commit(client, {(TOPIC, 0): 1})
     broker.pass_ms(RETENTION_MS - CHECK_MS)
     assert fetch(client) == {(TOPIC, 0): 1}
 
 
-def test_offsets_of_a_group_stay_while_it_has_members(broker):
+def test_offsets_of_a_group_stay_while_it_has_members(broker: Broker) -> None:
     member = Member(broker)
     stable_group(broker, member)
     member.commit(7)
@@ -65,7 +67,7 @@ def test_offsets_of_a_group_stay_while_it_has_members(broker):
     assert GROUP not in broker.shard().groups
 
 
-def test_the_time_a_group_has_been_empty_survives_a_restart(broker):
+def test_the_time_a_group_has_been_empty_survives_a_restart(broker: Broker) -> None:
     member = Member(broker)
     stable_group(broker, member)
     member.commit(7)
@@ -76,7 +78,7 @@ def test_the_time_a_group_has_been_empty_survives_a_restart(broker):
     assert fetch(broker.connect()) == {}
 
 
-def test_a_commit_to_an_empty_group_is_kept_for_the_whole_time(broker):
+def test_a_commit_to_an_empty_group_is_kept_for_the_whole_time(broker: Broker) -> None:
     member = Member(broker)
     stable_group(broker, member)
     member.leave()
@@ -89,7 +91,7 @@ def test_a_commit_to_an_empty_group_is_kept_for_the_whole_time(broker):
     assert fetch(client) == {(TOPIC, 0): 2}
 
 
-def test_topics_a_group_no_longer_subscribes_to_expire(broker):
+def test_topics_a_group_no_longer_subscribes_to_expire(broker: Broker) -> None:
     broker.create_topic("old")
     client = broker.connect()
     commit(client, {("old", 0): 1, (TOPIC, 0): 1})
@@ -101,7 +103,7 @@ def test_topics_a_group_no_longer_subscribes_to_expire(broker):
     assert fetch(client) == {(TOPIC, 0): 1}
 
 
-def test_old_clients_say_how_long_an_offset_is_kept(broker):
+def test_old_clients_say_how_long_an_offset_is_kept(broker: Broker) -> None:
     client = broker.connect()
     short = commit_request({(TOPIC, 0): 1}, retention_ms=2 * CHECK_MS)
     client.ask(short, OffsetCommitResponse, 4)
@@ -114,7 +116,7 @@ def test_old_clients_say_how_long_an_offset_is_kept(broker):
 
 
 @pytest.mark.parametrize("retention_ms", [2**63 - 1, -(2**63), 0, -2])
-def test_absurd_retention_times(broker, retention_ms):
+def test_absurd_retention_times(broker: Broker, retention_ms: int) -> None:
     client = broker.connect()
     request = commit_request({(TOPIC, 0): 1}, retention_ms=retention_ms)
     response = client.ask(request, OffsetCommitResponse, 4)
@@ -123,7 +125,7 @@ def test_absurd_retention_times(broker, retention_ms):
     assert fetch(client) == ({(TOPIC, 0): 1} if retention_ms > 0 else {})
 
 
-def test_empty_groups_without_offsets_go_with_the_next_check(broker):
+def test_empty_groups_without_offsets_go_with_the_next_check(broker: Broker) -> None:
     member = Member(broker).join()
     broker.pass_ms(DELAY_MS)
     member.joined  # noqa: B018
@@ -133,13 +135,13 @@ def test_empty_groups_without_offsets_go_with_the_next_check(broker):
     assert GROUP not in broker.shard().groups
 
 
-def test_a_group_that_was_only_looked_at_goes_as_well(broker):
+def test_a_group_that_was_only_looked_at_goes_as_well(broker: Broker) -> None:
     Member(broker).send_join()  # which makes the group, and leaves an id behind
     broker.pass_ms(SESSION_MS + CHECK_MS)
     assert GROUP not in broker.shard().groups
 
 
-def test_offsets_of_a_deleted_topic_are_forgotten(broker):
+def test_offsets_of_a_deleted_topic_are_forgotten(broker: Broker) -> None:
     broker.create_topic("doomed", 2)
     client = broker.connect()
     commit(client, {("doomed", 0): 1, ("doomed", 1): 2, (TOPIC, 0): 3})
@@ -153,7 +155,7 @@ def test_offsets_of_a_deleted_topic_are_forgotten(broker):
     assert fetch(broker.connect()) == {(TOPIC, 0): 3}
 
 
-def test_a_topic_deleted_while_the_shard_loads_is_forgotten_after(broker):
+def test_a_topic_deleted_while_the_shard_loads_is_forgotten_after(broker: Broker) -> None:
     broker.create_topic("doomed")
     client = broker.connect()
     commit(client, {("doomed", 0): 1, (TOPIC, 0): 3})

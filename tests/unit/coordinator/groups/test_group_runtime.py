@@ -1,27 +1,18 @@
 """A shard and its log: loading, failed writes, answers that wait."""
 
+from __future__ import annotations
+
 from struct import pack
+from typing import Any
 
 import pytest
-from group_support import (
-    DELAY_MS,
-    GROUP,
-    TOPIC,
-    Broker,
-    Member,
-    commit,
-    commit_request,
-    fetch,
-    stable_group,
-    sync_all,
-)
 
 from ottla.coordinator.groups.record_serde import encode
 from ottla.coordinator.groups.records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from ottla.coordinator.runtime.shard_runtime import RuntimeState
 from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from ottla.model.errors import ErrorCode
-from ottla.model.ids import OFFSETS_TOPIC, TopicPartition
+from ottla.model.ids import OFFSETS_TOPIC
 from ottla.records.record import NewRecord, build_batch
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -35,6 +26,18 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from ottla.wire.messages.sync_group import SyncGroupResponse
+from tests.support.groups import (
+    DELAY_MS,
+    GROUP,
+    TOPIC,
+    Broker,
+    Member,
+    commit,
+    commit_request,
+    fetch,
+    stable_group,
+    sync_all,
+)
 
 
 class Kafka:
@@ -42,11 +45,11 @@ class Kafka:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        log = broker.node.store.get(TopicPartition(OFFSETS_TOPIC, 0))
+        log = broker.log
         self.offset, self.position = log.log_end_offset, log.active.size
         self.path = f"{log.directory}/{0:020}.log"
 
-    def write(self, *records: NewRecord, **fields: int) -> None:
+    def write(self, *records: NewRecord, **fields: Any) -> None:
         batch = build_batch(records, base_offset=self.offset, leader_epoch=0, **fields)
         file = self.broker.files.open(self.path, writable=True)
         file.pwritev([batch], self.position)
@@ -82,7 +85,7 @@ def a_commit(partition: int, offset: int) -> NewRecord:
 # -- loading --------------------------------------------------------------------------------
 
 
-def test_requests_hear_that_the_shard_is_being_loaded(broker):
+def test_requests_hear_that_the_shard_is_being_loaded(broker: Broker) -> None:
     member = Member(broker)
     stable_group(broker, member)
     member.commit(1)
@@ -110,7 +113,7 @@ def test_requests_hear_that_the_shard_is_being_loaded(broker):
     assert fetch(client) == {(TOPIC, 0): 1}
 
 
-def test_a_large_shard_is_loaded_in_pieces():
+def test_a_large_shard_is_loaded_in_pieces() -> None:
     broker = Broker()
     client = broker.connect()
     for offset in range(2000):
@@ -128,7 +131,7 @@ def test_a_large_shard_is_loaded_in_pieces():
     assert fetch(broker.connect()) == {(TOPIC, i): 1992 + i for i in range(8)}
 
 
-def test_records_of_unknown_kinds_and_damaged_ones_are_passed_over(broker):
+def test_records_of_unknown_kinds_and_damaged_ones_are_passed_over(broker: Broker) -> None:
     client = broker.connect()
     commit(client, {(TOPIC, 0): 1})
     group_key, _ = encode((GroupMetadataKey(group=GROUP), None))
@@ -146,14 +149,14 @@ def test_records_of_unknown_kinds_and_damaged_ones_are_passed_over(broker):
 
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
-def test_a_coordinator_may_compress(codec):
+def test_a_coordinator_may_compress(codec: int) -> None:
     broker = Broker(offsets_topic_compression_codec=str(codec))
     commit(broker.connect(), {(TOPIC, i): i for i in range(8)})
     broker.crash_and_restart()
     assert fetch(broker.connect()) == {(TOPIC, i): i for i in range(8)}
 
 
-def test_commits_in_transactions_count_when_their_marker_says_so(broker):
+def test_commits_in_transactions_count_when_their_marker_says_so(broker: Broker) -> None:
     commit(broker.connect(), {(TOPIC, i): 0 for i in range(4)})
     kafka = Kafka(broker)
     kafka.write_transactional(1, a_commit(0, 10), a_commit(1, 10))
@@ -186,22 +189,22 @@ def test_commits_in_transactions_count_when_their_marker_says_so(broker):
 # -- failures -------------------------------------------------------------------------------
 
 
-def test_a_full_disk_refuses_commits_and_takes_nothing_back_later(broker):
+def test_a_full_disk_refuses_commits_and_takes_nothing_back_later(broker: Broker) -> None:
     client = broker.connect()
     assert commit(client, {(TOPIC, 0): 1}) == [0]
-    broker.files.room = 0
+    broker.files.fill("*.log")
     assert commit(client, {(TOPIC, 0): 2}) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert commit(client, {(TOPIC, 0): 3}) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    broker.files.room = None
+    broker.files.heal()
     broker.pass_ms(1100)
     assert fetch(client) == {(TOPIC, 0): 1}
     assert commit(client, {(TOPIC, 0): 4}) == [0]
 
 
-def test_everybody_in_the_same_write_is_refused(broker):
+def test_everybody_in_the_same_write_is_refused(broker: Broker) -> None:
     clients = [broker.connect() for _ in range(3)]
     fetching = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None)])
-    broker.files.room = 0
+    broker.files.fill("*.log")
     pending = [
         clients[0].queue(commit_request({(TOPIC, 0): 1}), 9),
         clients[1].queue(commit_request({(TOPIC, 1): 1}), 9),
@@ -215,7 +218,7 @@ def test_everybody_in_the_same_write_is_refused(broker):
     assert (group.group_id, group.error_code) == (GROUP, ErrorCode.NOT_COORDINATOR)
 
 
-def test_commits_that_a_client_pipelines_share_a_batch(broker):
+def test_commits_that_a_client_pipelines_share_a_batch(broker: Broker) -> None:
     client = broker.connect()
     assert commit(client, {(TOPIC, 0): 1}) == [0]
     log = broker.node.groups.runtime_of(GROUP).partition.online_log()
@@ -231,9 +234,9 @@ def test_commits_that_a_client_pipelines_share_a_batch(broker):
     assert len(log.recent.offsets) == before + 1
 
 
-def test_commits_that_a_client_pipelines_fail_together_with_their_batch(broker):
+def test_commits_that_a_client_pipelines_fail_together_with_their_batch(broker: Broker) -> None:
     client, gone = broker.connect(), broker.connect()
-    broker.files.room = 0
+    broker.files.fill("*.log")
     pending = [client.queue(commit_request({(TOPIC, 0): n}), 9) for n in range(3)]
     gone.queue(commit_request({(TOPIC, 0): 9}), 9)
     gone.connection.out.clear()  # as when its socket breaks
@@ -241,73 +244,72 @@ def test_commits_that_a_client_pipelines_fail_together_with_their_batch(broker):
     for one in pending:
         (topic,) = one.of(OffsetCommitResponse).topics
         assert topic.partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    broker.files.room = None
+    broker.files.heal()
     broker.pass_ms(1100)
     assert commit(client, {(TOPIC, 0): 4}) == [0]
 
 
-def test_a_failed_assignment_lets_nobody_believe_in_it(broker):
+def test_a_failed_assignment_lets_nobody_believe_in_it(broker: Broker) -> None:
     leader, follower = Member(broker, "a").join(), Member(broker, "b").join()
     broker.pass_ms(2 * DELAY_MS)
     assert leader.leads
     follower.joined  # noqa: B018
     follower.sync()
-    broker.files.room = 0
+    broker.files.fill("*.log")
     leader.sync({follower.member_id: b"x"})
     assert leader.synced.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert follower.synced.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    broker.files.room = None
+    broker.files.heal()
     broker.pass_ms(1100)
     assert broker.group().state_name == "Empty"
     assert leader.sync({}).of(SyncGroupResponse).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_parked_joins_of_a_failed_shard_may_try_again(broker):
+def test_parked_joins_of_a_failed_shard_may_try_again(broker: Broker) -> None:
     parked = Member(broker, "a").join()
-    broker.files.room = 0
+    broker.files.fill("*.log")
     commit(broker.connect(), {(TOPIC, 0): 1}, group_id="other")
     assert parked.joined.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    broker.files.room = None
+    broker.files.heal()
     broker.pass_ms(1100)
     parked.member_id = ""
     stable_group(broker, parked)
 
 
-def test_a_new_group_that_cannot_be_written_is_not_there(broker):
-    broker.files.room = 0
+def test_a_new_group_that_cannot_be_written_is_not_there(broker: Broker) -> None:
+    broker.files.fill("*.log")
     refused = Member(broker).send_join().of(JoinGroupResponse)
     assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    broker.files.room = None
+    broker.files.heal()
     broker.pass_ms(1100)
     assert GROUP not in broker.shard().groups
 
 
-def test_timers_of_a_failed_shard_do_nothing_any_more(broker):
+def test_timers_of_a_failed_shard_do_nothing_any_more(broker: Broker) -> None:
     member = Member(broker)
     stable_group(broker, member)
-    broker.files.room = 0
+    broker.files.fill("*.log")
     commit(broker.connect(), {(TOPIC, 0): 1}, group_id="other")
-    broker.files.room = None
+    broker.files.heal()
     broker.pass_ms(1100)
-    end = broker.node.store.get(TopicPartition(OFFSETS_TOPIC, 0)).log_end_offset
+    end = broker.log.log_end_offset
     assert member.heartbeat() == ErrorCode.NONE
     broker.pass_ms(9500)  # the old sessions would be over by now
-    assert broker.node.store.get(TopicPartition(OFFSETS_TOPIC, 0)).log_end_offset == end
+    assert broker.log.log_end_offset == end
     assert member.heartbeat() == ErrorCode.NONE
 
 
-def test_a_lost_directory_leaves_the_shard_unavailable(broker):
+def test_a_lost_directory_leaves_the_shard_unavailable(broker: Broker) -> None:
     client = broker.connect()
     commit(client, {(TOPIC, 0): 1})
-    broker.files.errno = 5
-    broker.files.room = 0
+    broker.files.fail("write", path="*.log")
     assert commit(client, {(TOPIC, 0): 2}) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    broker.files.room = None
+    broker.files.heal()
     broker.pass_ms(5000)
     assert commit(client, {(TOPIC, 0): 3}) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
-def test_another_leader_epoch_fences_the_shard(broker):
+def test_another_leader_epoch_fences_the_shard(broker: Broker) -> None:
     client = broker.connect()
     commit(client, {(TOPIC, 0): 1})
     broker.node.groups.runtimes[0].partition.leader_epoch += 1
@@ -317,7 +319,7 @@ def test_another_leader_epoch_fences_the_shard(broker):
     assert commit(client, {(TOPIC, 0): 3}) == [0]
 
 
-def test_groups_go_with_the_leadership_of_their_partition_and_come_back(broker):
+def test_groups_go_with_the_leadership_of_their_partition_and_come_back(broker: Broker) -> None:
     member, parked = Member(broker, "a"), Member(broker, "b")
     stable_group(broker, member)
     assert member.commit(5) == ErrorCode.NONE
@@ -340,7 +342,7 @@ def elect(broker: Broker, leader: int) -> None:
     broker.settle()
 
 
-def test_a_deleted_offsets_topic_ends_all_groups(broker):
+def test_a_deleted_offsets_topic_ends_all_groups(broker: Broker) -> None:
     parked = Member(broker).join()
     topic_id = broker.node.image.topics[OFFSETS_TOPIC].topic_id
     broker.node.controller.write([RemoveTopicRecord(topic_id=topic_id)])
@@ -352,30 +354,34 @@ def test_a_deleted_offsets_topic_ends_all_groups(broker):
 # -- answers --------------------------------------------------------------------------------
 
 
-def test_an_assignment_is_told_only_when_it_is_written(broker):
+def test_an_assignment_is_told_only_when_it_is_written(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     leader, follower = Member(broker, "a").join(), Member(broker, "b").join()
     broker.pass_ms(2 * DELAY_MS)
     assert leader.leads
     follower.joined  # noqa: B018
-    settle, broker.settle = broker.settle, lambda: None
+    monkeypatch.setattr(broker, "settle", lambda: None)
     leader.sync({follower.member_id: b"x"})
     follower.sync()  # stable by now, as far as the shard knows
     follower.client.receive()
     leader.client.receive()
+    assert follower.syncing is not None
     assert follower.syncing.response is None
+    assert leader.syncing is not None
     assert leader.syncing.response is None
-    broker.settle = settle
+    monkeypatch.undo()
     broker.settle()
     assert follower.synced.assignment == b"x"
     assert leader.synced.error_code == ErrorCode.NONE
 
 
-def test_a_rebalance_right_after_the_assignment(broker):
+def test_a_rebalance_right_after_the_assignment(broker: Broker) -> None:
     leader, follower, third = (Member(broker, name) for name in "abc")
     stable_group(broker, leader, follower)
     third.join()
     leader.join()
     follower.join()
     sync_all([leader, follower, third])
-    assert broker.group().stored.generation == 2
-    assert {m.assignment for m in broker.group().stored.members} == {b"a", b"b", b"c"}
+    assert broker.stored().generation == 2
+    assert {m.assignment for m in broker.stored().members} == {b"a", b"b", b"c"}

@@ -1,30 +1,39 @@
 """Static membership (KIP-345, KIP-814): a member that comes back is the same member."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
-from group_support import (
+
+from ottla.model.errors import ErrorCode
+from ottla.wire.messages.join_group import JoinGroupResponse
+from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from ottla.wire.messages.sync_group import SyncGroupResponse
+from tests.support.groups import (
     DELAY_MS,
     GROUP,
     SESSION_MS,
     TOPIC,
+    Broker,
     Member,
     stable_group,
     subscription,
     sync_all,
 )
 
-from ottla.model.errors import ErrorCode
-from ottla.wire.messages.join_group import JoinGroupResponse
-from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from ottla.wire.messages.sync_group import SyncGroupResponse
-
 
 def comeback(member: Member, **changes: object) -> Member:
     """The same member after a restart of its process: it has lost its member id."""
-    fields = {"instance_id": member.instance_id, "protocols": member.protocols, **changes}
+    fields: dict[str, Any] = {
+        "instance_id": member.instance_id,
+        "protocols": member.protocols,
+        **changes,
+    }
     return Member(member.broker, member.name, **fields)
 
 
-def test_a_static_member_needs_no_id_first(broker):
+def test_a_static_member_needs_no_id_first(broker: Broker) -> None:
     member = Member(broker, instance_id="i")
     member.send_join()
     assert member.is_parked
@@ -32,7 +41,7 @@ def test_a_static_member_needs_no_id_first(broker):
     assert next(iter(broker.group().members)).startswith("i-")
 
 
-def test_a_follower_comes_back_without_a_rebalance(broker):
+def test_a_follower_comes_back_without_a_rebalance(broker: Broker) -> None:
     leader, follower = Member(broker, "a", instance_id="i1"), Member(broker, "b", instance_id="i2")
     stable_group(broker, leader, follower)
     again = comeback(follower).join()
@@ -47,7 +56,7 @@ def test_a_follower_comes_back_without_a_rebalance(broker):
     assert again.heartbeat() == ErrorCode.NONE
 
 
-def test_a_leader_comes_back_and_must_not_assign(broker):
+def test_a_leader_comes_back_and_must_not_assign(broker: Broker) -> None:
     leader, follower = Member(broker, "a", instance_id="i1"), Member(broker, "b", instance_id="i2")
     stable_group(broker, leader, follower)
     again = comeback(leader).join()
@@ -58,7 +67,7 @@ def test_a_leader_comes_back_and_must_not_assign(broker):
     assert follower.heartbeat() == ErrorCode.NONE
 
 
-def test_a_leader_of_an_old_version_comes_back_as_a_follower(broker):
+def test_a_leader_of_an_old_version_comes_back_as_a_follower(broker: Broker) -> None:
     leader, follower = Member(broker, "a", instance_id="i1"), Member(broker, "b", instance_id="i2")
     stable_group(broker, leader, follower)
     again = comeback(leader, join_version=8).join()
@@ -67,7 +76,7 @@ def test_a_leader_of_an_old_version_comes_back_as_a_follower(broker):
     assert again.sync().of(SyncGroupResponse).assignment == b"a"
 
 
-def test_a_comeback_survives_a_restart_of_the_broker(broker):
+def test_a_comeback_survives_a_restart_of_the_broker(broker: Broker) -> None:
     leader, follower = Member(broker, "a", instance_id="i1"), Member(broker, "b", instance_id="i2")
     stable_group(broker, leader, follower)
     again = comeback(follower).join()
@@ -78,7 +87,7 @@ def test_a_comeback_survives_a_restart_of_the_broker(broker):
     assert again.sync().of(SyncGroupResponse).assignment == b"b"
 
 
-def test_the_former_self_is_fenced(broker):
+def test_the_former_self_is_fenced(broker: Broker) -> None:
     old = Member(broker, "a", instance_id="i")
     stable_group(broker, old)
     new = comeback(old).join()
@@ -91,7 +100,7 @@ def test_the_former_self_is_fenced(broker):
     assert new.heartbeat() == ErrorCode.NONE
 
 
-def test_two_with_one_instance_id_fence_each_other_while_they_join(broker):
+def test_two_with_one_instance_id_fence_each_other_while_they_join(broker: Broker) -> None:
     first = Member(broker, "a", instance_id="i").join()
     second = Member(broker, "b", instance_id="i").join()
     assert first.joined.error_code == ErrorCode.FENCED_INSTANCE_ID
@@ -99,7 +108,7 @@ def test_two_with_one_instance_id_fence_each_other_while_they_join(broker):
     assert second.joined.error_code == ErrorCode.NONE
 
 
-def test_a_parked_sync_of_the_former_self_is_fenced(broker):
+def test_a_parked_sync_of_the_former_self_is_fenced(broker: Broker) -> None:
     leader, follower = Member(broker, "a"), Member(broker, "b", instance_id="i")
     leader.join()
     follower.join()
@@ -112,7 +121,7 @@ def test_a_parked_sync_of_the_former_self_is_fenced(broker):
     assert leader.sync({}).of(SyncGroupResponse).error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_comeback_during_the_join_is_waited_for(broker):
+def test_a_comeback_during_the_join_is_waited_for(broker: Broker) -> None:
     first, static = Member(broker, "a"), Member(broker, "b", instance_id="i")
     stable_group(broker, first, static)
     new = Member(broker, "c").join()
@@ -122,7 +131,7 @@ def test_a_comeback_during_the_join_is_waited_for(broker):
     sync_all([first, new, again])
 
 
-def test_a_comeback_that_changes_the_protocol_rebalances(broker):
+def test_a_comeback_that_changes_the_protocol_rebalances(broker: Broker) -> None:
     both = [("range", subscription(TOPIC)), ("sticky", subscription(TOPIC))]
     first = Member(broker, "a", protocols=both)
     static = Member(broker, "b", protocols=both, instance_id="i")
@@ -134,17 +143,17 @@ def test_a_comeback_that_changes_the_protocol_rebalances(broker):
     assert first.joined.protocol_name == "sticky"
 
 
-def test_a_comeback_with_another_subscription_keeps_the_generation(broker):
+def test_a_comeback_with_another_subscription_keeps_the_generation(broker: Broker) -> None:
     leader, static = Member(broker, "a"), Member(broker, "b", instance_id="i")
     stable_group(broker, leader, static)
     again = comeback(static, protocols=[("range", subscription(TOPIC, "more"))]).join()
     assert again.joined.generation_id == 1
     assert leader.heartbeat() == ErrorCode.NONE
-    stored = {m.group_instance_id: m.subscription for m in broker.group().stored.members}
+    stored = {m.group_instance_id: m.subscription for m in broker.stored().members}
     assert stored["i"] == subscription(TOPIC, "more")
 
 
-def test_a_silent_static_member_keeps_its_place_until_its_session_is_over(broker):
+def test_a_silent_static_member_keeps_its_place_until_its_session_is_over(broker: Broker) -> None:
     static = Member(broker, "b", instance_id="i", session_ms=SESSION_MS * 10)
     first = Member(broker, "a", rebalance_ms=SESSION_MS)
     static.rebalance_ms = SESSION_MS
@@ -155,7 +164,9 @@ def test_a_silent_static_member_keeps_its_place_until_its_session_is_over(broker
     assert static.member_id in {m.member_id for m in first.joined.members}
 
 
-def test_static_members_that_do_not_rejoin_are_waited_for_till_their_sessions_end(broker):
+def test_static_members_that_do_not_rejoin_are_waited_for_till_their_sessions_end(
+    broker: Broker,
+) -> None:
     static = Member(broker, "a", instance_id="i", rebalance_ms=7000)
     stable_group(broker, static)
     dynamic = Member(broker, "b", rebalance_ms=7000).join()
@@ -167,7 +178,7 @@ def test_static_members_that_do_not_rejoin_are_waited_for_till_their_sessions_en
     assert broker.group().state_name == "Empty"
 
 
-def test_an_administrator_removes_a_static_member_by_its_instance_id(broker):
+def test_an_administrator_removes_a_static_member_by_its_instance_id(broker: Broker) -> None:
     first, static = Member(broker, "a"), Member(broker, "b", instance_id="i")
     stable_group(broker, first, static)
     request = LeaveGroupRequest(
@@ -189,7 +200,7 @@ def test_an_administrator_removes_a_static_member_by_its_instance_id(broker):
 
 
 @pytest.mark.parametrize("wrong", ["nobody", ""])
-def test_a_foreign_instance_id_is_refused(broker, wrong):
+def test_a_foreign_instance_id_is_refused(broker: Broker, wrong: str) -> None:
     static = Member(broker, "a", instance_id="i")
     stable_group(broker, static)
     member_id = static.member_id
@@ -201,7 +212,7 @@ def test_a_foreign_instance_id_is_refused(broker, wrong):
     assert other.join().joined.error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_a_pending_id_is_no_static_members(broker):
+def test_a_pending_id_is_no_static_members(broker: Broker) -> None:
     dynamic = Member(broker)
     dynamic.member_id = dynamic.send_join().of(JoinGroupResponse).member_id
     dynamic.instance_id = "i"

@@ -1,13 +1,10 @@
-"""Makes `counter_support` importable."""
+"""Counters on a whole node in memory."""
 
-import sys
-from pathlib import Path
+from __future__ import annotations
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from counter_support import Counters
+from tests.support.counter_shard import Counters
 
 
 @pytest.fixture

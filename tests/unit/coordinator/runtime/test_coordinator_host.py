@@ -1,21 +1,25 @@
 """The shards of a topic, with counters: loading, leadership, unloading."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
-from counter_support import TOPIC, Counters
 
 from ottla.coordinator.runtime.host import CoordinatorHost
 from ottla.coordinator.runtime.shard_runtime import RuntimeState
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.records.record import build_batch
+from tests.support.counter_shard import TOPIC, Counters
 
 
-def error_of(host: CoordinatorHost, index: int = 0) -> ErrorCode:
+def error_of(host: CoordinatorHost[Any], index: int = 0) -> ErrorCode:
     with pytest.raises(ApiError) as refused:
         host.runtime_of(index)
     return refused.value.code
 
 
-def test_a_new_topic_is_served_at_once():
+def test_a_new_topic_is_served_at_once() -> None:
     counters = Counters(partitions=3)
     assert counters.host.num_partitions == 3
     assert sorted(counters.host.runtimes) == [0, 1, 2]
@@ -23,7 +27,7 @@ def test_a_new_topic_is_served_at_once():
     assert error_of(counters.host, 3) == ErrorCode.NOT_COORDINATOR
 
 
-def test_a_restart_loads_what_was_written(counters):
+def test_a_restart_loads_what_was_written(counters: Counters) -> None:
     for _ in range(3):
         counters.add("a")
     counters.add("b", 7)
@@ -37,7 +41,7 @@ def test_a_restart_loads_what_was_written(counters):
     assert counters.runtime.shard.is_loaded
 
 
-def test_a_long_log_is_loaded_in_slices(counters):
+def test_a_long_log_is_loaded_in_slices(counters: Counters) -> None:
     for number in range(4000):
         counters.add(f"counter-{number}")
         counters.settle()
@@ -50,7 +54,7 @@ def test_a_long_log_is_loaded_in_slices(counters):
     assert len(counters.runtime.shard.numbers) == 4000
 
 
-def test_records_that_cannot_be_decoded_are_skipped(counters):
+def test_records_that_cannot_be_decoded_are_skipped(counters: Counters) -> None:
     counters.add()
     counters.settle()
     log = counters.runtime.partition.online_log()
@@ -65,7 +69,7 @@ def test_records_that_cannot_be_decoded_are_skipped(counters):
     assert report.startswith(f"coordinator of {TOPIC}-0: the record at offset 2 was skipped")
 
 
-def test_nothing_is_served_before_all_that_was_loaded_is_committed(counters):
+def test_nothing_is_served_before_all_that_was_loaded_is_committed(counters: Counters) -> None:
     counters.add("a", 5)
     counters.settle()
     log = counters.runtime.partition.online_log()
@@ -80,7 +84,7 @@ def test_nothing_is_served_before_all_that_was_loaded_is_committed(counters):
     assert counters.read().number == 5
 
 
-def test_a_broker_that_no_longer_leads_unloads(counters):
+def test_a_broker_that_no_longer_leads_unloads(counters: Counters) -> None:
     counters.add("a", 5)
     counters.settle()
     pending, parked = counters.add("a", 1), counters.park()
@@ -94,7 +98,7 @@ def test_a_broker_that_no_longer_leads_unloads(counters):
     assert counters.read().number == 5
 
 
-def test_a_leader_that_stays_goes_on_in_the_new_epoch(counters):
+def test_a_leader_that_stays_goes_on_in_the_new_epoch(counters: Counters) -> None:
     counters.add("a", 5)
     counters.settle()
     runtime, parked = counters.runtime, counters.park()
@@ -106,7 +110,7 @@ def test_a_leader_that_stays_goes_on_in_the_new_epoch(counters):
     assert counters.runtime is runtime
 
 
-def test_a_deleted_topic_ends_all_shards(counters):
+def test_a_deleted_topic_ends_all_shards(counters: Counters) -> None:
     counters.add("a", 5)
     counters.settle()
     parked = counters.park()
@@ -119,7 +123,7 @@ def test_a_deleted_topic_ends_all_shards(counters):
     assert counters.runtime.shard.numbers == {}
 
 
-def test_leadership_that_goes_during_a_load_ends_it(counters):
+def test_leadership_that_goes_during_a_load_ends_it(counters: Counters) -> None:
     counters.add("a", 5)
     counters.settle()
     counters.start()
@@ -131,7 +135,7 @@ def test_leadership_that_goes_during_a_load_ends_it(counters):
     assert counters.read().number == 5
 
 
-def test_a_log_that_is_made_late_gets_its_shard(counters):
+def test_a_log_that_is_made_late_gets_its_shard(counters: Counters) -> None:
     partition = counters.runtime.partition
     log, partition.log = partition.log, None
     counters.elect(counters.node.node_id + 1)
@@ -142,7 +146,7 @@ def test_a_log_that_is_made_late_gets_its_shard(counters):
     assert counters.read().number == 0
 
 
-def test_a_log_that_cannot_be_read_is_tried_again(counters):
+def test_a_log_that_cannot_be_read_is_tried_again(counters: Counters) -> None:
     counters.add("a", 5)
     counters.settle()
     counters.start()

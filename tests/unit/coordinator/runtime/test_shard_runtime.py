@@ -1,14 +1,16 @@
 """A shard and its log, with counters: answers, failed writes, compaction."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 import pytest
-from counter_support import Answer, Counters
 
 from ottla.coordinator.runtime.log_rewrite import LogCompaction
 from ottla.coordinator.runtime.shard_runtime import RuntimeState
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.replication.partition import Partition
+from tests.support.counter_shard import Answer, Counters
 
 
 def error_of(counters: Counters) -> ErrorCode:
@@ -23,15 +25,15 @@ def hold_commits(counters: Counters) -> list[Callable[[ErrorCode], None]]:
 
     def held_append(
         partition: Partition, batch: bytearray, done: Callable[[ErrorCode], None]
-    ) -> int:
+    ) -> None:
         held.append(done)
-        return append(partition, batch, lambda code: None)
+        append(partition, batch, lambda code: None)
 
-    counters.node.append_internal = held_append
+    counters.node.append_internal = held_append  # type: ignore[method-assign]
     return held
 
 
-def test_an_answer_is_sent_after_the_write(counters):
+def test_an_answer_is_sent_after_the_write(counters: Counters) -> None:
     answer = counters.add("a", 5)
     assert counters.runtime.shard.numbers == {"a": 5}
     assert answer.response is None
@@ -41,7 +43,7 @@ def test_an_answer_is_sent_after_the_write(counters):
     assert counters.runtime.is_settled
 
 
-def test_a_read_waits_for_what_was_written_before_it(counters):
+def test_a_read_waits_for_what_was_written_before_it(counters: Counters) -> None:
     counters.add("a", 5)
     read = counters.read()
     assert read.response is None
@@ -50,7 +52,7 @@ def test_a_read_waits_for_what_was_written_before_it(counters):
     assert counters.read().number == 5  # at once: there is nothing to wait for
 
 
-def test_commands_of_one_wake_up_share_a_batch(counters):
+def test_commands_of_one_wake_up_share_a_batch(counters: Counters) -> None:
     log = counters.runtime.partition.online_log()
     answers = [counters.add() for _ in range(10)]
     counters.settle()
@@ -59,7 +61,7 @@ def test_commands_of_one_wake_up_share_a_batch(counters):
     assert len(log.recent.offsets) == 1
 
 
-def test_answers_wait_for_the_commit_of_their_own_batch(counters):
+def test_answers_wait_for_the_commit_of_their_own_batch(counters: Counters) -> None:
     held = hold_commits(counters)
     first = counters.add()
     counters.settle()
@@ -73,15 +75,15 @@ def test_answers_wait_for_the_commit_of_their_own_batch(counters):
     assert (second.number, read.number) == (2, 2)
 
 
-def test_a_failed_write_is_undone_by_loading_again(counters):
+def test_a_failed_write_is_undone_by_loading_again(counters: Counters) -> None:
     counters.add("a", 5)
     counters.settle()
-    counters.files.room = 0
+    counters.files.fill("*.log")
     failed, parked = counters.add("a", 1), counters.park()
     counters.settle()
     assert failed.error == parked.error == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert error_of(counters) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    counters.files.room = None
+    counters.files.heal()
     counters.pass_ms(1100)
     assert counters.runtime.shard.numbers == {"a": 5}
     again = counters.add("a", 2)
@@ -89,7 +91,7 @@ def test_a_failed_write_is_undone_by_loading_again(counters):
     assert again.number == 7
 
 
-def test_an_append_that_loses_its_leader_sends_clients_elsewhere(counters):
+def test_an_append_that_loses_its_leader_sends_clients_elsewhere(counters: Counters) -> None:
     held = hold_commits(counters)
     answer = counters.add()
     counters.settle()
@@ -98,7 +100,7 @@ def test_an_append_that_loses_its_leader_sends_clients_elsewhere(counters):
     assert counters.reports == []
 
 
-def test_another_leader_epoch_fences_the_shard(counters):
+def test_another_leader_epoch_fences_the_shard(counters: Counters) -> None:
     counters.add("a", 5)
     counters.settle()
     counters.runtime.partition.leader_epoch += 1
@@ -109,7 +111,7 @@ def test_another_leader_epoch_fences_the_shard(counters):
     assert counters.read().number == 5
 
 
-def test_a_command_that_writes_too_much_is_refused_alone(counters):
+def test_a_command_that_writes_too_much_is_refused_alone(counters: Counters) -> None:
     kept = counters.add("a", 1)
     counters.runtime.shard.max_batch_bytes = 500
     refused = counters.add("x" * 1000, 1)
@@ -119,7 +121,7 @@ def test_a_command_that_writes_too_much_is_refused_alone(counters):
     assert counters.runtime.shard.numbers == {"a": 1}
 
 
-def test_a_closed_runtime_refuses_and_writes_nothing(counters):
+def test_a_closed_runtime_refuses_and_writes_nothing(counters: Counters) -> None:
     runtime = counters.runtime
     pending = counters.add()
     runtime.close(ErrorCode.NOT_COORDINATOR)
@@ -129,7 +131,7 @@ def test_a_closed_runtime_refuses_and_writes_nothing(counters):
     assert runtime.partition.online_log().log_end_offset == 0
 
 
-def test_timers_run_commands(counters):
+def test_timers_run_commands(counters: Counters) -> None:
     late, shard = Answer(), counters.runtime.shard
     shard.after(50, lambda: shard.add("a", 3, late))
     counters.pass_ms(49)
@@ -138,7 +140,7 @@ def test_timers_run_commands(counters):
     assert late.number == 3
 
 
-def test_a_compacted_log_has_the_same_state(counters):
+def test_a_compacted_log_has_the_same_state(counters: Counters) -> None:
     for _ in range(20):
         counters.add("a")
         counters.add("b", 2)

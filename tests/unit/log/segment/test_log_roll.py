@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from log_support import (
+
+from ottla.config.topic import LogConfig
+from ottla.log.log import Log
+from ottla.log.segment.offset_index import MAX_RELATIVE_OFFSET
+from ottla.log.startup.open_log import create_log
+from ottla.records.record import build_batch
+from ottla.server.os_files import OsFiles
+from tests.support.log import (
     NOW,
     PARTITION,
     TOPIC_ID,
@@ -18,13 +25,6 @@ from log_support import (
     read_all,
     reopen,
 )
-
-from ottla.config.topic import LogConfig
-from ottla.log.log import Log
-from ottla.log.segment.offset_index import MAX_RELATIVE_OFFSET
-from ottla.log.startup.open_log import create_log
-from ottla.records.record import build_batch
-from ottla.server.os_files import OsFiles
 
 SIZE = len(batch_of(1))
 

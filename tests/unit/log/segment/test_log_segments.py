@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from log_support import append, append_all, batch_of, new_log, new_resources
 
 from ottla.log.segment.log_segments import LogSegments
 from ottla.log.segment.segment import Segment
+from tests.support.log import append, append_all, batch_of, new_log, new_resources
 
 
 def segments_at(*base_offsets: int) -> LogSegments:

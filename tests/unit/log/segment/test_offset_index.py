@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from log_support import FaultyFiles
 
 from ottla.log.file_pool import FilePool
 from ottla.log.segment.index_file import UNKNOWN
 from ottla.log.segment.offset_index import OffsetIndex
 from ottla.memory_files import MemoryFiles
 from ottla.ports import Files, read_file
+from ottla.testing.faulty_files import FaultyFiles
 
 PATH = "00000000000000000100.index"
 CAPACITY = 8 * 1000
@@ -112,11 +112,11 @@ def test_fullness_counts_the_waiting() -> None:
 
 def test_a_full_disk_leaves_entries_in_memory() -> None:
     files = FaultyFiles(MemoryFiles())
-    files.room, files.suffix = 0, ".index"
+    files.fill("*.index")
     index = filled(files, 300)
     assert index.lookup(3100) == (3100, 300_000)
     assert index.lookup(115) == (110, 1000)
-    files.room = None
+    files.heal()
     index.trim()
     assert len(read_file(files, PATH)) == 300 * 8
 

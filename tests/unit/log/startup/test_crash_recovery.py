@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from log_support import (
+
+from ottla.config.topic import LogConfig
+from ottla.log.log import Log
+from ottla.memory_files import MemoryFiles
+from ottla.ports import Files, read_file
+from ottla.testing.faulty_files import FaultyFiles
+from tests.support.log import (
     NOW,
-    FaultyFiles,
     append_all,
     batch_of,
     names_in,
@@ -14,11 +19,6 @@ from log_support import (
     read_all,
     reopen,
 )
-
-from ottla.config.topic import LogConfig
-from ottla.log.log import Log
-from ottla.memory_files import MemoryFiles
-from ottla.ports import Files, read_file
 
 SIZE = len(batch_of(1))
 CONFIG = LogConfig(segment_bytes=4 * SIZE, index_interval_bytes=SIZE, segment_index_bytes=4096)

@@ -6,18 +6,6 @@ from struct import pack
 from zlib import crc32
 
 import pytest
-from log_support import (
-    NOW,
-    TOPIC_ID,
-    FaultyFiles,
-    append_all,
-    batch_of,
-    names_in,
-    new_log,
-    new_resources,
-    read_all,
-    reopen,
-)
 
 from ottla.config.topic import LogConfig
 from ottla.log.file_names import LOG, offset_name
@@ -26,6 +14,18 @@ from ottla.log.segment.txn_index import AbortedTxn, read_txn_index
 from ottla.memory_files import MemoryFiles
 from ottla.ports import read_file
 from ottla.records.record import build_batch
+from ottla.testing.faulty_files import FaultyFiles
+from tests.support.log import (
+    NOW,
+    TOPIC_ID,
+    append_all,
+    batch_of,
+    names_in,
+    new_log,
+    new_resources,
+    read_all,
+    reopen,
+)
 
 SIZE = len(batch_of(1))
 CONFIG = LogConfig(segment_bytes=4 * SIZE, index_interval_bytes=0)

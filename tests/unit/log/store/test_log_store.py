@@ -5,17 +5,6 @@ from __future__ import annotations
 from errno import EIO, EMFILE, ENOSPC
 
 import pytest
-from log_support import (
-    NOW,
-    CountingRandom,
-    FakeClock,
-    FaultyFiles,
-    QueuedBackground,
-    append,
-    append_all,
-    batch_of,
-    read_all,
-)
 
 from ottla.config.topic import LogConfig
 from ottla.log.file_pool import FilePool
@@ -26,6 +15,9 @@ from ottla.memory_files import MemoryFiles
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import METADATA_TOPIC_ID, TopicPartition
 from ottla.ports import Files, read_file
+from ottla.testing.fakes import FakeClock, FakeRandom, QueuedBackground
+from ottla.testing.faulty_files import FaultyFiles
+from tests.support.log import NOW, append, append_all, batch_of, read_all
 
 TOPIC_ID = b"\x07" * 16
 DIRS = ("/one", "/two")
@@ -44,7 +36,7 @@ class Broker:
             DIRS,
             background=self.background,
             clock=self.clock,
-            random=CountingRandom(),
+            random=FakeRandom(lambda limit: limit - 1),
             pool=FilePool(self.files, 64),
             producer_expiration_ms=1000,
         )
@@ -92,11 +84,11 @@ def test_everything_is_there_after_a_clean_restart(broker: Broker) -> None:
     assert len(again.store) == 3
     assert again.store.notes == []
     for number in range(3):
-        log = again.store.get(TopicPartition("a", number))
-        assert log is not None
-        assert (log.log_start_offset, log.log_end_offset) == (1, 2 * (number + 1))
-        assert log.high_watermark == log.recovery_point == log.log_end_offset
-        assert log.topic_id == TOPIC_ID
+        found = again.store.get(TopicPartition("a", number))
+        assert found is not None
+        assert (found.log_start_offset, found.log_end_offset) == (1, 2 * (number + 1))
+        assert found.high_watermark == found.recovery_point == found.log_end_offset
+        assert found.topic_id == TOPIC_ID
     assert not again.files.exists("/one/.kafka_cleanshutdown")
     assert read_broker_epoch(again.files, "/one") is None
 
@@ -127,9 +119,9 @@ def test_checkpoints_are_kafkas(broker: Broker) -> None:
         b"0\n2\na 0 5\na 2 5\n"
     )
     again = broker.restart()
-    log = again.store.get(TopicPartition("a", 0))
-    assert log is not None
-    assert log.log_start_offset == 2
+    found = again.store.get(TopicPartition("a", 0))
+    assert found is not None
+    assert found.log_start_offset == 2
 
 
 def test_unchanged_checkpoints_are_not_written_again(broker: Broker) -> None:
@@ -159,8 +151,8 @@ def test_an_io_error_takes_one_directory_offline(broker: Broker) -> None:
         append_all(log, batch_of(1))
     broken = broker.store.get(TopicPartition("a", 0))
     assert broken is not None
-    broker.files.room, broker.files.errno = 0, EIO
-    broker.files.suffix = "/one/a-0/00000000000000000000.log"
+    no_room = OSError(EIO, "no room")
+    broker.files.fail("write", no_room, path="/one/a-0/00000000000000000000.log")
     append(broken, batch_of(1))
     with pytest.raises(OSError, match="no room") as failed:
         broken.write_queued()
@@ -182,23 +174,23 @@ def test_a_full_disk_refuses_writes_but_the_directory_stays(broker: Broker, errn
     broker.create("a", 2)
     log = broker.store.get(TopicPartition("a", 0))
     assert log is not None
-    broker.files.room, broker.files.errno = 0, errno
+    broker.files.fail("write", OSError(errno, "no room"), path="*.log")
     append(log, batch_of(1))
     with pytest.raises(OSError, match="no room") as failed:
         log.write_queued()
     broker.store.handle_error(log, failed.value)
     assert not broker.store.offline_dirs
-    broker.files.room = None
+    broker.files.heal()
     assert append_all(log, batch_of(1)) == [0]
 
 
 def test_a_log_that_cannot_be_made_leaves_nothing_behind(broker: Broker) -> None:
-    broker.files.room, broker.files.suffix = 0, "partition.metadata"
+    broker.files.fill("*partition.metadata")
     with pytest.raises(OSError, match="no room"):
         broker.create("a")
     assert broker.files.list("/one") == []
     assert not broker.store.offline_dirs
-    broker.files.room = None
+    broker.files.heal()
     broker.create("a")
     assert len(broker.store) == 1
 
@@ -217,8 +209,7 @@ def test_a_directory_that_cannot_be_loaded_is_offline_from_the_start(broker: Bro
     for log in broker.store:
         append_all(log, batch_of(1))
     again = Broker(broker.files.inner)
-    again.files.suffix = "/one/a-0/00000000000000000000.log"
-    again.files.open_error = OSError(EIO, "on purpose")
+    again.files.fail("open", OSError(EIO, "on purpose"), path="*/one/a-0/00000000000000000000.log")
     again.load()
     assert list(again.store.offline_dirs) == ["/one"]
     assert again.store.get(TopicPartition("a", 1)) is not None
@@ -229,7 +220,7 @@ def test_background_errors_take_the_directory_offline(broker: Broker) -> None:
     log = broker.store.get(TopicPartition("a", 0))
     assert log is not None
     append_all(log, batch_of(1))
-    broker.files.sync_error = OSError(EIO, "on purpose")
+    broker.files.fail("sync", OSError(EIO, "on purpose"))
     log.start_flush()
     broker.background.run()
     assert list(broker.store.offline_dirs) == ["/one"]
@@ -308,8 +299,7 @@ def test_partitions_of_a_directory_that_fails_at_start_are_offline(broker: Broke
     for log in broker.store:
         append_all(log, batch_of(1))
     again = Broker(broker.files.inner)
-    again.files.suffix = "/one/a-2/00000000000000000000.log"
-    again.files.open_error = OSError(EIO, "on purpose")
+    again.files.fail("open", OSError(EIO, "on purpose"), path="*/one/a-2/00000000000000000000.log")
     again.load()
     assert again.store.offline_partitions == {TopicPartition("a", 0), TopicPartition("a", 2)}
 
@@ -317,7 +307,7 @@ def test_partitions_of_a_directory_that_fails_at_start_are_offline(broker: Broke
 def test_what_may_lie_in_an_unreadable_directory_is_offline(broker: Broker) -> None:
     broker.create("a", 4)
     again = Broker(broker.files.inner)
-    again.files.unlistable = "/one"
+    again.files.fail("list", path="/one")
     partitions = {TopicPartition("a", number): TOPIC_ID for number in range(5)}
     again.store.load(lambda partition: LogConfig(), partitions)
     assert sorted(log.topic_partition.partition for log in again.store) == [1, 3]
@@ -414,7 +404,7 @@ def test_a_directory_whose_logs_cannot_be_closed_is_not_marked_clean(broker: Bro
     broker.create("a", 2)
     for log in broker.store:
         append_all(log, batch_of(1))
-    broker.files.room, broker.files.suffix = 0, "/one/a-0/00000000000000000001.snapshot"
+    broker.files.fill("*/one/a-0/00000000000000000001.snapshot")
     broker.store.shutdown()
     assert not broker.files.exists("/one/.kafka_cleanshutdown")
     assert broker.files.exists("/two/.kafka_cleanshutdown")

@@ -39,7 +39,7 @@ FIELDS = [
     {"name": "other", "type": ["null", "Who"]},
 ]
 SCHEMA = json.dumps({"type": "record", "name": "Order", "namespace": "shop", "fields": FIELDS})
-RECORD = {
+RECORD: dict[str, object] = {
     "id": 1,
     "small": None,
     "wide": 2**40,

@@ -32,9 +32,8 @@ TARGETS_DIRECTORY = Path(registry.__file__).parent
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Add the target of lines_target.py: one file and one line."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    monkeypatch.setitem(registry.TARGETS, "lines", "lines_target")
+    """Add the target of tests/support/lines_target.py: one file and one line."""
+    monkeypatch.setitem(registry.TARGETS, "lines", "tests.support.lines_target")
 
 
 class LocalStorage(Storage):

@@ -19,7 +19,7 @@ def mistakes(text: str) -> list[tuple[int, str, str]]:
     spec = read_text(dedent(text), Path("p.yaml"), problems)
     assert spec is not None
     check_options(spec, problems)
-    return [tuple(problem) for problem in problems]
+    return [(problem.line, problem.where, problem.message) for problem in problems]
 
 
 def test_properties_of_some_clients_are_not_allowed_at_the_top() -> None:

@@ -69,7 +69,7 @@ def read(text: str) -> tuple[PipelineSpec | None, list[Problem]]:
 
 
 def mistakes(text: str) -> list[tuple[int, str, str]]:
-    return [tuple(problem) for problem in read(text)[1]]
+    return [(problem.line, problem.where, problem.message) for problem in read(text)[1]]
 
 
 def test_a_good_file_is_understood() -> None:

@@ -44,7 +44,7 @@ def decode(
     check_crcs: bool = True,
 ) -> list[pa.RecordBatch]:
     decoder = Decoder(columns, check_crcs=check_crcs)
-    made = []
+    made: list[pa.RecordBatch] = []
     for partition, piece in enumerate(data):
         view = memoryview(bytearray(piece))
         made += decoder.decode(

@@ -22,7 +22,7 @@ with warnings.catch_warnings():
     from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBatch
 
 COLUMNS = ("key", "value", "offset", "timestamp", "timestampType", "headers")
-WRITTEN = [
+WRITTEN: list[tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = [
     (0, 1000, b"k", b"v" * 500, [("h", b"1"), ("ключ", b"")]),
     (1, 1001, None, b"", []),
     (2, 999, b"", None, [("n", None)]),
@@ -83,7 +83,7 @@ def test_messages_from_before_kafka_0_11(magic: int, codec: int) -> None:
     old = bytearray(builder.build())
     if magic and codec:  # a broker gives the wrapper the offset of its last message
         old[:8] = (4).to_bytes(8, "big")
-    rows = decode(old + after, 1)
+    rows = decode(bytes(old + after), 1)
     assert [row["offset"] for row in rows] == [1, 2, 3, 4, 5]
     assert [row["value"] for row in rows] == [b"v1", b"v2", None, b"v4", b"new"]
     assert [row["timestampType"] for row in rows] == [0 if magic else -1] * 4 + [0]
@@ -97,7 +97,7 @@ def test_a_damaged_old_message() -> None:
     data = bytearray(builder.build())
     data[-1] ^= 1
     with pytest.raises(DamagedRecords, match="checksum"):
-        decode(data)
+        decode(bytes(data))
 
 
 @pytest.mark.parametrize("name", ["none", "gzip", "snappy", "lz4", "zstd"])

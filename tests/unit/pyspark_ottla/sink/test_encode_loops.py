@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow
@@ -22,6 +23,7 @@ from pyspark_ottla.sink.rows import rows_of
 HEADERS = pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())]))
 T0 = TopicPartition("t", 0)
 NOW = 1_700_000_000_000
+Row: TypeAlias = tuple[bytes | None, bytes | None, list[dict[str, object]] | None]
 
 texts = st.none() | st.binary(max_size=40) | st.binary(min_size=120, max_size=200)
 headers = st.none() | st.lists(
@@ -30,9 +32,7 @@ headers = st.none() | st.lists(
 rows = st.lists(st.tuples(texts, texts, headers), min_size=1, max_size=30)
 
 
-def arrow(
-    records: list[tuple[bytes | None, bytes | None, list[dict[str, object]] | None]],
-) -> pyarrow.RecordBatch:
+def arrow(records: list[Row]) -> pyarrow.RecordBatch:
     return pyarrow.record_batch(
         {
             "key": pyarrow.array([key for key, _, _ in records], pyarrow.binary()),
@@ -52,8 +52,9 @@ def in_one_batch(batch: pyarrow.RecordBatch, capacity: int = 1 << 20, codec: int
 
 @settings(max_examples=60, deadline=None)
 @given(records=rows, skipped=st.integers(0, 3), codec=st.sampled_from(list(CODECS.values())))
-def test_rows_are_read_back(records, skipped: int, codec: int) -> None:
-    sliced = arrow([(b"skipped", b"x", [{"key": "k", "value": b"v"}])] * skipped + records)
+def test_rows_are_read_back(records: list[Row], skipped: int, codec: int) -> None:
+    first: Row = (b"skipped", b"x", [{"key": "k", "value": b"v"}])
+    sliced = arrow([first] * skipped + records)
     batch = in_one_batch(sliced.slice(skipped), codec=codec)
     batch.set_producer(7, 3, 99)
     header = parse_header(batch.data, 0)

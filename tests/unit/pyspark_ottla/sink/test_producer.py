@@ -42,7 +42,10 @@ def values(servers: str, topic: str, partitions: int, count: int) -> list[list[b
             assert messages, f"only {sum(map(len, found))} of {count}"
             for message in messages:
                 assert message.error() is None, message.error()
-                found[message.partition()].append(message.value())
+                partition, value = message.partition(), message.value()
+                assert partition is not None
+                assert value is not None
+                found[partition].append(value)
         assert consumer.consume(1, 0.2) == []
     finally:
         consumer.close()
@@ -84,7 +87,10 @@ def open_producer(settings: Callable[..., SinkSettings]) -> Iterator[Callable[..
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_every_codec_and_several_partitions(
-    open_producer, kafka_bootstrap_servers: str, kafka_topic: str, codec: str
+    open_producer: Callable[..., Producer],
+    kafka_bootstrap_servers: str,
+    kafka_topic: str,
+    codec: str,
 ) -> None:
     create(kafka_bootstrap_servers, kafka_topic, 3)
     producer = open_producer(codec=CODECS[codec], batch_bytes=2000)
@@ -101,7 +107,12 @@ def test_every_codec_and_several_partitions(
 
 
 @pytest.mark.parametrize("acks", [-1, 1, 0])
-def test_every_acks(open_producer, kafka_bootstrap_servers: str, kafka_topic: str, acks) -> None:
+def test_every_acks(
+    open_producer: Callable[..., Producer],
+    kafka_bootstrap_servers: str,
+    kafka_topic: str,
+    acks: int,
+) -> None:
     create(kafka_bootstrap_servers, kafka_topic, 1)
     producer = open_producer(acks=acks, idempotent=acks == -1, batch_bytes=1000)
     producer.add(rows(0, 1000))
@@ -111,7 +122,7 @@ def test_every_acks(open_producer, kafka_bootstrap_servers: str, kafka_topic: st
 
 
 def test_a_topic_is_made_on_demand(
-    open_producer, kafka_bootstrap_servers: str, kafka_topic: str
+    open_producer: Callable[..., Producer], kafka_bootstrap_servers: str, kafka_topic: str
 ) -> None:
     producer = open_producer()
     producer.add(rows(0, 10))
@@ -120,7 +131,7 @@ def test_a_topic_is_made_on_demand(
 
 
 def test_a_batch_the_topic_does_not_take_is_cut(
-    open_producer, kafka_bootstrap_servers: str, kafka_topic: str
+    open_producer: Callable[..., Producer], kafka_bootstrap_servers: str, kafka_topic: str
 ) -> None:
     create(kafka_bootstrap_servers, kafka_topic, 1, max_message_bytes="3000")
     producer = open_producer(batch_bytes=20000)
@@ -132,7 +143,7 @@ def test_a_batch_the_topic_does_not_take_is_cut(
 
 
 def test_records_that_are_too_large(
-    open_producer, kafka_bootstrap_servers: str, kafka_topic: str
+    open_producer: Callable[..., Producer], kafka_bootstrap_servers: str, kafka_topic: str
 ) -> None:
     create(kafka_bootstrap_servers, kafka_topic, 1)
     large = pyarrow.record_batch({"value": pyarrow.array([b"x" * 700_000, b"y"])})
@@ -149,7 +160,7 @@ def test_records_that_are_too_large(
 
 
 def test_new_partitions_are_noticed_when_a_row_names_one(
-    open_producer, kafka_bootstrap_servers: str, kafka_topic: str
+    open_producer: Callable[..., Producer], kafka_bootstrap_servers: str, kafka_topic: str
 ) -> None:
     from confluent_kafka.admin import NewPartitions
 
@@ -167,7 +178,7 @@ def test_new_partitions_are_noticed_when_a_row_names_one(
 
 
 def test_memory_is_bounded_by_waiting(
-    open_producer, kafka_bootstrap_servers: str, kafka_topic: str
+    open_producer: Callable[..., Producer], kafka_bootstrap_servers: str, kafka_topic: str
 ) -> None:
     create(kafka_bootstrap_servers, kafka_topic, 8)
     producer = open_producer(buffer_bytes=200_000, batch_bytes=16_384)
@@ -189,7 +200,12 @@ def test_a_broker_that_goes_away_and_comes_back_loses_and_doubles_nothing(
         client = ClientSettings(servers)
         producer = Producer(SinkSettings(client, topic="t", batch_bytes=4000, retry_backoff_ms=20))
         key = pyarrow.array([b"%d" % n for n in range(1000)])
-        mishaps = threading.Thread(target=lambda: [cluster.restart() for _ in range(3)])
+
+        def restart() -> None:
+            for _ in range(3):
+                cluster.restart()
+
+        mishaps = threading.Thread(target=restart)
         mishaps.start()
         total = 0
         while mishaps.is_alive() or total < 20_000:

@@ -6,8 +6,7 @@ import gc
 import logging
 import resource
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 from uuid import uuid4
 
 import pyarrow as pa
@@ -39,10 +38,15 @@ class Topic:
         self.admin.create_topics([new])[self.name].result(TIMEOUT_S)
 
     def write(
-        self, count: int, partition: int = 0, *, value: bytes = b"v%d", **settings: Any
+        self,
+        count: int,
+        partition: int = 0,
+        *,
+        value: bytes = b"v%d",
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         producer = Producer(
-            {"bootstrap.servers": self.servers, "linger.ms": 5, "log_level": 0, **settings}
+            {"bootstrap.servers": self.servers, "linger.ms": 5, "log_level": 0, **(settings or {})}
         )
         for number in range(count):
             content = value % number if b"%d" in value else value
@@ -77,7 +81,7 @@ def test_records_of_librdkafka_in_every_codec(
     cluster: Cluster, settings_for: MakeSettings, codec: str
 ) -> None:
     topic = Topic(cluster.bootstrap_servers)
-    topic.write(3000, value=b"some value %d", **{"compression.type": codec})
+    topic.write(3000, value=b"some value %d", settings={"compression.type": codec})
     made = pa.Table.from_batches(
         read_ranges([topic.range(5, 2995)], settings_for(cluster.bootstrap_servers))
     )
@@ -256,7 +260,7 @@ def test_memory_does_not_grow_with_what_is_read(
     cluster: Cluster, settings_for: MakeSettings
 ) -> None:
     topic = Topic(cluster.bootstrap_servers)
-    topic.write(30_000, value=bytes(10_000), **{"compression.type": "zstd"})
+    topic.write(30_000, value=bytes(10_000), settings={"compression.type": "zstd"})
     settings = settings_for(cluster.bootstrap_servers, columns=("value", "offset"))
 
     def read(end: int) -> int:

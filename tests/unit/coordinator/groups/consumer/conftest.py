@@ -1,13 +1,10 @@
-"""Makes `consumer_support` importable."""
+"""A broker in memory, for tests of groups."""
 
-import sys
-from pathlib import Path
+from __future__ import annotations
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from consumer_support import Broker
+from tests.support.consumer_groups import Broker
 
 
 @pytest.fixture

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import pytest
-from consumer_support import GROUP, TOPIC, Broker, Consumer, delete_topic, settle
-from group_support import commit, fetch
 
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from ottla.wire.messages.offset_commit import OffsetCommitResponse
+from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
 )
+from tests.support.consumer_groups import GROUP, TOPIC, Broker, Consumer, delete_topic, settle
+from tests.support.groups import commit, commit_request, fetch
 
 MINUTE_MS = 60_000
 
 
-def test_members_commit_in_their_epoch(broker):
+def test_members_commit_in_their_epoch(broker: Broker) -> None:
     consumer = Consumer(broker, "a")
     settle(broker, consumer)
     assert consumer.commit(7) is ErrorCode.NONE
@@ -28,7 +28,7 @@ def test_members_commit_in_their_epoch(broker):
     assert fetch(broker.connect()) == {(TOPIC, 0): 7}
 
 
-def test_a_commit_of_a_past_epoch_counts_for_what_the_member_kept(broker):
+def test_a_commit_of_a_past_epoch_counts_for_what_the_member_kept(broker: Broker) -> None:
     first, second = Consumer(broker, "a"), Consumer(broker, "b")
     settle(broker, first)
     before = first.epoch
@@ -44,7 +44,7 @@ def test_a_commit_of_a_past_epoch_counts_for_what_the_member_kept(broker):
 
 
 @pytest.mark.parametrize("version", [2, 8])
-def test_old_versions_cannot_say_an_epoch(broker, version):
+def test_old_versions_cannot_say_an_epoch(broker: Broker, version: int) -> None:
     consumer = Consumer(broker, "a")
     settle(broker, consumer)
     request = consumer_commit(consumer)
@@ -52,15 +52,13 @@ def test_old_versions_cannot_say_an_epoch(broker, version):
     assert response.topics[0].partitions[0].error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-def consumer_commit(consumer):
-    from group_support import commit_request
-
+def consumer_commit(consumer: Consumer) -> OffsetCommitRequest:
     return commit_request(
         {(TOPIC, 0): 1}, generation_id=consumer.epoch, member_id=consumer.member_id
     )
 
 
-def test_others_commit_only_when_the_group_is_empty(broker):
+def test_others_commit_only_when_the_group_is_empty(broker: Broker) -> None:
     consumer = Consumer(broker, "a")
     settle(broker, consumer)
     client = broker.connect()
@@ -70,7 +68,7 @@ def test_others_commit_only_when_the_group_is_empty(broker):
     assert fetch(client) == {(TOPIC, 0): 3}
 
 
-def test_members_fetch_in_their_epoch_and_others_as_they_like(broker):
+def test_members_fetch_in_their_epoch_and_others_as_they_like(broker: Broker) -> None:
     consumer = Consumer(broker, "a")
     settle(broker, consumer)
     consumer.commit(7)
@@ -80,14 +78,14 @@ def test_members_fetch_in_their_epoch_and_others_as_they_like(broker):
     assert fetch_as(broker, "b", consumer.epoch) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def fetch_as(broker, member_id, epoch):
+def fetch_as(broker: Broker, member_id: str | None, epoch: int) -> int:
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id=GROUP, member_id=member_id, member_epoch=epoch)]
     )
     return broker.connect().ask(request, OffsetFetchResponse, 9).groups[0].error_code
 
 
-def test_offsets_outlive_the_members_and_the_topic_s_end_ends_them(broker):
+def test_offsets_outlive_the_members_and_the_topic_s_end_ends_them(broker: Broker) -> None:
     consumer = Consumer(broker, "a")
     settle(broker, consumer)
     consumer.commit(7)
@@ -99,7 +97,7 @@ def test_offsets_outlive_the_members_and_the_topic_s_end_ends_them(broker):
     assert fetch(broker.connect()) == {}
 
 
-def test_a_group_is_deleted_when_it_is_empty(broker):
+def test_a_group_is_deleted_when_it_is_empty(broker: Broker) -> None:
     consumer = Consumer(broker, "a", [], regex=".*")
     settle(broker, consumer)
     consumer.commit(7)
@@ -112,12 +110,12 @@ def test_a_group_is_deleted_when_it_is_empty(broker):
     assert fetch(broker.connect()) == {}
 
 
-def delete(broker):
+def delete(broker: Broker) -> int:
     request = DeleteGroupsRequest(groups_names=[GROUP])
     return broker.connect().ask(request, DeleteGroupsResponse).results[0].error_code
 
 
-def test_offsets_are_kept_for_their_time_after_the_group_is_empty():
+def test_offsets_are_kept_for_their_time_after_the_group_is_empty() -> None:
     broker = Broker(offsets_retention_minutes="60", offsets_retention_check_interval_ms="60000")
     consumer = Consumer(broker, "a")
     settle(broker, consumer)

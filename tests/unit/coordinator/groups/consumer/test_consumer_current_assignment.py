@@ -31,12 +31,12 @@ def target(epoch: int, **topics: set[int]) -> Target:
     return Target(epoch, {ids[name]: frozenset(numbers) for name, numbers in topics.items()})
 
 
-def test_a_new_member_gets_what_is_free():
+def test_a_new_member_gets_what_is_free() -> None:
     step = reconcile("a", Current(), target(3, t={0, 1}), {}, {})
     assert step == Current(3, 0, STABLE, {T: {0: 3, 1: 3}}, {})
 
 
-def test_a_new_member_waits_for_what_is_another_s():
+def test_a_new_member_waits_for_what_is_another_s() -> None:
     owners = {T: {1: "b"}}
     step = reconcile("a", Current(), target(3, t={0, 1}), {}, owners)
     assert step == Current(3, 0, UNRELEASED, {T: {0: 3}}, {})
@@ -45,18 +45,18 @@ def test_a_new_member_waits_for_what_is_another_s():
     assert free == Current(3, 0, STABLE, {T: {0: 3, 1: 3}}, {})
 
 
-def test_who_has_all_stays_the_same():
+def test_who_has_all_stays_the_same() -> None:
     now = Current(3, 2, STABLE, {T: {0: 2}}, {})
     assert reconcile("a", now, target(3, t={0}), None, {}) is now
 
 
-def test_a_new_epoch_without_changes_is_taken_at_once():
+def test_a_new_epoch_without_changes_is_taken_at_once() -> None:
     now = Current(3, 2, STABLE, {T: {0: 2}}, {})
     step = reconcile("a", now, target(7, t={0}), None, {T: {0: "a"}})
     assert step == Current(7, 3, STABLE, {T: {0: 2}}, {})
 
 
-def test_what_is_to_go_is_asked_for_and_the_epoch_waits():
+def test_what_is_to_go_is_asked_for_and_the_epoch_waits() -> None:
     now = Current(3, 2, STABLE, {T: {0: 2, 1: 3}}, {})
     step = reconcile("a", now, target(4, t={0}, u={5}), None, {})
     assert step == Current(3, 2, UNREVOKED, {T: {0: 2}}, {T: {1: 3}})
@@ -67,31 +67,31 @@ def test_what_is_to_go_is_asked_for_and_the_epoch_waits():
     assert given == Current(4, 3, STABLE, {T: {0: 2}, U: {5: 4}}, {})
 
 
-def test_who_says_that_it_does_not_have_it_need_not_give_it_up():
+def test_who_says_that_it_does_not_have_it_need_not_give_it_up() -> None:
     now = Current(3, 2, STABLE, {T: {0: 2, 1: 3}}, {})
     step = reconcile("a", now, target(4, t={0}), {T: frozenset((0,))}, {})
     assert step == Current(4, 3, STABLE, {T: {0: 2}}, {})
 
 
-def test_a_topic_goes_whole():
+def test_a_topic_goes_whole() -> None:
     now = Current(3, 2, STABLE, {T: {0: 2}, U: {0: 2}}, {})
     step = reconcile("a", now, target(4, u={0}), None, {})
     assert step == Current(3, 2, UNREVOKED, {U: {0: 2}}, {T: {0: 2}})
 
 
-def test_what_was_given_up_may_come_back_with_a_new_epoch():
+def test_what_was_given_up_may_come_back_with_a_new_epoch() -> None:
     now = Current(3, 2, UNREVOKED, {}, {T: {0: 2}})
     step = reconcile("a", now, target(5, t={0}), {}, {T: {0: "a"}})
     assert step == Current(5, 3, STABLE, {T: {0: 5}}, {})
 
 
-def test_a_target_may_change_while_a_member_gives_up():
+def test_a_target_may_change_while_a_member_gives_up() -> None:
     now = Current(3, 2, UNREVOKED, {T: {0: 2, 1: 2}}, {T: {2: 2}})
     step = reconcile("a", now, target(6, t={0}), {T: frozenset((0, 1))}, {})
     assert step == Current(3, 2, UNREVOKED, {T: {0: 2}}, {T: {1: 2}})
 
 
-def test_a_state_nobody_knows_can_only_be_left_empty_handed():
+def test_a_state_nobody_knows_can_only_be_left_empty_handed() -> None:
     now = Current(3, 2, MemberState.UNKNOWN, {T: {0: 2}}, {})
     for owned in (None, {T: frozenset((0,))}):
         with pytest.raises(ApiError) as refusal:
@@ -100,7 +100,7 @@ def test_a_state_nobody_knows_can_only_be_left_empty_handed():
     assert reconcile("a", now, target(4, t={0}), {}, {}).epoch == 4
 
 
-def test_commits_count_for_what_a_member_had_ever_since():
+def test_commits_count_for_what_a_member_had_ever_since() -> None:
     now = Current(7, 6, UNREVOKED, {T: {0: 3}}, {T: {1: 5}})
     assert now.may_commit(T, 0, 3)
     assert not now.may_commit(T, 0, 2)
@@ -110,7 +110,7 @@ def test_commits_count_for_what_a_member_had_ever_since():
     assert not now.may_commit(U, 0, 7)
 
 
-def test_subsets():
+def test_subsets() -> None:
     assert is_subset({T: frozenset((0,))}, {T: {0: 1, 1: 1}})
     assert is_subset({}, {})
     assert not is_subset({T: frozenset((2,))}, {T: {0: 1, 1: 1}})
@@ -118,12 +118,12 @@ def test_subsets():
     assert not is_subset(None, {T: {0: 1}})
 
 
-def test_what_is_stored_says_it_all():
+def test_what_is_stored_says_it_all() -> None:
     now = Current(7, 6, UNREVOKED, {T: {2: 3, 0: 7}}, {U: {1: 5}})
     assert current_of(current_value(now)) == now
 
 
-def test_records_without_epochs_and_of_later_versions_are_understood():
+def test_records_without_epochs_and_of_later_versions_are_understood() -> None:
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=4,
         previous_member_epoch=3,

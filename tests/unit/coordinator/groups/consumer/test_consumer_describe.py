@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from consumer_support import GROUP, TOPIC, Consumer, consumer_group, describe, settle
 
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -15,14 +16,24 @@ from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
+    DescribeConfigsResult,
 )
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from tests.support.consumer_groups import (
+    GROUP,
+    TOPIC,
+    Broker,
+    Consumer,
+    consumer_group,
+    describe,
+    settle,
+)
 
 GROUP_RESOURCE = 32
 
 
-def test_a_group_with_its_members(broker):
+def test_a_group_with_its_members(broker: Broker) -> None:
     consumer = Consumer(broker, "a", [TOPIC], regex="x.*", instance_id="i", assignor="range")
     settle(broker, consumer)
     described = describe(broker)
@@ -39,24 +50,26 @@ def test_a_group_with_its_members(broker):
     assert member.member_type == 1
 
 
-def test_a_group_on_its_way(broker):
+def test_a_group_on_its_way(broker: Broker) -> None:
     first, second = Consumer(broker, "a"), Consumer(broker, "b")
     settle(broker, first)
     second.heartbeat()
     described = describe(broker)
     assert described.group_state == "Reconciling"
     now, later = (
-        {m.member_id: sum(len(t.partitions) for t in which(m)) for m in described.members}
-        for which in (
-            lambda member: member.assignment.topic_partitions,
-            lambda member: member.target_assignment.topic_partitions,
-        )
+        {
+            member.member_id: sum(
+                len(t.partitions) for t in getattr(member, which).topic_partitions
+            )
+            for member in described.members
+        }
+        for which in ("assignment", "target_assignment")
     )
     assert (now, later) == ({"a": 8, "b": 0}, {"a": 4, "b": 4})
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_groups_that_are_not_there(broker, version):
+def test_groups_that_are_not_there(broker: Broker, version: int) -> None:
     request = ConsumerGroupDescribeRequest(group_ids=["none", ""])
     groups = broker.connect().ask(request, ConsumerGroupDescribeResponse, version).groups
     assert [group.error_code for group in groups] == [
@@ -66,7 +79,7 @@ def test_groups_that_are_not_there(broker, version):
     assert groups[0].error_message == "Group none not found."
 
 
-def test_authorized_operations_only_when_asked_for(broker):
+def test_authorized_operations_only_when_asked_for(broker: Broker) -> None:
     settle(broker, Consumer(broker, "a"))
     assert describe(broker).authorized_operations == -(2**31)
     request = ConsumerGroupDescribeRequest(group_ids=[GROUP], include_authorized_operations=True)
@@ -74,18 +87,18 @@ def test_authorized_operations_only_when_asked_for(broker):
     assert group.authorized_operations > 0
 
 
-def test_the_classic_describe_does_not_know_it(broker):
+def test_the_classic_describe_does_not_know_it(broker: Broker) -> None:
     settle(broker, Consumer(broker, "a"))
     response = broker.connect().ask(DescribeGroupsRequest(groups=[GROUP]), DescribeGroupsResponse)
     assert response.groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert response.groups[0].group_state == "Dead"
 
 
-def test_listing(broker):
+def test_listing(broker: Broker) -> None:
     consumer = Consumer(broker, "a")
     settle(broker, consumer)
 
-    def listed(**filters):
+    def listed(**filters: Any) -> list[tuple[str, str, str, str]]:
         request = ListGroupsRequest(**filters)
         return [
             (group.group_id, group.group_state, group.group_type, group.protocol_type)
@@ -102,18 +115,22 @@ def test_listing(broker):
 # -- group settings ----------------------------------------------------------------------
 
 
-def settings(broker, name=GROUP):
+def described_configs(broker: Broker, name: str = GROUP) -> DescribeConfigsResult:
     request = DescribeConfigsRequest(
         resources=[DescribeConfigsResource(resource_type=GROUP_RESOURCE, resource_name=name)],
         include_synonyms=True,
     )
     (result,) = broker.connect().ask(request, DescribeConfigsResponse).results
-    if result.error_code:
-        return ErrorCode(result.error_code)
+    return result
+
+
+def settings(broker: Broker) -> dict[str, tuple[str | None, int]]:
+    result = described_configs(broker)
+    assert result.error_code == ErrorCode.NONE
     return {config.name: (config.value, config.config_source) for config in result.configs}
 
 
-def test_settings_come_from_the_group_or_the_broker(broker):
+def test_settings_come_from_the_group_or_the_broker(broker: Broker) -> None:
     assert settings(broker) == {
         "consumer.assignment.interval.ms": ("1000", 5),
         "consumer.heartbeat.interval.ms": ("5000", 5),
@@ -125,7 +142,7 @@ def test_settings_come_from_the_group_or_the_broker(broker):
     assert settings(broker)["consumer.session.timeout.ms"] == ("50000", 8)
     assert broker.alter_group(**{"consumer.session.timeout.ms": None}) is ErrorCode.NONE
     assert settings(broker)["consumer.session.timeout.ms"] == ("45000", 5)
-    assert settings(broker, "") is ErrorCode.INVALID_REQUEST
+    assert described_configs(broker, "").error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize(
@@ -140,7 +157,7 @@ def test_settings_come_from_the_group_or_the_broker(broker):
         ("consumer.nonsense", "1"),
     ],
 )
-def test_settings_out_of_range_are_refused(broker, name, value):
+def test_settings_out_of_range_are_refused(broker: Broker, name: str, value: str) -> None:
     assert broker.alter_group(**{name: value}) is ErrorCode.INVALID_CONFIG
     assert all(source == 5 for _, source in settings(broker).values())
 
@@ -149,7 +166,7 @@ def test_settings_out_of_range_are_refused(broker, name, value):
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_clients_learn_that_the_protocol_is_there(broker, version):
+def test_clients_learn_that_the_protocol_is_there(broker: Broker, version: int) -> None:
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     response = broker.connect().ask(request, ApiVersionsResponse, version)
     final = {f.name: f.max_version_level for f in response.finalized_features}
@@ -161,7 +178,7 @@ def test_clients_learn_that_the_protocol_is_there(broker, version):
     assert supported.get("group.version") == ((0, 1) if version == 4 else None)
 
 
-def test_describing_waits_for_what_is_described(broker):
+def test_describing_waits_for_what_is_described(broker: Broker) -> None:
     """What is not committed yet is not told."""
     consumer = Consumer(broker, "a")
     pending = consumer.client.queue(consumer.request())

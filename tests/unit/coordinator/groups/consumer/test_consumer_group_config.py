@@ -14,7 +14,7 @@ def config(**settings: str) -> BrokerConfig:
     return BrokerConfig({PREFIX + name.replace("_", "."): text for name, text in settings.items()})
 
 
-def test_defaults_are_kafka_s():
+def test_defaults_are_kafka_s() -> None:
     made = config()
     assert made.consumer_groups.group_consumer_session_timeout_ms == 45_000
     assert made.consumer_groups.group_consumer_heartbeat_interval_ms == 5_000
@@ -47,18 +47,18 @@ def test_defaults_are_kafka_s():
         ({"max_size": "0"}, "group.consumer.max.size"),
     ],
 )
-def test_what_cannot_be(settings, named):
+def test_what_cannot_be(settings: dict[str, str], named: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         config(**settings)
     assert named in str(refusal.value)
 
 
-def test_the_classic_protocol_cannot_be_left_out():
+def test_the_classic_protocol_cannot_be_left_out() -> None:
     with pytest.raises(ConfigError):
         BrokerConfig({"group.coordinator.rebalance.protocols": "consumer"})
 
 
-def test_short_timeouts_go_with_short_minimums():
+def test_short_timeouts_go_with_short_minimums() -> None:
     made = config(
         session_timeout_ms="2000",
         min_session_timeout_ms="1000",

@@ -3,19 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from consumer_support import (
-    GROUP,
-    PARTITIONS,
-    TOPIC,
-    Broker,
-    Consumer,
-    consumer_group,
-    describe,
-    settle,
-    snapshot,
-)
-from group_support import DELAY_MS, Member, stable_group
-from old_consumer import OldConsumer
 
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.consumer import consumer_protocol
@@ -27,6 +14,20 @@ from ottla.coordinator.groups.consumer.consumer_protocol import (
 from ottla.model.errors import ErrorCode
 from ottla.wire.codec import encoder
 from ottla.wire.messages.join_group import JoinGroupResponse
+from ottla.wire.primitives import DecodeError
+from tests.support.consumer_groups import (
+    GROUP,
+    PARTITIONS,
+    TOPIC,
+    Broker,
+    Consumer,
+    consumer_group,
+    describe,
+    settle,
+    snapshot,
+)
+from tests.support.groups import DELAY_MS, Member, stable_group
+from tests.support.old_consumer import OldConsumer
 
 EVERYTHING = list(range(PARTITIONS))
 
@@ -65,7 +66,7 @@ def together(*members: OldConsumer | Consumer) -> list[int]:
 # -- from the classic protocol to the new one --------------------------------------------
 
 
-def test_a_classic_group_is_taken_over_with_what_everybody_has(broker):
+def test_a_classic_group_is_taken_over_with_what_everybody_has(broker: Broker) -> None:
     old = OldConsumer(broker, "old")
     old_group(broker, old)
     new = Consumer(broker, "new")
@@ -81,7 +82,7 @@ def test_a_classic_group_is_taken_over_with_what_everybody_has(broker):
     assert types == {old.member_id: 0, "new": 1}
 
 
-def test_the_last_classic_member_goes_and_the_rest_stays(broker):
+def test_the_last_classic_member_goes_and_the_rest_stays(broker: Broker) -> None:
     first, second = OldConsumer(broker, "1"), OldConsumer(broker, "2")
     old_group(broker, first, second)
     new = Consumer(broker, "new")
@@ -95,7 +96,7 @@ def test_the_last_classic_member_goes_and_the_rest_stays(broker):
     assert consumer_group(broker).member_counts.classic == 0
 
 
-def test_members_that_wait_are_asked_to_join_again(broker):
+def test_members_that_wait_are_asked_to_join_again(broker: Broker) -> None:
     first, second = OldConsumer(broker, "1"), OldConsumer(broker, "2")
     old_group(broker, first)
     second.say()
@@ -109,7 +110,7 @@ def test_members_that_wait_are_asked_to_join_again(broker):
     assert together(first, second, new) == EVERYTHING
 
 
-def test_a_group_before_its_first_generation_is_taken_over(broker):
+def test_a_group_before_its_first_generation_is_taken_over(broker: Broker) -> None:
     old = OldConsumer(broker, "old")
     old.join()
     new = Consumer(broker, "new")
@@ -120,7 +121,7 @@ def test_a_group_before_its_first_generation_is_taken_over(broker):
     assert together(old, new) == EVERYTHING
 
 
-def test_what_two_were_assigned_goes_to_one(broker):
+def test_what_two_were_assigned_goes_to_one(broker: Broker) -> None:
     """The assignment of a classic group is a client's; it may be wrong."""
     first, second = OldConsumer(broker, "1"), OldConsumer(broker, "2")
     stable_group(broker, first, second, assignments=lambda _: assignment_of(*EVERYTHING))
@@ -145,7 +146,9 @@ def test_what_two_were_assigned_goes_to_one(broker):
         ({}, "consumer", b""),
     ],
 )
-def test_groups_that_stay_classic(settings, protocol_type, metadata):
+def test_groups_that_stay_classic(
+    settings: dict[str, str], protocol_type: str, metadata: bytes | None
+) -> None:
     broker = Broker(**settings)
     members = [OldConsumer(broker, name, protocol_type=protocol_type) for name in "ab"]
     if metadata is not None:
@@ -158,7 +161,9 @@ def test_groups_that_stay_classic(settings, protocol_type, metadata):
 
 
 @pytest.mark.parametrize(("protocol", "stays"), [("mine", True), ("cooperative-sticky", False)])
-def test_what_a_custom_assignor_tells_the_members_must_not_be_lost(broker, protocol, stays):
+def test_what_a_custom_assignor_tells_the_members_must_not_be_lost(
+    broker: Broker, protocol: str, stays: bool
+) -> None:
     old = OldConsumer(broker, "old")
     old.protocols = [(protocol, old.protocols[0][1])]
     told = Assignment(user_data=b"for you alone")
@@ -167,7 +172,7 @@ def test_what_a_custom_assignor_tells_the_members_must_not_be_lost(broker, proto
     assert Consumer(broker, "new").heartbeat() is code
 
 
-def test_an_empty_classic_group_is_replaced(broker):
+def test_an_empty_classic_group_is_replaced(broker: Broker) -> None:
     old = OldConsumer(broker, "old")
     old_group(broker, old)
     old.leave()
@@ -178,7 +183,7 @@ def test_an_empty_classic_group_is_replaced(broker):
     assert set(consumer_group(broker).members) == {"new"}
 
 
-def test_a_group_of_both_survives_a_restart_of_the_coordinator(broker):
+def test_a_group_of_both_survives_a_restart_of_the_coordinator(broker: Broker) -> None:
     old, new = OldConsumer(broker, "old"), Consumer(broker, "new")
     old_group(broker, old)
     new.heartbeat()
@@ -196,7 +201,7 @@ def test_a_group_of_both_survives_a_restart_of_the_coordinator(broker):
 # -- classic members in a group of the consumer protocol --------------------------------------
 
 
-def test_a_classic_member_joins_a_group_of_the_new_protocol(broker):
+def test_a_classic_member_joins_a_group_of_the_new_protocol(broker: Broker) -> None:
     new = Consumer(broker, "new")
     settle(broker, new)
     old = OldConsumer(broker, "old")
@@ -208,7 +213,7 @@ def test_a_classic_member_joins_a_group_of_the_new_protocol(broker):
     assert old.commit(3, generation_id_or_member_epoch=99) is ErrorCode.ILLEGAL_GENERATION
 
 
-def test_an_eager_member_gives_everything_up_before_it_joins(broker):
+def test_an_eager_member_gives_everything_up_before_it_joins(broker: Broker) -> None:
     new = Consumer(broker, "new")
     settle(broker, new)
     eager = OldConsumer(broker, "eager", version=0)
@@ -223,7 +228,7 @@ def test_an_eager_member_gives_everything_up_before_it_joins(broker):
     assert [len(share) for share in shares(eager, new)] == [4, 4]
 
 
-def test_old_versions_of_join_need_no_member_id_first(broker):
+def test_old_versions_of_join_need_no_member_id_first(broker: Broker) -> None:
     settle(broker, Consumer(broker, "new"))
     old = OldConsumer(broker, "old", join_version=3)
     old.say()
@@ -232,7 +237,7 @@ def test_old_versions_of_join_need_no_member_id_first(broker):
     assert response.member_id in consumer_group(broker).members
 
 
-def test_members_with_other_protocols_are_refused(broker):
+def test_members_with_other_protocols_are_refused(broker: Broker) -> None:
     settle(broker, Consumer(broker, "new"))
     connect = OldConsumer(broker, "c", protocol_type="connect")
     connect.say()
@@ -253,7 +258,7 @@ def test_members_with_other_protocols_are_refused(broker):
     )
 
 
-def test_a_classic_member_that_does_not_rejoin_in_time_is_out(broker):
+def test_a_classic_member_that_does_not_rejoin_in_time_is_out(broker: Broker) -> None:
     new = Consumer(broker, "new")
     settle(broker, new)
     old = OldConsumer(broker, "old", rebalance_ms=15_000)
@@ -267,7 +272,7 @@ def test_a_classic_member_that_does_not_rejoin_in_time_is_out(broker):
     assert old.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_classic_member_that_was_out_must_not_come_back_with_what_it_had(broker):
+def test_a_classic_member_that_was_out_must_not_come_back_with_what_it_had(broker: Broker) -> None:
     new = Consumer(broker, "new")
     settle(broker, new)
     old = OldConsumer(broker, "old")
@@ -280,7 +285,7 @@ def test_a_classic_member_that_was_out_must_not_come_back_with_what_it_had(broke
     assert old.take_part() is ErrorCode.NONE
 
 
-def test_a_classic_member_that_does_not_sync_in_time_is_out(broker):
+def test_a_classic_member_that_does_not_sync_in_time_is_out(broker: Broker) -> None:
     new = Consumer(broker, "new")
     settle(broker, new)
     old = OldConsumer(broker, "old", rebalance_ms=15_000)
@@ -294,7 +299,7 @@ def test_a_classic_member_that_does_not_sync_in_time_is_out(broker):
     assert old.member_id not in consumer_group(broker).members
 
 
-def test_refusals_of_sync_and_heartbeat(broker):
+def test_refusals_of_sync_and_heartbeat(broker: Broker) -> None:
     new = Consumer(broker, "new")
     settle(broker, new)
     old = OldConsumer(broker, "old")
@@ -315,7 +320,7 @@ def test_refusals_of_sync_and_heartbeat(broker):
     assert old.synced.error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_an_administrator_removes_a_static_member(broker):
+def test_an_administrator_removes_a_static_member(broker: Broker) -> None:
     new = Consumer(broker, "new")
     settle(broker, new)
     old = OldConsumer(broker, "old", instance_id="i")
@@ -326,7 +331,7 @@ def test_an_administrator_removes_a_static_member(broker):
     assert old.leave() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_members_of_the_new_protocol_do_not_leave_by_the_classic_one(broker):
+def test_members_of_the_new_protocol_do_not_leave_by_the_classic_one(broker: Broker) -> None:
     new = Consumer(broker, "new")
     settle(broker, new)
     old = OldConsumer(broker, "old")
@@ -353,7 +358,7 @@ def mixed_group(broker: Broker, *old: OldConsumer) -> Consumer:
     return new
 
 
-def test_when_the_last_new_member_leaves_the_group_is_classic_again(broker):
+def test_when_the_last_new_member_leaves_the_group_is_classic_again(broker: Broker) -> None:
     first, second = OldConsumer(broker, "1"), OldConsumer(broker, "2")
     new = mixed_group(broker, first, second)
     epoch = consumer_group(broker).epoch
@@ -372,7 +377,7 @@ def test_when_the_last_new_member_leaves_the_group_is_classic_again(broker):
     assert classic_group(broker).members.keys() == {first.member_id, second.member_id}
 
 
-def test_members_that_are_behind_may_commit_until_they_rejoin(broker):
+def test_members_that_are_behind_may_commit_until_they_rejoin(broker: Broker) -> None:
     first, second = OldConsumer(broker, "1"), OldConsumer(broker, "2")
     new = mixed_group(broker, first)
     behind = first.generation_id
@@ -394,7 +399,7 @@ def test_members_that_are_behind_may_commit_until_they_rejoin(broker):
     first.client = late
 
 
-def test_nonsense_in_the_protocol_that_is_chosen_stops_nothing(broker):
+def test_nonsense_in_the_protocol_that_is_chosen_stops_nothing(broker: Broker) -> None:
     good = OldConsumer(broker, "x").protocols[0][1]
     new = Consumer(broker, "new")
     settle(broker, new)
@@ -410,7 +415,7 @@ def test_nonsense_in_the_protocol_that_is_chosen_stops_nothing(broker):
     assert len(classic_group(broker).members) == 2
 
 
-def test_when_the_last_new_member_falls_silent(broker):
+def test_when_the_last_new_member_falls_silent(broker: Broker) -> None:
     old = OldConsumer(broker, "1", session_ms=60_000)
     mixed_group(broker, old)
     broker.pass_ms(46_000)
@@ -418,7 +423,7 @@ def test_when_the_last_new_member_falls_silent(broker):
     assert classic_group(broker).members.keys() == {old.member_id}
 
 
-def test_a_static_member_that_comes_back_classic_changes_nothing_else(broker):
+def test_a_static_member_that_comes_back_classic_changes_nothing_else(broker: Broker) -> None:
     new = Consumer(broker, "new", instance_id="i")
     old = OldConsumer(broker, "1")
     settle(broker, new)
@@ -435,7 +440,7 @@ def test_a_static_member_that_comes_back_classic_changes_nothing_else(broker):
     assert back.commit(1, had[0]) is ErrorCode.NONE
 
 
-def test_a_static_member_that_comes_back_new(broker):
+def test_a_static_member_that_comes_back_new(broker: Broker) -> None:
     old = OldConsumer(broker, "1", instance_id="i")
     new = mixed_group(broker, old)
     had = old.owned
@@ -447,7 +452,7 @@ def test_a_static_member_that_comes_back_new(broker):
 
 
 @pytest.mark.parametrize("policy", ["disabled", "upgrade"])
-def test_without_the_way_back_the_group_stays_as_it_is(policy):
+def test_without_the_way_back_the_group_stays_as_it_is(policy: str) -> None:
     broker = Broker(group_consumer_migration_policy=policy)
     old = OldConsumer(broker, "1")
     new = mixed_group(broker, old)
@@ -457,7 +462,7 @@ def test_without_the_way_back_the_group_stays_as_it_is(policy):
     assert old.owned == EVERYTHING
 
 
-def test_an_empty_group_of_the_new_protocol_becomes_classic(broker):
+def test_an_empty_group_of_the_new_protocol_becomes_classic(broker: Broker) -> None:
     new = Consumer(broker, "new")
     settle(broker, new)
     new.leave()
@@ -475,7 +480,7 @@ def test_an_empty_group_of_the_new_protocol_becomes_classic(broker):
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_subscriptions_of_all_versions_are_read(version):
+def test_subscriptions_of_all_versions_are_read(version: int) -> None:
     message = Subscription(topics=["a", "b"], user_data=b"x", rack_id="r")
     data = version.to_bytes(2, "big") + encoder(Subscription, version)(message)
     read = consumer_protocol.read_subscription(data)
@@ -483,7 +488,7 @@ def test_subscriptions_of_all_versions_are_read(version):
     assert read.rack_id == ("r" if version == 3 else None)
 
 
-def test_a_later_version_is_read_as_the_newest_known():
+def test_a_later_version_is_read_as_the_newest_known() -> None:
     message = Subscription(topics=["a"])
     data = b"\0\x09" + encoder(Subscription, 3)(message) + b"more"
     assert consumer_protocol.read_subscription(data).topics == ["a"]
@@ -493,6 +498,6 @@ def test_a_later_version_is_read_as_the_newest_known():
 @pytest.mark.parametrize(
     "data", [b"", b"\0", b"\xff\xff", b"\0\0\0\0\0\x07", b"\0\0\x7f\xff\xff\xff"]
 )
-def test_nonsense_is_refused(data):
-    with pytest.raises(consumer_protocol.DecodeError):
+def test_nonsense_is_refused(data: bytes) -> None:
+    with pytest.raises(DecodeError):
         consumer_protocol.read_subscription(data)

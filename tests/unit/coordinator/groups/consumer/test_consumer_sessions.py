@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from consumer_support import (
+
+from ottla.coordinator.runtime import log_rewrite
+from ottla.coordinator.runtime.log_rewrite import LogCompaction
+from ottla.model.errors import ErrorCode
+from tests.support.consumer_groups import (
     ASSIGNMENT_MS,
     REBALANCE_MS,
     SESSION_MS,
@@ -15,10 +19,6 @@ from consumer_support import (
     snapshot,
 )
 
-from ottla.coordinator.runtime import log_rewrite
-from ottla.coordinator.runtime.log_rewrite import LogCompaction
-from ottla.model.errors import ErrorCode
-
 
 def keep_beating(broker: Broker, duration_ms: int, *consumers: Consumer) -> None:
     """Let time pass while some members send heartbeats."""
@@ -28,7 +28,7 @@ def keep_beating(broker: Broker, duration_ms: int, *consumers: Consumer) -> None
         broker.pass_ms(5_000)
 
 
-def test_who_is_silent_too_long_is_out(broker):
+def test_who_is_silent_too_long_is_out(broker: Broker) -> None:
     silent, lively = Consumer(broker, "a"), Consumer(broker, "b")
     settle(broker, silent, lively)
     keep_beating(broker, SESSION_MS - 5_000, lively)
@@ -40,14 +40,14 @@ def test_who_is_silent_too_long_is_out(broker):
     assert silent.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_group_of_the_silent_becomes_empty(broker):
+def test_a_group_of_the_silent_becomes_empty(broker: Broker) -> None:
     settle(broker, Consumer(broker, "a"), Consumer(broker, "b"))
     broker.pass_ms(SESSION_MS)
     assert describe(broker).group_state == "Empty"
     assert consumer_group(broker).owners == {}
 
 
-def test_the_session_timeout_of_a_group_counts_from_the_next_heartbeat(broker):
+def test_the_session_timeout_of_a_group_counts_from_the_next_heartbeat(broker: Broker) -> None:
     consumer = Consumer(broker, "a")
     settle(broker, consumer)
     assert broker.alter_group(**{"consumer.session.timeout.ms": "60000"}) is ErrorCode.NONE
@@ -61,7 +61,7 @@ def test_the_session_timeout_of_a_group_counts_from_the_next_heartbeat(broker):
     assert consumer_group(broker).is_empty
 
 
-def test_who_does_not_give_up_in_time_is_out(broker):
+def test_who_does_not_give_up_in_time_is_out(broker: Broker) -> None:
     slow, other = Consumer(broker, "a", rebalance_ms=20_000), Consumer(broker, "b")
     settle(broker, slow)
     other.heartbeat()
@@ -77,7 +77,7 @@ def test_who_does_not_give_up_in_time_is_out(broker):
     assert len(other.has()) == 8
 
 
-def test_who_gives_up_in_time_stays(broker):
+def test_who_gives_up_in_time_stays(broker: Broker) -> None:
     slow, other = Consumer(broker, "a", rebalance_ms=20_000), Consumer(broker, "b")
     settle(broker, slow)
     other.heartbeat()
@@ -97,7 +97,7 @@ def reconnect(broker: Broker, *consumers: Consumer) -> None:
         consumer.client = broker.connect(consumer.member_id)
 
 
-def test_a_restart_goes_unnoticed(broker):
+def test_a_restart_goes_unnoticed(broker: Broker) -> None:
     consumers = [Consumer(broker, name) for name in "abc"]
     settle(broker, *consumers)
     had = [consumer.has() for consumer in consumers]
@@ -109,7 +109,7 @@ def test_a_restart_goes_unnoticed(broker):
     assert snapshot(consumer_group(broker)) == before
 
 
-def test_after_a_restart_sessions_begin_anew(broker):
+def test_after_a_restart_sessions_begin_anew(broker: Broker) -> None:
     consumer = Consumer(broker, "a")
     settle(broker, consumer)
     broker.pass_ms(SESSION_MS - 5_000)
@@ -120,7 +120,7 @@ def test_after_a_restart_sessions_begin_anew(broker):
     assert consumer_group(broker).is_empty
 
 
-def test_after_a_restart_there_is_time_to_give_up_again(broker):
+def test_after_a_restart_there_is_time_to_give_up_again(broker: Broker) -> None:
     slow = Consumer(broker, "a")
     settle(broker, slow)
     Consumer(broker, "b").heartbeat()
@@ -134,7 +134,7 @@ def test_after_a_restart_there_is_time_to_give_up_again(broker):
     assert consumer_group(broker).is_empty
 
 
-def test_topics_may_change_while_nobody_coordinates(broker):
+def test_topics_may_change_while_nobody_coordinates(broker: Broker) -> None:
     consumer = Consumer(broker, "a", None, regex=".*")
     settle(broker, consumer)
     broker.create_topic("later", 2)
@@ -143,7 +143,7 @@ def test_topics_may_change_while_nobody_coordinates(broker):
     assert consumer.has("later") == [0, 1]
 
 
-def test_an_expired_member_stays_expired(broker):
+def test_an_expired_member_stays_expired(broker: Broker) -> None:
     settle(broker, Consumer(broker, "a"), lively := Consumer(broker, "b"))
     keep_beating(broker, SESSION_MS + 5_000, lively)
     reconnect(broker, lively)
@@ -154,12 +154,12 @@ def test_an_expired_member_stays_expired(broker):
 
 
 @pytest.fixture
-def three_records_at_a_time(monkeypatch):
+def three_records_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_rewrite, "_RECORDS_PER_STEP", 3)
 
 
 @pytest.mark.usefixtures("three_records_at_a_time")
-def test_a_group_is_written_anew_while_it_changes(broker):
+def test_a_group_is_written_anew_while_it_changes(broker: Broker) -> None:
     consumers = [Consumer(broker, f"m{number}", [], regex=".*") for number in range(6)]
     settle(broker, *consumers)
     work = LogCompaction(broker.node.groups.runtimes[0])
@@ -177,6 +177,5 @@ def test_a_group_is_written_anew_while_it_changes(broker):
     assert steps > 6
     before = snapshot(consumer_group(broker))
     broker.crash_and_restart()
-    log = broker.node.groups.runtimes[0].partition.log
-    assert log.log_start_offset > 0
+    assert broker.log.log_start_offset > 0
     assert snapshot(consumer_group(broker)) == before

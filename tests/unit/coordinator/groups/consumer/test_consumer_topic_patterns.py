@@ -16,6 +16,8 @@ from ottla.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from ottla.wire.message import Message
+from tests.support.consumer_groups import Broker
 
 
 class Topics:
@@ -26,7 +28,7 @@ class Topics:
         self.patterns = TopicPatterns(self)
         self.create(*names)
 
-    def write(self, *records) -> None:
+    def write(self, *records: Message) -> None:
         delta = MetadataDelta(self.image).replay_all(records)
         self.image = delta.apply()
         self.patterns.topics_changed([r.name for r in records if isinstance(r, TopicRecord)])
@@ -38,7 +40,7 @@ class Topics:
         self.write(RemoveTopicRecord(topic_id=name.encode().ljust(16)))
 
 
-def test_topics_come_and_go():
+def test_topics_come_and_go() -> None:
     topics = Topics("a1", "b1")
     assert topics.patterns.matching("a.*") == {"a1"}
     topics.create("a2", "b2")
@@ -48,12 +50,12 @@ def test_topics_come_and_go():
     assert topics.patterns.matching(".*") == {"a2", "b1", "b2"}
 
 
-def test_internal_topics_are_not_matched():
+def test_internal_topics_are_not_matched() -> None:
     topics = Topics("__consumer_offsets", "__transaction_state", "__mine")
     assert topics.patterns.matching("__.*") == {"__mine"}
 
 
-def test_the_version_changes_with_topics_and_partitions_only(broker):
+def test_the_version_changes_with_topics_and_partitions_only(broker: Broker) -> None:
     patterns, write = broker.node.groups.topic_patterns, broker.node.controller.write
     broker.create_topic("a")
     version = patterns.version
@@ -67,18 +69,23 @@ def test_the_version_changes_with_topics_and_partitions_only(broker):
     assert patterns.version == version + 2
 
 
-def test_a_new_topic_is_all_that_is_looked_at(monkeypatch):
+def test_a_new_topic_is_all_that_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     topics = Topics(*(f"t{number}" for number in range(1000)))
     topics.patterns.matching("t.*5")
     pattern, _ = topics.patterns._matching["t.*5"]
-    seen = []
-    monkeypatch.setattr(type(pattern), "matches", lambda _, name: seen.append(name) or True)
+    seen: list[str] = []
+
+    def matches(_: object, name: str) -> bool:
+        seen.append(name)
+        return True
+
+    monkeypatch.setattr(type(pattern), "matches", matches)
     topics.create("new")
     assert topics.patterns.matching("t.*5") > {"new"}
     assert seen == ["new"]
 
 
-def test_a_pattern_that_costs_too_much_is_refused(monkeypatch):
+def test_a_pattern_that_costs_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"{number:08b}".translate({48: "b", 49: "a"}) * 20 for number in range(256)]
     topics = Topics(*names)
     monkeypatch.setattr(topic_patterns, "MAX_COST", 100_000)
@@ -87,7 +94,7 @@ def test_a_pattern_that_costs_too_much_is_refused(monkeypatch):
         topics.patterns.matching(".*a.{100}")
 
 
-def test_patterns_nobody_asked_for_lately_are_forgotten(monkeypatch):
+def test_patterns_nobody_asked_for_lately_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_patterns, "MAX_PATTERNS", 2)
     topics = Topics("a")
     for regex in ("a", "b", "a", "c"):

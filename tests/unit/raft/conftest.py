@@ -1,6 +1,0 @@
-"""Makes the support modules of this directory importable."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
