@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "architecture.md"
 _SECTION = re.compile(r"^### The way of (?P<name>.+?)$(?P<body>.*?)(?=^##|\Z)", re.M | re.S)
 _STEP = re.compile(r"^\d+\. `(src/[^`]+\.py)`", re.M)

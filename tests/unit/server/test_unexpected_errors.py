@@ -33,7 +33,7 @@ def start_broken(self):
 
 Node.start = start_broken
 properties = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": sys.argv[1]}
-sys.exit(run(properties, on_ready=lambda at, _: print(at, flush=True)))
+sys.exit(run(properties, on_ready=lambda at: print(at, flush=True)))
 """
 
 
