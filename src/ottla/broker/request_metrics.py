@@ -70,7 +70,7 @@ class RequestMetrics:
         self.total = Histogram()
 
     def phases(self) -> dict[str, Histogram]:
-        """The histograms by the name of their phase."""
+        """Return the histograms by the name of their phase."""
         return {"queue": self.queue, "local": self.local, "wait": self.wait, "total": self.total}
 
     def begin(self, context: RequestContext) -> float:

@@ -38,7 +38,7 @@ class Timers:
         return timer
 
     def next_deadline_ms(self) -> float | None:
-        """When the next timer is due, or None without any."""
+        """Return when the next timer is due, or None without any."""
         heap = self._heap
         while heap and heap[0][2].action is None:
             heappop(heap)

@@ -52,7 +52,7 @@ class HostedTopics:
         return partition
 
     def partition_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """The partition of a topic named by its id; ApiError when unknown."""
+        """Return the partition of a topic with this id; raise ApiError if it is unknown."""
         topic = self.by_id.get(topic_id)
         partition = topic.partitions.get(index) if topic is not None else None
         if partition is None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def kafka_cluster() -> Iterator[Cluster]:
-    """A running cluster, one for the whole session; topics keep the tests apart."""
+    """Return a running cluster, one for the whole session. Use a topic for each test."""
     from ottla.testing.cluster import Cluster
 
     with Cluster() as cluster:
@@ -27,7 +27,7 @@ def kafka_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def kafka_bootstrap_servers(kafka_cluster: Cluster) -> str:
-    """`host:port` of the session's cluster."""
+    """Return `host:port` of the session's cluster."""
     return kafka_cluster.bootstrap_servers
 
 

@@ -78,7 +78,7 @@ _PARTITION = {  # version: struct of a partition
 def decode_fetch(
     version: int, buffer: bytearray, view: memoryview, start: int, end: int
 ) -> FetchRequest:
-    """The request whose body is [start, end)."""
+    """Return the request whose body is [start, end)."""
     try:
         if version >= FIRST_FLEXIBLE:
             return _decode_flexible(version, buffer, view, start, end)

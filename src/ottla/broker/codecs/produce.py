@@ -129,7 +129,7 @@ def decode_flexible(
 def decode_legacy(
     version: int, buffer: bytearray, view: memoryview, p: int, end: int
 ) -> ProduceRequest:
-    """The request of a version before 9 whose body is [p, end)."""
+    """Return the request of a version before 9 whose body is [p, end)."""
     transactional_id = None
     length = _I16.unpack_from(buffer, p)[0]
     p += 2

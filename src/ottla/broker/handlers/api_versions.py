@@ -22,7 +22,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(node: Node, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-    """Every API with its versions; from version 3 on, the features and their levels too."""
+    """Return every API with its versions; from version 3 on, also the features and levels."""
     if context.version >= 3:
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
@@ -40,12 +40,12 @@ def handle(node: Node, request: ApiVersionsRequest, context: RequestContext) -> 
 
 
 def unsupported_version() -> ApiVersionsResponse:
-    """The answer to a version we do not know: an error, and the versions we do know."""
+    """Return the answer to an unknown version: an error, and the versions that are served."""
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_api_keys())
 
 
 def _supported(version: int) -> list[SupportedFeatureKey]:
-    """The levels this broker can do; clients of version 3 do not understand a level 0."""
+    """Return the levels this broker supports; clients of version 3 do not understand level 0."""
     return [
         SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
         for name, (lowest, highest) in SUPPORTED_FEATURES.items()

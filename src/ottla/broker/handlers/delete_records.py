@@ -19,7 +19,7 @@ HIGH_WATERMARK = -1
 def handle(
     node: Node, request: DeleteRecordsRequest, context: RequestContext
 ) -> DeleteRecordsResponse:
-    """Each partition's new low watermark."""
+    """Return the new low watermark of each partition."""
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(

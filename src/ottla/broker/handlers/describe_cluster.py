@@ -19,7 +19,7 @@ CONTROLLERS = 2
 def handle(
     node: Node, request: DescribeClusterRequest, context: RequestContext
 ) -> DescribeClusterResponse:
-    """Who is in the cluster, by the listener the client came in through."""
+    """Return the brokers, with their addresses on the listener that the client uses."""
     if request.endpoint_type == CONTROLLERS:
         raise ApiError(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE, "This is a broker's listener, not a controller's"

@@ -31,7 +31,7 @@ from ottla.wire.messages.describe_configs import (
 def handle(
     node: Node, request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse:
-    """Each resource's settings, all or those asked for, or why there are none."""
+    """Return the settings of each resource, all or those asked for, or an error."""
     return DescribeConfigsResponse(
         results=[_describe(node, resource, request) for resource in request.resources]
     )

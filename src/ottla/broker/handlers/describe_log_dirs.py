@@ -17,7 +17,7 @@ from ottla.wire.messages.describe_log_dirs import (
 def handle(
     node: Node, request: DescribeLogDirsRequest, context: RequestContext
 ) -> DescribeLogDirsResponse:
-    """Every log directory with the asked partitions, or all of them."""
+    """Return every log directory with the partitions asked for, or with all."""
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}

@@ -17,7 +17,7 @@ from ottla.wire.messages.describe_producers import (
 def handle(
     node: Node, request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse:
-    """The producers whose sequence each partition remembers."""
+    """Return the producers whose sequence numbers each partition remembers."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(

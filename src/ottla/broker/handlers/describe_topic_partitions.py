@@ -28,7 +28,7 @@ from ottla.wire.messages.describe_topic_partitions import (
 def handle(
     node: Node, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
-    """One page of the topics asked for, or of all."""
+    """Return one page of the topics asked for, or of all topics."""
     cursor = request.cursor or RequestCursor()
     asked = {topic.name for topic in request.topics} or set(node.image.topics)
     names = sorted(name for name in asked if name >= cursor.topic_name)

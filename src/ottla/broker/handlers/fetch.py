@@ -180,14 +180,14 @@ class Context(RequestContext):
         return enough or not known or readable >= self.min_bytes
 
     def _unchanged(self, entry: FetchEntry, item: PartitionData) -> bool:
-        """Whether the consumer knows already what there is to say without records."""
+        """Return whether the consumer already knows what a response without records says."""
         return not self.incremental or (
             entry.sent_high_watermark == item.high_watermark
             and entry.sent_log_start_offset == item.log_start_offset
         )
 
     def _exhausted(self, entry: FetchEntry, item: PartitionData) -> bool:
-        """Whether there is nothing to read until the partition changes."""
+        """Return whether there is nothing to read until the partition changes."""
         if self.replica_id >= 0:
             partition = entry.partition
             log = None if partition is None else partition.log
@@ -228,7 +228,7 @@ class Context(RequestContext):
                 self.fetcher.served(entry)
 
     def _give_up(self, entry: FetchEntry, problem: OSError) -> None:
-        """The records of a partition cannot be read: it has an error to tell instead."""
+        """Answer with an error for a partition whose records cannot be read."""
         assert entry.partition is not None
         self.node.storage_failed(entry.partition, problem)
         self.unreadable = (*self.unreadable, entry)
@@ -311,7 +311,7 @@ class Context(RequestContext):
         return log.last_stable_offset if self.isolation_level else log.high_watermark
 
     def _diverging(self, entry: FetchEntry, partition: Partition) -> tuple[int, int] | None:
-        """Where the client's log leaves ours, if the last epoch it saw says it does (KIP-595)."""
+        """Return where the client's log differs from ours, if its epoch shows that (KIP-595)."""
         epoch, end_offset = partition.end_offset_for_epoch(entry.last_fetched_epoch)
         if epoch < 0 or entry.fetch_offset < partition.online_log().log_start_offset:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)  # older than all that the log has
@@ -330,7 +330,7 @@ class Context(RequestContext):
                     entry.watch(entry.partition)
 
     def partition_changed(self, entry: FetchEntry) -> None:
-        """A followed partition has something new: it may be enough."""
+        """Answer soon if what is new in a partition is enough."""
         partition = entry.partition
         if (
             self.min_bytes <= 1
@@ -344,7 +344,7 @@ class Context(RequestContext):
             self.node.completed.append(self)
 
     def _readable(self) -> int:
-        """Bytes that could be answered now; enough if a partition has an error to tell.
+        """Return how many bytes could be sent now; enough if a partition has an error.
 
         This runs inside somebody else's commit, so no partition's trouble may leave it.
         """

@@ -32,7 +32,7 @@ _NOTHING = (-1, -1, -1)
 
 
 def handle(node: Node, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    """The offset each partition was asked for."""
+    """Return the offset that was asked for, for each partition."""
     asked = Counter(
         (topic.name, partition.partition_index)
         for topic in request.topics
@@ -103,7 +103,7 @@ def _refusal(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
 
 
 def _find(log: Log, timestamp: int, isolation_level: int, version: int) -> tuple[int, int, int]:
-    """(offset, timestamp, leader epoch) of what was asked for."""
+    """Return the offset, timestamp and leader epoch that were asked for."""
     if version < _FIRST_VERSION.get(timestamp, 0) or timestamp < EARLIEST_PENDING_UPLOAD:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     end = log.last_stable_offset if isolation_level else log.high_watermark

@@ -17,7 +17,7 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 def handle(
     node: Node, request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
-    """The end of the asked epoch, or of the largest one before it, per partition."""
+    """Return for each partition where the epoch ended, or the largest one before it."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
