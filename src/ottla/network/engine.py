@@ -152,15 +152,13 @@ class Engine:
         self.receiver.arena_used = 0
         ready, send = node.ready, self.send
         while to_send or ready:
-            channels = dict.fromkeys(to_send)
-            connections = dict.fromkeys(ready)
+            # Each channel once: sending may handle a kept request, which is not settled yet.
+            channels: dict[Channel, None] = dict.fromkeys(to_send)
             to_send.clear()
-            ready.clear()
+            if ready:
+                channels.update(dict.fromkeys([each.edge for each in ready]))  # type: ignore[misc]
+                ready.clear()
             for channel in channels:
-                if not channel.closed:
-                    send(channel)
-            for connection in connections:
-                channel = connection.edge  # type: ignore[assignment]
                 if not channel.closed:
                     send(channel)
             node.settle()
