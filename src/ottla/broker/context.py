@@ -128,7 +128,7 @@ class RequestContext:
             if pending[0] is self:
                 pending.popleft()
                 connection.out.append(frame)
-                if pending:
+                if pending and pending[0].parts is not None:
                     connection.release_complete()
             else:
                 self.parts = [frame]

@@ -21,34 +21,36 @@ _NO_PRODUCER: Final = -1  # id, epoch and sequence of a batch without a producer
 class BatchBuilder:
     """A batch that grows. All its records get the timestamp at which it is sealed."""
 
-    __slots__ = ("_payload", "count")
+    __slots__ = ("_payload", "count", "size")
 
     def __init__(self) -> None:
         self.count = 0
-        self._payload = bytearray()
-
-    @property
-    def size(self) -> int:
+        self.size = HEADER_SIZE
         """The size of the batch so far in bytes, uncompressed."""
-        return HEADER_SIZE + len(self._payload)
+        self._payload = bytearray()
 
     def add(self, key: bytes, value: bytes | None) -> None:
         """Add a record."""
-        count = self.count
+        count, payload = self.count, self._payload
         delta = _SHORT[count] if count < 1024 else svarint(count)
-        key_length = _varint(len(key))
+        length = len(key)
+        key_length = _SHORT[length] if length < 1024 else svarint(length)
         if value is None:
             body = b"".join((b"\0\0", delta, key_length, key, _NULL, b"\0"))
         else:
-            body = b"".join((b"\0\0", delta, key_length, key, _varint(len(value)), value, b"\0"))
+            length = len(value)
+            value_length = _SHORT[length] if length < 1024 else svarint(length)
+            body = b"".join((b"\0\0", delta, key_length, key, value_length, value, b"\0"))
         length = len(body)
-        self._payload += _SHORT[length] if length < 1024 else svarint(length)
-        self._payload += body
+        payload += _SHORT[length] if length < 1024 else svarint(length)
+        payload += body
         self.count = count + 1
+        self.size = HEADER_SIZE + len(payload)
 
     def restore(self, count: int, size: int) -> None:
         """Restore an earlier count and size."""
         self.count = count
+        self.size = size
         del self._payload[size - HEADER_SIZE :]
 
     def seal(self, now_ms: int, codec: int) -> bytearray:
@@ -61,7 +63,3 @@ class BatchBuilder:
         )  # fmt: skip
         seal(batch, 0, len(batch))
         return batch
-
-
-def _varint(number: int) -> bytes:
-    return _SHORT[number] if number < 1024 else svarint(number)
