@@ -40,14 +40,14 @@ def decode_commit(
         # Nearly all lengths are below 128. They are read inline, because a call would cost more.
         stop = p + buffer[p]
         if 0 < stop - p < 0x80 and stop < end:
-            group_id, p = str(view[p + 1 : stop], "utf-8"), stop
+            group_id, p = buffer[p + 1 : stop].decode(), stop
         else:
             group_id, p = _string(buffer, view, p, end)
         generation_id = _I32.unpack_from(buffer, p)[0]
         p += 4
         stop = p + buffer[p]
         if 0 < stop - p < 0x80 and stop < end:
-            member_id, p = str(view[p + 1 : stop], "utf-8"), stop
+            member_id, p = buffer[p + 1 : stop].decode(), stop
         else:
             member_id, p = _string(buffer, view, p, end)
         instance_id = None
@@ -55,15 +55,23 @@ def decode_commit(
             instance_id, p = _string(buffer, view, p, end)
         else:
             p += 1
-        topic_count, p = _count(buffer, p, end)
+        topic_count = buffer[p] - 1
+        if 0 <= topic_count < 0x7F:
+            p += 1
+        else:
+            topic_count, p = _count(buffer, p, end)
         topics: list[TopicCommits] = []
         for _ in range(topic_count):
             stop = p + buffer[p]
             if 0 < stop - p < 0x80 and stop < end:
-                name, p = str(view[p + 1 : stop], "utf-8"), stop
+                name, p = buffer[p + 1 : stop].decode(), stop
             else:
                 name, p = _string(buffer, view, p, end)
-            partition_count, p = _count(buffer, p, end)
+            partition_count = buffer[p] - 1
+            if 0 <= partition_count < 0x7F:
+                p += 1
+            else:
+                partition_count, p = _count(buffer, p, end)
             partitions = []
             for _ in range(partition_count):
                 index, offset, leader_epoch, length = _PARTITION.unpack_from(buffer, p)
