@@ -17,12 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from ottla.controller.metadata_log import MetadataLog
-from ottla.metadata.control_records import (
-    LeaderChangeMessage,
-    LeaderChangeVoter,
-    QuorumRecords,
-    control_batch,
-)
+from ottla.metadata.control_records import QuorumRecords, control_batch
 from ottla.metadata.serde import MetadataError
 from ottla.ports import read_file, write_file_atomically
 from ottla.raft.effects import (
@@ -42,6 +37,8 @@ from ottla.raft.quorum_state_file import FILE_NAME, decode, encode
 from ottla.raft.voter_history import KraftVersionAt, VotersAt
 from ottla.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.wire.message import Message
+from ottla.wire.messages.leader_change_message import LeaderChangeMessage
+from ottla.wire.messages.leader_change_message import Voter as LeaderChangeVoter
 
 
 class _Group:

@@ -17,13 +17,7 @@ from typing import NamedTuple
 
 from ottla.controller.metadata_log import MetadataLog
 from ottla.log.file_names import DELETED
-from ottla.metadata.control_records import (
-    KRaftVersionRecord,
-    QuorumRecords,
-    SnapshotFooterRecord,
-    SnapshotHeaderRecord,
-    VotersRecord,
-)
+from ottla.metadata.control_records import QuorumRecords
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.serde import MetadataError
@@ -35,6 +29,10 @@ from ottla.metadata.snapshot import (
     snapshot_id,
 )
 from ottla.ports import File
+from ottla.wire.messages.k_raft_version_record import KRaftVersionRecord
+from ottla.wire.messages.snapshot_footer_record import SnapshotFooterRecord
+from ottla.wire.messages.snapshot_header_record import SnapshotHeaderRecord
+from ottla.wire.messages.voters_record import VotersRecord
 
 RETRY_DELAY_MS = 60_000
 _CONTROL_RECORDS = {

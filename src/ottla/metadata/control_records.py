@@ -10,156 +10,18 @@ from struct import Struct
 from typing import NamedTuple
 
 from ottla.metadata.serde import MetadataError
-from ottla.model.ids import ZERO_UUID
 from ottla.records.control import ControlType, control_type
 from ottla.records.record import Record, build_batch
 from ottla.wire.codec import DecodeError, decoder, encoder
-from ottla.wire.message import Field, Items, Message, as_list
+from ottla.wire.message import Message
+from ottla.wire.messages.k_raft_version_record import KRaftVersionRecord
+from ottla.wire.messages.leader_change_message import LeaderChangeMessage
+from ottla.wire.messages.snapshot_footer_record import SnapshotFooterRecord
+from ottla.wire.messages.snapshot_header_record import SnapshotHeaderRecord
+from ottla.wire.messages.voters_record import VotersRecord
 
 _KEY = Struct(">hh")
 _VERSION = Struct(">h")
-
-
-class LeaderChangeVoter(Message):
-    __slots__ = ("voter_directory_id", "voter_id")
-    FIELDS = (Field("voter_id", "int32", (0, 1)), Field("voter_directory_id", "uuid", (1, 1)))
-
-    def __init__(self, *, voter_id: int = 0, voter_directory_id: bytes = ZERO_UUID) -> None:
-        self.voter_id = voter_id
-        self.voter_directory_id = voter_directory_id
-
-
-class LeaderChangeMessage(Message):
-    """The first record of a leader's epoch."""
-
-    __slots__ = ("granting_voters", "leader_id", "version", "voters")
-    MAX_VERSION = 1
-    FIRST_FLEXIBLE_VERSION = 0
-    FIELDS = (
-        Field("version", "int16", (0, 1)),
-        Field("leader_id", "int32", (0, 1)),
-        Field("voters", "array", (0, 1), of=LeaderChangeVoter),
-        Field("granting_voters", "array", (0, 1), of=LeaderChangeVoter),
-    )
-
-    def __init__(
-        self,
-        *,
-        version: int = 0,
-        leader_id: int = 0,
-        voters: Items[LeaderChangeVoter] = (),
-        granting_voters: Items[LeaderChangeVoter] = (),
-    ) -> None:
-        self.version = version
-        self.leader_id = leader_id
-        self.voters = as_list(voters)
-        self.granting_voters = as_list(granting_voters)
-
-
-class SnapshotHeaderRecord(Message):
-    """The first record of a snapshot."""
-
-    __slots__ = ("last_contained_log_timestamp", "version")
-    MAX_VERSION = 0
-    FIRST_FLEXIBLE_VERSION = 0
-    FIELDS = (
-        Field("version", "int16", (0, 0)),
-        Field("last_contained_log_timestamp", "int64", (0, 0)),
-    )
-
-    def __init__(self, *, version: int = 0, last_contained_log_timestamp: int = 0) -> None:
-        self.version = version
-        self.last_contained_log_timestamp = last_contained_log_timestamp
-
-
-class SnapshotFooterRecord(Message):
-    """The last record of a snapshot: a file without it is not whole."""
-
-    __slots__ = ("version",)
-    MAX_VERSION = 0
-    FIRST_FLEXIBLE_VERSION = 0
-    FIELDS = (Field("version", "int16", (0, 0)),)
-
-    def __init__(self, *, version: int = 0) -> None:
-        self.version = version
-
-
-class KRaftVersionRecord(Message):
-    """The version of the quorum protocol: from 1 on the voters are in the log."""
-
-    __slots__ = ("k_raft_version", "version")
-    MAX_VERSION = 0
-    FIRST_FLEXIBLE_VERSION = 0
-    FIELDS = (Field("version", "int16", (0, 0)), Field("k_raft_version", "int16", (0, 0)))
-
-    def __init__(self, *, version: int = 0, k_raft_version: int = 0) -> None:
-        self.version = version
-        self.k_raft_version = k_raft_version
-
-
-class VoterEndpoint(Message):
-    __slots__ = ("host", "name", "port")
-    FIELDS = (
-        Field("name", "string", (0, 0)),
-        Field("host", "string", (0, 0)),
-        Field("port", "uint16", (0, 0)),
-    )
-
-    def __init__(self, *, name: str = "", host: str = "", port: int = 0) -> None:
-        self.name = name
-        self.host = host
-        self.port = port
-
-
-class KRaftVersionFeature(Message):
-    __slots__ = ("max_supported_version", "min_supported_version")
-    FIELDS = (
-        Field("min_supported_version", "int16", (0, 0)),
-        Field("max_supported_version", "int16", (0, 0)),
-    )
-
-    def __init__(self, *, min_supported_version: int = 0, max_supported_version: int = 0) -> None:
-        self.min_supported_version = min_supported_version
-        self.max_supported_version = max_supported_version
-
-
-class VotersRecordVoter(Message):
-    __slots__ = ("endpoints", "k_raft_version_feature", "voter_directory_id", "voter_id")
-    FIELDS = (
-        Field("voter_id", "int32", (0, 0)),
-        Field("voter_directory_id", "uuid", (0, 0)),
-        Field("endpoints", "array", (0, 0), of=VoterEndpoint),
-        Field("k_raft_version_feature", "struct", (0, 0), of=KRaftVersionFeature),
-    )
-
-    def __init__(
-        self,
-        *,
-        voter_id: int = 0,
-        voter_directory_id: bytes = ZERO_UUID,
-        endpoints: Items[VoterEndpoint] = (),
-        k_raft_version_feature: KRaftVersionFeature | None = None,
-    ) -> None:
-        self.voter_id = voter_id
-        self.voter_directory_id = voter_directory_id
-        self.endpoints = as_list(endpoints)
-        self.k_raft_version_feature = k_raft_version_feature or KRaftVersionFeature()
-
-
-class VotersRecord(Message):
-    """The voters of the quorum (KIP-853)."""
-
-    __slots__ = ("version", "voters")
-    MAX_VERSION = 0
-    FIRST_FLEXIBLE_VERSION = 0
-    FIELDS = (
-        Field("version", "int16", (0, 0)),
-        Field("voters", "array", (0, 0), of=VotersRecordVoter),
-    )
-
-    def __init__(self, *, version: int = 0, voters: Items[VotersRecordVoter] = ()) -> None:
-        self.version = version
-        self.voters = as_list(voters)
 
 
 class QuorumRecords(NamedTuple):

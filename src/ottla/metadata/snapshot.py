@@ -13,12 +13,7 @@ from typing import NamedTuple
 
 from ottla.config.listeners import SECURITY_PROTOCOLS, Endpoint
 from ottla.log.segment.batch_scan import check_crc
-from ottla.metadata.control_records import (
-    SnapshotFooterRecord,
-    SnapshotHeaderRecord,
-    control_batch,
-    decode_control,
-)
+from ottla.metadata.control_records import control_batch, decode_control
 from ottla.metadata.image import FeatureRange, MetadataImage, PartitionImage
 from ottla.metadata.records import (
     BrokerEndpoint,
@@ -36,6 +31,8 @@ from ottla.ports import File
 from ottla.records.batch import Batch, CorruptBatch, scan
 from ottla.records.record import build_batch, records_of
 from ottla.wire.message import Message
+from ottla.wire.messages.snapshot_footer_record import SnapshotFooterRecord
+from ottla.wire.messages.snapshot_header_record import SnapshotHeaderRecord
 
 SUFFIX = ".checkpoint"
 PART_SUFFIX = ".checkpoint.part"

@@ -9,22 +9,18 @@ from pathlib import Path
 import pytest
 
 from ottla.memory_files import MemoryFiles
-from ottla.metadata.control_records import (
-    KRaftVersionFeature,
-    KRaftVersionRecord,
-    LeaderChangeMessage,
-    LeaderChangeVoter,
-    VoterEndpoint,
-    VotersRecord,
-    VotersRecordVoter,
-    control_batch,
-    decode_control,
-)
+from ottla.metadata.control_records import control_batch, decode_control
 from ottla.metadata.serde import MetadataError, encode_record
 from ottla.ports import Files, read_file
 from ottla.records.batch import scan
 from ottla.records.record import build_batch, records_of
 from ottla.server.os_files import OsFiles
+from ottla.wire.messages.k_raft_version_record import KRaftVersionRecord
+from ottla.wire.messages.leader_change_message import LeaderChangeMessage
+from ottla.wire.messages.leader_change_message import Voter as LeaderChangeVoter
+from ottla.wire.messages.voters_record import Endpoint as VoterEndpoint
+from ottla.wire.messages.voters_record import KRaftVersionFeature, VotersRecord
+from ottla.wire.messages.voters_record import Voter as VotersRecordVoter
 from tests.support.controller import DIRECTORY, World, topic
 
 KAFKA_LOG = Path(__file__).parents[1] / "records/kafka-4.3/__cluster_metadata-0"

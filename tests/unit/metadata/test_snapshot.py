@@ -13,19 +13,7 @@ from hypothesis import strategies as st
 from ottla.config.listeners import SECURITY_PROTOCOLS, Endpoint
 from ottla.memory_files import MemoryFiles
 from ottla.metadata import snapshot
-from ottla.metadata.control_records import (
-    KRaftVersionFeature,
-    KRaftVersionRecord,
-    LeaderChangeMessage,
-    LeaderChangeVoter,
-    SnapshotFooterRecord,
-    SnapshotHeaderRecord,
-    VoterEndpoint,
-    VotersRecord,
-    VotersRecordVoter,
-    control_batch,
-    decode_control,
-)
+from ottla.metadata.control_records import control_batch, decode_control
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import (
     BrokerImage,
@@ -49,6 +37,14 @@ from ottla.metadata.snapshot import (
 from ottla.ports import File
 from ottla.records.batch import scan
 from ottla.records.record import records_of
+from ottla.wire.messages.k_raft_version_record import KRaftVersionRecord
+from ottla.wire.messages.leader_change_message import LeaderChangeMessage
+from ottla.wire.messages.leader_change_message import Voter as LeaderChangeVoter
+from ottla.wire.messages.snapshot_footer_record import SnapshotFooterRecord
+from ottla.wire.messages.snapshot_header_record import SnapshotHeaderRecord
+from ottla.wire.messages.voters_record import Endpoint as VoterEndpoint
+from ottla.wire.messages.voters_record import KRaftVersionFeature, VotersRecord
+from ottla.wire.messages.voters_record import Voter as VotersRecordVoter
 
 KAFKA_LOG = Path(__file__).parents[1] / "records/kafka-4.3/__cluster_metadata-0"
 KAFKA_SNAPSHOT = Path(__file__).parent / "kafka-4.3/00000000000000000029-0000000001.checkpoint"
