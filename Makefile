@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup demo test check check-static check-fast interop bench bench-quick bench-spark docs dist clean
+.PHONY: help setup demo test check check-static check-fast sim faults interop bench bench-quick bench-spark docs dist clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -20,7 +20,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
-demo: setup  ## Run the demo: a broker, real clients, a restart, a stream and a load on Spark
+demo: setup  ## Run the demo: real clients, a restart, a leader killed in a cluster, a stream and a load on Spark
 	@$(BIN)/python examples/demo.py
 
 test: setup  ## Run all tests: first all without Spark, then those with Spark in one session
@@ -38,11 +38,22 @@ check-static: setup
 check-fast: setup
 	@$(BIN)/python -m pytest -q -n 2 -m "not slow" tests/unit tests/property
 
+SEEDS ?= 3000
+sim: setup  ## Run thousands of seeds of a simulated cluster on all cores; SEEDS=N says how many
+	@$(BIN)/ottla sim --seeds $(SEEDS) --seconds 10 --jobs $$(getconf _NPROCESSORS_ONLN)
+
+FAULTS ?= 100
+SEED ?= 1
+faults: setup  ## Do many faults to a cluster of real processes under load; FAULTS=N, SEED=N
+	@OTTLA_CLUSTER_FAULTS=$(FAULTS) OTTLA_CLUSTER_SEED=$(SEED) $(BIN)/python -m pytest -q -s -p no:xdist \
+		tests/e2e/test_cluster_faults.py -k many_faults
+
 interop: setup  ## Run the tests with kcat and Apache Kafka's own tools
 	@$(BIN)/python -m pytest -q -p no:xdist interop
 
 bench: setup  ## Compare Ottla with Apache Kafka: a table of ratios
 	@$(BIN)/python bench/run.py
+	@$(BIN)/python bench/run.py --cluster
 
 bench-quick: setup  ## Compare them in under three minutes
 	@$(BIN)/python bench/run.py --quick

@@ -1,4 +1,6 @@
-"""Compares Ottla with Apache Kafka: `python bench/run.py [--quick] [--only NAME]...`.
+"""Compares Ottla with Apache Kafka: `python bench/run.py [--cluster] [--quick] [--only NAME]...`.
+
+It compares one broker of each, or with `--cluster` three nodes of each.
 
 The exit code is 0 if all measurements succeed, regardless of the verdicts, and 1 if one fails. If
 Java, Maven or a C compiler is missing, the measurements that need it are left out.
@@ -11,25 +13,30 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import FrameType
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness import report
+from harness.broker import Broker
 from harness.catalogue import running_works
+from harness.cluster import Cluster, ClusterSystem
+from harness.cluster_faults import FRESH_NAMES, fresh_cluster_works
+from harness.cluster_works import warm_cluster_works, warm_up_cluster
 from harness.fresh import FreshWork, StartAndMemory, fresh_works
 from harness.machine import describe, others_at_work
 from harness.native import group_raw, group_settle, raw_load, rdkafka_load
 from harness.problem import BenchError
 from harness.results import Results
-from harness.runner import Runner
+from harness.runner import B, Runner
 from harness.scale import FULL, QUICK, Scale
-from harness.systems import Kafka, Ottla, System
+from harness.systems import Kafka, Ottla
 from harness.works import Work
 
 LEFT_OUT_OF_QUICK = (
@@ -37,7 +44,17 @@ LEFT_OUT_OF_QUICK = (
     "heartbeat-consumer", "settle-consumer",
 )  # fmt: skip
 
+CLUSTER_SETTLE_S = 2.0
+"""The time that a cluster gets after a pause: its nodes have to hear of each other again."""
+
 WIDTH_IN_A_FILE = 140  # the width of the table without a terminal
+
+
+class Measured(NamedTuple):
+    """What was measured, and on which machine with which versions."""
+
+    results: Results
+    setting: dict[str, str]
 
 
 def arguments() -> argparse.Namespace:
@@ -45,6 +62,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--quick", action="store_true", help="under three minutes: shorter, one round"
+    )
+    parser.add_argument(
+        "--cluster", action="store_true", help="compare clusters of three nodes, not one broker"
     )
     parser.add_argument(
         "--only",
@@ -74,23 +94,38 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def chosen(scale: Scale, only: list[str] | None, quick: bool) -> tuple[list[Work], list[FreshWork]]:
-    """Return the workloads to run: the named ones, else all (a quick run leaves out a few)."""
+def wanted_names(only: list[str] | None, quick: bool) -> Callable[[str], bool]:
+    """Return whether a workload runs: the named ones, else all (a quick run leaves out a few)."""
 
     def wanted(name: str) -> bool:
         if only:
             return any(fnmatchcase(name, pattern) for pattern in only)
         return not (quick and name in LEFT_OUT_OF_QUICK)
 
+    return wanted
+
+
+def chosen(
+    scale: Scale, wanted: Callable[[str], bool]
+) -> tuple[list[Work], list[FreshWork[Broker]]]:
+    """Return the workloads of one broker to run."""
     return (
         [work for work in running_works(scale) if wanted(work.name)],
         [work for work in fresh_works(scale) if wanted(work.name)],
     )
 
 
+def chosen_for_clusters(
+    scale: Scale, wanted: Callable[[str], bool]
+) -> tuple[list[Work], list[FreshWork[Cluster]]]:
+    """Return the workloads of clusters to run."""
+    works = [work for work in warm_cluster_works(scale) if wanted(work.name)]
+    return works, fresh_cluster_works(scale, wanted)
+
+
 def without_compiler(
-    works: list[Work], fresh: list[FreshWork], scale: Scale, circumstances: list[str]
-) -> tuple[list[Work], list[FreshWork]]:
+    works: list[Work], fresh: list[FreshWork[Broker]], scale: Scale, circumstances: list[str]
+) -> tuple[list[Work], list[FreshWork[Broker]]]:
     """Return the workloads that can run, if the load generators cannot be compiled."""
     try:
         raw_load(), rdkafka_load(), group_raw(), group_settle()
@@ -100,9 +135,9 @@ def without_compiler(
     return works, fresh
 
 
-def available_systems(options: argparse.Namespace, circumstances: list[str]) -> list[System]:
+def available_systems(options: argparse.Namespace, circumstances: list[str]) -> list[Kafka | Ottla]:
     """Return Kafka and Ottla, or the one that can run."""
-    makers: list[tuple[str, Callable[[], System]]] = [("Ottla", Ottla)]
+    makers: list[tuple[str, Callable[[], Kafka | Ottla]]] = [("Ottla", Ottla)]
     if not options.without_kafka:
         makers.insert(0, ("Kafka", lambda: Kafka(options.kafka_version)))
     systems = []
@@ -114,36 +149,51 @@ def available_systems(options: argparse.Namespace, circumstances: list[str]) -> 
     return systems
 
 
-def measure(console: Console, options: argparse.Namespace, scale: Scale) -> Runner:
+def measure(console: Console, options: argparse.Namespace, scale: Scale) -> Measured:
     """Run everything. Remove the data at the end unless it is to be kept."""
-    works, fresh = chosen(scale, options.only, options.quick)
-    if not works and not fresh:
-        raise BenchError("there is no such workload; --list shows their names")
+    wanted = wanted_names(options.only, options.quick)
     circumstances: list[str] = []
     with console.status("looking for the systems (the first run downloads Apache Kafka)"):
         systems = available_systems(options, circumstances)
-        works, fresh = without_compiler(works, fresh, scale, circumstances)
         circumstances += others_at_work()
     for text in circumstances:
         console.print(text, style="yellow", markup=False)
     if not systems:
         raise BenchError("there is nothing to measure")
-    runner = Runner(systems, scale, options.keep, Results(circumstances=circumstances))
+    results = Results(circumstances=circumstances)
     base = Path(tempfile.mkdtemp(prefix="ottla-bench-", dir=options.directory))
     try:
-        run_with_progress(console, runner, base, works, fresh)
+        if options.cluster:
+            clusters = [ClusterSystem(system) for system in systems]
+            run_with_progress(
+                console,
+                Runner(clusters, scale, options.keep, results, warm_up_cluster, CLUSTER_SETTLE_S),
+                base,
+                *chosen_for_clusters(scale, wanted),
+            )
+        else:
+            works, fresh = without_compiler(*chosen(scale, wanted), scale, circumstances)
+            run_with_progress(
+                console, Runner(systems, scale, options.keep, results), base, works, fresh
+            )
     finally:
         if options.keep:
             console.print(f"data and logs are kept in {base}", markup=False)
         else:
             shutil.rmtree(base, ignore_errors=True)
-    return runner
+    return Measured(results, describe(systems))
 
 
 def run_with_progress(
-    console: Console, runner: Runner, base: Path, works: list[Work], fresh: list[FreshWork]
+    console: Console,
+    runner: Runner[B],
+    base: Path,
+    works: Sequence[Work],
+    fresh: Sequence[FreshWork[B]],
 ) -> None:
     """Run the workloads with a progress bar."""
+    if not works and not fresh:
+        raise BenchError("there is no such workload; --list shows their names")
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         bar = progress.add_task("starting")
@@ -153,19 +203,25 @@ def run_with_progress(
         runner.run_all(base, works, fresh)
 
 
-def publish(console: Console, options: argparse.Namespace, scale: Scale, runner: Runner) -> None:
+def publish(
+    console: Console, options: argparse.Namespace, scale: Scale, measured: Measured
+) -> None:
     """Print the table and write the requested files."""
-    gigabytes = scale.restart_segments * scale.restart_segment_bytes / 1e9
-    table_rows = report.rows(
-        runner.results, f"{gigabytes:.0f} GB in {scale.restart_segments} segments"
-    )
-    setting = describe(list(runner.systems))
-    report.print_table(console, table_rows, runner.results.remarks)
+    results, setting = measured
+    table_rows = report.rows(results, scale.sizes())
+    report.print_table(console, table_rows, results.remarks)
     if options.json:
-        report.write_json(options.json, runner.results, setting)
+        report.write_json(options.json, results, setting)
     if options.markdown:
-        text = report.markdown(table_rows, setting, runner.results.remarks)
-        report.write_markdown(options.markdown, text)
+        text = report.markdown(table_rows, setting, results.remarks)
+        report.write_markdown(options.markdown, text, *markers(options))
+
+
+def markers(options: argparse.Namespace) -> tuple[str, str]:
+    """Return the lines of the page between which the table stands."""
+    if options.cluster:
+        return report.CLUSTER_BEGIN, report.CLUSTER_END
+    return report.BEGIN, report.END
 
 
 def end_run(number: int, frame: FrameType | None) -> None:
@@ -182,26 +238,30 @@ def main() -> int:
     if options.rounds:
         scale = replace(scale, rounds=options.rounds, more_rounds=0)
     if options.list:
-        works, fresh = chosen(scale, None, quick=False)
-        names = [work.name for work in works] + [work.name for work in fresh]
+        everything = wanted_names(None, quick=False)
+        if options.cluster:
+            names = [work.name for work in chosen_for_clusters(scale, everything)[0]]
+            names += FRESH_NAMES
+        else:
+            works, fresh = chosen(scale, everything)
+            names = [work.name for work in works] + [work.name for work in fresh]
         console.print("\n".join(names), markup=False)
         return 0
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end_run)
     try:
         if options.markdown:
-            report.halves_around_table(
-                options.markdown
-            )  # so that it fails before the measurements, not after them
-        runner = measure(console, options, scale)
-        publish(console, options, scale, runner)
+            # so that it fails before the measurements, not after them
+            report.halves_around_table(options.markdown, *markers(options))
+        measured = measure(console, options, scale)
+        publish(console, options, scale, measured)
     except BenchError as error:
         console.print(f"bench: {error}", style="red", markup=False)
         return 1
     except KeyboardInterrupt:
         console.print("bench: interrupted; brokers are stopped and data is removed", style="yellow")
         return 130
-    return 1 if runner.results.failures else 0
+    return 1 if measured.results.failures else 0
 
 
 if __name__ == "__main__":

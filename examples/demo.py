@@ -2,7 +2,8 @@
 
 It starts a broker, creates a topic and produces messages. In between it restarts the broker. Then
 it consumes all messages and checks that each arrives exactly once and in order. A consumer group
-counts the messages while one of its members is killed. A stream on Spark sums up orders from one
+counts the messages while one of its members is killed. A cluster of three brokers loses the leader
+of a partition to a SIGKILL under load: nothing is lost. A stream on Spark sums up orders from one
 topic to another, and a load writes them into a table; all sums must agree. At the end, the demo
 prints the steps and their speed.
 """
@@ -21,11 +22,22 @@ from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from demo_cluster import Failover
 from demo_group import BROKER_SETTINGS, GroupRun
-from demo_spark import SparkRun, check_large, compare, produce_orders, read_minutes
+from demo_spark import (
+    SparkRun,
+    check_large,
+    check_receipts,
+    compare,
+    kill_a_pipeline,
+    produce_orders,
+    read_minutes,
+)
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+
+from ottla.testing import Cluster
 
 TOPIC = "events"
 PARTITIONS = 6
@@ -238,6 +250,24 @@ def count_in_a_group(broker: BrokerProcess, count: int, results: Results) -> Non
     )
 
 
+def kill_a_leader(count: int, results: Results) -> None:
+    """Start three brokers and kill the leader of a partition under load."""
+    begin = time.perf_counter()
+    with Cluster(3, processes=True) as cluster:
+        results.add("three brokers start", time.perf_counter() - begin)
+        failover = Failover(cluster)
+        begin = time.perf_counter()
+        with progress_bar("three brokers (leader killed)", count) as progress:
+            failover.run(count, lambda done: advance(progress, done, begin))
+        console.print(
+            f"Broker {failover.killed} led and was killed; broker {failover.leader} leads."
+            f" The next write was acknowledged after [bold]{failover.gap_s:.2f} s[/bold]."
+        )
+        console.print(f"All {count:,} acknowledged writes are there, once and in order.")
+        results.add("leader killed to next acknowledged write", failover.gap_s)
+        results.add("three brokers, acks=all, checked", time.perf_counter() - begin, count)
+
+
 def stream_and_load(broker: BrokerProcess, count: int, directory: Path, results: Results) -> None:
     """Produce orders, sum them up per minute into another topic, load them, and compare."""
     servers = broker.bootstrap_servers
@@ -245,16 +275,20 @@ def stream_and_load(broker: BrokerProcess, count: int, directory: Path, results:
     with progress_bar("orders, as JSON", count) as progress:
         made = produce_orders(servers, count, lambda done: advance(progress, done, begin))
     results.add("produce orders", time.perf_counter() - begin, count)
-    with timed("Spark starts", results):
+    with timed("a pipeline starts and is killed", results):
+        batches = kill_a_pipeline(servers, directory)
+    console.print(f"The pipeline was killed with SIGKILL in its batch {batches}.")
+    with timed("Spark starts again", results):
         run = SparkRun(servers, directory)
     try:
-        with timed("a pipeline sums them up, topic to topic", results) as rows:
+        with timed("the pipeline goes on, topic to topic", results) as rows:
             rows.append(run.stream())
         with timed("load into a Delta table", results) as rows:
             rows.append(run.load())
         with timed("read the table and the topic, compare", results):
             shown = compare(made, read_minutes(servers), run.table())
             check_large(count, run.large())
+            check_receipts(servers, count)
     finally:
         run.close()
     console.print(shown)
@@ -274,6 +308,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=300_000)
     parser.add_argument("--orders", type=int, default=100_000)
+    parser.add_argument("--payments", type=int, default=50_000)
     given = parser.parse_args()
     count = given.messages
     results = Results()
@@ -286,13 +321,17 @@ def main() -> None:
             produce(broker, count, results)
             consume(broker, count, results)
             count_in_a_group(broker, count, results)
+            kill_a_leader(given.payments, results)
             stream_and_load(broker, given.orders, Path(directory) / "spark", results)
             results.add("clean stop", broker.stop())
         finally:
             broker.kill()
     results.show()
     console.print(f"All {count:,} messages arrived once and in order.")
-    console.print(f"All {given.orders:,} orders are in the stream's sums and in the table, once.")
+    console.print(
+        f"All {given.orders:,} orders are in the stream's sums, in the table and in the topic of"
+        " receipts, once, although the pipeline was killed."
+    )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Writes orders, sums them per minute with a pipeline, loads them into a table, and compares.
 
+The pipeline is killed in the middle and started again: each order gets one receipt.
 demo.py runs it. The orders are generated here, so the expected sums of the pipeline and the table
 are known exactly. Any difference ends the demo.
 """
@@ -7,7 +8,11 @@ are known exactly. Any difference ends the demo.
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -15,7 +20,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.table import Table
 
@@ -23,6 +35,7 @@ import ottla_spark
 
 TOPIC = "orders"
 MINUTES_TOPIC = "orders-per-minute"
+RECEIPTS_TOPIC = "receipts"
 PARTITIONS = 4
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTES = 6
@@ -76,14 +89,38 @@ def produce_orders(
     return dict(made)
 
 
+def kill_a_pipeline(bootstrap_servers: str, directory: Path) -> int:
+    """Start the pipeline as a process and kill all of it in the middle of its work.
+
+    Return how many batches of receipts it had planned by then.
+    """
+    directory.mkdir()
+    shutil.copy(PIPELINE, directory)
+    words = ["pipeline", "run", PIPELINE.name, "--once", "-b", bootstrap_servers]
+    process = subprocess.Popen(
+        [Path(sys.executable).with_name("ottla"), *words],
+        cwd=directory,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    planned = directory / "state" / "orders" / "receipts" / "offsets"
+    while process.poll() is None and not (planned / "1").exists():
+        time.sleep(0.01)
+    if process.poll() is not None:
+        raise SystemExit(f"the pipeline ended too early:\n{process.communicate()[0]}")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    return len([name for name in os.listdir(planned) if name.isdigit()])
+
+
 class SparkRun:
-    """One Spark session for the pipeline and the load, with its own directory."""
+    """One Spark session for the pipeline and the load. The pipeline goes on where it was killed."""
 
     def __init__(self, bootstrap_servers: str, directory: Path) -> None:
         self._servers = bootstrap_servers
         self._directory = directory
-        directory.mkdir()
-        shutil.copy(PIPELINE, directory)
         self._spark = ottla_spark.session("local[*]", app_name="demo")
 
     def stream(self) -> int:
@@ -129,24 +166,46 @@ class SparkRun:
         self._spark.stop()
 
 
+def committed(bootstrap_servers: str, topic: str) -> Iterator[Message]:
+    """Yield the committed records of a topic, from the first to the last."""
+    settings = {"bootstrap.servers": bootstrap_servers, "group.id": "demo"}
+    consumer = Consumer(
+        {**settings, "isolation.level": "read_committed", "enable.partition.eof": True}
+    )
+    partitions = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
+    ended: set[int | None] = set()
+    deadline = time.monotonic() + TIMEOUT_S
+    while len(ended) < len(partitions):
+        if time.monotonic() > deadline:
+            raise SystemExit(f"the end of topic {topic} is not reached")
+        for message in consumer.consume(1000, timeout=0.2):
+            error = message.error()
+            if error is None:
+                yield message
+            elif error.code() == KafkaError._PARTITION_EOF:
+                ended.add(message.partition())
+            else:
+                raise SystemExit(f"consuming failed: {error}")
+    consumer.close()
+
+
 def read_minutes(bootstrap_servers: str) -> dict[str, Sums]:
     """Return the last sums of each minute in the topic that the pipeline writes."""
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "minutes"})
-    partition = TopicPartition(MINUTES_TOPIC, 0, OFFSET_BEGINNING)
-    consumer.assign([partition])
-    _, end = consumer.get_watermark_offsets(partition, timeout=TIMEOUT_S)
     found: dict[str, Sums] = {}
-    deadline, seen = time.monotonic() + TIMEOUT_S, 0
-    while seen < end and time.monotonic() < deadline:
-        for message in consumer.consume(1000, timeout=0.2):
-            if message.error():
-                raise SystemExit(f"consuming failed: {message.error()}")
-            minute = json.loads(message.value())
-            at = datetime.fromisoformat(minute["minute"]).astimezone(UTC)
-            found[minute_of(at)] = Sums(minute["orders"], minute["cents"])
-            seen = message.offset() + 1
-    consumer.close()
+    for message in committed(bootstrap_servers, MINUTES_TOPIC):
+        minute = json.loads(message.value())
+        at = datetime.fromisoformat(minute["minute"]).astimezone(UTC)
+        found[minute_of(at)] = Sums(minute["orders"], minute["cents"])
     return found
+
+
+def check_receipts(bootstrap_servers: str, count: int) -> None:
+    """Exit unless the topic of receipts has exactly one for each order."""
+    ids = [json.loads(m.value())["id"] for m in committed(bootstrap_servers, RECEIPTS_TOPIC)]
+    if sorted(ids) != list(range(count)):
+        twice, missing = len(ids) - len(set(ids)), count - len(set(ids))
+        raise SystemExit(f"receipts: {twice} are there twice, {missing} are missing")
 
 
 def compare(made: dict[str, Sums], streamed: dict[str, Sums], loaded: dict[str, Sums]) -> Table:

@@ -11,6 +11,7 @@ from pathlib import Path
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, NewTopic
 
+from ottla.log.segment.txn_index import read_txn_index
 from ottla.metadata.records import TopicRecord
 from ottla.metadata.snapshot import decode_snapshot
 from ottla.server.os_files import OsFiles
@@ -273,3 +274,112 @@ def consume_numbers(bootstrap_servers: str, count: int) -> list[int]:
         numbers += [int(message.value() or b"") for message in consumer.consume(1000, timeout=1)]
     consumer.close()
     return sorted(numbers)
+
+
+def write_transactions(at: str, names: str) -> None:
+    """Write transactions: those with small letters are committed, those with capitals aborted."""
+    for name in names:
+        producer = Producer({"bootstrap.servers": at, "transactional.id": f"id-{name.lower()}"})
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        for number in range(20):
+            producer.produce("t", f"{name}{number}".encode() * 20, partition=0)
+        assert producer.flush(60) == 0
+        if name.islower():
+            producer.commit_transaction(60)
+        else:
+            producer.abort_transaction(60)
+
+
+def committed_names(at: str) -> str:
+    """Return the transactions that a consumer with read_committed sees, in their order."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": at,
+            "group.id": "unused",
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
+    )
+    consumer.assign([TopicPartition("t", 0, OFFSET_BEGINNING)])
+    found = ""
+    while True:
+        message = consumer.poll(60)
+        assert message is not None
+        if message.error():
+            consumer.close()
+            return found
+        name = (message.value() or b"?")[:1].decode()
+        if not found.endswith(name):
+            found += name
+
+
+def test_kafka_reads_our_transactions(tmp_path: Path, kafka_tool: Run) -> None:
+    settings = {"internal.segment.bytes": "6000", "index.interval.bytes": "100"}
+    with Cluster(data_dir=tmp_path / "data") as cluster:
+        at = cluster.bootstrap_servers
+        admin = AdminClient({"bootstrap.servers": at})
+        admin.create_topics([NewTopic("t", 1, 1, config=settings)])["t"].result(30)
+        write_transactions(at, "abCdEFgh")
+        assert committed_names(at) == "abdgh"
+        open_one = Producer({"bootstrap.servers": at, "transactional.id": "open"})
+        open_one.init_transactions(60)
+        open_one.begin_transaction()
+        open_one.produce("t", b"open", partition=0)
+        assert open_one.flush(60) == 0
+    directory = tmp_path / "data" / "t-0"
+    indexes = sorted(directory.glob("*.txnindex"))
+    assert indexes
+    out = kafka_tool(DUMP, "--files", ",".join(map(str, indexes)))
+    ours = [each for path in indexes for each in read_txn_index(OsFiles(), str(path))]
+    assert len(ours) == 3
+    for each in ours:
+        assert (
+            f"version: 0 producerId: {each.producer_id} firstOffset: {each.first_offset} "
+            f"lastOffset: {each.last_offset} lastStableOffset: {each.last_stable_offset}" in out
+        )
+    segments = sorted(directory.glob("*.log"))
+    out = kafka_tool(DUMP, "--deep-iteration", "--files", ",".join(map(str, segments)))
+    assert out.count("endTxnMarker: COMMIT") == 5
+    assert out.count("endTxnMarker: ABORT") == 3
+    newest = max(directory.glob("*.snapshot"))
+    out = kafka_tool(DUMP, "--files", str(newest))
+    assert len(re.findall(r"currentTxnFirstOffset: (?:Some\(|OptionalLong\[)\d+", out)) == 1
+    state = sorted((tmp_path / "data").glob("__transaction_state-*/*.log"))
+    out = kafka_tool(DUMP, "--transaction-log-decoder", "--files", ",".join(map(str, state)))
+    assert "Failed" not in out
+    assert "open" in out
+
+
+def test_transactions_go_on_in_kafka_and_come_back(tmp_path: Path, kafka_tool: Run) -> None:
+    """A data directory with transactions is served by Ottla, by Kafka, and by Ottla again."""
+    from harness.systems import Kafka
+
+    kafka = Kafka(None).new_broker(tmp_path / "kafka")
+    data_dir = tmp_path / "kafka" / "data"
+    shutil.rmtree(data_dir)
+    settings_file = tmp_path / "kafka" / "server.properties"
+    with settings_file.open("a") as file:
+        file.write(
+            "broker.session.timeout.ms=3000\nbroker.heartbeat.interval.ms=500\n"
+            "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
+        )
+    with Cluster(data_dir=data_dir) as cluster:
+        at = cluster.bootstrap_servers
+        admin = AdminClient({"bootstrap.servers": at})
+        settings = {"internal.segment.bytes": "6000"}
+        admin.create_topics([NewTopic("t", 1, 1, config=settings)])["t"].result(30)
+        write_transactions(at, "aBc")
+    kafka.start()
+    try:
+        at = f"127.0.0.1:{kafka.port}"
+        assert committed_names(at) == "ac"
+        write_transactions(at, "aDeBf")
+        assert committed_names(at) == "acaef"
+    finally:
+        kafka.stop()
+    with Cluster(data_dir=data_dir) as cluster:
+        at = cluster.bootstrap_servers
+        assert committed_names(at) == "acaef"
+        write_transactions(at, "Abd")
+        assert committed_names(at) == "acaefbd"

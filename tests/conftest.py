@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from ottla.testing import Cluster
@@ -32,6 +33,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 NEVER_CONNECTED = (
     r"unclosed <socket\.socket fd=\d+, family=2, type=1, proto=6, laddr=\('0\.0\.0\.0'"
 )
+
+
+# A busy machine may take any time for one example: what is wrong is found by its result.
+settings.register_profile("ottla", deadline=None)
+settings.load_profile("ottla")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -14,22 +14,29 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
 from ottla.broker.handlers import advertised  # noqa: E402
-from ottla.config.broker import BROKER_SETTINGS  # noqa: E402
-from ottla.config.broker_settings.accepted import (  # noqa: E402
-    ACCEPTED,
-    UNSUPPORTED,
-    UNSUPPORTED_PREFIXES,
-)
+from ottla.config.broker import DECLARED  # noqa: E402
+from ottla.config.broker_settings.accepted import ACCEPTED  # noqa: E402
+from ottla.config.broker_settings.accepted_row import Unsupported  # noqa: E402
+from ottla.config.broker_settings.cleaner import CleanerConfig  # noqa: E402
 from ottla.config.broker_settings.consumer_groups import ConsumerGroupConfig  # noqa: E402
+from ottla.config.broker_settings.controller_quorum import (  # noqa: E402
+    ControllerQuorumConfig,
+)
 from ottla.config.broker_settings.fetch import FetchConfig  # noqa: E402
 from ottla.config.broker_settings.groups import GroupConfig  # noqa: E402
+from ottla.config.broker_settings.membership import MembershipConfig  # noqa: E402
 from ottla.config.broker_settings.metadata_log import MetadataLogConfig  # noqa: E402
 from ottla.config.broker_settings.network import NetworkConfig  # noqa: E402
 from ottla.config.broker_settings.node import NodeConfig  # noqa: E402
 from ottla.config.broker_settings.offsets import OffsetsConfig  # noqa: E402
 from ottla.config.broker_settings.producer_ids import ProducerIdConfig  # noqa: E402
+from ottla.config.broker_settings.replication import ReplicationConfig  # noqa: E402
 from ottla.config.broker_settings.storage import StorageConfig  # noqa: E402
 from ottla.config.broker_settings.topics import TopicsConfig  # noqa: E402
+from ottla.config.broker_settings.transaction_verification import (  # noqa: E402
+    TransactionVerificationConfig,
+)
+from ottla.config.broker_settings.transactions import TransactionsConfig  # noqa: E402
 from ottla.config.definition import MAX_INT, MAX_LONG, Setting, format_value  # noqa: E402
 from ottla.config.group import GROUP_SETTINGS, default_of  # noqa: E402
 from ottla.config.topic import SYNONYMS, TOPIC_SETTINGS  # noqa: E402
@@ -77,7 +84,10 @@ and `max` in their names are the allowed range.
 _ACCEPTED_INTRODUCTION = """\
 ## Accepted without effect
 
-Many files contain these settings. The broker checks their type and range, and then ignores them.
+These are all other settings of Kafka's brokers. The broker checks their type and range, and then
+ignores them. If one of them does not have its default, the broker says so when it starts. The same
+holds for settings with a listener's name before them (`listener.name.{listener}.*`) and for those
+of Kafka's plug-ins for tiered storage (`rsm.config.*`, `rlmm.config.*`).
 """
 
 
@@ -92,6 +102,23 @@ versions there are.
 """
 
 
+_LIMITS = """\
+## Limits
+
+A request is answered in pieces of a few milliseconds, so that a large one does not delay others.
+A name, id or partition that a request repeats is handled once, or refused where Kafka refuses it.
+What is above one of these limits gets POLICY_VIOLATION; split the request.
+
+| API | limit of one request |
+| --- | --- |
+| CreateTopics, CreatePartitions | 10,000 new partitions |
+| CreateTopics | 10,000 topics; the response has the settings of 1,000 of them |
+| AlterConfigs, IncrementalAlterConfigs | 10,000 resources |
+| DescribeConfigs | about 16 MiB in the response |
+| DescribeProducers | about 200,000 producers in the response |
+"""
+
+
 def supported_apis() -> str:
     """Return the content of docs/supported-apis.md."""
     served = {key: (oldest, newest) for key, oldest, newest in advertised()}
@@ -103,6 +130,7 @@ def supported_apis() -> str:
     parts = [
         _APIS_INTRODUCTION,
         _table(("key", "API", "versions"), rows),
+        _LIMITS,
         "## Not supported\n",
         f"{missing}.\n",
     ]
@@ -118,7 +146,13 @@ def configuration() -> str:
         "## Broker settings\n",
         "### Identity\n",
         _broker_table(
-            [*NodeConfig.settings.values(), *map(BROKER_SETTINGS.__getitem__, _BETWEEN_NODES)]
+            [
+                *NodeConfig.settings.values(),
+                *ControllerQuorumConfig.settings.values(),
+                *MembershipConfig.settings.values(),
+                *ReplicationConfig.settings.values(),
+                *map(DECLARED.__getitem__, _BETWEEN_NODES),
+            ]
         ),
         "### Network\n",
         _broker_table(
@@ -132,6 +166,7 @@ def configuration() -> str:
         _broker_table(
             [
                 *StorageConfig.settings.values(),
+                *CleanerConfig.settings.values(),
                 *ProducerIdConfig.settings.values(),
                 *MetadataLogConfig.settings.values(),
             ]
@@ -142,6 +177,13 @@ def configuration() -> str:
         _broker_table(ConsumerGroupConfig.settings.values()),
         "### Offsets\n",
         _broker_table(OffsetsConfig.settings.values()),
+        "### Transactions\n",
+        _broker_table(
+            (
+                *TransactionsConfig.settings.values(),
+                *TransactionVerificationConfig.settings.values(),
+            )
+        ),
         "### Defaults of topic settings\n",
         "All of them are dynamic. They have the type and the range of the topic setting.\n",
         _defaults_table(),
@@ -198,27 +240,27 @@ def _defaults_table() -> str:
     rows = []
     for name, synonyms in sorted(SYNONYMS.items()):
         if synonyms and not TOPIC_SETTINGS[name].internal:
-            setting = BROKER_SETTINGS[synonyms[0].name]
+            setting = DECLARED[synonyms[0].name]
             rows.append((f"`{setting.name}`", f"`{name}`", _default(setting)))
     return _table(("setting", "default of the topic setting", "default"), rows)
 
 
 def _accepted_lists() -> str:
-    reasons = dict.fromkeys(setting.doc for setting in ACCEPTED)
+    reasons = dict.fromkeys(setting.doc for setting in ACCEPTED.values())
     return "\n".join(
         f"{reason}\n\n"
-        + ", ".join(f"`{setting.name}`" for setting in ACCEPTED if setting.doc == reason)
+        + ", ".join(f"`{setting.name}`" for setting in ACCEPTED.values() if setting.doc == reason)
         + "\n"
         for reason in reasons
     )
 
 
 def _refused() -> str:
-    names = ", ".join(f"`{name}`" for name in UNSUPPORTED)
-    prefixes = ", ".join(f"`{prefix}*`" for prefix in UNSUPPORTED_PREFIXES)
+    refused = [s for s in ACCEPTED.values() if isinstance(s.validator, Unsupported)]
+    names = ", ".join(f"`{setting.name}`" for setting in refused)
     return (
-        "Users who set one of these rely on its effect. This broker does not support them and does"
-        f" not start if one is set: {names}, {prefixes}.\n"
+        "Users who set one of these rely on its effect. The broker does not start if one of them"
+        f" has another value than its default: {names}.\n"
     )
 
 

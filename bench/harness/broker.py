@@ -6,6 +6,7 @@ but uses no CPU while the other system is measured) -> stop or kill -> stopped.
 
 from __future__ import annotations
 
+import random
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 120.0
 RETRY_S = 0.01
 LOG_TAIL_LINES = 15
+LOWEST_PORT, HIGHEST_PORT = 20_000, 32_000
 
 COMMON_PROPERTIES: Mapping[str, str] = {
     "node.id": "1",
@@ -38,6 +40,17 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def free_ports(count: int) -> list[int]:
+    """Return free ports of 127.0.0.1 that no outgoing connection takes meanwhile."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(LOWEST_PORT, HIGHEST_PORT)
+        with socket.socket() as probe:
+            if port not in found and probe.connect_ex(("127.0.0.1", port)) != 0:
+                found.append(port)
+    return found
 
 
 def write_properties(path: Path, properties: Mapping[str, str]) -> None:
@@ -84,6 +97,10 @@ class Broker:
     def start(self) -> None:
         """Start the process and wait until its port accepts connections."""
         self.spawn()
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until the port accepts connections. Raise BenchError if it never does."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline and self.running:
             with socket.socket() as probe:
@@ -93,12 +110,17 @@ class Broker:
         self.kill()
         raise BenchError(f"{self.system} did not start:\n{self.log_tail()}")
 
+    def terminate(self) -> None:
+        """Send SIGTERM and return at once."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.terminate()
+
     def stop(self) -> None:
         """Stop the process with SIGTERM. If it does not end, kill it and raise BenchError."""
         if self._process is None:
             return
-        self._process.send_signal(signal.SIGCONT)
-        self._process.terminate()
+        self.terminate()
         try:
             self._process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired as error:

@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from harness.broker import START_TIMEOUT_S, Broker
 from harness.probe import await_acknowledgement
@@ -22,15 +22,19 @@ from harness.works import Figures, consume, fill
 SPARE_DISK_BYTES = 4 << 30
 
 
-class FreshWork(Protocol):
-    """A workload that starts its own brokers."""
+B_contra = TypeVar("B_contra", contravariant=True)
+
+
+class FreshWork(Protocol[B_contra]):
+    """A workload that starts its own brokers or clusters."""
 
     name: str
+    rounds: int
 
-    def prepare(self, broker: Broker) -> None:
+    def prepare(self, broker: B_contra, /) -> None:
         """Fill the broker's directory and stop the broker."""
 
-    def measure(self, broker: Broker) -> Figures:
+    def measure(self, broker: B_contra, /) -> Figures:
         """Start the broker, measure, and stop it cleanly."""
 
 
@@ -54,6 +58,7 @@ class StartAndMemory:
 
     def __init__(self, scale: Scale) -> None:
         self._scale = scale
+        self.rounds = scale.rounds
         self._rounds = 0
 
     def prepare(self, broker: Broker) -> None:
@@ -89,6 +94,7 @@ class Restart:
 
     def __init__(self, scale: Scale) -> None:
         self._scale = scale
+        self.rounds = scale.rounds
         self._total_bytes = scale.restart_segments * scale.restart_segment_bytes
 
     def prepare(self, broker: Broker) -> None:
@@ -119,6 +125,6 @@ class Restart:
             raise BenchError(f"{found} segments were made where {wanted} were meant")
 
 
-def fresh_works(scale: Scale) -> list[FreshWork]:
+def fresh_works(scale: Scale) -> list[FreshWork[Broker]]:
     """Return all workloads that start brokers themselves."""
     return [StartAndMemory(scale), Restart(scale)]

@@ -6,6 +6,7 @@ import json
 import subprocess
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from harness.problem import BenchError
@@ -15,8 +16,16 @@ HARD_LIMIT_S = 600.0
 """Generators end by themselves long before; this catches one that does not."""
 
 
-def run_load(program: Path, target: Target, *arguments: str | float) -> dict[str, float]:
-    """Return the report of the generator, with `cpu_s`, the broker's CPU seconds."""
+def run_load(
+    program: Path,
+    target: Target,
+    *arguments: str | float,
+    on_begin: Callable[[], None] = lambda: None,
+) -> dict[str, float]:
+    """Return the report of the generator, with `cpu_s`, the broker's CPU seconds.
+
+    `on_begin` is called when the measurement begins.
+    """
     command = [str(program), *(str(argument) for argument in arguments)]
     with tempfile.TemporaryFile("w+", errors="replace") as errors:
         process = subprocess.Popen(
@@ -25,7 +34,7 @@ def run_load(program: Path, target: Target, *arguments: str | float) -> dict[str
         watchdog = threading.Timer(HARD_LIMIT_S, process.kill)
         watchdog.start()
         try:
-            report = _follow(process, target)
+            report = _follow(process, target, on_begin)
         finally:
             watchdog.cancel()
             process.kill()
@@ -37,7 +46,9 @@ def run_load(program: Path, target: Target, *arguments: str | float) -> dict[str
     return report
 
 
-def _follow(process: subprocess.Popen[str], target: Target) -> dict[str, float]:
+def _follow(
+    process: subprocess.Popen[str], target: Target, on_begin: Callable[[], None]
+) -> dict[str, float]:
     assert process.stdout is not None
     cpu_at: dict[str, float] = {}
     report: dict[str, float] = {}
@@ -45,6 +56,8 @@ def _follow(process: subprocess.Popen[str], target: Target) -> dict[str, float]:
         event = line.strip()
         if event in ("begin", "end"):
             cpu_at[event] = target.cpu_seconds()
+            if event == "begin":
+                on_begin()
         else:
             report = {**json.loads(event), "cpu_s": cpu_at["end"] - cpu_at["begin"]}
     process.wait()

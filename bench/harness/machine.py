@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import confluent_kafka
@@ -16,7 +17,7 @@ from harness.systems import System
 BUSY_PERCENT = 10.0
 
 
-def describe(systems: list[System]) -> dict[str, str]:
+def describe(systems: Sequence[System[object]]) -> dict[str, str]:
     """Return the facts that a reader needs to judge the figures."""
     memory_gib = psutil.virtual_memory().total / (1 << 30)
     found = {

@@ -81,3 +81,55 @@ METRICS: tuple[Metric, ...] = (
     Metric("memory-used", "resident memory, after 1 GB through it", "MB", _LOWER, 1 / 10, 1 / 20),
     Metric("restart", "clean restart, {restart}", "s", _LOWER, 1 / 4, 1 / 10),
 )
+
+CLUSTER_METRICS: tuple[Metric, ...] = (
+    Metric(
+        "cluster-produce", "librdkafka produce, 6 partitions, 1 KiB", "MB/s", Better.HIGHER, 2, 3
+    ),
+    Metric(
+        "cluster-latency-p50", "produce to consume, 1,000 msg/s, p50", "ms", _LOWER, 1 / 2, 1 / 5
+    ),
+    Metric(
+        "cluster-latency-p99", "produce to consume, 1,000 msg/s, p99", "ms", _LOWER, 1 / 3, 1 / 10
+    ),
+    Metric(
+        "cluster-start", "cluster start to first acknowledged write", "s", _LOWER, 1 / 8, 1 / 15
+    ),
+    Metric("kill-leader", "SIGKILL of the leader to the next write", "s", _LOWER, 1 / 10, 1 / 50),
+    Metric("stop-leader", "SIGTERM of the leader, longest gap", "s", _LOWER, 1 / 2, 1 / 5),
+    Metric(
+        "kill-controller",
+        "SIGKILL of the active controller, longest gap in creating topics",
+        "s",
+        _LOWER,
+        1 / 2,
+        1 / 10,
+    ),
+    Metric(
+        "create-partitions",
+        "{created} partitions created and written to",
+        "s",
+        _LOWER,
+        1 / 3,
+        1 / 10,
+    ),
+    Metric(
+        "restart-node",
+        "restart of a node with {partitions} partitions until all are in sync",
+        "s",
+        _LOWER,
+        1 / 3,
+        1 / 10,
+    ),
+    Metric("node-memory", "resident memory of a node, idle", "MB", _LOWER, 1 / 8, 1 / 15),
+    Metric(
+        "node-memory-full",
+        "resident memory of a node, {partitions} partitions",
+        "MB",
+        _LOWER,
+        1 / 8,
+        1 / 15,
+    ),
+    Metric("cluster-cpu", "CPU of all brokers per GB in and out", "s/GB", _LOWER, 1 / 2, 1 / 3),
+)
+"""The rows of three nodes with three replicas and acks=all."""

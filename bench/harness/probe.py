@@ -9,7 +9,8 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import cycle
 
 import crc32c
 
@@ -20,18 +21,26 @@ ANSWER_TIMEOUT_S = 10.0
 
 
 def await_acknowledgement(
-    port: int, topic: str, timeout_s: float, alive: Callable[[], bool] = lambda: True
+    port: int,
+    topic: str,
+    timeout_s: float,
+    alive: Callable[[], bool] = lambda: True,
+    *,
+    others: Sequence[int] = (),
+    acks: int = 1,
 ) -> None:
     """Return at the first acknowledged write to partition 0 of `topic`.
 
-    Raise BenchError if there is none within `timeout_s`, or if the broker is no longer `alive`.
+    `others` are the ports of more brokers, which are tried in turn. Raise BenchError if no write is
+    acknowledged within `timeout_s`, or if the broker is no longer `alive`.
     """
-    frame = _produce_frame(topic)
+    frame = _produce_frame(topic, acks)
+    ports = cycle((port, *others))
     deadline = time.monotonic() + timeout_s
     last = "nothing listened"
     while time.monotonic() < deadline and alive():
         try:
-            error = _exchange(port, topic, frame)
+            error = _exchange(next(ports), topic, frame)
         except OSError as problem:
             last = str(problem)
         else:
@@ -62,11 +71,11 @@ def _receive(connection: socket.socket, size: int) -> bytes:
     return bytes(received)
 
 
-def _produce_frame(topic: str) -> bytes:
+def _produce_frame(topic: str, acks: int) -> bytes:
     batch = _one_record_batch(b"x" * 100)
     name = topic.encode()
     body = struct.pack(">hhih5sB", 0, 9, 1, 5, b"bench", 0)
-    body += struct.pack(">Bhi", 0, 1, 30_000)
+    body += struct.pack(">Bhi", 0, acks, 30_000)
     body += bytes([2, len(name) + 1]) + name + struct.pack(">Bi", 2, 0)
     body += _uvarint(len(batch) + 1) + batch + bytes(3)
     return struct.pack(">i", len(body)) + body

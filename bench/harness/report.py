@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -14,18 +15,19 @@ from harness.results import Results, verdict
 
 HEADINGS = ("work", "Kafka", "Ottla", "ratio", "at least", "aim", "verdict")
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+CLUSTER_BEGIN, CLUSTER_END = "<!-- bench-cluster:begin -->", "<!-- bench-cluster:end -->"
 _COLOURS = {"aim reached": "green", "reached": "yellow"}
 
 
-def rows(results: Results, restart_size: str) -> list[tuple[str, ...]]:
-    """Return one row of text per measured figure."""
-    return [_row(results, metric, restart_size) for metric in results.measured()]
+def rows(results: Results, sizes: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """Return one row of text per measured figure. `sizes` stand in the labels."""
+    return [_row(results, metric, sizes) for metric in results.measured()]
 
 
-def _row(results: Results, metric: Metric, restart_size: str) -> tuple[str, ...]:
+def _row(results: Results, metric: Metric, sizes: Mapping[str, str]) -> tuple[str, ...]:
     ratio = results.ratio(metric.key)
     return (
-        metric.label.format(restart=restart_size),
+        metric.label.format(**sizes),
         figure(results.value("Kafka", metric.key), metric.unit),
         figure(results.value("Ottla", metric.key), metric.unit),
         "" if ratio is None else times(ratio),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from statistics import median
 
-from harness.metrics import METRICS, Metric
+from harness.metrics import CLUSTER_METRICS, METRICS, Metric
 from harness.works import Figures
 
 
@@ -48,7 +48,11 @@ class Results:
 
     def measured(self) -> list[Metric]:
         """Return the metrics for which a system has a figure, in the order of the table."""
-        return [m for m in METRICS if any(m.key in by_key for by_key in self.figures.values())]
+        return [
+            metric
+            for metric in (*METRICS, *CLUSTER_METRICS)
+            if any(metric.key in by_key for by_key in self.figures.values())
+        ]
 
 
 def verdict(metric: Metric, ratio: float | None) -> str:

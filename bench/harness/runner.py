@@ -11,8 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from harness.broker import Broker
+from harness.cluster import Cluster
 from harness.fresh import FreshWork
 from harness.problem import BenchError
 from harness.results import Results
@@ -22,30 +24,32 @@ from harness.target import Target
 from harness.warm_up import warm_up
 from harness.works import Work
 
-SETTLE_S = 0.3
-"""The time that a broker gets after a pause, for its overdue timers."""
+B = TypeVar("B", bound=Broker | Cluster)
 
 
 @dataclass
-class Runner:
+class Runner(Generic[B]):
     """One run of all workloads. It calls `say` with what it does now, `step` after each part."""
 
-    systems: Sequence[System]
+    systems: Sequence[System[B]]
     scale: Scale
     keep: bool
     results: Results
+    warm_up: Callable[[Target, Scale], None] = warm_up
+    settle_s: float = 0.3
+    """The time that a broker gets after a pause, for its overdue timers."""
     say: Callable[[str], None] = print
     step: Callable[[], None] = lambda: None
     base: Path = Path()
-    brokers: list[Broker] = field(default_factory=list)
+    brokers: list[B] = field(default_factory=list)
 
-    def steps(self, works: Sequence[Work], fresh: Sequence[FreshWork]) -> int:
+    def steps(self, works: Sequence[Work], fresh: Sequence[FreshWork[B]]) -> int:
         """Return the maximum number of calls of `step`."""
         warm_ups = 1 if works else 0
-        rounds = sum(work.rounds for work in works) + len(fresh) * self.scale.rounds
+        rounds = sum(work.rounds for work in works) + sum(work.rounds for work in fresh)
         return len(self.systems) * (warm_ups + rounds)
 
-    def run_all(self, base: Path, works: Sequence[Work], fresh: Sequence[FreshWork]) -> None:
+    def run_all(self, base: Path, works: Sequence[Work], fresh: Sequence[FreshWork[B]]) -> None:
         """Measure everything, with the brokers' directories under `base`."""
         self.base = base
         try:
@@ -57,7 +61,7 @@ class Runner:
             self._end_brokers()
 
     def _run_warm(self, works: Sequence[Work]) -> None:
-        for broker in list(self._new_brokers("warm")):
+        for broker in list(self._new_brokers("warm", pausable=True)):
             self.say(f"starting and warming up {broker.system}")
             if not self._attempt("warm-up", broker, self._make_ready):
                 self.brokers.remove(broker)
@@ -68,7 +72,7 @@ class Runner:
         self._end_brokers()
 
     def _measure_warm(self, work: Work) -> None:
-        def measure(broker: Broker) -> None:
+        def measure(broker: B) -> None:
             self.results.add(broker.system, work.name, work.measure(self._make_ready(broker)))
 
         self.say(f"{work.name}: preparing")
@@ -81,8 +85,8 @@ class Runner:
         for broker in able:
             self._attempt(work.name, broker, lambda b: work.finish(self._make_ready(b)))
 
-    def _run_fresh(self, work: FreshWork) -> None:
-        def measure(broker: Broker) -> None:
+    def _run_fresh(self, work: FreshWork[B]) -> None:
+        def measure(broker: B) -> None:
             try:
                 self.results.add(broker.system, work.name, work.measure(broker))
             finally:
@@ -95,13 +99,14 @@ class Runner:
                 able.append(broker)
             else:
                 broker.kill()
-        self._in_rounds(work.name, self.scale.rounds, able, measure)
+        self._in_rounds(work.name, work.rounds, able, measure)
         self._end_brokers()
 
-    def _new_brokers(self, purpose: str) -> list[Broker]:
+    def _new_brokers(self, purpose: str, *, pausable: bool = False) -> list[B]:
         for system in self.systems:
             try:
-                self.brokers.append(system.new_broker(self.base / f"{system.name}-{purpose}"))
+                make = system.new_pausable_broker if pausable else system.new_broker
+                self.brokers.append(make(self.base / f"{system.name}-{purpose}"))
             except BenchError as error:
                 self.results.failed(f"{system.name}: {error}")
         return self.brokers
@@ -110,8 +115,8 @@ class Runner:
         self,
         name: str,
         rounds: int,
-        brokers: Sequence[Broker],
-        measure: Callable[[Broker], None],
+        brokers: Sequence[B],
+        measure: Callable[[B], None],
     ) -> None:
         """Run the rounds. Each takes all brokers, alternately from the front and from the back."""
         for number in range(rounds):
@@ -120,7 +125,7 @@ class Runner:
                 self._attempt(name, broker, measure)
                 self.step()
 
-    def _attempt(self, name: str, broker: Broker, action: Callable[[Broker], object]) -> bool:
+    def _attempt(self, name: str, broker: B, action: Callable[[B], object]) -> bool:
         try:
             action(broker)
         except BenchError as error:
@@ -128,17 +133,17 @@ class Runner:
             return False
         return True
 
-    def _make_ready(self, broker: Broker) -> Target:
+    def _make_ready(self, broker: B) -> Target:
         """Continue or start this broker, warm it up, and pause all others."""
         for other in self.brokers:
             if other is not broker:
                 other.pause()
         if broker.running:
             broker.resume()
-            time.sleep(SETTLE_S)
+            time.sleep(self.settle_s)
         else:
             broker.start()
-            warm_up(broker.target, self.scale)
+            self.warm_up(broker.target, self.scale)
         return broker.target
 
     def _end_brokers(self) -> None:

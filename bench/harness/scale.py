@@ -27,6 +27,19 @@ class Scale:
     restart_segments: int
     restart_segment_bytes: int = 50 * MIB
     memory_settle_s: float = 1.0
+    created_partitions: int = 1000
+    """Created in a cluster at once, with a write to each."""
+    restart_partitions: int = 5000
+    """In a cluster whose node restarts."""
+
+    def sizes(self) -> dict[str, str]:
+        """Return the sizes that stand in the labels of rows."""
+        gigabytes = self.restart_segments * self.restart_segment_bytes / 1e9
+        return {
+            "restart": f"{gigabytes:.0f} GB in {self.restart_segments} segments",
+            "created": f"{self.created_partitions:,}",
+            "partitions": f"{self.restart_partitions:,}",
+        }
 
     def for_warm_up(self) -> Scale:
         """Return the scale of a warm-up."""
@@ -47,5 +60,5 @@ QUICK = Scale(
     rounds=1, more_rounds=0, settling_bytes=0,
     load_s=1.5, load_warm_s=0.7, latency_s=3.0, warm_up_s=2.5,
     consume_bytes=500_000_000, consume_passes=2, memory_bytes=1_000_000_000,
-    restart_segments=20,
+    restart_segments=20, created_partitions=200, restart_partitions=500,
 )  # fmt: skip

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import compileall
 import shutil
 import subprocess
 import sys
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
+from uuid import uuid4
 
+import ottla
 from harness.broker import COMMON_PROPERTIES, Broker, free_port, write_properties
 from harness.jars import kafka_jars
 from harness.problem import BenchError
@@ -25,14 +29,20 @@ JVM_FLAGS = (
 )  # fmt: skip
 
 
-class System(Protocol):
+B_co = TypeVar("B_co", covariant=True)
+
+
+class System(Protocol[B_co]):
     """A system that can be measured."""
 
     name: str
     version: str
 
-    def new_broker(self, directory: Path) -> Broker:
-        """Return a broker with a new directory, not started."""
+    def new_broker(self, directory: Path) -> B_co:
+        """Return a broker or cluster with new directories, not started."""
+
+    def new_pausable_broker(self, directory: Path) -> B_co:
+        """Return one that takes no harm when it is paused for minutes."""
 
 
 class Kafka:
@@ -43,6 +53,16 @@ class Kafka:
     def __init__(self, wanted_version: str | None) -> None:
         self._jars, self.version = kafka_jars(wanted_version)
 
+    def format(self, config: Path, cluster_id: str) -> None:
+        """Format the directories of a node."""
+        done = self._tool("format", "-t", cluster_id, "-c", str(config))
+        if done.returncode != 0:
+            raise BenchError(f"Kafka's storage could not be formatted: {done.stderr.strip()}")
+
+    def command(self, config: Path) -> list[str]:
+        """Return the command that runs a node."""
+        return self._java("kafka.Kafka", str(config))
+
     def new_broker(self, directory: Path, more: Mapping[str, str] | None = None) -> Broker:
         """Return a broker with a formatted directory. `more` overrides its settings."""
         directory.mkdir(parents=True)
@@ -50,8 +70,12 @@ class Kafka:
         config = directory / "server.properties"
         properties = self._properties(directory, port, controller_port)
         write_properties(config, properties | dict(more or {}))
-        self._format(config)
-        return Broker(self.name, self._java("kafka.Kafka", str(config)), directory, port)
+        self.format(config, self.new_cluster_id())
+        return Broker(self.name, self.command(config), directory, port)
+
+    def new_pausable_broker(self, directory: Path) -> Broker:
+        """Return a broker like all others."""
+        return self.new_broker(directory)
 
     def _properties(self, directory: Path, port: int, controller_port: int) -> dict[str, str]:
         return {
@@ -69,11 +93,10 @@ class Kafka:
             "broker.session.timeout.ms": "3600000",
         }
 
-    def _format(self, config: Path) -> None:
+    def new_cluster_id(self) -> str:
+        """Return a new id for a cluster."""
         made = self._tool("random-uuid").stdout.split()
-        done = self._tool("format", "-t", made[-1] if made else "", "-c", str(config))
-        if done.returncode != 0:
-            raise BenchError(f"Kafka's storage could not be formatted: {done.stderr.strip()}")
+        return made[-1] if made else ""
 
     def _tool(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = self._java("kafka.tools.StorageTool", *arguments)
@@ -100,6 +123,8 @@ class Ottla:
             self.version = version("ottla")
         except PackageNotFoundError as error:
             raise BenchError("the package ottla is not installed in this environment") from error
+        # As pip does. Otherwise changed files might be compiled again with every start.
+        compileall.compile_dir(Path(ottla.__file__).parent, quiet=1)
 
     def new_broker(self, directory: Path, more: Mapping[str, str] | None = None) -> Broker:
         """Return a broker with a new directory. `more` overrides its settings."""
@@ -113,6 +138,21 @@ class Ottla:
             **(more or {}),
         }
         write_properties(config, properties)
-        return Broker(
-            self.name, [self._command, "broker", "--config", str(config)], directory, port
-        )
+        return Broker(self.name, self.command(config), directory, port)
+
+    def new_pausable_broker(self, directory: Path) -> Broker:
+        """Return a broker like all others."""
+        return self.new_broker(directory)
+
+    def new_cluster_id(self) -> str:
+        """Return a new id for a cluster."""
+        return urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+
+    def format(self, config: Path, cluster_id: str) -> None:
+        """Tell a node the id of its cluster. It formats its directories when it starts."""
+        with config.open("a", encoding="utf-8") as properties:
+            properties.write(f"cluster.id={cluster_id}\n")
+
+    def command(self, config: Path) -> list[str]:
+        """Return the command that runs a node."""
+        return [self._command, "broker", "--config", str(config)]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness.probe import await_acknowledgement
@@ -31,12 +31,40 @@ def rolling(partitions: int = 1) -> dict[str, str]:
     return {"segment.bytes": str(segment * _MIB), "retention.bytes": str(kept * _MIB)}
 
 
-def create_topic(port: int, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
-    """Create the topic and wait until partition 0 accepts writes."""
-    new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(settings))
+def create_topic(
+    port: int,
+    topic: str,
+    partitions: int,
+    settings: Mapping[str, str],
+    *,
+    replicas: int = 1,
+    others: Sequence[int] = (),
+) -> None:
+    """Create the topic and wait until partition 0 accepts writes, by all in-sync replicas.
+
+    `others` are the ports of the other brokers of a cluster.
+    """
+    new = NewTopic(
+        topic, num_partitions=partitions, replication_factor=replicas, config=dict(settings)
+    )
+    submit_topic(port, new)
+    await_acknowledgement(
+        port, topic, REQUEST_TIMEOUT_S, others=others, acks=1 if replicas == 1 else -1
+    )
+
+
+def submit_topic(port: int, new: NewTopic) -> None:
+    """Create a topic and return when the broker has answered.
+
+    It may have been created by an attempt whose answer came too late for the broker that asked.
+    """
     admin = _admin(port)
-    _await("create", topic, admin.create_topics([new], **_TIMEOUTS)[topic])
-    await_acknowledgement(port, topic, REQUEST_TIMEOUT_S)
+    _await(
+        "create",
+        new.topic,
+        admin.create_topics([new], **_TIMEOUTS)[new.topic],
+        KafkaError.TOPIC_ALREADY_EXISTS,
+    )
 
 
 def delete_topic(port: int, topic: str) -> None:
@@ -52,8 +80,10 @@ def _admin(port: int) -> AdminClient:
     )
 
 
-def _await(action: str, topic: str, future: Future[None]) -> None:
+def _await(action: str, topic: str, future: Future[None], harmless: int = 0) -> None:
     try:
         future.result(REQUEST_TIMEOUT_S)
     except (KafkaException, TimeoutError) as error:
+        if isinstance(error, KafkaException) and harmless and error.args[0].code() == harmless:
+            return
         raise BenchError(f"could not {action} topic {topic}: {error}") from error

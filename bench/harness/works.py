@@ -52,6 +52,7 @@ class OneTopic:
     name: str
     scale: Scale
     partitions: int = 1
+    replicas: int = field(default=1, kw_only=True)
 
     @property
     def rounds(self) -> int:
@@ -60,7 +61,14 @@ class OneTopic:
 
     def prepare(self, target: Target) -> None:
         """Create the topic, with a short retention."""
-        create_topic(target.port, self.name, self.partitions, rolling(self.partitions))
+        create_topic(
+            target.port,
+            self.name,
+            self.partitions,
+            rolling(self.partitions),
+            replicas=self.replicas,
+            others=target.ports[1:],
+        )
 
     def finish(self, target: Target) -> None:
         """Delete the topic."""
@@ -98,6 +106,7 @@ class LibrdkafkaProduce(OneTopic):
     record_bytes: int = 1024
     run: int = 1000
     linger_ms: int = 5
+    acks: str = "1"
 
     @property
     def rounds(self) -> int:
@@ -130,8 +139,9 @@ class LibrdkafkaProduce(OneTopic):
     def measure(self, target: Target) -> Figures:
         """Return the megabytes of acknowledged values per second."""
         done = run_load(
-            rdkafka_load(), target, "produce", target.port, self.name, self.partitions, self.run,
-            self.record_bytes, self.linger_ms, self.scale.load_warm_s, self.scale.load_s,
+            rdkafka_load(), target, "produce", target.ports_text, self.name, self.acks,
+            self.partitions, self.run, self.record_bytes, self.linger_ms,
+            self.scale.load_warm_s, self.scale.load_s,
         )  # fmt: skip
         return {
             self.name: done["mb_per_s"],
@@ -183,12 +193,13 @@ class Latency(OneTopic):
     """Messages of 100 B sent at a steady rate and consumed by the same process."""
 
     rate: int = 1000
+    acks: str = "1"
 
     def measure(self, target: Target) -> Figures:
         """Return the milliseconds from the producer's call to the consumer's result."""
         done = run_load(
-            rdkafka_load(), target, "latency", target.port, self.name, self.rate, RECORD_BYTES,
-            self.scale.load_warm_s, self.scale.latency_s,
+            rdkafka_load(), target, "latency", target.ports_text, self.name, self.acks, self.rate,
+            RECORD_BYTES, self.scale.load_warm_s, self.scale.latency_s,
         )  # fmt: skip
         return {
             f"{self.name}-p50": done["p50_ms"],
@@ -200,13 +211,23 @@ class Latency(OneTopic):
 
 def fill(target: Target, topic: str, total_bytes: int, record_bytes: int) -> float:
     """Produce this many bytes of values to partition 0. Return the exact number."""
-    done = run_load(rdkafka_load(), target, "fill", target.port, topic, record_bytes, total_bytes)
-    return done["bytes"]
+    return run_fill(target, topic, "1", total_bytes, record_bytes)["bytes"]
+
+
+def run_fill(
+    target: Target, topic: str, acks: str, total_bytes: int, record_bytes: int
+) -> dict[str, float]:
+    """Do the same with other acks. Return the report of the generator."""
+    return run_load(
+        rdkafka_load(), target, "fill", target.ports_text, topic, acks, record_bytes, total_bytes
+    )
 
 
 def consume(target: Target, topic: str, total_bytes: float, passes: int) -> dict[str, float]:
     """Read this many bytes of values from the beginning of partition 0, `passes` times."""
-    return run_load(rdkafka_load(), target, "consume", target.port, topic, total_bytes, passes)
+    return run_load(
+        rdkafka_load(), target, "consume", target.ports_text, topic, total_bytes, passes
+    )
 
 
 def warm_works(scale: Scale) -> list[Work]:

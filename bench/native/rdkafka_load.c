@@ -1,14 +1,19 @@
 /* Loads a broker with librdkafka, as an ordinary client does.
  *
- *   rdkafka_load produce PORT TOPIC PARTITIONS RUN RECORD_BYTES LINGER_MS WARM_SECONDS SECONDS
- *   rdkafka_load fill    PORT TOPIC RECORD_BYTES TOTAL_BYTES
- *   rdkafka_load consume PORT TOPIC TOTAL_BYTES PASSES
- *   rdkafka_load latency PORT TOPIC RATE RECORD_BYTES WARM_SECONDS SECONDS
+ *   rdkafka_load produce PORTS TOPIC ACKS PARTITIONS RUN RECORD_BYTES LINGER_MS WARM_SECONDS SECONDS
+ *   rdkafka_load fill    PORTS TOPIC ACKS RECORD_BYTES TOTAL_BYTES
+ *   rdkafka_load consume PORTS TOPIC TOTAL_BYTES PASSES
+ *   rdkafka_load latency PORTS TOPIC ACKS RATE RECORD_BYTES WARM_SECONDS SECONDS
+ *   rdkafka_load gap     PORTS TOPIC RATE SECONDS LONGEST_SECONDS
  *
- * produce: acks=1, RUN messages to one partition, then RUN to the next, and so on; counts the
- * acknowledged messages. fill: writes TOTAL_BYTES to partition 0. consume: reads TOTAL_BYTES of
- * partition 0 from its beginning, PASSES times. latency: sends RATE messages per second with linger
- * 0, each with the time of the producer's call, and consumes them in the same process.
+ * PORTS are those of the brokers on 127.0.0.1, separated by commas. produce: RUN messages to one
+ * partition, then RUN to the next, and so on; counts the acknowledged messages. fill: writes
+ * TOTAL_BYTES to partition 0. consume: reads TOTAL_BYTES of partition 0 from its beginning, PASSES
+ * times. latency: sends RATE messages per second with linger 0, each with the time of the producer's
+ * call, and consumes them in the same process. gap: sends RATE messages per second with acks=all to
+ * partition 0, prints "begin" when they are acknowledged steadily, and reports the longest time
+ * between two acknowledgements after that. It ends after SECONDS, but not while it waits for an
+ * acknowledgement, nor shortly after a long wait.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -29,11 +34,15 @@ static void set(rd_kafka_conf_t *conf, const char *name, const char *value) {
         fail("%s=%s: %s", name, value, error_text);
 }
 
-static rd_kafka_conf_t *common_conf(const char *port) {
+static rd_kafka_conf_t *common_conf(const char *ports) {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    char address[64];
-    snprintf(address, sizeof address, "127.0.0.1:%s", port);
-    set(conf, "bootstrap.servers", address);
+    char servers[512] = "";
+    for (const char *at = ports; *at;) {
+        size_t digits = strcspn(at, ","), used = strlen(servers);
+        snprintf(servers + used, sizeof servers - used, "%s127.0.0.1:%.*s", used ? "," : "", (int)digits, at);
+        at += digits + (at[digits] == ',');
+    }
+    set(conf, "bootstrap.servers", servers);
     set(conf, "broker.address.family", "v4");
     set(conf, "client.id", "bench");
     return conf;
@@ -53,9 +62,9 @@ static rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *conf) {
     return rk;
 }
 
-static rd_kafka_t *new_producer(const char *port, const char *linger_ms) {
-    rd_kafka_conf_t *conf = common_conf(port);
-    set(conf, "acks", "1");
+static rd_kafka_t *new_producer(const char *ports, const char *acks, const char *linger_ms) {
+    rd_kafka_conf_t *conf = common_conf(ports);
+    set(conf, "acks", acks);
     set(conf, "linger.ms", linger_ms);
     set(conf, "queue.buffering.max.messages", "1000000");
     set(conf, "queue.buffering.max.kbytes", "262144");
@@ -81,8 +90,8 @@ struct production {
     uint64_t handed_over;
 };
 
-static void start_production(struct production *p, char **argv, const char *linger_ms) {
-    p->rk = new_producer(argv[2], linger_ms);
+static void start_production(struct production *p, char **argv, const char *acks, const char *linger_ms) {
+    p->rk = new_producer(argv[2], acks, linger_ms);
     p->rkt = topic_of(p->rk, argv[3]);
     p->value = malloc(p->size + 1);
     if (!p->value || p->partitions < 1 || p->run < 1) fail("bad size, partition count or run");
@@ -116,10 +125,10 @@ static void report_bytes(uint64_t messages, uint64_t bytes, double seconds) {
 
 static void produce(char **argv) {
     struct production p = {
-        .partitions = atoi(argv[4]), .run = (uint64_t)atol(argv[5]), .size = (size_t)atol(argv[6])};
-    double warm = atof(argv[8]), seconds = atof(argv[9]);
+        .partitions = atoi(argv[5]), .run = (uint64_t)atol(argv[6]), .size = (size_t)atol(argv[7])};
+    double warm = atof(argv[9]), seconds = atof(argv[10]);
     bound_run(warm + seconds + DRAIN_MS / 1000.0);
-    start_production(&p, argv, argv[7]);
+    start_production(&p, argv, argv[4], argv[8]);
     produce_until(&p, now_ns() + seconds_to_ns(warm));
     uint64_t before = acknowledged;
     int64_t began = now_ns();
@@ -133,10 +142,10 @@ static void produce(char **argv) {
 }
 
 static void fill(char **argv) {
-    struct production p = {.partitions = 1, .run = 1, .size = (size_t)atol(argv[4])};
-    uint64_t messages = (uint64_t)(atof(argv[5]) / (double)p.size);
+    struct production p = {.partitions = 1, .run = 1, .size = (size_t)atol(argv[5])};
+    uint64_t messages = (uint64_t)(atof(argv[6]) / (double)p.size);
     bound_run(240);
-    start_production(&p, argv, "5");
+    start_production(&p, argv, argv[4], "5");
     int64_t began = now_ns();
     mark("begin");
     while (p.handed_over < messages) produce_one(&p);
@@ -266,13 +275,13 @@ static void await_consumer(struct production *p) {
 }
 
 static void latency(char **argv) {
-    double rate = atof(argv[4]), warm = atof(argv[6]), seconds = atof(argv[7]);
-    struct production p = {.partitions = 1, .run = 1, .size = (size_t)atol(argv[5])};
+    double rate = atof(argv[5]), warm = atof(argv[7]), seconds = atof(argv[8]);
+    struct production p = {.partitions = 1, .run = 1, .size = (size_t)atol(argv[6])};
     bound_run(warm + seconds + 2 * STALL_SECONDS);
     sleep_precisely();
     if (p.size < sizeof(struct stamp)) fail("messages need at least %zu bytes", sizeof(struct stamp));
     samples_init(&latencies, (size_t)(rate * seconds) + 1);
-    start_production(&p, argv, "0");
+    start_production(&p, argv, argv[4], "0");
     rd_kafka_topic_t *consumed = topic_of(new_client(RD_KAFKA_CONSUMER, common_conf(argv[2])), argv[3]);
     pthread_t thread;
     if (rd_kafka_consume_start(consumed, 0, RD_KAFKA_OFFSET_END) ||
@@ -291,18 +300,74 @@ static void latency(char **argv) {
            percentile_us(&latencies, 1.0) / 1e3);
 }
 
+/* ---- gap ---- */
+
+enum { GAP_RECORD_BYTES = 100, LONG_GAP_MS = 50, AFTER_LONG_GAP_SECONDS = 2, STEADY_MESSAGES = 500 };
+
+static atomic_llong last_ack_ns, longest_gap_ns, long_gap_ended_ns;
+static atomic_ullong acks_seen;
+
+static void on_gap_delivery(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque) {
+    (void)rk, (void)opaque;
+    if (message->err) fail("delivery: %s", rd_kafka_err2str(message->err));
+    int64_t now = now_ns(), gap = now - atomic_exchange(&last_ack_ns, now);
+    if (gap > atomic_load(&longest_gap_ns)) atomic_store(&longest_gap_ns, gap);
+    if (gap > (int64_t)LONG_GAP_MS * 1000000) atomic_store(&long_gap_ended_ns, now);
+    atomic_fetch_add(&acks_seen, 1);
+}
+
+static void *poll_forever(void *opaque) {
+    for (;;) rd_kafka_poll(opaque, 100);
+    return NULL;
+}
+
+static void gap(char **argv) {
+    int64_t every_ns = (int64_t)(1e9 / atof(argv[4]));
+    double seconds = atof(argv[5]), longest = atof(argv[6]);
+    bound_run(longest);
+    rd_kafka_conf_t *conf = common_conf(argv[2]);
+    set(conf, "acks", "all");
+    set(conf, "linger.ms", "0");
+    rd_kafka_conf_set_dr_msg_cb(conf, on_gap_delivery);
+    struct production p = {.rk = new_client(RD_KAFKA_PRODUCER, conf), .partitions = 1, .run = 1};
+    p.rkt = topic_of(p.rk, argv[3]);
+    uint8_t value[GAP_RECORD_BYTES] = {0};
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, poll_forever, p.rk)) fail("no thread");
+    int64_t began = 0, next = now_ns(), stop = next + seconds_to_ns(longest);
+    for (; next < stop; next += every_ns) {
+        sleep_until(next);
+        if (rd_kafka_produce(p.rkt, 0, RD_KAFKA_MSG_F_COPY, value, sizeof value, NULL, 0, NULL))
+            fail("produce: %s", rd_kafka_err2str(rd_kafka_last_error()));
+        int64_t now = now_ns();
+        int waits = now - atomic_load(&last_ack_ns) > (int64_t)LONG_GAP_MS * 1000000;
+        int settled = now - atomic_load(&long_gap_ended_ns) > seconds_to_ns(AFTER_LONG_GAP_SECONDS);
+        if (!began && !waits && settled && atomic_load(&acks_seen) > STEADY_MESSAGES) {
+            began = now;
+            atomic_store(&longest_gap_ns, 0);
+            mark("begin");
+        } else if (began && now - began > seconds_to_ns(seconds) && !waits && settled) {
+            break;
+        }
+    }
+    if (next >= stop) fail("no steady acknowledgements within %g s", longest);
+    mark("end");
+    printf("{\"gap_s\": %.6f, \"messages\": %llu}\n", (double)atomic_load(&longest_gap_ns) / 1e9,
+           atomic_load(&acks_seen));
+}
+
 int main(int argc, char **argv) {
     const struct {
         const char *name;
         int arguments;
         void (*run)(char **);
-    } works[] = {{"produce", 10, produce}, {"fill", 6, fill}, {"consume", 6, consume}, {"latency", 8, latency}};
+    } works[] = {{"produce", 11, produce}, {"fill", 7, fill}, {"consume", 6, consume}, {"latency", 9, latency}, {"gap", 7, gap}};
     for (size_t i = 0; argc > 1 && i < sizeof works / sizeof *works; i++) {
         if (strcmp(argv[1], works[i].name) || argc != works[i].arguments) continue;
         works[i].run(argv);
         fflush(stdout);
         _exit(0); /* the shutdown of librdkafka is not measured */
     }
-    fail("usage: rdkafka_load produce|fill|consume|latency ...; see the head of the source");
+    fail("usage: rdkafka_load produce|fill|consume|latency|gap ...; see the head of the source");
     return 1;
 }

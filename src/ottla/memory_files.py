@@ -219,6 +219,9 @@ class MemoryFiles:
         if path not in self._dirs:
             raise FileNotFoundError(2, "no such directory", path)
 
+    def sync_volume(self, path: str) -> bool:
+        return True
+
     def free_bytes(self, path: str) -> tuple[int, int]:
         used = sum(len(node.data) for node in self._files.values())
         return _TOTAL_BYTES, _TOTAL_BYTES - used
@@ -242,11 +245,17 @@ class MemoryFiles:
         parent, _, name = target.rpartition("/")
         if parent not in self._dirs:
             raise FileNotFoundError(2, "no such directory", parent)
-        below = source + "/"
-        for path in [path for path in self._files if path.startswith(below)]:
-            self._files[target + path[len(source) :]] = self._files.pop(path)
-        for path in [path for path in self._dirs if path == source or path.startswith(below)]:
-            self._dirs[target + path[len(source) :]] = self._dirs.pop(path)
+        self._move_dir(source, target)
         old_parent, _, old_name = source.rpartition("/")
         self._dirs[old_parent].discard(old_name)
         self._dirs[parent].add(name)
+
+    def _move_dir(self, source: str, target: str) -> None:
+        """Move a directory and all in it, at the cost of what is in it."""
+        names = self._dirs[target] = self._dirs.pop(source)
+        for name in names:
+            old, new = f"{source}/{name}", f"{target}/{name}"
+            if old in self._dirs:
+                self._move_dir(old, new)
+            else:
+                self._files[new] = self._files.pop(old)

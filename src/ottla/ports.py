@@ -87,7 +87,7 @@ class File(Protocol):
         ...
 
     def sync(self) -> None:
-        """Force to disk what was written before (fdatasync): it survives a power failure."""
+        """Force to disk what was written before: it survives a power failure."""
         ...
 
     def map(self, *, writable: bool) -> Mapping:
@@ -141,6 +141,13 @@ class Files(Protocol):
         """Make creations, renames and removals in a directory survive a power failure."""
         ...
 
+    def sync_volume(self, path: str) -> bool:
+        """Force everything on the volume that holds `path` to disk: files, names, directories.
+
+        Return False if the system cannot do that and report errors; then sync one by one.
+        """
+        ...
+
     def free_bytes(self, path: str) -> tuple[int, int]:
         """Return (total, usable) bytes of the volume that holds `path`."""
         ...
@@ -174,6 +181,9 @@ class Peer(Protocol):
     next request, with a growing delay while it does not succeed.
     """
 
+    on_lost: Callable[[], None] | None
+    """Called when a connection was lost or refused, after the requests in flight have failed."""
+
     def send(
         self,
         api_key: int,
@@ -199,15 +209,18 @@ class Peer(Protocol):
 class Network(Protocol):
     """Connections to other brokers and controllers."""
 
-    def connect(self, host: str, port: int, client_id: str) -> Peer:
-        """Return a new connection to an endpoint, which is opened with the first request."""
+    def connect(self, host: str, port: int, client_id: str, longest_backoff_ms: int = 1000) -> Peer:
+        """Return a new connection to an endpoint, which is opened with the first request.
+
+        `longest_backoff_ms` limits the delay before it is opened again after failures.
+        """
         ...
 
 
 class NoNetwork:
     """The Network of a node that has no peers."""
 
-    def connect(self, host: str, port: int, client_id: str) -> Peer:
+    def connect(self, host: str, port: int, client_id: str, longest_backoff_ms: int = 1000) -> Peer:
         raise OSError(ENETUNREACH, f"there is no network to reach {host}:{port}")
 
 
@@ -222,11 +235,19 @@ class HelperProcesses(Protocol):
     bytes and knows nothing of the broker.
     """
 
-    def submit(self, task: str, data: Buffer, done: Callable[[bytes | TaskFailed], None]) -> None:
+    def submit(
+        self,
+        task: str,
+        data: Buffer,
+        done: Callable[[bytes | TaskFailed], None],
+        lane: str = "",
+    ) -> None:
         """Run a task elsewhere, then `done` with its result on the loop.
 
         `data` must not change until then. Results may come in any order. Raise TaskFailed if
-        too much waits already.
+        too much waits already. Tasks of one lane run in the same process, one after the other,
+        and may leave something there for the next one. It is lost if that process ends. Long
+        work has a lane of its own, so that others do not wait behind it.
         """
         ...
 
@@ -234,7 +255,13 @@ class HelperProcesses(Protocol):
 class NoHelperProcesses:
     """The HelperProcesses of a node that has none."""
 
-    def submit(self, task: str, data: Buffer, done: Callable[[bytes | TaskFailed], None]) -> None:
+    def submit(
+        self,
+        task: str,
+        data: Buffer,
+        done: Callable[[bytes | TaskFailed], None],
+        lane: str = "",
+    ) -> None:
         raise TaskFailed("there are no helper processes")
 
 

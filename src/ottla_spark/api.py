@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla_spark.loads.options.dead_letter_option import parse_dead_letters
@@ -21,11 +22,14 @@ from ottla_spark.loads.options.load_options import (
 from ottla_spark.loads.options.partition_by import parse_partition_by
 from ottla_spark.loads.options.quantities import parse_duration_s, parse_size
 from ottla_spark.loads.options.value_format import parse_format
+from ottla_spark.loads.run.early_answer import early_answer
+from ottla_spark.loads.run.failure_cause import explain_failure
 from ottla_spark.loads.run.listener import Listener
-from ottla_spark.loads.run.load_run import check_topic, run_load
+from ottla_spark.loads.run.load_run import run_load
 from ottla_spark.loads.run.result import LoadResult
 from ottla_spark.loads.targets.address import parse_address
-from ottla_spark.session import LOCAL, prepare_environment, session
+from ottla_spark.missing_source import explain_missing_source
+from ottla_spark.session import LOCAL, is_running, prepare_environment, session
 from ottla_spark.stop_signals import stop_on_signals
 
 if TYPE_CHECKING:
@@ -39,7 +43,8 @@ def read(
 ) -> DataFrame:
     """Return the records of a topic as a DataFrame; by default from earliest to latest."""
     reader = spark.read.format("ottla").option("subscribe", topic)
-    return reader.options(**{"kafka.bootstrap.servers": bootstrap_servers} | options).load()
+    with explain_missing_source():
+        return reader.options(**{"kafka.bootstrap.servers": bootstrap_servers} | options).load()
 
 
 def read_stream(
@@ -47,7 +52,8 @@ def read_stream(
 ) -> DataFrame:
     """Return the records of a topic as a streaming DataFrame; by default from latest on."""
     reader = spark.readStream.format("ottla").option("subscribe", topic)
-    return reader.options(**{"kafka.bootstrap.servers": bootstrap_servers} | options).load()
+    with explain_missing_source():
+        return reader.options(**{"kafka.bootstrap.servers": bootstrap_servers} | options).load()
 
 
 def write(
@@ -55,7 +61,8 @@ def write(
 ) -> None:
     """Write rows to a topic: the column value, and key, headers and partition if present."""
     writer = rows.write.format("ottla").mode("append").option("topic", topic)
-    writer.options(**{"kafka.bootstrap.servers": bootstrap_servers} | options).save()
+    with explain_missing_source():
+        writer.options(**{"kafka.bootstrap.servers": bootstrap_servers} | options).save()
 
 
 def load(
@@ -86,19 +93,23 @@ def load(
     checkpoint: str | None = None,
     target_file_size: int | str = DEFAULT_TARGET_FILE_SIZE,
     max_records_per_batch: int | None = None,
+    max_bytes_per_batch: int | str | None = None,
     group: str | None = None,
     allow_data_loss: bool = False,
+    reset: bool = False,
+    isolation_level: str | None = None,
     catalog: Mapping[str, str] | None = None,
     stop: threading.Event | None = None,
+    log: Path | None = None,
 ) -> LoadResult:
     """Load a topic into a table, as `ottla load` does. docs/loading.md describes the options.
 
     `client` are Kafka's client properties. If `spark` is not given, the load starts a session
     with `master` and `conf`. Raise LoadError or ClientError if the load cannot continue; the same
     call continues it later. A load with `every` or `continuous` ends when `stop` is set, by
-    default by Ctrl-C or SIGTERM. Any other load raises KeyboardInterrupt then.
+    default by Ctrl-C or SIGTERM. Any other load raises KeyboardInterrupt then. What a session that
+    the load starts has to say goes to the file `log`, if one is given.
     """
-    size = target_file_size
     parts = [partition_by] if isinstance(partition_by, str) else partition_by
     options = LoadOptions(
         topic=topic,
@@ -119,19 +130,33 @@ def load(
         compact=compact,
         dead_letters=parse_dead_letters(dead_letters),
         checkpoint=checkpoint,
-        target_file_size=parse_size(size, "target_file_size") if isinstance(size, str) else size,
+        target_file_size=_size(target_file_size, "target_file_size") or DEFAULT_TARGET_FILE_SIZE,
         max_records_per_batch=max_records_per_batch,
+        max_bytes_per_batch=_size(max_bytes_per_batch, "max_bytes_per_batch"),
         group=group,
         allow_data_loss=allow_data_loss,
+        reset=reset,
+        isolation_level=isolation_level,
         catalog=dict(catalog or {}),
     )
     listener = listener or Listener()
-    if spark is None:
-        check_topic(options)  # first, because a session takes seconds to start
-        listener.say(f"Spark at {master}, {prepare_environment(master).describe()}")
-        spark = session(master, conf=conf)
     with stop_on_signals() if stop is None else nullcontext(stop) as event:
-        return run_load(spark, options, listener, event)
+        if spark is None:
+            answer = early_answer(options)  # first, because a session takes seconds to start
+            if answer is not None:
+                listener.say(f"nothing new: {to} has every record of {topic}")
+                return answer
+            if not is_running():
+                listener.say(f"Spark at {master}, {prepare_environment(master).describe()}")
+            spark = session(master, conf=conf, log=log, stop=event)
+            if event.is_set():
+                raise KeyboardInterrupt
+        with explain_failure():
+            return run_load(spark, options, listener, event)
+
+
+def _size(given: int | str | None, name: str) -> int | None:
+    return parse_size(given, name) if isinstance(given, str) else given
 
 
 def _when(every: str | None, continuous: bool) -> Once | Every | Continuous:

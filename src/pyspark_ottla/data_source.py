@@ -13,7 +13,8 @@ from pyspark_ottla.options.option_values import OptionError
 from pyspark_ottla.options.source_options import batch_options, source_options, stream_options
 from pyspark_ottla.schema import schema
 from pyspark_ottla.sink.writer import BatchWriter, StreamWriter, batch_writer, stream_writer
-from pyspark_ottla.source.batch_reader import BatchReader
+from pyspark_ottla.source.batch_reader import BatchReader, FilteredBatchReader
+from pyspark_ottla.source.pushed_filters import spark_pushes_filters
 from pyspark_ottla.source.stream_reader import StreamReader
 
 
@@ -32,7 +33,7 @@ class DefaultSource(DataSource):
         """Return the reader of a batch query. Raise OptionError if the user set a schema."""
         options = batch_options(self.options)
         _check_schema(schema, options.source.columns)
-        return BatchReader(options)
+        return FilteredBatchReader(options) if spark_pushes_filters() else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> StreamReader:
         """Return the reader of a streaming query. Raise OptionError if the user set a schema."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import subprocess
 from collections.abc import Callable, Iterator
 from subprocess import CompletedProcess
@@ -126,6 +127,27 @@ def test_partitions_cannot_become_fewer(topics: Topics) -> None:
     done = topics("alter", "shrink", "--partitions", "2")
     assert done.returncode == 1
     assert "INVALID_PARTITIONS" in done.stderr
+
+
+def test_a_half_altered_topic_says_what_was_changed(topics: Topics) -> None:
+    topics("create", "half", "--partitions", "3")
+    done = topics("alter", "half", "--partitions", "2", "--config", "retention.ms=9000", "--json")
+    assert done.returncode == 1
+    (report,) = json.loads(done.stdout)
+    assert (report["altered"], report["configs_altered"]) == (False, True)
+    assert report["partitions_altered"] is False
+    assert "its settings were changed, its partitions were not" in done.stderr
+    assert "retention.ms=9000" in topics("describe", "half").stdout
+
+
+def test_a_pipe_that_is_closed_early_ends_quietly(server: BrokerProcess, topics: Topics) -> None:
+    topics("create", "long", "--partitions", "900")
+    command = f"{shlex.join(COMMAND)} topics describe long -b {server.bootstrap_servers} | head -1"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stdout.startswith("long  id ")
+    assert done.stderr == ""
 
 
 def test_a_pipe_gets_plain_columns(topics: Topics) -> None:

@@ -36,7 +36,15 @@ CASES = int(os.environ.get("OTTLA_FUZZ_CASES", "6000"))
 SEED = int(os.environ.get("OTTLA_FUZZ_SEED", "1"))
 MIB = 1 << 20
 PATIENCE_S = 1.0
-MAKES_TOPICS = {API_KEYS["create_topics"], API_KEYS["create_partitions"]}
+WAITS_FOR_CONTROLLER = {
+    API_KEYS[name]
+    for name in (
+        *("create_topics", "create_partitions", "delete_topics", "metadata"),
+        *("alter_configs", "incremental_alter_configs", "init_producer_id", "find_coordinator"),
+    )
+    if name in API_KEYS
+}
+"""APIs that the controller decides, one request after the other."""
 ASK_AGAIN = struct.pack(">ihhih", 10, API_KEYS["api_versions"], 0, 0x0BADCAFE, -1)
 
 
@@ -147,9 +155,9 @@ def ends_well(broker: BrokerProcess, frame: bytes) -> bool:
     result = outcome(broker, framed(frame))
     if result != "hung" or api_of(frame) == API_KEYS["fetch"]:
         return True
-    if api_of(frame) not in MAKES_TOPICS:
+    if api_of(frame) not in WAITS_FOR_CONTROLLER:
         return False
-    # It may just have made ten thousand partitions, as it was asked to.
+    # It, or one before it, may make ten thousand partitions, as it was asked to.
     deadline = Deadline(30)
     while result == "hung" and not deadline.passed:
         result = outcome(broker, b"")

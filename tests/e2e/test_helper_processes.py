@@ -63,19 +63,23 @@ def answer(raw: RawConnection, correlation_id: int) -> tuple[int, int]:
 def test_a_broker_without_such_topics_has_no_helper(broker: BrokerProcess) -> None:
     create_topic(broker.bootstrap_servers, "t")
     with RawConnection(broker.bootstrap_servers) as raw:
-        assert produce(raw, "t", large("gzip")).error_code == 0
+        assert produce(raw, "t", large("none")).error_code == 0
+        assert produce(raw, "t", batch_of([b"value"] * 20, codec="gzip")).error_code == 0
     assert psutil.Process(broker.process.pid).children() == []
 
 
 def test_others_are_served_while_a_helper_works(broker: BrokerProcess) -> None:
     helper = started_helper(broker)
     create_topic(broker.bootstrap_servers, "plain")
+    create_topic(broker.bootstrap_servers, "arrived")
     helper.send_signal(signal.SIGSTOP)
     with (
         RawConnection(broker.bootstrap_servers) as slow,
         RawConnection(broker.bootstrap_servers) as quick,
     ):
         first = send(slow, "gzip", large("none"))
+        send(slow, "arrived", batch_of([b"a"]))
+        eventually(lambda: fetch(quick, "arrived", 0).high_watermark == 1, "both have arrived")
         second = send(quick, "gzip", batch_of([b"behind"]))
         third = send(quick, "plain", batch_of([b"p"]))
         with RawConnection(broker.bootstrap_servers) as other:

@@ -199,8 +199,10 @@ def test_patterns_made_to_take_long(
 ) -> None:
     create_topic(group_servers, f"{'a' * 60}-{group_id}", 1)
     member = NewMember(group_raw, group_id, [], regex=regex)
-    assert member.beat().error_code in (NONE, 128)
-    assert member.beat().error_code in (NONE, UNKNOWN_MEMBER_ID, 69)
+    first = member.beat().error_code
+    assert first in (NONE, 128)
+    again = (128,) if first == 128 else (NONE, UNKNOWN_MEMBER_ID, 69)
+    assert member.beat().error_code in again
 
 
 def test_a_member_cannot_claim_what_it_was_not_given(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import subprocess
@@ -9,8 +10,11 @@ import sys
 import time
 from pathlib import Path
 
+import aiokafka
 import pytest
+import uvloop
 
+from ottla.client.errors import Refused
 from ottla.server.errors import StartupError
 from ottla.testing import Cluster
 from tests.harness.batches import batch_of, records_of
@@ -108,6 +112,52 @@ def test_properties_are_kafkas() -> None:
         assert produce(raw, "t", batch_of([b"x" * 6_000])).error_code == 10
 
 
+def test_properties_need_not_be_text() -> None:
+    properties = {"num.partitions": 3, "auto.create.topics.enable": False}
+    with Cluster(memory=True, properties=properties) as it:
+        assert it.create_topic(
+            "t", -1, configs={"retention.ms": 60_000, "cleanup.policy": ["delete"]}
+        )
+        with RawConnection(it.bootstrap_servers) as raw:
+            (topic, missing) = raw.request(
+                "metadata", 12, topics=[{"name": "t"}, {"name": "missing"}]
+            ).topics
+        assert len(topic.partitions) == 3
+        assert missing.error_code == 3
+        with pytest.raises(Refused, match="TOPIC_ALREADY_EXISTS"):
+            it.create_topic("t")
+    with pytest.raises(TypeError, match=r"num\.partitions"):
+        Cluster(properties={"num.partitions": None})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_in_a_coroutine(loop: str) -> None:
+    async def use_it() -> list[bytes | None]:
+        async with Cluster() as cluster:
+            cluster.create_topic("t")
+            producer = aiokafka.AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+            await producer.start()
+            try:
+                for value in (b"a", b"b"):
+                    await producer.send_and_wait("t", value)
+            finally:
+                await producer.stop()
+            consumer = aiokafka.AIOKafkaConsumer(
+                "t",
+                bootstrap_servers=cluster.bootstrap_servers,
+                group_id="g",
+                auto_offset_reset="earliest",
+            )
+            await consumer.start()
+            try:
+                return [(await consumer.getone()).value for _ in range(2)]
+            finally:
+                await consumer.stop()
+
+    run = asyncio.run if loop == "asyncio" else uvloop.run
+    assert run(asyncio.wait_for(use_it(), 30)) == [b"a", b"b"]
+
+
 def test_a_mistake_in_the_properties_is_named() -> None:
     with pytest.raises(StartupError, match=r"num\.partitons.*num\.partitions"):
         Cluster(properties={"num.partitons": "6"}).start()
@@ -155,6 +205,7 @@ def test_nothing_is_left_open() -> None:
 SOMEBODY_ELSES_TESTS = """
 import confluent_kafka
 import pytest
+import uvloop
 
 def test_one(kafka_cluster, kafka_topic):
     producer = confluent_kafka.Producer({"bootstrap.servers": kafka_cluster.bootstrap_servers})
@@ -173,18 +224,105 @@ def test_names(kafka_topic, kafka_bootstrap_servers, number):
 """
 
 
-def test_the_plugin_needs_no_configuration(tmp_path: Path) -> None:
-    (tmp_path / "test_somebody_else.py").write_text(SOMEBODY_ELSES_TESTS)
-    ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
-        cwd=tmp_path,
+def run_pytest(directory: Path, tests: str, ini: str = "") -> subprocess.CompletedProcess[str]:
+    (directory / "test_somebody_else.py").write_text(tests, encoding="utf-8")
+    (directory / "pytest.ini").write_text("[pytest]\n" + ini, encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(directory)],
+        cwd=directory,
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
+
+
+def test_the_plugin_needs_no_configuration(tmp_path: Path) -> None:
+    ended = run_pytest(tmp_path, SOMEBODY_ELSES_TESTS)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "3 passed" in ended.stdout
+
+
+CONFIGURED_TESTS = """
+import re
+import pytest
+import uvloop
+
+@pytest.mark.parametrize("text", ["übermäßig", "日本", "a b/c", "x" * 300, "..", ""])
+def test_every_name_is_a_topic(kafka_cluster, kafka_topic, text):
+    assert re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", kafka_topic)
+    assert kafka_cluster.create_topic(kafka_topic) == kafka_topic
+
+def partitions(cluster, name):
+    import confluent_kafka
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g"}
+    )
+    try:
+        return len(consumer.list_topics(name, 10).topics[name].partitions)
+    finally:
+        consumer.close()
+
+def test_settings_come_from_the_ini_file(kafka_cluster, kafka_topic):
+    kafka_cluster.create_topic(kafka_topic, partitions=-1)
+    assert partitions(kafka_cluster, kafka_topic) == 5
+
+def test_a_cluster_of_its_own(kafka_cluster, kafka_cluster_per_test):
+    assert kafka_cluster.bootstrap_servers != kafka_cluster_per_test.bootstrap_servers
+    kafka_cluster_per_test.create_topic("mine", partitions=2)
+    kafka_cluster_per_test.restart()
+    with pytest.raises(Exception, match="UNKNOWN_TOPIC"):  # storage is memory
+        from ottla.client.address import parse_addresses
+        from ottla.client.cluster import Client
+        from ottla.client.topics.topics import describe_topics
+        with Client(parse_addresses(kafka_cluster_per_test.bootstrap_servers)) as client:
+            describe_topics(client, ["mine"])
+"""
+
+
+def test_the_plugin_is_configured_in_the_ini_file(tmp_path: Path) -> None:
+    ini = "ottla_storage = memory\nottla_properties =\n    num.partitions = 5\n"
+    ended = run_pytest(tmp_path, CONFIGURED_TESTS, ini)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "8 passed" in ended.stdout
+
+
+OVERRIDING_TESTS = """
+import pytest
+import uvloop
+
+@pytest.fixture(scope="session")
+def kafka_properties():
+    return {"num.partitions": 3, "auto.create.topics.enable": False}
+
+def test_fails(kafka_cluster):
+    import os, signal, socket
+    host, port = kafka_cluster.bootstrap_servers.split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n")
+        assert connection.recv(1) == b""
+    assert False
+
+def test_passes(kafka_cluster):
+    pass
+"""
+
+
+def test_the_broker_log_is_shown_for_a_failed_test(tmp_path: Path) -> None:
+    ended = run_pytest(tmp_path, OVERRIDING_TESTS)
+    assert "1 failed, 1 passed" in ended.stdout, ended.stdout + ended.stderr
+    assert "Ottla broker log" in ended.stdout
+    assert "closing the connection" in ended.stdout.partition("Ottla broker log")[2]
+
+
+@pytest.mark.parametrize(
+    "ini",
+    ["ottla_storage = tape\n", "ottla_properties = num.partitions\n", "ottla_brokers = none\n"],
+)
+def test_a_wrong_ini_value_is_named(tmp_path: Path, ini: str) -> None:
+    ended = run_pytest(tmp_path, "def test_one(kafka_cluster): pass\n", ini)
+    assert ended.returncode != 0
+    assert ini.partition(" ")[0] in ended.stdout + ended.stderr
 
 
 def test_the_plugin_imports_nothing_heavy() -> None:
@@ -196,5 +334,24 @@ def test_the_plugin_imports_nothing_heavy() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
     assert ended.stdout.strip() == str(
-        ["ottla", "ottla.testing", "ottla.testing.cluster", "ottla.testing.plugin"]
+        [
+            "ottla",
+            "ottla.testing",
+            "ottla.testing.broker_log",
+            "ottla.testing.cluster",
+            "ottla.testing.plugin",
+        ]
     )
+
+
+BROKERS_TESTS = """
+def test_brokers_come_from_the_ini_file(kafka_cluster, kafka_bootstrap_servers, kafka_topic):
+    assert len(kafka_bootstrap_servers.split(",")) == 3
+    kafka_cluster.create_topic(kafka_topic)
+    assert kafka_cluster.leader(kafka_topic) in (1, 2, 3)
+"""
+
+
+def test_the_plugin_runs_several_brokers(tmp_path: Path) -> None:
+    ended = run_pytest(tmp_path, BROKERS_TESTS, "ottla_brokers = 3\nottla_storage = memory\n")
+    assert ended.returncode == 0, ended.stdout

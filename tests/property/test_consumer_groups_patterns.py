@@ -7,8 +7,9 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.coordinator.groups.consumer.pattern import Pattern
-from ottla.coordinator.groups.consumer.pattern_syntax import ALPHABET, PatternError
+from ottla.coordinator.groups.consumer.pattern import Pattern, PatternError
+
+ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
 ATOMS = st.sampled_from(
     ("a", "b", "A", "_", r"\.", "-", ".", "[ab]", "[^a.]", "[a-c_]", r"\w", r"\W", r"\d", r"[\w.]")

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.controller.placement import place
 from ottla.metadata.image import BrokerImage
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.testing.fakes import FakeRandom
+from tests.support.decisions import place
 
 
 def drawn_random(data: st.DataObject) -> FakeRandom:

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from ottla.config.broker import BrokerConfig
 from ottla.controller.brokers import begin_cluster, lead_anew, register_broker
-from ottla.controller.configs import DELETE, SET, ConfigChange, ConfigOperation, alter_configs
+from ottla.controller.configs import DELETE, SET, ConfigChange, ConfigOperation
 from ottla.controller.metadata_log import METADATA_LOG_CONFIG
-from ottla.controller.partitions import MorePartitions, create_partitions
+from ottla.controller.partitions import MorePartitions
 from ottla.controller.producer_ids import allocate_producer_ids
 from ottla.controller.quorum_controller import QuorumController
-from ottla.controller.topics import NewTopic, UnwantedTopic, create_topics, delete_topics
+from ottla.controller.topics import NewTopic, UnwantedTopic
 from ottla.log.file_pool import FilePool
 from ottla.log.log import Log
 from ottla.log.resources import Resources
@@ -23,6 +23,7 @@ from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from ottla.model.resources import ResourceType
 from ottla.raft.voters import ReplicaKey
 from ottla.testing.fakes import FakeClock, FakeRandom, InlineBackground
+from tests.support.decisions import alter_configs, create_partitions, create_topics, delete_topics
 
 CONFIG = BrokerConfig()
 PARTITION = TopicPartition(METADATA_TOPIC, 0)

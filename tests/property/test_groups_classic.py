@@ -15,7 +15,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from ottla.coordinator.runtime.log_rewrite import LogCompaction
 from ottla.coordinator.runtime.shard_runtime import RuntimeState
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupResponse
@@ -27,6 +26,7 @@ from tests.support.groups import (
     TOPIC,
     Broker,
     Member,
+    clean_groups,
     fetch,
 )
 
@@ -256,17 +256,11 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         self.broker.files.heal()
         self.broker.pass_ms(1100)
 
-    @rule(steps=st.integers(1, 4))
-    def rewrite(self, steps: int) -> None:
-        """Write the live state anew, to the end or not."""
-        runtime = self.broker.node.groups.runtimes[0]
-        if runtime.state is not RuntimeState.ACTIVE:
-            return
-        work = LogCompaction(runtime)
-        for _ in range(steps):
-            if work.step():
-                break
-            self.broker.settle()
+    @rule()
+    def clean_the_log(self) -> None:
+        """Have the log cleaner remove everything that is not needed."""
+        if self.broker.node.groups.runtimes[0].state is RuntimeState.ACTIVE:
+            clean_groups(self.broker)
 
     @precondition(lambda self: bool(self.offsets))
     @rule()
@@ -323,6 +317,7 @@ TestClassicGroup.settings = settings(max_examples=80, stateful_step_count=60, de
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 class TestClassicGroupAtLength(ClassicGroupMachine.TestCase):  # type: ignore[misc, valid-type]
     settings = settings(max_examples=500, stateful_step_count=80, deadline=None)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ottla.config.topic import LogConfig
+from ottla.log.damage import DamagedLog
 from ottla.log.log import Log
 from ottla.log.state.leader_epochs import EpochCache
 from ottla.log.state.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
@@ -120,6 +124,45 @@ def test_whatever_happens_to_the_files_a_prefix_remains(data: st.DataObject) -> 
     assert append_all(again, batch_of(1, timestamp=NOW + 99)) == [end]
     again.close()
     assert reopen(again, is_clean=True).log_end_offset == end + 1
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_whatever_happens_to_closed_files_only_the_log_is_damaged(data: st.DataObject) -> None:
+    log = filled()
+    log.close()
+    files = log.resources.files
+    for _ in range(data.draw(st.integers(1, 4), label="damages")):
+        name = data.draw(st.sampled_from(names_in(log, "")), label="file")
+        size = files.stat(log.path(name)).size
+        position = data.draw(st.integers(0, size), label="position")
+        file = files.open(log.path(name), writable=True)
+        if data.draw(st.booleans(), label="cut"):
+            file.truncate(position)
+        else:
+            file.pwritev([data.draw(st.binary(min_size=1, max_size=12))], position)
+    operations: dict[str, Callable[[Log], object]] = {
+        "read": lambda log: [
+            log.read(offset, 1, log.high_watermark, at_least_one=True)
+            for offset in range(log.log_start_offset, min(log.log_end_offset, 20))
+        ],
+        "available": lambda log: [log.bytes_available(o, 12) for o in range(14)],
+        "timestamp": lambda log: [log.offset_for_timestamp(NOW + o) for o in range(14)],
+        "largest": lambda log: log.max_timestamp(),
+        "retention": lambda log: log.delete_old_segments(NOW + 10**9, 1),
+        "truncate": lambda log: log.truncate_to(data.draw(st.integers(0, 13))),
+        "append": lambda log: append_all(log, batch_of(1)),
+        "roll": lambda log: log.roll(NOW),
+    }
+    try:
+        again = reopen(log, is_clean=True)
+        for _ in range(data.draw(st.integers(1, 6), label="operations")):
+            name = data.draw(st.sampled_from(sorted(operations)), label="operation")
+            with suppress(ApiError):
+                operations[name](again)
+        again.close()
+    except DamagedLog:
+        return  # the log goes offline, and only that
 
 
 @given(content=st.binary(max_size=120))

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from ottla.records.batch import HEADER_SIZE, Batch, CorruptBatch, scan
 from ottla.records.compression import CODECS, compress, decompress, recompress
 from ottla.records.legacy import Message, crc_of_message, records_of_message, scan_any
-from ottla.records.record import NewRecord, build_batch, null_keys, records_of
+from ottla.records.record import NewRecord, build_batch, records_of
+from tests.support.records import null_keys
 
 LIMIT = 1 << 20
 RECORDS: list[NewRecord] = [

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from ottla.records.batch import crc_of, parse_header, scan
 from ottla.records.compression import CODECS, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
 from ottla.records.compression import recompress as recompress_batch
-from ottla.records.record import NewRecord, Record, build_batch, null_keys, records_of
+from ottla.records.record import NewRecord, Record, build_batch, records_of
+from tests.support.records import null_keys
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of importlib.resources, on import

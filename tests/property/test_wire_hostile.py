@@ -130,14 +130,20 @@ def test_huge_and_negative_lengths_allocate_nothing() -> None:
     tracemalloc.start()
     try:
         for message, version, data in samples:
-            before = tracemalloc.get_traced_memory()[0]
-            tracemalloc.reset_peak()
-            for broken in with_lengths_overwritten(data, positions(len(data), rng, 12)):
-                survives(message, version, broken, 0, len(broken))
-            peak = tracemalloc.get_traced_memory()[1] - before
-            assert peak < FIXED_BYTES + OBJECT_BYTES_PER_BYTE * len(data)
+            most = FIXED_BYTES + OBJECT_BYTES_PER_BYTE * len(data)
+            where = positions(len(data), rng, 12)
+            # Threads of other tests may allocate meanwhile. What a length allocates comes again.
+            assert any(peak_bytes(message, version, data, where) < most for _ in range(3))
     finally:
         tracemalloc.stop()
+
+
+def peak_bytes(message: type[Message], version: int, data: bytes, where: list[int]) -> int:
+    before = tracemalloc.get_traced_memory()[0]
+    tracemalloc.reset_peak()
+    for broken in with_lengths_overwritten(data, where):
+        survives(message, version, broken, 0, len(broken))
+    return tracemalloc.get_traced_memory()[1] - before
 
 
 def with_lengths_overwritten(data: bytes, where: list[int]) -> Iterator[bytearray]:

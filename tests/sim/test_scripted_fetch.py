@@ -11,12 +11,17 @@ FAILED = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def broken(*, partitions: int) -> Script:
-    """One record in each partition; the disk of partition 0 fails since."""
+    """One record in each partition; the disk of partition 0 fails since.
+
+    It is not the disk of the metadata, without which the broker would end.
+    """
     script = Script(log_dirs=("/data0", "/data1"))
+    create_topic(script, name="first")
     create_topic(script, partitions)
     for partition in range(partitions):
         assert produce(script, b"%d" % partition, partition=partition).error_code == 0
     (holder,) = script.machine.holders("t", 0)
+    assert holder == "/data1"
     assert script.machine.holders("t", 1) != [holder]
     for volume in script.faults.volumes:
         volume.eio_probability = 1.0 if volume.path == holder else 0.0

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import ottla_spark
-from ottla_spark.loads.state.storage import Storage
-from ottla_spark.loads.targets import parquet_compaction
+from ottla_spark.loads.state.storage import HadoopStorage
+from ottla_spark.loads.targets.parquet import ParquetTableWriter
 from ottla_spark.loads.targets.parquet_sink_log import SinkLog
+from ottla_spark.loads.targets.table_writer import Batch
 from tests.support.spark_fixtures import MakeTopic, Produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def listed_values(table: Path, column: str) -> list[int]:
+    """Return what a reader sees that lists the directory, such as DuckDB or Polars."""
+    import pyarrow.dataset as ds
+
+    rows = ds.dataset(table, format="parquet", partitioning="hive").to_table([column])
+    return [int(value) for value in rows[column].to_pylist()]
 
 
 def test_parquet_files_are_merged_and_stay_in_the_sinks_log(
@@ -23,7 +34,6 @@ def test_parquet_files_are_merged_and_stay_in_the_sinks_log(
     topic: MakeTopic,
     produce: Produce,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name = topic(1, configs={"retention.ms": "-1"})
     table = str(tmp_path / "table")
@@ -38,16 +48,14 @@ def test_parquet_files_are_merged_and_stay_in_the_sinks_log(
     before = spark.read.format("parquet")
     first = ottla_spark.load(name, f"parquet:{table}", max_records_per_batch=10, **options)
     assert (first.tally.files, first.tally.compacted_files) == (6, 6)
-    log = SinkLog(Storage(spark), table)
+    log = SinkLog(HadoopStorage(spark), table)
     assert len(log.files()) == 2
-    # What was replaced stays for those who still read it, and is not part of the table.
-    assert len(list(Path(table).rglob("part-*.parquet"))) == 8
+    # What was replaced is gone, so readers of the directory see every row once too.
+    assert len(list(Path(table).rglob("part-*.parquet"))) == 2
+    assert sorted(listed_values(Path(table), "offset")) == list(range(30))
     offsets = [row.offset for row in before.load(table).collect()]
     assert sorted(offsets) == list(range(30))
 
-    monkeypatch.setattr(parquet_compaction, "REPLACED_KEPT_MS", 0)
-    for replaced in Path(table, "_ottla").glob("replaced-*"):
-        replaced.rename(replaced.with_name("replaced-0.json"))
     produce(name, 5, first=30, timestamp_ms=lambda i: 1_767_225_600_000)
     ottla_spark.load(name, f"parquet:{table}", **options)
     rows = spark.read.parquet(table)
@@ -77,3 +85,50 @@ def test_delta_files_are_merged(
     table = DeltaTable(tmp_path / "table")
     assert len(table.file_uris()) == 1
     assert sorted(table.to_pyarrow_table()["offset"].to_pylist()) == list(range(30))
+
+
+class Crash(BaseException):
+    """The process is killed here."""
+
+
+@pytest.mark.parametrize("crash_at", [None, 0, 1, 3])
+def test_readers_of_the_directory_see_each_row_once_and_a_crash_is_repaired(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crash_at: int | None
+) -> None:
+    from pyspark.sql import Observation
+
+    place = tmp_path / "table"
+    spark = spark.newSession()  # a writer changes settings of its session
+    table = ParquetTableWriter(spark, str(place), compacted=True)
+    for number in range(3):
+        rows = spark.range(10 * number, 10 * number + 10).coalesce(1)
+        table.add(Batch("query", number), rows, Observation(), 0)
+    wanted = list(range(30))
+    seen: list[int] = []
+    move, remove = HadoopStorage.move, HadoopStorage.remove
+
+    def watched(step: Callable[..., None]) -> Callable[..., None]:
+        def run(storage: HadoopStorage, *paths: str) -> None:
+            if crash_at == len(seen):
+                raise Crash
+            seen.append(len(listed_values(place, "id")))
+            step(storage, *paths)
+
+        return run
+
+    with monkeypatch.context() as context:
+        context.setattr(HadoopStorage, "move", watched(move))
+        context.setattr(HadoopStorage, "remove", watched(remove))
+        if crash_at is None:
+            assert table.compact(1 << 20) == 3
+        else:
+            with suppress(Crash):
+                table.compact(1 << 20)
+    # One move into the table, then the old files go: rows come twice only in between.
+    assert seen == [30, 60, 50, 40, 30][: len(seen)]
+    assert sorted(row.id for row in spark.read.parquet(str(place)).collect()) == wanted
+    again = ParquetTableWriter(spark, str(place), compacted=True)
+    again.clean(Batch("query", 3))
+    assert sorted(listed_values(place, "id")) == wanted
+    assert again.missing_files() == []
+    assert not (place / "_compact").exists()

@@ -114,6 +114,74 @@ def test_json_with_dead_letters_drift_and_evolution(
     assert {(row.topic, row.partition) for row in dead} == {(name, 0)}
 
 
+def test_one_odd_record_does_not_stop_a_json_load(
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
+) -> None:
+    from deltalake import DeltaTable
+
+    name = topic(1)
+    deep = b'{"x":' * 50 + b"1" + b"}" * 50
+    values = [
+        b'{"userid": 1, "word": "a"}',
+        b'{"userId": 2, "word": "b", "_offset": 7, "": 8}',
+        b'{"userid": 3, "word": "c", "deep": ' + deep + b"}",
+        b'{"userid": 4, "word": "d"}{"userid": 5, "word": "e"}',
+        b'{"userid": 6, "word": "f"} and more',
+        b'{"userid": 7, "word": ""}',
+        b'{"userid": 8, "word": null} ',
+        b'{"userid": 9, "word": "g"}]',
+    ]
+    produce(name, len(values), value=lambda i: values[i])
+    hears = Hears()
+    result = ottla_spark.load(
+        name,
+        f"delta:{tmp_path}/table",
+        bootstrap_servers=bootstrap_servers,
+        spark=spark,
+        listener=hears,
+        format="json",
+        coordinates=True,
+        partition_by="word",
+    )
+    assert (result.tally.rows, result.tally.dead_letters) == (4, 4)
+    rows = DeltaTable(tmp_path / "table").to_pyarrow_table().sort_by("_offset").to_pylist()
+    found = [(row["_offset"], row["userid"], row["word"]) for row in rows]
+    assert found == [(0, 1, "a"), (1, None, "b"), (2, 3, "c"), (6, 8, None)]
+    for why in (
+        "userId: not loaded, because its name differs from another field only by case",
+        "_offset: not loaded, because the table has another column with this name",
+    ):
+        assert f"new field {why}" in hears.said
+    dead = spark.read.parquet(f"{tmp_path}/table-dead-letters").orderBy("offset").collect()
+    assert [row.offset for row in dead] == [3, 4, 5, 7]
+    assert all(dead[i].reason.startswith("not JSON: Extra data") for i in (0, 1, 3))
+    assert dead[2].reason == "word: a partition value cannot be an empty string"
+
+
+def test_iceberg_tells_an_empty_partition_value_from_null(
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
+) -> None:
+    from pyiceberg.catalog import load_catalog
+
+    name = topic(1)
+    values = [b'{"n": 1, "word": ""}', b'{"n": 2, "word": null}', b'{"n": 3, "word": "a"}']
+    produce(name, 3, value=lambda i: values[i])
+    catalog = {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
+    result = ottla_spark.load(
+        name,
+        "iceberg:c.db.words",
+        bootstrap_servers=bootstrap_servers,
+        spark=spark,
+        format="json",
+        catalog=catalog,
+        partition_by="word",
+    )
+    assert (result.tally.rows, result.tally.dead_letters) == (3, 0)
+    table = load_catalog("c", **catalog).load_table("db.words")
+    for filter_, n in (("word is null", 2), ("word = ''", 1), ("word = 'a'", 3)):
+        assert table.scan(row_filter=filter_).to_arrow()["n"].to_pylist() == [n]
+
+
 def test_json_with_a_schema_and_dead_letters_to_a_topic(
     spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from ottla.client.errors import Refused
 from ottla.client.groups.groups import describe_groups
 from ottla.client.groups.lag import group_lag
 from ottla_spark.loads.errors import LoadError, LoadUsageError
+from ottla_spark.loads.run.early_answer import early_answer
 from ottla_spark.loads.run.listener import Listener
 from tests.support.spark_fixtures import MakeTopic, Produce
 
@@ -57,7 +58,9 @@ def test_parquet_in_batches_and_then_new_records(
     first = ottla_spark.load(name, to, max_records_per_batch=60, **options)
     assert (first.tally.records, first.tally.batches, first.lag) == (100, 2, 0)
     assert first.exit_code == 0
+    assert early_answer(first.options) is not None, "nothing new, and no Spark is needed"
     produce(name, 11, first=100)
+    assert early_answer(first.options) is None
     second = ottla_spark.load(name, to, **options)
     assert (second.tally.rows, second.tally.batches) == (11, 1)
 
@@ -108,6 +111,7 @@ def test_delta_by_day_with_headers(
         max_records_per_batch=20,
     )
     assert result.tally.batches == 2
+    assert early_answer(result.options) is not None
     rows = delta_rows(tmp_path / "table")
     assert sorted(rows["offset"].to_pylist()) == list(range(30))
     assert sorted({str(day) for day in rows["timestamp_day"].to_pylist()}) == [
@@ -135,6 +139,7 @@ def test_iceberg_by_hour_and_column(
     produce(name, 5, first=40, timestamp_ms=lambda i: FIRST_DAY_MS)
     again = ottla_spark.load(name, "iceberg:c.db.events", **options)
     assert again.tally.rows == 5
+    assert early_answer(again.options) is not None
     rows = iceberg_rows(catalog, "db.events")
     values = sorted(bytes(value) for value in rows["value"].to_pylist())
     assert values == sorted(f"v{i}".encode() for i in range(45))
@@ -196,10 +201,10 @@ def test_a_second_load_at_the_same_time_is_refused(
     spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, tmp_path: Path
 ) -> None:
     from ottla_spark.loads.state.load_directory import LoadDirectory
-    from ottla_spark.loads.state.storage import Storage
+    from ottla_spark.loads.state.storage import HadoopStorage
 
     name = topic(1)
-    place = LoadDirectory(Storage(spark), f"{tmp_path}/table/_ottla/{name}")
+    place = LoadDirectory(HadoopStorage(spark), f"{tmp_path}/table/_ottla/{name}")
     with place.lock(), pytest.raises(LoadError, match="is already running"):
         ottla_spark.load(
             name, f"delta:{tmp_path}/table", bootstrap_servers=bootstrap_servers, spark=spark

@@ -181,6 +181,7 @@ def test_the_command_every_second_from_an_empty_topic_until_sigterm(
         running.communicate()
     assert running.returncode == 0, told
     assert "Traceback" not in told
+    assert "WARNING" not in told, "Java says nothing at its start"
     summary = json.loads(said)
     assert (summary["rows"], summary["lag"], summary["group"]) == (10, 0, group)
     assert sorted(row.n for row in spark.read.parquet(str(table)).collect()) == list(range(10))

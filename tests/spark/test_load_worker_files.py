@@ -20,7 +20,7 @@ from ottla_spark.loads.options.load_options import LoadOptions
 from ottla_spark.loads.options.partition_by import parse_partition_by
 from ottla_spark.loads.options.value_format import ValueFormat
 from ottla_spark.loads.schema.evolution import as_nullable
-from ottla_spark.loads.state.storage import Storage
+from ottla_spark.loads.state.storage import HadoopStorage
 from ottla_spark.loads.targets.address import TableAddress
 from ottla_spark.loads.targets.parquet import ParquetTableWriter
 from ottla_spark.loads.targets.parquet_sink_log import SinkLog
@@ -99,15 +99,13 @@ def test_workers_continue_a_table_of_sparks_sink(
 ) -> None:
     name = topic(2)
     table = tmp_path / "a table"
-    options: dict[str, Any] = {
-        "bootstrap_servers": bootstrap_servers,
-        "spark": spark,
-        "compact": True,
-    }
+    options: dict[str, Any] = {"bootstrap_servers": bootstrap_servers, "spark": spark}
     produce(name, 40)
     with monkeypatch.context() as before:  # as loads were before workers wrote
         before.setattr(ParquetTableWriter, "worker_files", lambda *_: None)
-        ottla_spark.load(name, f"parquet:{table}", max_records_per_batch=20, **options)
+        ottla_spark.load(
+            name, f"parquet:{table}", max_records_per_batch=20, compact=True, **options
+        )
     old = set(parts(table))
     assert not any(is_workers(path) for path in old)
     produce(name, 60, first=40)
@@ -118,7 +116,9 @@ def test_workers_continue_a_table_of_sparks_sink(
     found = sorted((row.partition, row.offset) for row in rows.collect())
     assert found == [(partition, offset) for partition in range(2) for offset in range(50)]
     # Compaction takes files of both kinds together.
-    assert len(SinkLog(Storage(spark), str(table)).files()) == 1
+    ottla_spark.load(name, f"parquet:{table}", compact=True, **options)
+    assert spark.read.parquet(str(table)).count() == 100
+    assert len(SinkLog(HadoopStorage(spark), str(table)).files()) == 1
 
 
 def test_a_worker_that_dies_in_the_middle_of_a_file(
@@ -146,7 +146,7 @@ def test_a_worker_that_dies_in_the_middle_of_a_file(
     assert not any(incoming.glob("part-*"))
     found = spark.read.parquet(str(table)).select("partition", "offset").collect()
     assert sorted(map(tuple, found)) == [(p, n) for p in range(2) for n in range(records // 2)]
-    listed = {Path(file.path).name for file in SinkLog(Storage(spark), str(table)).files()}
+    listed = {Path(file.path).name for file in SinkLog(HadoopStorage(spark), str(table)).files()}
     assert {path.name for path in parts(table)} == listed
     sizes = sorted(path.stat().st_size for path in parts(table))
     assert (sizes[len(sizes) // 2] > 0.7e6, sizes[-1] < 1.3e6) == (True, True)

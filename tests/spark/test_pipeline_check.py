@@ -249,7 +249,7 @@ def test_the_picture(
         p: always, state in state/p
 
         sink out
-          | topic new-topic (new, 3 partitions), json, key w.start, append, at least once
+          | topic new-topic (new, 3 partitions), json, key w.start, append, exactly once
           |   key: string
           |   value: string
           step per_minute
@@ -303,3 +303,27 @@ def test_wrong_usage_exits_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["pipeline", "run", file, "--once", "--always"]) == 2
     assert main(["pipeline", "run", file, "--every", "soon"]) == 2
     assert "every 'soon' should look like" in capsys.readouterr().err
+
+
+def test_an_unknown_catalog_of_a_sink(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
+    file = tmp_path / "p.yaml"
+    file.write_text(
+        "catalogs:\n"
+        f"  away: {{uri: 'sqlite:///{tmp_path}/none/c.db', warehouse: 'file://{tmp_path}'}}\n"
+        f"  here: {{uri: 'sqlite:///{tmp_path}/c.db', warehouse: 'file://{tmp_path}'}}\n"
+        "sources:\n  a: {files: ., format: text, stream: true}\nsinks:\n"
+        '  x: {from: a, table: "iceberg:nowhere.b.c"}\n'
+        '  y: {from: a, table: "iceberg:away.b.c"}\n'
+        '  z: {from: a, table: "iceberg:here.b.c"}\n'
+        '  s: {from: a, table: "parquet:s3://lake/x"}\n'
+    )
+    _, problems = check_file(file, lambda: spark)
+    found = {problem.where: problem.message for problem in problems}
+    assert "unknown Iceberg catalog nowhere" in found["sinks.x.table"]
+    assert "`catalogs`" in found["sinks.x.table"]
+    assert "away cannot be opened" in found["sinks.y.table"]
+    assert "s3://" in found["sinks.s.table"]
+    assert set(found) == {"sinks.x.table", "sinks.y.table", "sinks.s.table"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -93,3 +94,33 @@ def test_a_killed_pipeline_continues_and_a_stopped_one_exits_with_0(
     assert second.wait(ANSWER_TIMEOUT_S) == 0
     rows = spark.read.parquet(str(tmp_path / "out")).collect()
     assert sorted(row.n for row in rows) == list(range(FILES * ROWS_A_FILE))
+
+
+@pytest.mark.timeout(240)
+def test_a_failed_query_prints_one_message_and_names_a_file(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "f.py").write_text(
+        "from pyspark.sql.functions import udf\n"
+        "def f(rows):\n    return rows.select(udf(lambda n: 1 // n, 'long')('n').alias('n'))\n"
+    )
+    steps = 'steps:\n  f: {python: "f.py:f", from: numbers}\nsinks:\n'
+    text = PIPELINE.replace("sinks:\n", steps).replace("from: numbers,", "from: f,")
+    (tmp_path / "numbers.yaml").write_text(text)
+    (tmp_path / "in").mkdir()
+    add_files(tmp_path / "in", range(1))
+    command = [sys.executable, "-m", "ottla.cli.main", "pipeline", "run", "numbers.yaml", "--once"]
+    ran = subprocess.run(
+        [*command, "--master", "local[1]"],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=ANSWER_TIMEOUT_S,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert len(ran.stderr.splitlines()) == 2, ran.stderr
+    message, where = ran.stderr.splitlines()
+    assert message == "ottla: sinks.out: ZeroDivisionError: integer division or modulo by zero"
+    assert "\tat org.apache.spark" in Path(where.rpartition(" ")[2]).read_text()

@@ -215,7 +215,7 @@ def test_bad_records_fail_the_query_or_are_dropped_or_kept(
     from ottla_spark.pipelines.run.failures import QueryFailed
 
     name = topic()
-    values = [event(0, 0), b"not json", None, b'{"id": "x"}', event(4, 4)]
+    values = [event(0, 0), b"not json", None, b'{"id": "x"}', event(4, 4), event(5, 5) + b" x"]
     produce(name, len(values), value=lambda n: values[n])
 
     def ids(bad_records: str) -> list[int | None]:
@@ -226,7 +226,7 @@ def test_bad_records_fail_the_query_or_are_dropped_or_kept(
         return [row.id for row in rows]
 
     assert ids("drop") == [0, 4]
-    assert ids("keep") == [0, None, None, 4]
+    assert ids("keep") == [0, None, None, 4, None]
     with pytest.raises(QueryFailed, match=r"sinks.out: Malformed records .*bad_records: drop"):
         ids("fail")
 
@@ -330,3 +330,27 @@ def test_a_bad_schema_file_is_reported_with_its_line(
     source = f"orders:\n  topic: {topic()}\n  format: avro\n  schema: order.avsc"
     with pytest.raises(PipelineError, match=r":7: sources.orders.schema: .*is not an Avro schema"):
         make("wrong", source, "{}", 'out: {from: orders, table: "parquet:out"}')
+
+
+def test_records_that_do_not_fit_go_to_the_dead_letters(
+    spark: SparkSession, make: Make, topic: MakeTopic, produce: Produce, tmp_path: Path
+) -> None:
+    name, bad = topic(), topic()
+    produce(name, 2, value=lambda n: b'{"n": %d}' % n)
+    produce(name, 1, value=lambda n: b'{"n": "x"}')
+    sink = 'out: {from: a, table: "parquet:out"}'
+    text = "a: {{topic: {}, format: json, schema: n long, dead_letters: '{}'}}"
+    lake = make("lake", text.format(name, "parquet:bad"), "", sink)
+    lake.run(once=True)
+    assert [row.n for row in table(spark, tmp_path / "out")] == [0, 1]
+    (letter,) = table(spark, tmp_path / "bad")
+    assert (letter.topic, letter.partition, letter.offset) == (name, 0, 2)
+    assert bytes(letter.value) == b'{"n": "x"}'
+    assert "n" in letter.reason
+    sent = make("sent", text.format(name, f"topic:{bad}"), "", sink)
+    sent.start("a_dead_letters", once=True).awaitTermination()
+    servers = sent.spec.bootstrap_servers
+    (record,) = ottla_spark.read(spark, bad, servers, includeHeaders="true").collect()
+    headers = {header.key: bytes(header.value).decode() for header in record.headers}
+    assert bytes(record.value) == b'{"n": "x"}'
+    assert (headers["ottla.topic"], headers["ottla.offset"]) == (name, "2")

@@ -243,10 +243,25 @@ def test_a_broker_restarted_in_the_middle_loses_and_doubles_nothing(
 
 
 def wait_for_first_message(servers: str, topic: str) -> None:
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "waiting"})
+    """Wait for a message that is stored. It may be part of an open transaction."""
+    settings = {"bootstrap.servers": servers, "isolation.level": "read_uncommitted"}
+    consumer = Consumer({**settings, "group.id": "waiting"})
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     assert consumer.consume(1, TIMEOUT_S)
     consumer.close()
+
+
+def test_a_write_that_failed_shows_nothing(
+    spark: SparkSession, topic: MakeTopic, write: Write, read: Read
+) -> None:
+    name = topic()
+    good = numbers(spark, 2_000, tasks=2)
+    too_large = spark.range(1).selectExpr("repeat('v', 9000) as value")
+    with pytest.raises(PythonException, match=r"max\.request\.size"):
+        write(good.union(too_large), topic=name, **{"kafka.max.request.size": "4000"})
+    write(good, topic=name)
+    stored = Counter(int(message.value() or b"") for message in read(name, 2_000))
+    assert stored == Counter(range(2_000))
 
 
 def test_a_write_that_failed_leaves_its_rows_behind(
@@ -257,8 +272,9 @@ def test_a_write_that_failed_leaves_its_rows_behind(
     good = numbers(spark, 20_000, tasks=1)
     too_large = spark.range(1).selectExpr("repeat('v', 9000) as value")
     small = {"kafka.max.request.size": "4000"}
+    at_least_once = {"deliveryGuarantee": "at-least-once"}
     with pytest.raises(PythonException, match=r"max\.request\.size"):
-        write(good.union(too_large).coalesce(1), topic=name, **small)
+        write(good.union(too_large).coalesce(1), topic=name, **small, **at_least_once)
     write(good, topic=name)
     stored = Counter(int(message.value() or b"") for message in read(name, 20_001, at_least=True))
     assert set(stored) == set(range(20_000))

@@ -298,3 +298,24 @@ def test_a_schema_of_ones_own_is_refused(
     frame = reader.option("subscribe", topic()).schema("a INT").load()
     with pytest.raises(Exception, match="is fixed and cannot be set"):
         frame.count()
+
+
+@pytest.mark.parametrize("pushed", ["true", "false"])
+def test_filters_restrict_what_is_fetched_and_change_no_result(
+    spark: SparkSession, read: Read, topic: MakeTopic, produce: Produce, pushed: str
+) -> None:
+    """Each task reads one offset, so the tasks tell what was fetched."""
+    name = topic(2, configs=KEPT)
+    minutes = [0, 5, 1, 6, 2, 7]  # of each partition, in the order of offsets
+    produce(name, 12, timestamp_ms=lambda number: FIRST_MS + 60_000 * minutes[number // 2])
+    frame = read(subscribe=name, maxRecordsPerPartition="1")
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", pushed)
+    try:
+        chosen = frame.where("partition = 1 AND offset >= 2 AND offset < 4")
+        assert offsets_of(chosen) == [(1, 2), (1, 3)]
+        late = frame.where(f"timestamp >= timestamp_millis({FIRST_MS + 6 * 60_000})")
+        assert offsets_of(late) == [(0, 3), (0, 5), (1, 3), (1, 5)]
+        tasks = [rows.rdd.getNumPartitions() for rows in (chosen, late)]
+        assert tasks == ([2, 6] if pushed == "true" else [12, 12])
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")

@@ -13,6 +13,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.metadata.image import PartitionImage
 from ottla.metadata.records import PartitionRecord
 from ottla.model.errors import ApiError
+from ottla.ports import Files
 from ottla.records.record import build_batch
 from ottla.replication.partition import Partition
 from ottla.testing.fakes import START_MS, FakeClock, FakeRandom, fake_ports
@@ -33,17 +34,22 @@ CLIENT_ID = "the-client"
 class Broker:
     """A node with its clock."""
 
-    def __init__(self, **settings: str) -> None:
+    earlier_files: Files | None = None
+    """The files of an earlier life; None for new ones."""
+
+    def __init__(self, clock: FakeClock | None = None, **settings: str) -> None:
         properties = {name.replace("_", "."): text for name, text in settings.items()}
         config = BrokerConfig({"log.dirs": "/data", "node.id": str(BROKER_ID), **properties})
-        self.clock = FakeClock()
+        self.clock = FakeClock() if clock is None else clock
         numbers = count(1)
         self.reports: list[str] = []
         endpoints = [
             each._replace(host="localhost") for each in config.network.advertised_listeners
         ]
         random = FakeRandom(lambda limit: next(numbers) % limit)
-        ports = fake_ports(clock=self.clock, random=random, report=self.reports.append)
+        ports = fake_ports(
+            clock=self.clock, random=random, report=self.reports.append, files=self.earlier_files
+        )
         self.node = Node(config, endpoints, ports)
         self.node.start()
 
@@ -136,6 +142,7 @@ class Client:
             for part in self.connection.out
         )
         self.connection.out.clear()
+        self.connection.sent()
         start = 0
         while start < len(frames):
             stop = start + 4 + int.from_bytes(frames[start : start + 4], "big")
@@ -224,7 +231,7 @@ def error_codes(message: Message, version: int) -> Iterator[int]:
         if not field.exists(version):
             continue
         value = getattr(message, field.name)
-        if field.name == "error_code":
+        if field.name in ("error_code", "partition_error_code"):
             yield value
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, Message):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.controller.partitions import MorePartitions, create_partitions
-from ottla.controller.topics import UnwantedTopic, delete_topics
+from ottla.controller.partitions import MorePartitions
+from ottla.controller.topics import UnwantedTopic
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.model.errors import ErrorCode
 from ottla.model.resources import ResourceType
@@ -26,6 +26,7 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from ottla.wire.messages.offset_commit import OffsetCommitResponse
+from tests.support.decisions import create_partitions, delete_topics
 from tests.support.groups import GROUP, PARTITIONS, TOPIC, commit_request
 from tests.support.groups import Broker as PlainBroker
 

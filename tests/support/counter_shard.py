@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
-from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.topics import NewTopic
 from ottla.coordinator.runtime.broker import Broker
 from ottla.coordinator.runtime.host import CoordinatorHost
 from ottla.coordinator.runtime.record import (
@@ -23,10 +23,11 @@ from ottla.coordinator.runtime.shard_runtime import RuntimeState, ShardRuntime
 from ottla.memory_files import MemoryFiles
 from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from ottla.model.errors import ErrorCode
-from ottla.ports import Buffer, Ports
+from ottla.ports import Buffer, HelperProcesses, NoHelperProcesses, Ports
 from ottla.testing.fakes import FakeClock, FakeRandom, InlineBackground
 from ottla.testing.faulty_files import FaultyFiles
 from ottla.wire.message import Field, Message
+from tests.support.decisions import create_topics
 
 TOPIC = "__counters"
 
@@ -105,14 +106,6 @@ class CounterShard(Shard):
     def refuse(response: Message, code: ErrorCode) -> Message:
         return CounterResponse(error_code=code)
 
-    @property
-    def live_count(self) -> int:
-        return len(self.numbers)
-
-    def live_records(self) -> Iterator[CoordinatorRecord]:
-        for name in list(self.numbers):
-            yield CounterKey(name=name), CounterValue(number=self.numbers[name])
-
 
 class Answer:
     """A reply that remembers what was sent."""
@@ -145,13 +138,21 @@ class Counters:
         self.clock = FakeClock()
         self.random = FakeRandom(lambda limit: limit - 1)
         self.reports: list[str] = []
+        self.helpers: HelperProcesses = NoHelperProcesses()
         self.start()
         self.create_topic(partitions)
 
     def start(self) -> None:
         """Start the node, or start it again on the same files."""
         config = BrokerConfig({"log.dirs": "/data"})
-        ports = Ports(self.files, self.clock, self.random, InlineBackground(), self.reports.append)
+        ports = Ports(
+            self.files,
+            self.clock,
+            self.random,
+            InlineBackground(),
+            self.reports.append,
+            helpers=self.helpers,
+        )
         self.node = Node(config, [], ports)
         self.node.start()
         self.node.advance()

@@ -10,7 +10,7 @@ from typing import TypeVar
 from ottla.broker.connection import Connection
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
-from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.topics import NewTopic
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.group_shard import GroupShard
 from ottla.coordinator.groups.records import GroupMetadataValue, OffsetCommitValue
@@ -50,6 +50,8 @@ from ottla.wire.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from tests.support.cleaner import InlineHelpers
+from tests.support.decisions import create_topics
 
 M = TypeVar("M", bound=Message)
 
@@ -154,7 +156,14 @@ class Broker:
     def start_without_loading(self) -> None:
         """Start, up to the first wake-up: the coordinator has yet to load its shards."""
         config = BrokerConfig(self.settings)
-        ports = Ports(self.files, self.clock, self.random, InlineBackground(), self.reports.append)
+        ports = Ports(
+            self.files,
+            self.clock,
+            self.random,
+            InlineBackground(),
+            self.reports.append,
+            helpers=InlineHelpers(),
+        )
         endpoints = [
             endpoint._replace(host=endpoint.host or "localhost")
             for endpoint in config.network.advertised_listeners
@@ -469,3 +478,10 @@ def sync_all(
     for member in members:
         assert member.synced.error_code == ErrorCode.NONE
     return leader
+
+
+def clean_groups(broker: Broker) -> None:
+    """Have the log of the groups cleaned, up to its end."""
+    log = broker.node.groups.runtimes[0].partition.online_log()
+    broker.node.clean_log(log)
+    broker.pass_ms(1)

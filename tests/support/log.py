@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.config.topic import LogConfig
-from ottla.log.append_rules import NeedsValidation
+from ottla.log.append_rules import WELL_FORMED, WITH_KEYS, NeedsValidation
 from ottla.log.file_pool import FilePool
 from ottla.log.log import Log
 from ottla.log.resources import Resources
@@ -95,9 +95,9 @@ def append(log: Log, batch: bytearray, *, leader_epoch: int = 0, now_ms: int = N
     except NeedsValidation as needed:
         changed = result_of(validate(needed.validation.request(view)))
         batch = batch if changed is None else changed
-        has_keys = needed.validation.checks_keys
+        checked = WITH_KEYS if needed.validation.checks_keys else WELL_FORMED
         view, end = memoryview(batch), len(batch)
-        return log.append_as_leader(batch, view, 0, end, leader_epoch, now_ms, has_keys)
+        return log.append_as_leader(batch, view, 0, end, leader_epoch, now_ms, checked)
 
 
 def append_all(log: Log, *batches: bytearray, leader_epoch: int = 0) -> list[int]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from errno import ECONNRESET
 
-from ottla.broker.connection import Connection
+from ottla.broker.connection import LARGE_REPLY_BYTES, Connection
 from ottla.network.buffers import RequestBuffers
 from ottla.network.channel import Channel
 from ottla.network.engine import Engine
 from ottla.network.limits import ConnectionLimits
+from ottla.network.slow_readers import MOST_UNSENT_BYTES, MOST_UNSENT_RANGES
 from ottla.ports import Buffer, File
 from ottla.replication.timers import Timers
 from ottla.wire.primitives import DecodeError
@@ -99,7 +100,10 @@ class EchoNode:
         if frame.startswith(b"garbage"):
             raise DecodeError("garbage")
         self.handled.append(frame)
-        connection.out.append(len(frame).to_bytes(4) + frame)
+        reply = len(frame).to_bytes(4) + frame
+        connection.out.append(reply)
+        if len(reply) > LARGE_REPLY_BYTES:
+            connection.large_bytes += len(reply)
 
     def settle(self) -> None:
         self.settlings += 1
@@ -115,7 +119,13 @@ class EchoNode:
 class World:
     """An engine and what is around it."""
 
-    def __init__(self, queued_max_bytes: int = 10**8, max_idle_ms: int = -1) -> None:
+    def __init__(
+        self,
+        queued_max_bytes: int = 10**8,
+        max_idle_ms: int = -1,
+        most_unsent_bytes: int = MOST_UNSENT_BYTES,
+        most_unsent_ranges: int = MOST_UNSENT_RANGES,
+    ) -> None:
         self.node = EchoNode()
         self.poller = FakePoller()
         self.buffers = RequestBuffers(queued_max_bytes)
@@ -125,6 +135,8 @@ class World:
             ConnectionLimits(10, 10, {}, max_idle_ms),
             self.buffers,
             LARGEST,
+            most_unsent_bytes=most_unsent_bytes,
+            most_unsent_ranges=most_unsent_ranges,
         )
 
     def accept(self) -> tuple[FakeStream, Channel]:

@@ -171,7 +171,13 @@ class Simulation:
 
     def _deliver(self, message: Message, asker: Node, life: int) -> None:
         receiver = self.nodes[message.receiver]
-        if receiver.quorum is None or self._lives[asker.id] != life or self._is_cut(message):
+        if self._lives[asker.id] != life or self._is_cut(message):
+            return
+        if receiver.quorum is None:
+            if not message.is_response and asker.quorum is not None:
+                failed = ev.RequestFailed(message.request_id, ev.Failure.REFUSED)
+                asker.step(failed, self.now_ms)
+                self._after(asker)
             return
         receiver.receive(message, self.now_ms)
         self._after(receiver)

@@ -13,9 +13,18 @@ from ottla.model.errors import ApiError
 from ottla.raft import effects as fx
 from ottla.raft import events as ev
 from ottla.raft import messages as msg
+from ottla.raft.config import QuorumConfig
 from ottla.raft.log_view import OffsetAndEpoch
 from ottla.raft.voters import ReplicaKey, Voter, VoterSet
-from tests.support.raft_cluster import Message, Node, Record, Snapshot, directory_id, voter
+from tests.support.raft_cluster import (
+    MemoryLog,
+    Message,
+    Node,
+    Record,
+    Snapshot,
+    directory_id,
+    voter,
+)
 
 CLIENT = 0
 MAX_STEPS = 500
@@ -47,6 +56,8 @@ class Transcript:
         self.output: list[str] = []
         self.is_quiet = False
         self.client_requests = 0
+        self._config = QuorumConfig()
+        self.last_requests: dict[str, int] = {}
 
     def do(self, line: str) -> None:
         """Run a command; `quietly` before it keeps its effects out of the transcript."""
@@ -61,9 +72,18 @@ class Transcript:
     # the cluster
 
     def do_nodes(
-        self, *ids: str, observers: str = "", directories: str = "no", kraft: str = "0"
+        self,
+        *ids: str,
+        observers: str = "",
+        directories: str = "no",
+        kraft: str = "0",
+        first_election: str = "0",
     ) -> None:
-        """Make nodes: voters, and observers=4,5. kraft=1 puts the voters into the log."""
+        """Make nodes: voters, and observers=4,5. kraft=1 puts the voters into the log.
+
+        first_election=50 gives them short election timeouts after their start.
+        """
+        self._config = QuorumConfig(first_election_ms=int(first_election))
         dynamic = kraft == "1"
         with_ids = dynamic or directories == "yes"
         voters = VoterSet(self._voter(int(i), with_ids) for i in ids)
@@ -77,6 +97,7 @@ class Transcript:
             VoterSet() if dynamic else voters,
             self._send,
             lambda limit: min(node_id * 100, limit - 1),
+            self._config,
             bootstrap=tuple(fx.Peer(v.key.id, v.endpoints) for v in voters.voters)
             if dynamic
             else (),
@@ -99,6 +120,8 @@ class Transcript:
         raise AssertionError(snapshot_id)
 
     def _send(self, message: Message) -> None:
+        if not message.is_response:
+            self.last_requests[f"{message.sender}->{message.receiver}"] = message.request_id
         if message.receiver == CLIENT or not {message.sender, message.receiver} & self.cut:
             self.queue.append(message)
 
@@ -111,6 +134,12 @@ class Transcript:
         """Lose what is neither persisted nor flushed, and the messages on their way."""
         self.nodes[int(node_id)].crash()
         self.queue = [m for m in self.queue if int(node_id) not in (m.sender, m.receiver)]
+
+    def do_lose_disk(self, node_id: str) -> None:
+        """Crash, and start later with an empty disk."""
+        self.do_crash(node_id)
+        node = self.nodes[int(node_id)]
+        node.log, node.election = MemoryLog(), None
 
     def do_cut(self, node_id: str) -> None:
         """Cut a node off the others."""
@@ -163,6 +192,23 @@ class Transcript:
             message = self._find(step) if isinstance(step, str) else step
             self.queue.remove(message)
             self._deliver(message)
+
+    def do_refuse(self, *routes: str) -> None:
+        """Let the next message of each route find that nobody listens."""
+        for route in routes:
+            self.queue.remove(self._find(route))
+            self._fail(route, ev.Failure.REFUSED)
+
+    def do_close(self, *routes: str) -> None:
+        """Let the last request of each route lose its connection before it is answered."""
+        for route in routes:
+            self._fail(route, ev.Failure.CLOSED)
+
+    def _fail(self, route: str, failure: ev.Failure) -> None:
+        self._say(f"{route} {failure.value}")
+        node = self.nodes[int(route.split("->", maxsplit=1)[0])]
+        failed = ev.RequestFailed(self.last_requests[route], failure)
+        self._print(node, node.step(failed, self.now_ms))
 
     def do_drop(self, *routes: str) -> None:
         """Lose the next message of each route, or all."""

@@ -18,6 +18,7 @@ from ottla.wire.codec import decoder, encoder
 from ottla.wire.header import decode_request_header, response_header
 from ottla.wire.message import Message
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.wire.messages.describe_topic_partitions import DescribeTopicPartitionsResponse
 from ottla.wire.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -46,7 +47,10 @@ class FakeBroker:
         self._context = context
         everything = {key: (info.min_version, info.max_version) for key, info in API_INFO.items()}
         self.ranges: Ranges = everything if ranges is None else ranges
-        self.handlers: dict[int, Handler] = {ApiKey.METADATA: self.metadata}
+        self.handlers: dict[int, Handler] = {
+            ApiKey.METADATA: self.metadata,
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda _: DescribeTopicPartitionsResponse(),
+        }
         self.requests: list[tuple[int, Any]] = []
         self.topics: dict[str, MetadataResponseTopic] = {}
         self.damage: Callable[[bytes], bytes] = lambda answer: answer

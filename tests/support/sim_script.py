@@ -38,15 +38,15 @@ LIST_OFFSETS_VERSION = 5
 PRODUCE_VERSION = 8
 
 
-def create_topic(script: Script, partitions: int = 1, **configs: str) -> None:
+def create_topic(script: Script, partitions: int = 1, *, name: str = TOPIC, **configs: str) -> None:
     """Have the topic; `flush_ms` is flush.ms."""
     topic = CreatableTopic(
-        name=TOPIC,
+        name=name,
         num_partitions=partitions,
         replication_factor=1,
         configs=[
-            CreatableTopicConfig(name=name.replace("_", "."), value=value)
-            for name, value in configs.items()
+            CreatableTopicConfig(name=setting.replace("_", "."), value=value)
+            for setting, value in configs.items()
         ],
     )
     reply = script.ask(CreateTopicsRequest(topics=[topic], timeout=1000), 4)

@@ -7,9 +7,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ottla.broker.context import RequestContext
-from ottla.broker.handlers import SERVED
+from ottla.broker.handlers import Served
 from ottla.broker.request_metrics import EVERY, ONE_IN_32, RequestMetrics
 from ottla.model.errors import ApiError
+from ottla.model.steps import Steps
 from ottla.wire.api_table import API_INFO, ApiKey
 from ottla.wire.apis import request_class, response_class
 from ottla.wire.codec import decoder
@@ -24,13 +25,19 @@ Decode: TypeAlias = Callable[[int, bytearray, memoryview, int, int], Any]
 It raises DecodeError, IndexError or struct.error if the bytes are not a valid request.
 """
 
+Handle: TypeAlias = Callable[..., Message | Steps[Message | None] | None]
+"""(node, request, context) -> the response; None if it is sent later; or steps that return it."""
+
 Refuse: TypeAlias = Callable[[Any, ApiError, Any], Message | None]
 """(request, error, context) -> the response to a request that fails as a whole.
 
 Like a handler it may return None, and answer with the context instead.
 """
 
+LARGE_BYTES = 16 * 1024
+
 _NEVER = 0x7FFF
+_NEVER_LARGE = 2**31
 
 
 class Api:
@@ -41,6 +48,7 @@ class Api:
         "decoders",
         "first_flexible",
         "handle",
+        "handle_large",
         "is_hot",
         "is_open",
         "key",
@@ -48,12 +56,13 @@ class Api:
         "name",
         "node",
         "refuse",
+        "request_class",
+        "step_bytes",
     )
 
-    def __init__(self, key: int, node: Node) -> None:
-        served = SERVED[key]
+    def __init__(self, key: int, node: Node, served: Served, package: str) -> None:
         info = API_INFO[key]
-        module = import_module(f"ottla.broker.handlers.{ApiKey(key).name.lower()}")
+        module = import_module(f"{package}.{ApiKey(key).name.lower()}")
         self.key = int(key)
         self.node = node
         self.name = info.name
@@ -62,8 +71,19 @@ class Api:
         self.is_open = key == ApiKey.API_VERSIONS
         """Whether everybody may use it, whatever the authorizer says."""
         self.metrics = RequestMetrics(ONE_IN_32 if served.is_hot else EVERY)
-        self.handle: Callable[..., Message | None] = module.handle
-        decoder_of = getattr(module, "decoder_of", None) or (lambda version: _generated(key))
+        self.handle: Handle = module.handle
+        if served.is_forwarded and not node.config.is_alone:
+            from ottla.broker.forwarding import forwarded
+
+            self.handle = forwarded(module.handle)
+        self.handle_large: Handle = getattr(module, "handle_large", self.handle)
+        """Handles the message of the schema, to which large requests are decoded."""
+        decoder_of = getattr(module, "decoder_of", None)
+        self.request_class = request_class(key)
+        in_slices = decoder_of is None or getattr(module, "TAKES_LARGE", False)
+        self.step_bytes = LARGE_BYTES if in_slices else _NEVER_LARGE
+        """Requests with more bytes are decoded in slices, unless the API has its own decoder."""
+        decoder_of = decoder_of or (lambda version: _generated(key))
         versions = range(served.oldest, served.newest + 1)
         self.decoders: dict[int, Decode] = {version: decoder_of(version) for version in versions}
         """The decoder of each version that is served."""

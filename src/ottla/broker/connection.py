@@ -15,6 +15,14 @@ Part: TypeAlias = bytes | FileSlice
 MOST_REPLIES: Final = 64
 """How many replies of one connection may be owed or unsent before it is not read any more."""
 
+LARGE_REPLY_BYTES: Final = 16 * 1024
+"""A reply with more bytes in memory is the last that a connection gets until it is sent.
+
+So a connection holds at most MOST_REPLIES of this size and one that is larger. Kafka handles one
+request of a connection at a time, and holds one response. Records that `sendfile` sends take no
+memory and do not count.
+"""
+
 ANONYMOUS: Final = "User:ANONYMOUS"
 
 
@@ -35,8 +43,9 @@ class Connection:
     the replies that are owed, in order, and `out` the parts that may be sent now. Most requests
     that wait (a Produce for its followers) let those behind them be handled. One that must not
     is `parked`: no further request is taken until it is answered. A throttled connection is
-    parked as well (`quotas.HeldBack`). `closing` asks the edge to close once `out` is empty.
-    `edge` belongs to the edge.
+    parked as well (`quotas.HeldBack`). While `large_bytes`, the bytes of large replies that are
+    owed or unsent, is not zero, no further request is taken either. `closing` asks the edge to
+    close once `out` is empty, and `problem` says why. `edge` belongs to the edge.
     """
 
     __slots__ = (
@@ -44,19 +53,23 @@ class Connection:
         "closed",
         "closing",
         "edge",
+        "large_bytes",
         "listener",
         "out",
         "parked",
         "peer_host",
         "pending",
         "principal",
+        "problem",
     )
 
     def __init__(self, peer_host: str, listener: str, edge: object = None) -> None:
         self.out: list[Part] = []
         self.pending: deque[PendingReply] = deque()
         self.parked: PendingReply | HeldBack | None = None
+        self.large_bytes = 0
         self.closing = False
+        self.problem: str | None = None
         self.closed = False
         self.peer_host = peer_host
         self.listener = listener
@@ -70,6 +83,7 @@ class Connection:
         return (
             self.parked is None
             and not self.closing
+            and not self.large_bytes
             and len(self.out) < MOST_REPLIES
             and len(self.pending) < MOST_REPLIES
         )
@@ -80,6 +94,16 @@ class Connection:
         while pending and (parts := pending[0].parts) is not None:
             pending.popleft()
             out += parts
+
+    def sent(self) -> None:
+        """Take note that `out` was sent. Large replies may still wait for those before them."""
+        if not self.pending:
+            self.large_bytes = 0
+
+    def close_after_replies(self, problem: str) -> None:
+        """Take no further request, and have the connection closed once its replies are sent."""
+        self.closing = True
+        self.problem = problem
 
     def abandon(self) -> None:
         """Forget every reply that is owed: the peer is gone."""

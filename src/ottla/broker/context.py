@@ -3,6 +3,8 @@
     handled at once     `send` right away: the handler returns its response
     waiting             `wait`: the handler returns None; requests behind this one are handled
     parked              `defer`: likewise, but requests behind this one wait for its reply
+    in slices           the handler is a generator: if it does not end in this wake-up, the request
+                        is parked until then (`answer_in_slices`)
 
 A waiting or parked request is answered once, by `send` or `complete`, from a timer, from another
 request, or when its records are written or committed. Its state:
@@ -17,11 +19,13 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.connection import Connection, Part
+from ottla.broker.connection import LARGE_REPLY_BYTES, Connection, Part
 from ottla.model.errors import ApiError
-from ottla.wire.codec import encoder
+from ottla.model.steps import Steps
+from ottla.wire.codec import encoder, step_encoder
 from ottla.wire.header import response_header
 from ottla.wire.message import Message
+from ottla.wire.primitives import DecodeError
 
 if TYPE_CHECKING:
     from ottla.broker.api import Api
@@ -91,9 +95,13 @@ class RequestContext:
         self.connection.pending.append(self)
 
     def defer(self) -> RequestContext:
-        """Answer later; requests behind this one wait until then."""
-        self.wait()
-        self.connection.parked = self
+        """Answer later; requests behind this one wait until then.
+
+        A request that is handled in slices may be parked already.
+        """
+        if self.state != WAITING:
+            self.wait()
+            self.connection.parked = self
         return self
 
     @property
@@ -111,6 +119,30 @@ class RequestContext:
         if self.throttle_ms and "throttle_time" in response.__slots__:
             response.throttle_time = self.throttle_ms  # type: ignore[attr-defined]
         self.send_body(encoder(type(response), self.version)(response))
+
+    def send_in_slices(self, response: Message) -> Steps[None]:
+        """Answer with a message that may be large."""
+        if self.throttle_ms and "throttle_time" in response.__slots__:
+            response.throttle_time = self.throttle_ms  # type: ignore[attr-defined]
+        self.send_body((yield from step_encoder(type(response), self.version)(response)))
+
+    def run_in_slices(self, steps: Steps[None]) -> None:
+        """Do what answers this request a few milliseconds at a time; stop if the peer goes."""
+        connection = self.connection
+        is_done = self.node.sliced_work.run(steps, lambda: not connection.closed)
+        if not is_done and self.state == NEW:
+            self.defer()
+
+    def disconnect(self, error: DecodeError) -> None:
+        """Close the connection after the replies before this one: the request is not valid."""
+        connection = self.connection
+        if connection.closed:
+            return
+        if self.state == WAITING:
+            connection.pending.remove(self)
+        self.state = ANSWERED
+        connection.close_after_replies(str(error))
+        self.node.ready.append(connection)
 
     def send_body(self, body: bytes) -> None:
         """Answer with a response that is encoded already, but for its header."""
@@ -143,8 +175,11 @@ class RequestContext:
                 pending.append(self)
             else:
                 connection.out.append(frame)
+        size = len(frame)
+        if size > LARGE_REPLY_BYTES:
+            connection.large_bytes += size
         metrics = self.api.metrics
-        metrics.response_bytes += len(frame)
+        metrics.response_bytes += size
         if self.is_timed:
             metrics.answered(self)
 
@@ -158,6 +193,14 @@ class RequestContext:
         connection = self.connection
         if connection.closed:
             return
+        in_memory = in_files = 0
+        for part in parts:
+            if isinstance(part, bytes):
+                in_memory += len(part)
+            else:
+                in_files += part.length
+        if in_memory > LARGE_REPLY_BYTES:
+            connection.large_bytes += in_memory
         self.parts = parts
         if state == NEW:
             connection.pending.append(self)
@@ -166,6 +209,6 @@ class RequestContext:
         connection.release_complete()
         self.api.node.ready.append(connection)
         metrics = self.api.metrics
-        metrics.count_parts(parts)
+        metrics.response_bytes += in_memory + in_files
         if self.is_timed:
             metrics.answered(self)

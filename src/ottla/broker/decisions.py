@@ -7,9 +7,12 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
-from ottla.controller.configs import ConfigChange, alter_configs
-from ottla.controller.decision import Decision
+from ottla.controller.configs import ChangedConfig, ConfigChange, alter_configs
+from ottla.controller.decision import Decision, plain
+from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.steps import Steps, in_steps
+from ottla.wire.lazy_list import LazyList
 from ottla.wire.message import Message
 
 
@@ -21,32 +24,72 @@ class Result(Protocol):
 
 
 R = TypeVar("R", bound=Result)
+T = TypeVar("T")
 
 
 def carry_out(
     node: Node,
     context: RequestContext,
-    decision: Decision[R],
-    respond: Callable[[Sequence[tuple[R, ApiError | None]]], Message],
+    decide: Callable[[MetadataImage], Steps[Decision[R]]],
+    respond: Callable[[Sequence[tuple[R, ApiError | None]]], Message | Steps[Message]],
     *,
     validate_only: bool = False,
 ) -> None:
-    """Commit a decision made on the controller's latest image, then answer the request.
+    """Make a decision on the controller's latest image, commit it, then answer the request.
 
-    `respond` gets each result with its error, if any. An error that relies on uncommitted changes
+    `respond` gets each result with its error, if any. It returns the response, or steps that make
+    it. An error that relies on uncommitted changes
     means nothing if these fail, so the failure takes its place.
     """
-    is_doubtful = node.controller.has_uncommitted
+    is_doubtful = False
+    results: list[R] = []
+    context.defer()
+
+    def records(image: MetadataImage) -> Steps[Sequence[Message]]:
+        nonlocal is_doubtful
+        is_doubtful = node.controller.has_uncommitted
+        decision = yield from decide(image)
+        results.extend(decision.results)
+        return [] if validate_only else decision.records
+
+    def answer(failure: ApiError | None) -> Steps[None]:
+        def with_error(result: R) -> tuple[R, ApiError | None]:
+            if is_doubtful:
+                return result, failure or result.error
+            return result, result.error or failure
+
+        answers = yield from in_steps(with_error, results)
+        response = respond(answers)
+        if not isinstance(response, Message):
+            response = yield from response
+        yield from context.send_in_slices(response)
+
+    node.controller.decide(records, lambda failure: context.run_in_slices(answer(failure)))
+
+
+def carry_out_whole(
+    node: Node,
+    context: RequestContext,
+    decide: Callable[[MetadataImage], Sequence[Message]],
+    respond: Callable[[ApiError | None], Message],
+    *,
+    validate_only: bool = False,
+) -> None:
+    """Carry out a request that succeeds or fails as a whole. `decide` may raise ApiError."""
     reply = context.defer()
+    refusal: ApiError | None = None
 
-    def done(failure: ApiError | None) -> None:
-        results: list[tuple[R, ApiError | None]] = []
-        for result in decision.results:
-            error = failure or result.error if is_doubtful else result.error or failure
-            results.append((result, error))
-        reply.send(respond(results))
+    def records(image: MetadataImage) -> Steps[Sequence[Message]]:
+        nonlocal refusal
+        yield
+        try:
+            decided = decide(image)
+        except ApiError as error:
+            refusal = plain(error)
+            return []
+        return [] if validate_only else decided
 
-    node.controller.submit([] if validate_only else decision.records, done)
+    node.controller.decide(records, lambda failure: reply.send(respond(refusal or failure)))
 
 
 def error_fields(error: ApiError | None) -> tuple[ErrorCode, str | None]:
@@ -66,21 +109,29 @@ class ChangedResource(NamedTuple):
 def change_configs(
     node: Node,
     context: RequestContext,
-    changes: Sequence[ConfigChange],
+    resources: Sequence[T],
+    change: Callable[[T], ConfigChange],
     respond: Callable[[Sequence[ChangedResource]], Message],
     *,
     validate_only: bool,
 ) -> None:
     """Change the settings of some resources, each as a whole or not at all, then answer."""
+
+    def decide(image: MetadataImage) -> Steps[Decision[ChangedConfig]]:
+        changes = yield from in_steps(change, resources)
+        return (yield from alter_configs(image, node.config, changes))
+
     carry_out(
         node,
         context,
-        alter_configs(node.controller.latest_image, node.config, changes),
+        decide,
         lambda results: respond(
-            [
-                ChangedResource(*error_fields(error), changed.resource_type, changed.resource_name)
-                for changed, error in results
-            ]
+            LazyList(
+                lambda each: ChangedResource(
+                    *error_fields(each[1]), each[0].resource_type, each[0].resource_name
+                ),
+                results,
+            )
         ),
         validate_only=validate_only,
     )

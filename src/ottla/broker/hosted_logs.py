@@ -13,19 +13,23 @@ from typing import TYPE_CHECKING
 
 from ottla.broker import metadata_publisher
 from ottla.broker.identity import establish
+from ottla.broker.log_cleaning import LogCleaning
 from ottla.config.topic import LogConfig, log_config
 from ottla.controller import brokers
 from ottla.controller.metadata_log import METADATA_LOG_CONFIG
 from ottla.controller.metadata_snapshots import SnapshotConfig
 from ottla.controller.quorum_controller import QuorumController
+from ottla.log.damage import LogDirsFailed
 from ottla.log.file_pool import FilePool
 from ottla.log.log import Log
 from ottla.log.store.log_store import LogStore, parent_of
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage, PartitionImage
+from ottla.metadata.records import NO_LEADER
 from ottla.model.errors import ApiError
 from ottla.model.ids import ZERO_UUID, TopicPartition
 from ottla.model.resources import ResourceType
+from ottla.model.steps import Steps, run_to_end
 from ottla.raft.voters import ReplicaKey
 from ottla.replication.partition import Partition, Topic
 from ottla.replication.topics import HostedTopics
@@ -48,6 +52,8 @@ class HostedLogs:
     def __init__(self, node: Node, max_open_files: int) -> None:
         ports = node.ports
         self._node = node
+        self.broker_epoch = -1
+        """The epoch of this broker's registration; -1 before it."""
         self._ports = ports
         self.topics = HostedTopics(node.image)
         self.store = LogStore(
@@ -59,10 +65,22 @@ class HostedLogs:
             pool=FilePool(ports.files, max_open_files),
             producer_expiration_ms=node.config.producer_ids.producer_id_expiration_ms,
         )
-        self.store.on_offline = self._directory_lost
+        self.store.on_offline = self._logs_lost
+        self.broker_epoch = -1
+        """The epoch of this broker's registration; -1 before it."""
+        self._may_lead = node.config.is_alone
+        """False until the metadata has this life of the broker: an older image may be out of date,
+
+        and the ISR in it too small.
+        """
         self._unmade: dict[TopicPartition, Partition] = {}
         """Partitions of this broker whose log could not be created or opened: the disk was full."""
+        self._is_serving = False
+        self.cleaning = LogCleaning(node)
         self.on_log_made: list[Callable[[Partition], None]] = []
+        self.on_moved_away: list[Callable[[Partition], None]] = []
+        self.on_log_moved: list[Callable[[Partition], None]] = []
+        self.on_lost: list[Callable[[list[TopicPartition]], None]] = []
 
     # -- start and end -------------------------------------------------------------------
 
@@ -94,18 +112,36 @@ class HostedLogs:
                 metadata.metadata_max_retention_ms,
             ),
         )
-        self.controller.start()
+        if node.config.is_alone:
+            self.controller.start()
+        else:
+            self._join_quorum()
         node.image = self.controller.image
-        node.apply_dynamic_config()
+        node.apply_dynamic_config(node.image)
         self.store.load(lambda partition: self.log_config(partition.topic), self._ours())
-        self._set_strays_aside()
+        if self._must_end:
+            self._report_notes()
+            self._end_broker()
+        if node.config.is_alone:
+            self.set_strays_aside()
         for topic in node.image.topics.values():
             for partition in topic.partitions:
-                self._follow_partition(topic.name, topic.topic_id, partition)
+                self._follow_partition(topic.name, topic.topic_id, partition, node.image)
+        self.controller.prepare = partial(metadata_publisher.prepare, node)
         self.controller.publish = partial(metadata_publisher.publish, node)
-        self.controller.write(self._arrival())
+        self.controller.run = node.sliced_work.run
+        if node.config.is_alone:
+            self.controller.write(self._arrival())
         self._report_notes()
         self._schedule_jobs()
+        self.store.resources.index_jobs.is_serving = True
+        self._is_serving = True
+
+    def _join_quorum(self) -> None:
+        from ottla.broker.quorum_membership import membership
+
+        local = ReplicaKey(self._node.node_id, self.identity.directory_ids[0])
+        self.controller.join(membership(self._node, local))
 
     def _at_wake_up_end(self, action: Callable[[], None]) -> None:
         self._node.before_write.append(action)
@@ -131,9 +167,11 @@ class HostedLogs:
             rack=node.config.node.broker_rack,
             log_dirs=self.identity.directory_ids,
         )
+        offline = self.store.offline_partitions
         if not all(directory.was_clean for directory in self.store.directories.values()):
-            records += brokers.lead_anew(image, node.node_id)
-        return records + brokers.take_lead(image, node.node_id)
+            records += brokers.lead_anew(image, node.node_id, offline)
+        records += brokers.take_lead(image, node.node_id, offline)
+        return records + run_to_end(brokers.give_up_lead(image, node.node_id, offline))
 
     def shutdown(self) -> None:
         """Close every log and write the clean-shutdown markers."""
@@ -142,44 +180,93 @@ class HostedLogs:
 
     # -- metadata to logs ----------------------------------------------------------------
 
-    def follow(self, delta: MetadataDelta) -> None:
-        """Make the hosted logs what the node's image says."""
+    def follow(self, delta: MetadataDelta, image: MetadataImage) -> Steps[None]:
+        """Make the hosted logs what a new image says, a partition with each step."""
+        is_first = not self._may_lead and self._is_registered(image)
+        self._may_lead |= is_first
         for topic_id in delta.topics.deleted:
-            self._remove(topic_id)
+            yield from self._remove(topic_id)
         for topic in delta.topics.changed.values():
+            if topic.has_new_partitions:
+                names = (TopicPartition(topic.name, index) for index in topic.partitions)
+                yield from self.store.forget([name for name in names if not self.store.get(name)])
             for partition in topic.partitions.values():
-                self._follow_partition(topic.name, topic.topic_id, partition)
+                self._follow_partition(topic.name, topic.topic_id, partition, image)
+                yield
+        if is_first:
+            yield from self._lead_first(image)
         if delta.configs.changed_names(ResourceType.BROKER):
-            reconfigured: Iterable[str] = self._node.image.topics
+            reconfigured: Iterable[str] = image.topics
         else:
             reconfigured = delta.configs.changed_names(ResourceType.TOPIC)
         for name in reconfigured:
-            self._reconfigure(name)
+            yield from self._reconfigure(name, image)
 
-    def _follow_partition(self, name: str, topic_id: bytes, image: PartitionImage) -> None:
+    def _is_registered(self, image: MetadataImage) -> bool:
+        """Return True if the metadata has the registration of this process."""
+        broker, lifecycle = image.brokers.get(self._node.node_id), self._node.lifecycle
+        if broker is None or lifecycle is None:
+            return False
+        return broker.incarnation_id == lifecycle.incarnation_id
+
+    def _lead_first(self, image: MetadataImage) -> Steps[None]:
+        """Lead what the metadata says, now that it is of this life of the broker."""
+        for topic in image.topics.values():
+            for partition in topic.partitions:
+                if partition.leader == self._node.node_id:
+                    self._follow_partition(topic.name, topic.topic_id, partition, image)
+                yield
+
+    def _take_role(self, partition: Partition, image: PartitionImage) -> None:
+        if image.leader == self._node.node_id and not self._may_lead:
+            image = image._replace(leader=NO_LEADER)
+        partition.take_role(image, self._node.node_id)
+
+    def _follow_partition(
+        self, name: str, topic_id: bytes, partition_image: PartitionImage, image: MetadataImage
+    ) -> None:
         """Make one partition what its image says: the only place where metadata changes one."""
         topic = self.topics.by_id.get(topic_id)
-        partition = None if topic is None else topic.partitions.get(image.partition_id)
-        if partition is not None:
-            partition.take_role(image, self._node.node_id)
-        elif self._node.node_id in image.replicas:
-            self._host(name, topic_id, image)
+        partition = None if topic is None else topic.partitions.get(partition_image.partition_id)
+        if self._node.node_id in partition_image.replicas:
+            if partition is None:
+                self._host(name, topic_id, partition_image, image)
+            else:
+                self._take_role(partition, partition_image)
+        elif partition is not None:
+            self._move_away(partition, partition_image)
 
-    def log_config(self, topic: str) -> LogConfig:
-        """Return the current settings of a topic's logs."""
-        return log_config(self._node.config, self._node.image.topic_config(topic))
+    def _move_away(self, partition: Partition, image: PartitionImage) -> None:
+        """Delete the log of a replica that was moved to other brokers."""
+        name = TopicPartition(partition.topic.name, partition.index)
+        partition.move_away(image)
+        self.topics.remove_partition(partition)
+        for tell in self.on_moved_away:
+            tell(partition)
+        self._unmade.pop(name, None)
+        self.store.delete(name)
 
-    def _reconfigure(self, name: str) -> None:
+    def log_config(self, topic: str, image: MetadataImage | None = None) -> LogConfig:
+        """Return the settings of a topic's logs, as of an image that may not be current yet."""
+        image = image or self._node.image
+        return log_config(self._node.config, image.topic_config(topic))
+
+    def _reconfigure(self, name: str, image: MetadataImage) -> Steps[None]:
         """Apply the current settings of a topic to its logs."""
         topic = self.topics.named(name)
         if topic is None:
             return
-        config = self.log_config(name)
-        for partition in topic.partitions.values():
+        config = self.log_config(name, image)
+        for partition in list(topic.partitions.values()):
             if partition.log is not None:
                 partition.log.reconfigure(config)
+            yield
+        if config.compacts:
+            self.cleaning.check_soon()
 
-    def _host(self, topic_name: str, topic_id: bytes, image: PartitionImage) -> None:
+    def _host(
+        self, topic_name: str, topic_id: bytes, image: PartitionImage, cluster: MetadataImage
+    ) -> None:
         """Open or create the log of a partition that is ours."""
         topic = self.topics.by_id.get(topic_id)
         if topic is None:
@@ -190,10 +277,10 @@ class HostedLogs:
         topic.partitions[index] = partition
         name = TopicPartition(topic_name, index)
         if name not in self.store.offline_partitions:
-            partition.log = self._log(name, topic_id)
+            partition.log = self._log(name, topic_id, self.log_config(topic_name, cluster))
             if partition.log is None:
                 self._unmade[name] = partition
-        partition.take_role(image, self._node.node_id)
+        self._take_role(partition, image)
 
     def _make_missing_logs(self) -> None:
         """Create or open the logs for which there was no room, until one fails again.
@@ -202,19 +289,24 @@ class HostedLogs:
         """
         for name, partition in list(self._unmade.items()):
             if not partition.removed and name not in self.store.offline_partitions:
-                partition.log = self._log(name, partition.topic.topic_id)
+                image = self._node.image.topics_by_id.get(partition.topic.topic_id)
+                if image is None or len(image.partitions) <= partition.index:
+                    continue  # its topic is being created
+                config = self.log_config(name.topic)
+                partition.log = self._log(name, partition.topic.topic_id, config)
                 if partition.log is None:
                     return
                 self._ports.report(f"{name} has its log now")
-                image = self._node.image.topics_by_id[partition.topic.topic_id]
-                partition.take_role(image.partitions[partition.index], self._node.node_id)
+                self._take_role(partition, image.partitions[partition.index])
                 for tell in self.on_log_made:
                     tell(partition)
             del self._unmade[name]
 
-    def _log(self, name: TopicPartition, topic_id: bytes) -> Log | None:
+    def _log(self, name: TopicPartition, topic_id: bytes, config: LogConfig) -> Log | None:
         log = self.store.get(name)
-        config = self.log_config(name.topic)
+        if log is not None and log.topic_id not in (ZERO_UUID, topic_id):
+            self.store.set_aside(name)  # the topic was deleted and created again meanwhile
+            log = None
         try:
             if log is None:
                 log = self._open_late(name, config)
@@ -244,20 +336,25 @@ class HostedLogs:
             self.store.handle_error(log, error)
             raise
 
-    def _remove(self, topic_id: bytes) -> None:
+    def _remove(self, topic_id: bytes) -> Steps[None]:
         topic = self.topics.remove(topic_id)
         if topic is not None:
-            for index in topic.partitions:
+            for index, partition in topic.partitions.items():
+                partition.remove()
                 self.store.delete(TopicPartition(topic.name, index))
+                yield
 
-    def _set_strays_aside(self) -> None:
-        """Rename the directories of logs whose topics are not in the metadata."""
+    def set_strays_aside(self) -> None:
+        """Rename the directories of logs that the metadata does not have on this broker.
+
+        A broker of a cluster does so when it has caught up with the metadata.
+        """
         for log in list(self.store):
             if not self._belongs(log):
                 self.store.set_aside(log.topic_partition)
 
     def _belongs(self, log: Log) -> bool:
-        """Return True if a log on disk belongs to a topic of the metadata.
+        """Return True if a log on disk is the replica of a partition that the metadata has here.
 
         A log without a topic id may be of an old Kafka. After a crash it may also be of a
         deleted topic of the same name, whose files came back with the power failure. Ottla's
@@ -267,9 +364,33 @@ class HostedLogs:
         topic = self._node.image.topics.get(log.topic_partition.topic)
         if topic is None or log.topic_partition.partition >= len(topic.partitions):
             return False
+        if self._node.node_id not in topic.partitions[log.topic_partition.partition].replicas:
+            return False
         if log.topic_id == ZERO_UUID:
             return self.store.directories[parent_of(log)].was_clean or log.recovery_point > 0
         return log.topic_id == topic.topic_id
+
+    # -- log directories -----------------------------------------------------------------
+
+    @property
+    def previous_epoch(self) -> int:
+        """The epoch with which this broker was shut down cleanly; -1 if it was not."""
+        epochs = {directory.clean_epoch for directory in self.store.directories.values()}
+        return epochs.pop() if len(epochs) == 1 else -1
+
+    def directory_id(self, path: str) -> bytes:
+        """Return the id of a log directory."""
+        return self.identity.directory_ids[self._node.config.storage.log_dirs.index(path)]
+
+    @property
+    def online_directory_ids(self) -> list[bytes]:
+        """The ids of the log directories that can be used."""
+        return [self.directory_id(path) for path in self.store.directories]
+
+    @property
+    def failed_directory_ids(self) -> list[bytes]:
+        """The ids of the log directories that have failed."""
+        return [self.directory_id(path) for path in self.store.offline_dirs]
 
     # -- storage errors ------------------------------------------------------------------
 
@@ -279,13 +400,53 @@ class HostedLogs:
             self.store.handle_error(partition.log, problem)
         self._report_notes()
 
-    def _directory_lost(self, path: str, error: OSError, lost: list[TopicPartition]) -> None:
+    def log_failed(self, log: Log, problem: OSError) -> None:
+        """Handle a storage error of work on a log in the background."""
+        self.store.handle_error(log, problem)
+        self._report_notes()
+
+    def _logs_lost(self, path: str, error: OSError, lost: list[TopicPartition]) -> None:
+        """Take partitions offline whose directory, or whose log, is lost.
+
+        A broker that is a cluster of its own has no other replica: nobody leads them until the
+        next start. In a cluster the controller lets other replicas lead.
+
+        If no directory is left, or the one with the metadata is lost, the broker ends after this
+        wake-up, so that clients and the controller look for other replicas.
+        """
         for name in lost:
             topic = self.topics.named(name.topic)
             partition = None if topic is None else topic.partitions.get(name.partition)
             if partition is not None:
                 partition.log = None
                 partition.notify()
+        if self._must_end:
+            self._after(0, self._end_broker)
+        elif self._node.lifecycle is not None:
+            self._node.lifecycle.directories_failed()
+            for tell in self.on_lost:
+                tell(lost)
+        elif self._is_serving and self._node.config.is_alone:
+            self.controller.decide(
+                lambda image: brokers.give_up_lead(image, self._node.node_id, lost),
+                lambda failure: None,
+            )
+
+    @property
+    def _must_end(self) -> bool:
+        """Whether so much is lost that the broker cannot go on."""
+        return self._metadata_dir not in self.store.directories
+
+    @property
+    def _metadata_dir(self) -> str:
+        return self._node.config.storage.log_dirs[0]
+
+    def _end_broker(self) -> None:
+        if self.store.directories:
+            lost = f"the metadata log dir {self._metadata_dir} has failed"
+        else:
+            lost = f"all log dirs in {', '.join(self._node.config.storage.log_dirs)} have failed"
+        raise LogDirsFailed(f"Shutdown broker because {lost}")
 
     def _report_notes(self) -> None:
         for note in self.store.notes:
@@ -298,6 +459,7 @@ class HostedLogs:
         config, store = self._node.config, self.store
         first_ms = config.storage.log_initial_task_delay_ms
         self._after(first_ms, self._begin_retention)
+        self.cleaning.start()
         self._every(config.storage.log_flush_scheduler_interval_ms, first_ms, store.run_flush)
         self._every(
             min(
@@ -317,19 +479,30 @@ class HostedLogs:
             lambda now_ms: self.controller.maintain_snapshots(),
         )
         expiry_ms = config.producer_ids.producer_id_expiration_check_interval_ms
-        self._every(expiry_ms, expiry_ms, store.expire_producers)
+        self._after(expiry_ms, self._begin_expiry)
 
     def _begin_retention(self) -> None:
-        self._continue_retention(self.store.run_retention(self._node.wall_ms))
+        self._take_steps(
+            self.store.run_retention(self._node.wall_ms),
+            self._node.config.storage.log_retention_check_interval_ms,
+            self._begin_retention,
+        )
 
-    def _continue_retention(self, steps: Iterator[int]) -> None:
-        """Do one step of a retention round, and schedule the next step or the next round."""
+    def _begin_expiry(self) -> None:
+        self._take_steps(
+            self.store.expire_producers(self._node.wall_ms),
+            self._node.config.producer_ids.producer_id_expiration_check_interval_ms,
+            self._begin_expiry,
+        )
+
+    def _take_steps(
+        self, steps: Iterator[int], interval_ms: int, next_round: Callable[[], None]
+    ) -> None:
+        """Do one step of a periodic job, and schedule the next step or the next round."""
         if next(steps, None) is not None:
-            self._after(PAUSE_MS, partial(self._continue_retention, steps))
+            self._after(PAUSE_MS, partial(self._take_steps, steps, interval_ms, next_round))
         else:
-            self._after(
-                self._node.config.storage.log_retention_check_interval_ms, self._begin_retention
-            )
+            self._after(interval_ms, next_round)
         self._report_notes()
 
     def _every(self, interval_ms: int, first_ms: int, job: Callable[[int], object]) -> None:

@@ -7,7 +7,6 @@ that name different clusters, or another node, are somebody else's: nothing is t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ottla.log.store.meta_properties import (
     CorruptMetaProperties,
@@ -16,6 +15,7 @@ from ottla.log.store.meta_properties import (
     write_meta,
 )
 from ottla.model.ids import uuid_to_text
+from ottla.model.value import Value
 from ottla.ports import Files, Random
 
 
@@ -23,7 +23,7 @@ class IdentityError(Exception):
     """The log directories belong to another broker or to several clusters."""
 
 
-class Identity(NamedTuple):
+class Identity(Value):
     """The ids a broker runs with; directory ids in the order of log.dirs."""
 
     cluster_id: str
@@ -66,7 +66,7 @@ def establish(
     """Return the ids of this broker, and write them to directories that have none."""
     found = check(files, log_dirs, node_id, cluster_id)
     known = next((meta.cluster_id for meta in found.values()), None)
-    cluster_id = known or cluster_id or uuid_to_text(random.uuid())
+    cluster_id = known or cluster_id or new_cluster_id(random)
     directory_ids = []
     for directory in log_dirs:
         meta = found.get(directory)
@@ -76,3 +76,8 @@ def establish(
             write_meta(files, directory, meta)
         directory_ids.append(meta.directory_id)
     return Identity(cluster_id, directory_ids)
+
+
+def new_cluster_id(random: Random) -> str:
+    """Return an id for a new cluster."""
+    return uuid_to_text(random.uuid())

@@ -16,26 +16,57 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.connection import Connection
 from ottla.broker.hosted_logs import HostedLogs
+from ottla.broker.loop_stalls import NOTED_MS, TIMER, LoopStalls, names_of
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.pipeline import Pipeline
+from ottla.broker.sliced_work import SlicedWork
 from ottla.config.broker import BrokerConfig
+from ottla.config.broker_settings.replication import RACK_AWARE
 from ottla.config.listeners import Endpoint
 from ottla.controller.quorum_controller import QuorumController
-from ottla.log.append_rules import NeedsValidation
+from ottla.log.append_rules import WITH_KEYS, NeedsValidation
+from ottla.log.log import Log
+from ottla.log.state.verifications import UNVERIFIED
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode
-from ottla.model.ids import OFFSETS_TOPIC
+from ottla.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.model.resources import ResourceType
 from ottla.ports import Ports
-from ottla.replication.delayed_appends import DelayedAppend, append_later
+from ottla.replication.delayed_appends import (
+    DelayedAppend,
+    DelayedCoordinatorAppend,
+    append_later,
+)
 from ottla.replication.fetch_session import FetchSessions
-from ottla.replication.partition import Partition
-from ottla.replication.partition_leader import OwnAppend, PartitionLeader
+from ottla.replication.partition import Partition, QueuedWrite
+from ottla.replication.partition_leader import OwnAppend
+from ottla.replication.throttle import RateLimit, ThrottledReplicas, rate_limit
 from ottla.replication.timers import Timers
 
 if TYPE_CHECKING:
+    from ottla.broker.broker_connections import BrokerConnections
+    from ottla.broker.controller_channel import ControllerChannel
+    from ottla.broker.controller_registration import ControllerRegistration
+    from ottla.broker.directory_assignments import DirectoryAssignments
+    from ottla.broker.lifecycle import BrokerLifecycle
+    from ottla.broker.log_moves import LogMoves
     from ottla.broker.producer_ids import ProducerIds
+    from ottla.broker.replica_fetchers import ReplicaFetchers
+    from ottla.broker.transaction_markers import MarkerWriter
+    from ottla.broker.transaction_verification import TransactionVerifier
+    from ottla.controller.broker_membership import BrokerMembership
     from ottla.coordinator.groups.group_coordinator import GroupCoordinator
+    from ottla.coordinator.transactions.transaction_coordinator import TransactionCoordinator
+    from ottla.raft.voters import Endpoint as QuorumEndpoint
+
+
+Handler = Callable[[Connection, bytearray, memoryview, int, int], None]
+"""Takes the request frame in [start, end) of a buffer."""
+
+
+LEADER_CHECK_MS = 10
+LONGEST_HAND_OVER_MS = 2_000
+"""How long a voter that stops waits for another one to lead the quorum."""
 
 
 class ParkedRequest(Protocol):
@@ -53,9 +84,13 @@ class Node:
         advertised: Sequence[Endpoint],
         ports: Ports,
         *,
+        controller_endpoints: Sequence[QuorumEndpoint] = (),
         max_open_files: int = 512,
     ) -> None:
         self.config = config
+        self.controller_endpoints = controller_endpoints
+        """Where other nodes reach this controller."""
+        self.controller_listeners = frozenset(each.listener for each in controller_endpoints)
         self.advertised = {endpoint.listener_name: endpoint for endpoint in advertised}
         self.ports = ports
         self.clock = ports.clock
@@ -64,14 +99,26 @@ class Node:
         self.wall_ms = ports.clock.wall_ms()
         self.monotonic_ms = ports.clock.monotonic_ms()
         self.timers = Timers()
+        self.loop_stalls = LoopStalls(ports.report)
+        self.sliced_work = SlicedWork(self)
+        """Work that may take long: it is done a few milliseconds in each wake-up."""
         self.fetch_sessions = FetchSessions(
-            config.fetch.max_incremental_fetch_session_cache_slots, ports.random
+            config.fetch.max_incremental_fetch_session_cache_slots,
+            ports.random,
+            self.sliced_work.run,
         )
         self.fetch_max_bytes = config.fetch.fetch_max_bytes
+        self.leader_throttle: RateLimit | None = None
+        self.follower_throttle: RateLimit | None = None
+        """Limits of replication, if any are set."""
+        self.throttled_leaders = ThrottledReplicas(self.node_id)
+        self.throttled_followers = ThrottledReplicas(self.node_id)
+        self.is_rack_aware = config.replication.replica_selector_class == RACK_AWARE
+        """True if consumers are sent to a replica in their own rack."""
         self.before_write: list[Callable[[], None]] = []
         """Functions that append what they have collected. They are called when the wake-up ends."""
-        self.appended: list[PartitionLeader] = []
-        """The leaders whose logs have batches queued, for the write that ends the wake-up."""
+        self.appended: list[QueuedWrite] = []
+        """What has batches queued in logs, for the write that ends the wake-up."""
         self.delayed_bytes = 0
         """The bytes of all batches that wait for a helper process, or behind one that does."""
         self.completed: list[ParkedRequest] = []
@@ -81,30 +128,153 @@ class Node:
         self.image = MetadataImage()
         """The cluster as of the last committed metadata; replaced by `metadata_publisher`."""
         self.pipeline = Pipeline(self)
-        self.handle = self.pipeline.handle
+        self.handle: Handler = self.pipeline.handle if config.is_alone else self._handle
+        self._controller_pipeline: Pipeline | None = None
         self.metadata_cache = MetadataCache()
+        self.on_config: list[Callable[[BrokerConfig], None]] = []
+        """Parts that follow settings changed while running."""
         self.hosted_logs = HostedLogs(self, max_open_files)
         self.topics = self.hosted_logs.topics
         self.store = self.hosted_logs.store
-        self.on_config: list[Callable[[BrokerConfig], None]] = []
-        """Parts of the edge that follow settings changed while running."""
         self._producer_ids: ProducerIds | None = None
+        self.started_log_moves: LogMoves | None = None
+        """The moves of replicas between log directories, if there ever were some."""
+        self.lifecycle: BrokerLifecycle | None = None
+        """The membership of this broker in a cluster of several nodes, if it has one."""
+        self.replica_fetchers: ReplicaFetchers | None = None
+        self.controller_registration: ControllerRegistration | None = None
+        """The registration of this node as a controller of a cluster, if it is one."""
         self._groups: GroupCoordinator | None = None
+        self._transaction_verifier: TransactionVerifier | None = None
+        self.marker_writers: dict[str, MarkerWriter] = {}
+        """Who writes the markers of internal topics, because it must know of them."""
+        self._transactions: TransactionCoordinator | None = None
+        self.refuse: Callable[[str], None] = self.report
+        """Called with the reason if this node cannot be part of its cluster."""
+
+    channel: ControllerChannel
+    membership: BrokerMembership
+    directory_assignments: DirectoryAssignments
+    broker_connections: BrokerConnections
 
     # -- life ----------------------------------------------------------------------------
 
     def start(self) -> None:
         """Load the logs, replay the metadata, host the replicas of this broker."""
         self.hosted_logs.start()
+        if not self.config.is_alone:
+            self._join_cluster()
+        if self.store.interrupted_moves:
+            self.timers.at(self.monotonic_ms, self.log_moves.resume)
         if OFFSETS_TOPIC in self.image.topics:
             self.timers.at(self.monotonic_ms, self._load_groups)
+        if TRANSACTIONS_TOPIC in self.image.topics:
+            self.timers.at(self.monotonic_ms, self.start_transactions)
+
+    def _join_cluster(self) -> None:
+        from ottla.broker.broker_connections import BrokerConnections
+        from ottla.broker.controller_channel import ControllerChannel
+        from ottla.broker.controller_registration import ControllerRegistration
+        from ottla.broker.directory_assignments import DirectoryAssignments
+        from ottla.broker.lifecycle import BrokerLifecycle
+        from ottla.broker.quorum_joining import QuorumJoining, may_join
+        from ottla.broker.replica_fetchers import ReplicaFetchers
+        from ottla.controller.broker_membership import BrokerMembership
+        from ottla.controller.broker_probe import BrokerProbe
+        from ottla.controller.leader_balance import LeaderBalance
+        from ottla.raft.voters import ReplicaKey
+
+        self.channel = ControllerChannel(self)
+        self.controller.on_leadership.append(self.channel.follow_leader)
+        probe = BrokerProbe(self.ports.network, f"controller-{self.node_id}-probe")
+        self.membership = BrokerMembership(
+            self.controller, lambda: self.config, self.clock, self.timers, probe
+        )
+        LeaderBalance(self.controller, lambda: self.config, self.clock, self.timers)
+        self.broker_connections = BrokerConnections(self.membership.connection_lost)
+        if "controller" in self.config.node.process_roles:
+            self.controller_registration = ControllerRegistration(self)
+            member = self.controller.member
+            if member is not None and may_join(self, member):
+                directory_id = self.hosted_logs.identity.directory_ids[0]
+                QuorumJoining(self, ReplicaKey(self.node_id, directory_id))
+        if "broker" in self.config.node.process_roles:
+            self.lifecycle = BrokerLifecycle(self)
+            self.directory_assignments = DirectoryAssignments(self)
+            self.replica_fetchers = ReplicaFetchers(self)
+            self.lifecycle.follow_controller()
+            self.lifecycle.start()
 
     def _load_groups(self) -> None:
         self.groups.load()
 
+    def start_transactions(self) -> None:
+        """Load the transactions that this broker coordinates."""
+        self.transactions.host.refresh()
+
+    def when_ready(self, ready: Callable[[], None], refused: Callable[[str], None]) -> None:
+        """Call `ready` once this node takes requests, or `refused` with the reason why not.
+
+        A broker of a cluster is ready when it is unfenced, a controller when there is a leader.
+        """
+        self.refuse = refused
+        if self.config.is_alone:
+            ready()
+        elif self.lifecycle is not None:
+            self.lifecycle.on_ready = ready
+            self.lifecycle.on_refused = refused
+        else:
+            self._wait_for_leader(ready)
+
+    def _wait_for_leader(self, ready: Callable[[], None]) -> None:
+        member = self.controller.member
+        assert member is not None
+        if member.leader is not None:
+            ready()
+        else:
+            self.timers.at(
+                self.clock.monotonic_ms() + LEADER_CHECK_MS, lambda: self._wait_for_leader(ready)
+            )
+
+    def leave(self, done: Callable[[], None]) -> None:
+        """Leave the cluster: others take over partitions and the quorum. Then call `done`."""
+        member = self.controller.member
+        if member is None:
+            done()
+            return
+
+        def leave_quorum() -> None:
+            self.timers.at(self.clock.monotonic_ms() + LONGEST_HAND_OVER_MS, done)
+            member.driver.shut_down(done)
+
+        if self.lifecycle is None:
+            leave_quorum()
+        else:
+            self.lifecycle.shut_down(leave_quorum)
+
     def shutdown(self) -> None:
         """Stop cleanly: write everything, the checkpoints and the mark of a clean shutdown."""
         self.hosted_logs.shutdown()
+
+    def _handle(
+        self, connection: Connection, buffer: bytearray, view: memoryview, start: int, end: int
+    ) -> None:
+        """Take a request of a client, or of another node if it came on a controller's listener."""
+        if connection.listener in self.controller_listeners:
+            self.controller_pipeline.handle(connection, buffer, view, start, end)
+        else:
+            self.pipeline.handle(connection, buffer, view, start, end)
+
+    @property
+    def controller_pipeline(self) -> Pipeline:
+        """The pipeline of requests to the controller, made when it is first needed."""
+        if self._controller_pipeline is None:
+            from ottla.broker.controller_handlers import CONTROLLER_SERVED
+
+            self._controller_pipeline = Pipeline(
+                self, CONTROLLER_SERVED, "ottla.broker.controller_handlers"
+            )
+        return self._controller_pipeline
 
     # -- the wake-up ---------------------------------------------------------------------
 
@@ -114,7 +284,10 @@ class Node:
         self.monotonic_ms = now_ms = self.clock.monotonic_ms()
         deadline_ms = self.timers.next_deadline_ms()
         if deadline_ms is not None and deadline_ms <= now_ms:
-            self.timers.run(now_ms)
+            called = self.timers.run(now_ms)
+            took_ms = self.clock.monotonic_ms() - now_ms
+            if took_ms > NOTED_MS:
+                self.loop_stalls.note(TIMER, took_ms, now_ms, names_of(called))
 
     def next_deadline_ms(self) -> float | None:
         """Return when `advance` must be called at the latest, in monotonic time."""
@@ -155,12 +328,45 @@ class Node:
                 if is_first:
                     self.appended.append(leader)
                 return
-        append = DelayedAppend(OwnAppend(done), has_keys=True)
+        append = DelayedAppend(OwnAppend(done), checked=WITH_KEYS)
         append_later(self, leader, append, batch, memoryview(batch), 0, len(batch), needed)
+
+    def clean_log(self, log: Log) -> None:
+        """Have the log cleaner clean a log soon, up to its end."""
+        self.hosted_logs.cleaning.request(log)
+
+    def append_transactional(
+        self,
+        partition: Partition,
+        batch: bytearray,
+        done: Callable[[ErrorCode], None],
+        *,
+        guard: int = UNVERIFIED,
+        transaction_version: int = 0,
+    ) -> None:
+        """Append a marker, or offsets of a transaction; `done` hears NONE once it is committed.
+
+        ApiError or OSError when it cannot even be queued.
+        """
+        leader, log = partition.as_leader(), partition.online_log()
+        leader.check_in_sync()
+        if leader.delayed is not None:
+            delayed = DelayedCoordinatorAppend(OwnAppend(done), guard, transaction_version)
+            append_later(self, leader, delayed, batch, memoryview(batch), 0, len(batch), None)
+            return
+        log.append_from_coordinator(
+            batch, partition.leader_epoch, self.wall_ms,
+            guard=guard, transaction_version=transaction_version,
+        )  # fmt: skip
+        if not leader.unwritten:
+            self.appended.append(leader)
+        leader.unwritten.append((log.log_end_offset, OwnAppend(done), None, 0))
 
     def close_connection(self, connection: Connection) -> None:
         """Drop the requests of a connection that was closed."""
         connection.abandon()
+        if connection.listener in self.controller_listeners:
+            self.broker_connections.closed(connection)
 
     # -- what handlers ask ---------------------------------------------------------------
 
@@ -183,6 +389,38 @@ class Node:
         return self._groups
 
     @property
+    def transaction_verifier(self) -> TransactionVerifier:
+        """Asks transaction coordinators about transactions; made when it is first needed."""
+        if self._transaction_verifier is None:
+            from ottla.broker.transaction_verification import TransactionVerifier
+
+            self._transaction_verifier = TransactionVerifier(self)
+        return self._transaction_verifier
+
+    @property
+    def log_moves(self) -> LogMoves:
+        """The moves of replicas between log directories, made when they are first needed."""
+        if self.started_log_moves is None:
+            from ottla.broker.log_moves import LogMoves
+
+            self.started_log_moves = LogMoves(self)
+        return self.started_log_moves
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """The transaction coordinator, made when it is first needed."""
+        if self._transactions is None:
+            from ottla.broker.transactions import start_transaction_coordinator
+
+            self._transactions = start_transaction_coordinator(self)
+        return self._transactions
+
+    @property
+    def started_transactions(self) -> TransactionCoordinator | None:
+        """The transaction coordinator, if anything has needed it yet."""
+        return self._transactions
+
+    @property
     def producer_ids(self) -> ProducerIds:
         """The producer ids this broker gives out, made when they are first needed."""
         if self._producer_ids is None:
@@ -195,25 +433,60 @@ class Node:
     def cluster_id(self) -> str:
         return self.image.cluster_id
 
-    def apply_dynamic_config(self) -> None:
+    def apply_dynamic_config(self, image: MetadataImage) -> None:
         """Follow the broker settings that were changed while running."""
         self.config = self.config.with_dynamic(
-            self.image.config_of(ResourceType.BROKER, ""),
-            self.image.config_of(ResourceType.BROKER, str(self.node_id)),
+            image.config_of(ResourceType.BROKER, ""),
+            image.config_of(ResourceType.BROKER, str(self.node_id)),
         )
         self.fetch_max_bytes = self.config.fetch.fetch_max_bytes
+        replication, now_ms = self.config.replication, self.clock.monotonic_ms()
+        self.leader_throttle = rate_limit(
+            self.leader_throttle, replication.leader_replication_throttled_rate, now_ms
+        )
+        self.follower_throttle = rate_limit(
+            self.follower_throttle, replication.follower_replication_throttled_rate, now_ms
+        )
         self.store.producer_expiration_ms = self.config.producer_ids.producer_id_expiration_ms
         for follow in self.on_config:
             follow(self.config)
 
     def brokers_for(self, listener: str) -> list[tuple[int, str, int, str | None]]:
-        """Return (id, host, port, rack) of the brokers for the listener that a client uses."""
+        """Return (id, host, port, rack) of the brokers that clients of a listener can reach.
+
+        Fenced brokers are left out: they serve nobody. So is this one while it is cut off.
+        """
         found = []
+        is_cut_off = self.is_cut_off
         for broker in self.image.brokers.values():
-            for endpoint in broker.endpoints:
+            is_away = broker.fenced or (is_cut_off and broker.broker_id == self.node_id)
+            for endpoint in () if is_away else broker.endpoints:
                 if endpoint.listener_name == listener:
                     found.append((broker.broker_id, endpoint.host, endpoint.port, broker.rack))
         return found
+
+    def inter_broker_address(self, broker_id: int) -> tuple[str, int] | None:
+        """Return where a broker takes requests of others, None if it is not registered."""
+        broker = self.image.brokers.get(broker_id)
+        name = self.config.network.inter_broker_listener_name
+        for endpoint in () if broker is None else broker.endpoints:
+            if endpoint.listener_name == name:
+                return endpoint.host, endpoint.port
+        return None
+
+    @property
+    def is_cut_off(self) -> bool:
+        """True while others probably lead what this broker leads in its metadata."""
+        return self.lifecycle is not None and self.lifecycle.lost_contact.is_cut_off
+
+    def any_broker(self, broker_ids: Sequence[int]) -> int:
+        """Return the broker to name as the controller: any one, since all pass requests on.
+
+        -1 if there is none. Clients learn nothing about the real controllers, as with Kafka.
+        """
+        if len(broker_ids) < 2:
+            return broker_ids[0] if broker_ids else -1
+        return broker_ids[self.ports.random.below(len(broker_ids))]
 
     def storage_failed(self, partition: Partition, problem: OSError) -> tuple[ErrorCode, str]:
         """Handle a storage error of a log, and return what to tell the client.

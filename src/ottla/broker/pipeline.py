@@ -6,7 +6,8 @@
     quota           how long the sender is to be held back (`Quotas`), if there are any
     authorisation   whether the principal may use the API (`Authorizer`), if there is one
     handler         `handlers/<api>.py`
-    reply           encoded by `RequestContext`, in the order of the requests
+    reply           encoded by `RequestContext`, in the order of the requests. A handler that may
+                    take long is a generator: it and the encoding of its response are done in slices
     throttle        the connection is held back for as long as the quota says
     metrics         counts and times of each API (`RequestMetrics`)
 
@@ -16,37 +17,59 @@ starts with next to nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from struct import Struct, error
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.api import Api
 from ottla.broker.authorizer import Authorizer
+from ottla.broker.codecs.large_request import LargeRequest
 from ottla.broker.connection import Connection
 from ottla.broker.context import RequestContext
-from ottla.broker.handlers import SERVED
+from ottla.broker.handlers import SERVED, Served
 from ottla.broker.quotas import Quotas, hold_back
 from ottla.model.errors import ApiError
+from ottla.model.steps import Steps
 from ottla.wire.api_table import ApiKey
+from ottla.wire.codec import step_decoder
+from ottla.wire.message import Message
 from ottla.wire.primitives import DecodeError, skip_tags
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
+MOST_LARGE_BYTES = 4 * 1024 * 1024
+"""The bytes of large requests that are handled side by side. A larger one is handled alone."""
+
 _HEADER = Struct(">hhih")  # api key, version, correlation id, length of the client id
 _PREFIX = Struct(">hhi")
+
+
+HANDLERS = "ottla.broker.handlers"
+"""The package with the handlers of clients' requests, one module for each API."""
 
 
 class Pipeline:
     """Takes request frames of all connections of a node."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(
+        self,
+        node: Node,
+        served: Mapping[int, Served] = SERVED,
+        package: str = HANDLERS,
+    ) -> None:
+        """Serve these APIs with the handlers in a package."""
         self._node = node
+        self._served = served
+        self._package = package
         self.apis: dict[int, Api] = {}
         """The APIs that were asked for so far."""
         self.authorizer: Authorizer | None = None
         """None while there is no authorizer: everybody may do everything."""
         self.quotas: Quotas | None = None
         """None while there are no quotas."""
+        self.large_bytes = 0
+        """The bytes of the large requests that are being decoded and handled."""
 
     def handle(
         self, connection: Connection, buffer: bytearray, view: memoryview, start: int, end: int
@@ -81,10 +104,18 @@ class Pipeline:
                 position += 1
             else:
                 position = skip_tags(buffer, position, end)
+        if end - position > api.step_bytes:
+            api.metrics.request_bytes += end - start
+            self._take_large(api, context, bytes(view[position:end]))
+            return
         try:
             request = decode(version, buffer, view, position, end)
         except (IndexError, error) as cause:
             raise DecodeError(f"the {api.name} request ends too early") from cause
+        except LargeRequest:
+            api.metrics.request_bytes += end - start
+            self._take_large(api, context, bytes(view[position:end]))
+            return
         metrics = api.metrics
         metrics.request_bytes += end - start
         metrics.requests = number = metrics.requests + 1
@@ -98,16 +129,78 @@ class Pipeline:
         except ApiError as refusal:
             response = api.refuse(request, refusal, context)
         if response is not None:
-            context.send(response)
+            if isinstance(response, Message):
+                context.send(response)
+            else:
+                context.run_in_slices(_answer(request, context, response))
         if context.throttle_ms:
             hold_back(context)
         if began_ms is not None:
             metrics.handled(context, began_ms)
 
+    def _take_large(self, api: Api, context: RequestContext, body: bytes) -> None:
+        """Take a request that may take long to decode: all of it is done in slices."""
+        metrics = api.metrics
+        metrics.requests += 1
+        began_ms = metrics.begin(context)
+        refusal: ApiError | None = None
+        if self.quotas is not None:
+            try:
+                context.throttle_ms = self.quotas.throttle_ms(context)
+            except ApiError as error:
+                refusal = error
+        steps = self.decode_and_handle(api, context, body, refusal)
+        context.run_in_slices(self.handle_large(len(body), steps))
+        if context.throttle_ms:
+            hold_back(context)
+        metrics.handled(context, began_ms)
+
+    def handle_large(self, size: int, steps: Steps[None]) -> Steps[None]:
+        """Run the steps that decode and handle a request, when there is room for them.
+
+        Decoded, a request takes many times its bytes: not all of them at the same time.
+        """
+        while self.large_bytes and self.large_bytes + size > MOST_LARGE_BYTES:
+            yield
+        self.large_bytes += size
+        try:
+            yield from steps
+        finally:
+            self.large_bytes -= size
+
+    def decode_and_handle(
+        self, api: Api, context: RequestContext, body: bytes, refusal: ApiError | None = None
+    ) -> Steps[None]:
+        """Return the steps that decode the body of a request, handle it and answer it."""
+        decode = step_decoder(api.request_class, context.version)
+        try:
+            request = yield from decode(body, 0, len(body))
+        except DecodeError as error:
+            context.disconnect(error)
+            return
+        try:
+            if refusal is not None:
+                raise refusal
+            if self.authorizer is not None and not api.is_open:
+                self.authorizer.check(context)
+            response = api.handle_large(self._node, request, context)
+        except ApiError as error:
+            response = api.refuse(request, error, context)
+        if isinstance(response, Message):
+            yield from context.send_in_slices(response)
+        elif response is not None:
+            yield from _answer(request, context, response)
+
+    def api(self, key: int) -> Api:
+        """Return an API that is served here. Raise DecodeError if it is not."""
+        return self.apis.get(key) or self._load(key)
+
     def _load(self, key: int) -> Api:
-        if key not in SERVED:
+        if key not in self._served:
             raise DecodeError(f"API {key} is not served here")
-        api = self.apis[key] = Api(key, self._node)
+        served = self._served[key]
+        package = HANDLERS if served.is_forwarded else self._package
+        api = self.apis[key] = Api(key, self._node, served, package)
         return api
 
     def _too_short(self, connection: Connection, buffer: bytearray, start: int, end: int) -> None:
@@ -118,7 +211,7 @@ class Pipeline:
             raise DecodeError("the frame is too short for a request") from None
         if start + _PREFIX.size > end:
             raise DecodeError("the frame is too short for a request")
-        api = self.apis.get(key) or self._load(key)
+        api = self.api(key)
         if version in api.decoders:
             raise DecodeError("the client id is cut off")
         self._refuse_version(connection, api, version, correlation_id)
@@ -132,6 +225,19 @@ class Pipeline:
         from ottla.broker.handlers.api_versions import unsupported_version
 
         RequestContext(api, connection, 0, correlation_id).send(unsupported_version())
+
+
+def _answer(request: Any, context: RequestContext, steps: Steps[Message | None]) -> Steps[None]:
+    """Drive a handler to its end, and answer with the response that it returns."""
+    try:
+        response = yield from steps
+    except ApiError as refusal:
+        response = context.api.refuse(request, refusal, context)
+    except DecodeError as error:
+        context.disconnect(error)
+        return
+    if response is not None:
+        yield from context.send_in_slices(response)
 
 
 def _text(data: memoryview) -> str:

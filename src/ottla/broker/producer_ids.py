@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.controller.producer_ids import ProducerIdBlock, allocate_producer_ids
-from ottla.model.errors import ApiError
+from ottla.model.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
+REQUEST_TIMEOUT_MS = 10_000
 Take: TypeAlias = Callable[[int | ApiError], None]
 
 
@@ -40,6 +41,9 @@ class ProducerIds:
 
     def _allocate(self) -> None:
         node = self._node
+        if not node.config.is_alone:
+            self._ask_controller()
+            return
         try:
             decision = allocate_producer_ids(
                 node.controller.latest_image, node.node_id, node.hosted_logs.broker_epoch
@@ -56,6 +60,28 @@ class ProducerIds:
                 self._refuse(failure)
 
         node.controller.submit(decision.records, done)
+
+    def _ask_controller(self) -> None:
+        """Get the next block from the active controller."""
+        from ottla.wire.messages.allocate_producer_ids import (
+            AllocateProducerIdsRequest,
+            AllocateProducerIdsResponse,
+        )
+
+        def answered(result: AllocateProducerIdsResponse | TimeoutError) -> None:
+            if isinstance(result, TimeoutError):
+                self._refuse(ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(result)))
+            elif result.error_code:
+                self._refuse(ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            else:
+                self._block = ProducerIdBlock(result.producer_id_start, result.producer_id_len)
+                self._serve()
+
+        node = self._node
+        request = AllocateProducerIdsRequest(
+            broker_id=node.node_id, broker_epoch=node.hosted_logs.broker_epoch
+        )
+        node.channel.send(request, 0, AllocateProducerIdsResponse, answered, REQUEST_TIMEOUT_MS)
 
     def _refuse(self, error: ApiError) -> None:
         waiting, self._waiting = self._waiting, deque()

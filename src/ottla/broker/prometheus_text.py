@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.loop_stalls import LoopStalls
 from ottla.broker.request_metrics import BOUNDS_MS, Histogram, RequestMetrics
 
 if TYPE_CHECKING:
@@ -27,8 +28,20 @@ _BOUNDS: Final = (*(f"{bound / 1000:g}" for bound in BOUNDS_MS), "+Inf")
 def render(node: Node) -> bytes:
     """Return the metrics of a node."""
     apis = sorted((api.name, api.metrics) for api in node.pipeline.apis.values())
-    lines = [*_of_node(node), *_of_requests(apis), *_of_durations(apis), ""]
+    lines = [
+        *_of_node(node),
+        *_of_loop(node.loop_stalls),
+        *_of_cleaner(node),
+        *_of_requests(apis),
+        *_of_durations(apis),
+        "",
+    ]
     return "\n".join(lines).encode()
+
+
+def render_gauge(name: str, text: str, value: int) -> bytes:
+    """Return one figure that is not the node's own."""
+    return "\n".join((*_gauge(name, text, value), "")).encode()
 
 
 def _of_node(node: Node) -> Iterator[str]:
@@ -49,6 +62,29 @@ def _of_node(node: Node) -> Iterator[str]:
     yield from _gauge(
         "ottla_fetch_sessions", "Incremental fetch sessions in the cache.", len(node.fetch_sessions)
     )
+
+
+def _of_loop(stalls: LoopStalls) -> Iterator[str]:
+    name = "ottla_loop_stalls_total"
+    yield from _head(name, "counter", "Wake-ups of over 50 ms, by what held the event loop.")
+    for cause, count in stalls.counts.items():
+        yield f'{name}{{held_by="{cause}"}} {count}'
+    name = "ottla_loop_stall_seconds_total"
+    yield from _head(name, "counter", "Time of these wake-ups, by what held the event loop.")
+    for cause, total_ms in stalls.total_ms.items():
+        yield f'{name}{{held_by="{cause}"}} {total_ms / 1000:.9g}'
+    name = "ottla_loop_longest_stall_seconds"
+    yield from _head(name, "gauge", "The longest of these wake-ups, 0 without any.")
+    yield f"{name} {stalls.longest_ms / 1000:.9g}"
+
+
+def _of_cleaner(node: Node) -> Iterator[str]:
+    """Yield the metrics of the log cleaner, if the broker has compacted logs."""
+    cleaner = node.hosted_logs.cleaning.cleaner
+    if cleaner is not None:
+        from ottla.broker.cleaner_metrics import cleaner_lines
+
+        yield from cleaner_lines(cleaner, node.store, node.clock.monotonic_ms())
 
 
 def _of_requests(apis: list[tuple[str, RequestMetrics]]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.connection import Part
+from ottla.broker.loop_stalls import NOTED_MS
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -84,12 +84,11 @@ class RequestMetrics:
     def handled(self, context: RequestContext, began_ms: float) -> None:
         """Note the time of the handler."""
         context.handled_ms = now_ms = context.node.clock.monotonic_ms()
-        self.local.observe(now_ms - began_ms)
-
-    def count_parts(self, parts: list[Part]) -> None:
-        """Count the bytes of a reply that has records in files."""
-        for part in parts:
-            self.response_bytes += len(part) if isinstance(part, bytes) else part.length
+        took_ms = now_ms - began_ms
+        self.local.observe(took_ms)
+        if took_ms > NOTED_MS:
+            node = context.node
+            node.loop_stalls.note(context.api.name, took_ms, node.monotonic_ms)
 
     def answered(self, context: RequestContext) -> None:
         """Note how long a timed request took in all, and how long its reply had to wait."""

@@ -8,6 +8,7 @@ OK = 0
 FAILED = 1
 USAGE = 2
 INTERRUPTED = 130
+_NARROWEST = 40
 
 
 class UsageError(Exception):
@@ -19,6 +20,23 @@ class DataError(Exception):
 
 
 def complain(message: str) -> None:
-    """Print an error message on stderr, with `ottla:` before each line."""
+    """Print an error message on stderr, with `ottla:` before each line.
+
+    On a terminal, long lines are wrapped between words.
+    """
     for line in message.splitlines():
-        print(f"ottla: {line}", file=sys.stderr)
+        for part in _wrapped(line) if sys.stderr.isatty() else [line]:
+            print(f"ottla: {part}", file=sys.stderr)
+
+
+def _wrapped(line: str) -> list[str]:
+    import shutil
+    import textwrap
+
+    width = max(_NARROWEST, shutil.get_terminal_size().columns - len("ottla: "))
+    return textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def tell(message: str) -> None:
+    """Print a line on stderr, which is for people; stdout is for results."""
+    print(message, file=sys.stderr, flush=True)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from cyclopts import Parameter
 
-from ottla.cli.errors import UsageError
+from ottla.cli.errors import DataError, UsageError
 from ottla.cli.serve import parse_setting
 from ottla.client.cluster import Client
 from ottla.client.settings import SettingError, client_settings
 from ottla.config.properties import parse_properties
 
+T = TypeVar("T")
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 
 BootstrapServer = Annotated[
@@ -64,6 +66,17 @@ def _read_properties(path: Path) -> dict[str, str]:
         raise UsageError(f"--command-config: cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise UsageError(f"--command-config {path}: {error}") from None
+
+
+def read_plan(path: Path, parse: Callable[[str], T]) -> T:
+    """Return what a JSON file, or stdin for -, has for `ottla reassign` or an election."""
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+        return parse(text)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:

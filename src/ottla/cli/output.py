@@ -1,8 +1,13 @@
-"""Output of commands: tables on a terminal, plain columns in a pipe, JSON on request."""
+"""Output of commands: tables on a terminal, plain columns in a pipe, JSON on request.
+
+A table fits the terminal: long ids are shortened, then columns that are only nice to have are
+left out. A pipe gets everything, as no one has to look at it.
+"""
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
@@ -10,13 +15,22 @@ from typing import NamedTuple, TypeAlias
 JsonValue: TypeAlias = (
     bool | int | float | str | Sequence["JsonValue"] | dict[str, "JsonValue"] | None
 )
+Rows: TypeAlias = Sequence[Sequence[str]]
+SHORTEST_ID = 12
+_SEPARATION = 3  # a border and a space on both sides of a cell
 
 
 class Column(NamedTuple):
-    """The heading of a column. Numbers are right-aligned."""
+    """The heading of a column. Numbers are right-aligned.
+
+    `is_id`: cells may be shortened in the middle to make the table fit.
+    `is_extra`: the column may be left out for the same reason.
+    """
 
     title: str
     is_number: bool = False
+    is_id: bool = False
+    is_extra: bool = False
 
 
 def counted(count: int, thing: str) -> str:
@@ -29,15 +43,72 @@ def print_json(value: JsonValue) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows as a table on a terminal, or as aligned columns elsewhere."""
-    if sys.stdout.isatty():
-        _print_rich(columns, rows)
+def note(text: str) -> None:
+    """Print a remark for people on stderr, so that it is not taken for output."""
+    print(text, file=sys.stderr)
+
+
+def print_headline(facts: Sequence[str]) -> None:
+    """Print facts about one thing in one line, or on a terminal in as many lines as it needs."""
+    if not sys.stdout.isatty():
+        print("  ".join(facts))
+        return
+    width, line = shutil.get_terminal_size().columns, ""
+    for fact in facts:
+        if line and len(line) + 2 + len(fact) > width:
+            print(line)
+            line = ""
+        line += f"  {fact}" if line else fact
+    print(line)
+
+
+def print_table(columns: Sequence[Column], rows: Rows, empty: str | None = None) -> None:
+    """Print rows as a table on a terminal, or as aligned columns elsewhere.
+
+    If there are no rows, print only the text `empty`, if given, as a note.
+    """
+    if not rows and empty is not None:
+        note(empty)
+    elif sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        _print_rich(*fitted(columns, rows, width), width)
     else:
         _print_plain(columns, rows)
 
 
-def _print_rich(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+def fitted(columns: Sequence[Column], rows: Rows, width: int) -> tuple[list[Column], Rows]:
+    """Return columns and rows that fit a width: shorten ids first, then leave columns out."""
+    shown = list(range(len(columns)))
+    cells = [list(row) for row in rows]
+    widths = [
+        max(len(column.title), *(len(row[i]) for row in cells), 0)
+        for i, column in enumerate(columns)
+    ]
+
+    def excess() -> int:
+        return sum(widths[i] + _SEPARATION for i in shown) + 1 - width
+
+    for i in sorted((i for i in shown if columns[i].is_id), key=lambda i: -widths[i]):
+        least = max(SHORTEST_ID, len(columns[i].title))
+        if excess() > 0 and widths[i] > least:
+            widths[i] = max(least, widths[i] - excess())
+            for row in cells:
+                row[i] = shortened(row[i], widths[i])
+    for i in reversed([i for i in shown if columns[i].is_extra]):
+        if excess() > 0:
+            shown.remove(i)
+    return [columns[i] for i in shown], [[row[i] for i in shown] for row in cells]
+
+
+def shortened(text: str, width: int) -> str:
+    """Return a text of at most this width: its start and its end with an ellipsis between."""
+    if len(text) <= width:
+        return text
+    end = (width - 1) // 2
+    return f"{text[: width - 1 - end]}\u2026{text[len(text) - end :]}"
+
+
+def _print_rich(columns: Sequence[Column], rows: Rows, width: int) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -46,14 +117,17 @@ def _print_rich(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Non
     table = Table(box=box.ROUNDED, header_style="bold")
     for column in columns:
         table.add_column(
-            column.title, justify="right" if column.is_number else "left", overflow="fold"
+            column.title,
+            justify="right" if column.is_number else "left",
+            overflow="fold",
+            no_wrap=column.is_number,
         )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
+    Console(width=width).print(table)
 
 
-def _print_plain(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+def _print_plain(columns: Sequence[Column], rows: Rows) -> None:
     lines = [[column.title for column in columns], *rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
     for line in lines:

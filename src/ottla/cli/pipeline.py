@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from ottla.cli.errors import UsageError
 from ottla.cli.options import Json, pairs
-from ottla.cli.spark_extra import need_spark
+from ottla.cli.spark_extra import Verbose, need_spark
 
 if TYPE_CHECKING:
     from ottla_spark.pipelines.command import Target
@@ -61,9 +61,10 @@ def run(
     state: State = None,
     conf: Conf = _NONE,
     json: Json = False,
+    verbose: Verbose = False,
 ) -> int:
     """Check FILE and run it. The options override the trigger in the file."""
-    target = _target(file, master, bootstrap_server, state, conf, json)
+    target = _target(file, master, bootstrap_server, state, conf, json, verbose)
     from ottla_spark.pipelines import command
     from ottla_spark.pipelines.spec.trigger import choose_trigger
 
@@ -83,9 +84,10 @@ def plan(
     state: State = None,
     conf: Conf = _NONE,
     json: Json = False,
+    verbose: Verbose = False,
 ) -> int:
     """Draw the sources, steps and sinks of FILE with their schemas. Do not run it."""
-    target = _target(file, master, bootstrap_server, state, conf, json)
+    target = _target(file, master, bootstrap_server, state, conf, json, verbose)
     from ottla_spark.pipelines import command
 
     return command.plan(target)
@@ -100,9 +102,10 @@ def check(
     state: State = None,
     conf: Conf = _NONE,
     json: Json = False,
+    verbose: Verbose = False,
 ) -> int:
     """Report every mistake in FILE, with line numbers. Do not run it."""
-    target = _target(file, master, bootstrap_server, state, conf, json)
+    target = _target(file, master, bootstrap_server, state, conf, json, verbose)
     from ottla_spark.pipelines import command
 
     return command.check(target)
@@ -115,9 +118,10 @@ def _target(
     state: str | None,
     conf: list[str],
     json: bool,
+    verbose: bool,
 ) -> Target:
     settings = pairs(conf, "--conf")
     need_spark()
     from ottla_spark.pipelines.command import Target
 
-    return Target(file, master, bootstrap_server, state, settings, json)
+    return Target(file, master, bootstrap_server, state, settings, json, verbose)

@@ -16,14 +16,28 @@ DEFAULT_PORT = 9092
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_DATA_DIR = "./ottla-data"
 HIGHEST_PORT = 65535
+MOST_BROKERS = 64
 
 _UP_VALUES = {
     "--port": "port",
     "--host": "host",
+    "--advertise": "advertise",
     "--data-dir": "data_dir",
     "--metrics-port": "metrics_port",
+    "--brokers": "brokers",
 }
 _BROKER_VALUES = {"--config": "config", "--metrics-port": "metrics_port"}
+_FLAGS = {"up": ("--memory", "--verbose"), "broker": ("--verbose",)}
+
+
+class LocalCluster(NamedTuple):
+    """Several brokers on this machine: `ottla up --brokers`."""
+
+    brokers: int
+    port: int
+    host: str
+    data_dir: str
+    advertise: str | None = None
 
 
 class Serve(NamedTuple):
@@ -33,6 +47,9 @@ class Serve(NamedTuple):
     settings: dict[str, str]
     memory: bool
     metrics_port: int | None = None
+    verbose: bool = False
+    cluster: LocalCluster | None = None
+    """Where several brokers run. Then `settings` are for all of them."""
 
 
 def up_request(
@@ -42,11 +59,31 @@ def up_request(
     memory: bool,
     settings: dict[str, str],
     metrics_port: int | None = None,
+    advertise: str | None = None,
+    verbose: bool = False,
+    brokers: int = 1,
 ) -> Serve:
     """Return the request of `ottla up` with these options. `settings` override the options."""
-    shown_host = f"[{host}]" if ":" in host else host
-    properties = {"listeners": f"PLAINTEXT://{shown_host}:{port}", "log.dirs": data_dir}
-    return Serve(None, properties | settings, memory, metrics_port)
+    if brokers > 1:
+        cluster = LocalCluster(brokers, port, host, data_dir, advertise)
+        return Serve(None, settings, memory, metrics_port, verbose, cluster)
+    properties = {"listeners": f"PLAINTEXT://{bracketed(host)}:{port}", "log.dirs": data_dir}
+    if advertise is not None:
+        properties["advertised.listeners"] = f"PLAINTEXT://{advertised(advertise, port)}"
+    return Serve(None, properties | settings, memory, metrics_port, verbose)
+
+
+def bracketed(host: str) -> str:
+    """Return a host as it is written before a port."""
+    return f"[{host}]" if ":" in host else host
+
+
+def advertised(address: str, port: int) -> str:
+    """Return `HOST:PORT` of an address whose port may be missing."""
+    host, colon, given = address.rpartition(":")
+    if colon and given.isdigit() and (":" not in host or host.startswith("[")):
+        return address
+    return f"{address if address.startswith('[') else bracketed(address)}:{port}"
 
 
 def parse_plainly(words: list[str]) -> Serve | None:
@@ -59,8 +96,8 @@ def parse_plainly(words: list[str]) -> Serve | None:
     while position < len(rest):
         word, equals, value = rest[position].partition("=")
         position += 1
-        if command == "up" and word == "--memory" and not equals:
-            options["memory"] = "yes"
+        if word in _FLAGS[command] and not equals:
+            options[word.removeprefix("--")] = "yes"
             continue
         if word != "--set" and (word not in known or known[word] in options):
             return None
@@ -93,12 +130,25 @@ def _add_setting(settings: dict[str, str], text: str) -> bool:
 def _up(options: dict[str, str], settings: dict[str, str]) -> Serve | None:
     port = options.get("port", str(DEFAULT_PORT))
     metrics_port = options.get("metrics_port")
+    brokers = options.get("brokers", "1")
     if not _is_port(port) or not (metrics_port is None or _is_port(metrics_port)):
+        return None
+    if not _is_port(brokers) or not 1 <= int(brokers) <= MOST_BROKERS:
         return None
     host = options.get("host", DEFAULT_HOST)
     data_dir = options.get("data_dir", DEFAULT_DATA_DIR)
     chosen = None if metrics_port is None else int(metrics_port)
-    return up_request(int(port), host, data_dir, "memory" in options, settings, chosen)
+    return up_request(
+        int(port),
+        host,
+        data_dir,
+        "memory" in options,
+        settings,
+        chosen,
+        options.get("advertise"),
+        "verbose" in options,
+        int(brokers),
+    )
 
 
 def _broker(options: dict[str, str], settings: dict[str, str]) -> Serve | None:
@@ -106,7 +156,7 @@ def _broker(options: dict[str, str], settings: dict[str, str]) -> Serve | None:
     if "config" not in options or not (metrics_port is None or _is_port(metrics_port)):
         return None
     chosen = None if metrics_port is None else int(metrics_port)
-    return Serve(options["config"], settings, False, chosen)
+    return Serve(options["config"], settings, False, chosen, "verbose" in options)
 
 
 def _is_port(text: str) -> bool:
@@ -115,27 +165,65 @@ def _is_port(text: str) -> bool:
 
 def serve(request: Serve) -> int:
     """Run the broker until it is stopped and return the exit code."""
-    if request.memory and request.settings.get("log.dirs") != DEFAULT_DATA_DIR:
+    data_dir = request.cluster.data_dir if request.cluster else request.settings.get("log.dirs")
+    if request.memory and data_dir != DEFAULT_DATA_DIR:
         complain("--memory and --data-dir exclude each other: --memory stores nothing on disk")
         return USAGE
     from ottla.config.definition import ConfigError
-    from ottla.server.errors import StartupError
-    from ottla.server.main import run
 
     try:
+        from ottla.server.errors import StartupError
+        from ottla.server.main import run
+    except ImportError as error:
+        if sys.platform != "win32":
+            raise
+        complain(str(error))
+        return FAILED
+
+    try:
+        if request.cluster is not None:
+            from ottla.cli.local_cluster import serve_cluster
+
+            return serve_cluster(request, request.cluster)
         properties = _properties(request)
+        if request.config is None and _has_several(properties["log.dirs"]):
+            raise StartupError(
+                f"{properties['log.dirs']} has the data of several brokers: start it with"
+                " --brokers, or use another --data-dir"
+            )
+        if request.verbose:
+            show_start(properties)
         return run(
             properties,
             memory=request.memory,
             metrics_port=request.metrics_port,
-            on_ready=lambda at: _announce(at, request),
-            on_metrics=_announce_metrics,
+            on_ready=lambda at: announce(at, request.memory, _stored_in(request)),
+            on_metrics=announce_metrics,
         )
     except (ConfigError, StartupError) as error:
         complain(str(error))
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _has_several(data_dir: str) -> bool:
+    from os.path import exists
+
+    return exists(f"{data_dir}/broker-1/meta.properties")
+
+
+def show_start(properties: dict[str, str]) -> None:
+    """Print on stderr what starts, and with which settings."""
+    import os
+
+    import ottla
+
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    print(f"Ottla {ottla.__version__}, Python {python}, process {os.getpid()}", file=sys.stderr)
+    for name, value in sorted(properties.items()):
+        shown = "(hidden)" if "password" in name or "jaas" in name else value
+        print(f"  {name}={shown}", file=sys.stderr)
 
 
 def _properties(request: Serve) -> dict[str, str]:
@@ -153,17 +241,19 @@ def _properties(request: Serve) -> dict[str, str]:
         raise ConfigError(f"{request.config} is not a properties file: {error}") from None
 
 
-def _announce_metrics(port: int) -> None:
+def _stored_in(request: Serve) -> str | None:
+    return None if request.config else request.settings.get("log.dirs")
+
+
+def announce_metrics(port: int) -> None:
+    """Print where metrics are served."""
     print(f"Metrics are at port {port}, path /metrics", flush=True)
 
 
-def _announce(bootstrap_servers: str, request: Serve) -> None:
+def announce(bootstrap_servers: str, memory: bool, stored_in: str | None) -> None:
+    """Print where clients connect, and for a person how to stop."""
     print(f"Ottla is ready at {bootstrap_servers}", flush=True)
     if sys.stderr.isatty():
-        stored = (
-            "data in memory only"
-            if request.memory
-            else f"data in {request.settings.get('log.dirs')}"
-        )
-        hint = "" if request.config else f"{stored}; "
+        stored = "data in memory only" if memory else f"data in {stored_in}"
+        hint = f"{stored}; " if memory or stored_in else ""
         print(f"({hint}press Ctrl-C to stop)", file=sys.stderr)

@@ -1,12 +1,22 @@
-"""The check that commands on Spark make before they start."""
+"""What commands on Spark share: the check before they start, and an option."""
 
 from __future__ import annotations
 
 import logging
 from importlib.util import find_spec
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from ottla.cli.errors import DataError
 
+Verbose = Annotated[
+    bool,
+    Parameter(
+        help="Print everything that Spark says, and tracebacks. Otherwise they go to a file.",
+        show_default=False,
+    ),
+]
 _NEEDED = ("pyspark", "pyarrow", "numba", "deltalake", "pyiceberg", "yaml")
 
 

@@ -13,6 +13,7 @@ request, or bytes that cannot be decoded raise ProtocolViolation.
 
 from __future__ import annotations
 
+import logging
 import select
 import time
 from collections import deque
@@ -45,6 +46,7 @@ from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResp
 if TYPE_CHECKING:
     from ssl import SSLSocket
 
+_log = logging.getLogger(__name__)
 M = TypeVar("M", bound=Message)
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 _SIZE = Struct(">i")
@@ -210,6 +212,9 @@ class Connection:
         header = request_header(key, version, self._correlation_id, self._client_id)
         body = encoder(type(request), version)(request)
         self._pending.append(_Pending(self._correlation_id, key, version))
+        if _log.isEnabledFor(logging.DEBUG):
+            size = len(header) + len(body)
+            _log.debug("%s <- %s v%d, %d bytes", self.address, ApiKey(key).name, version, size)
         self._write(b"".join((_SIZE.pack(len(header) + len(body)), header, body)), deadline)
 
     def _write(self, data: bytes, deadline: Deadline) -> None:
@@ -235,6 +240,7 @@ class Connection:
         prefix = bytearray(_SIZE.size)
         self._fill(memoryview(prefix), deadline)
         (size,) = _SIZE.unpack(prefix)
+        _log.debug("%s -> %d bytes", self.address, size)
         if not _SIZE.size <= size <= MAX_RESPONSE_BYTES:
             raise ProtocolViolation(_not_kafka(self.address, bytes(prefix)))
         return int(size)

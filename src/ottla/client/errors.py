@@ -23,6 +23,8 @@ RETRIABLE = frozenset(
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.OFFSET_NOT_AVAILABLE,
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
     }
 )
 
@@ -31,6 +33,7 @@ NOT_TRIED = frozenset(
         ErrorCode.NOT_CONTROLLER,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
 """Retriable errors after which the broker has certainly not executed the request."""

@@ -11,20 +11,34 @@ returns a new one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 
-from ottla.config.broker_settings.accepted import ACCEPTED, UNSUPPORTED, UNSUPPORTED_PREFIXES
+from ottla.config.broker_settings.cleaner import CleanerConfig
 from ottla.config.broker_settings.consumer_groups import ConsumerGroupConfig
+from ottla.config.broker_settings.controller_quorum import ControllerQuorumConfig
 from ottla.config.broker_settings.fetch import FetchConfig
 from ottla.config.broker_settings.groups import GroupConfig
+from ottla.config.broker_settings.membership import MembershipConfig
 from ottla.config.broker_settings.metadata_log import MetadataLogConfig
 from ottla.config.broker_settings.network import NetworkConfig
 from ottla.config.broker_settings.node import NodeConfig
 from ottla.config.broker_settings.offsets import OffsetsConfig
 from ottla.config.broker_settings.producer_ids import ProducerIdConfig
+from ottla.config.broker_settings.replication import ReplicationConfig
 from ottla.config.broker_settings.storage import StorageConfig
 from ottla.config.broker_settings.topics import TopicsConfig
+from ottla.config.broker_settings.transaction_verification import TransactionVerificationConfig
+from ottla.config.broker_settings.transactions import TransactionsConfig
 from ottla.config.component import Component
-from ottla.config.definition import CLUSTER_WIDE, ConfigError, Setting, Value, Values, parse_all
+from ottla.config.definition import (
+    CLUSTER_WIDE,
+    READ_ONLY,
+    ConfigError,
+    Setting,
+    Value,
+    Values,
+    parse_all,
+)
 from ottla.config.topic import LogConfig, broker_defaults
 
 COMPONENTS: dict[str, type[Component]] = {
@@ -33,11 +47,17 @@ COMPONENTS: dict[str, type[Component]] = {
     "fetch": FetchConfig,
     "topics": TopicsConfig,
     "storage": StorageConfig,
+    "cleaner": CleanerConfig,
     "metadata_log": MetadataLogConfig,
+    "quorum": ControllerQuorumConfig,
+    "membership": MembershipConfig,
+    "replication": ReplicationConfig,
     "producer_ids": ProducerIdConfig,
     "groups": GroupConfig,
     "consumer_groups": ConsumerGroupConfig,
     "offsets": OffsetsConfig,
+    "transactions": TransactionsConfig,
+    "transaction_verification": TransactionVerificationConfig,
 }
 """The parts of a BrokerConfig that declare settings, by the name of their field."""
 
@@ -64,11 +84,21 @@ def _topic_defaults() -> Iterator[Setting]:
 _DECLARED = (
     *(setting for component in COMPONENTS.values() for setting in component.settings.values()),
     *_topic_defaults(),
-    *ACCEPTED,
 )
-BROKER_SETTINGS: dict[str, Setting] = {setting.name: setting for setting in _DECLARED}
-assert len(BROKER_SETTINGS) == len(_DECLARED), "a setting is declared twice"
-_DEFAULTS: dict[str, Value] = {name: s.default for name, s in BROKER_SETTINGS.items()}
+DECLARED: dict[str, Setting] = {setting.name: setting for setting in _DECLARED}
+"""The settings that components declare, by name."""
+assert len(DECLARED) == len(_DECLARED), "a setting is declared twice"
+_DEFAULTS: dict[str, Value] = {name: s.default for name, s in DECLARED.items()}
+_LISTENER_PREFIX = "listener.name."
+
+
+@cache
+def broker_settings() -> Mapping[str, Setting]:
+    """Return all settings that Kafka's brokers have, with those that have no effect here."""
+    from ottla.config.broker_settings.accepted import ACCEPTED  # large: only when it is needed
+
+    assert DECLARED.keys().isdisjoint(ACCEPTED), "a setting is declared twice"
+    return {**DECLARED, **ACCEPTED}
 
 
 class BrokerConfig(Component):
@@ -83,11 +113,17 @@ class BrokerConfig(Component):
     fetch: FetchConfig
     topics: TopicsConfig
     storage: StorageConfig
+    cleaner: CleanerConfig
     metadata_log: MetadataLogConfig
+    quorum: ControllerQuorumConfig
+    membership: MembershipConfig
+    replication: ReplicationConfig
     producer_ids: ProducerIdConfig
     groups: GroupConfig
     consumer_groups: ConsumerGroupConfig
     offsets: OffsetsConfig
+    transactions: TransactionsConfig
+    transaction_verification: TransactionVerificationConfig
     log_defaults: LogConfig
     static: Mapping[str, str]
     cluster_wide: Mapping[str, str]
@@ -105,13 +141,33 @@ class BrokerConfig(Component):
         values = {**_DEFAULTS, **given}
         super().__init__(
             **_parts(values, given),
-            static=dict(static or {}),
+            static=_with_both_ids(static or {}),
             cluster_wide=dict(cluster_wide or {}),
             per_broker=dict(per_broker or {}),
             values=values,
         )
         # Both names of the id are described with the id that is used.
         values["node.id"] = values["broker.id"] = self.node.node_id
+
+    @property
+    def is_alone(self) -> bool:
+        """True if this node is a cluster of its own: a broker with a quorum of one."""
+        others = [v for v in self.quorum.controller_quorum_voters if v.node_id != self.node.node_id]
+        return not others and not self.quorum.controller_quorum_bootstrap_servers
+
+    def value_of(self, setting: Setting) -> Value:
+        """Return the value of a broker setting."""
+        return self.values.get(setting.name, setting.default)
+
+    def ignored(self) -> list[str]:
+        """Return the settings of the file that have no effect and not their default."""
+        return [name for name in self.static if self._is_ignored(name)]
+
+    def _is_ignored(self, name: str) -> bool:
+        setting = DECLARED.get(name) or broker_settings().get(name)
+        if setting is None:  # of one listener, or of a plug-in
+            return True
+        return not setting.effective and self.value_of(setting) not in ("", setting.default)
 
     def is_given(self, name: str) -> bool:
         """Return True if the setting comes from the file or from a dynamic change."""
@@ -129,16 +185,41 @@ class BrokerConfig(Component):
         return BrokerConfig(self.static, cluster_wide, per_broker)
 
 
+def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
+    """Return the file's settings. As in Kafka, node.id and broker.id stand for each other."""
+    node_id = static.get("node.id", static.get("broker.id"))
+    return dict(static) if node_id is None else {**static, "node.id": node_id, "broker.id": node_id}
+
+
 def _parse(texts: Mapping[str, str]) -> dict[str, Value]:
-    refused = {n for n in texts if n in UNSUPPORTED or n.startswith(UNSUPPORTED_PREFIXES)}
-    errors = [f"The setting {name} is not supported by this broker" for name in sorted(refused)]
-    try:
-        values = parse_all(BROKER_SETTINGS, {n: t for n, t in texts.items() if n not in refused})
-    except ConfigError as error:
-        errors.extend(error.errors)
-    if errors:
-        raise ConfigError(*errors)
-    return values
+    if DECLARED.keys() >= texts.keys():
+        return parse_all(DECLARED, texts)
+    known = broker_settings()
+    found = {name: prefixed_setting(name) for name in texts.keys() - known.keys()}
+    return parse_all({**known, **{name: s for name, s in found.items() if s is not None}}, texts)
+
+
+def prefixed_setting(name: str) -> Setting | None:
+    """Return the setting of one listener, or of a plug-in of Kafka. None if there is none."""
+    from ottla.config.broker_settings.accepted import PREFIXES
+
+    if name.startswith(PREFIXES):
+        return Setting(name, "password", None, None, "For a plug-in of Kafka.", effective=False)
+    base = base_name(name)
+    if base is None:
+        return None
+    setting = broker_settings()[base]
+    return setting._replace(name=name, default=None, update=READ_ONLY, effective=False)
+
+
+def base_name(name: str) -> str | None:
+    """Return the setting of all listeners that belongs to the setting of one listener."""
+    if not name.startswith(_LISTENER_PREFIX):
+        return None
+    # listener.name.{listener}.{setting}, or with a SASL mechanism before the setting
+    rest = name.removeprefix(_LISTENER_PREFIX).partition(".")[2]
+    names = (rest, rest.partition(".")[2])
+    return next((found for found in names if found in broker_settings()), None)
 
 
 def _parts(values: Values, given: Values) -> dict[str, Component]:

@@ -1,8 +1,8 @@
 """The definition of a setting: its name, type, default, allowed values and documentation.
 
 Parsing, DescribeConfigs responses and docs/configuration.md use these definitions. An invalid
-value raises `ConfigError`, whose message names the setting and the allowed values. component.py
-says how a setting is declared.
+value raises `ConfigError`. Its message names the setting and the allowed values, in the words of
+Kafka's brokers, because tools match them. component.py says how a setting is declared.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ UpdateMode = Literal["read-only", "per-broker", "cluster-wide"]
 READ_ONLY: UpdateMode = "read-only"
 PER_BROKER: UpdateMode = "per-broker"
 CLUSTER_WIDE: UpdateMode = "cluster-wide"
+
+UNKNOWN = "Unknown setting"
+"""How the message for an unknown name begins. Kafka has other words for topics and groups."""
 
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
@@ -41,12 +44,20 @@ class ConfigError(ValueError):
 
 
 class Validator:
-    """The values that a setting accepts. `str` describes them, to follow "it must be"."""
+    """The values that a setting accepts. `str` describes them for the documentation."""
 
     __slots__ = ()
 
     def accepts(self, value: Value) -> bool:
         raise NotImplementedError
+
+    def reason(self, setting: str, value: Value) -> str:
+        """Return why a value is not accepted, in Kafka's words."""
+        raise NotImplementedError
+
+    def rejected(self, value: Value, text: str) -> str:
+        """Return what the message shows of a value that is not accepted."""
+        return text
 
 
 class AtLeast(Validator):
@@ -59,6 +70,9 @@ class AtLeast(Validator):
 
     def accepts(self, value: Value) -> bool:
         return isinstance(value, int | float) and value >= self.minimum
+
+    def reason(self, setting: str, value: Value) -> str:
+        return f"Value must be at least {self.minimum}"
 
     def __str__(self) -> str:
         return f"at least {self.minimum}"
@@ -79,6 +93,16 @@ class Between(Validator):
             return False
         return self.minimum <= value <= self.maximum or value == self.exception
 
+    def reason(self, setting: str, value: Value) -> str:
+        if self.exception is not None:
+            return (
+                f"Value must be between {self.minimum} and {self.maximum}"
+                f" or equal to {self.exception}"
+            )
+        if isinstance(value, int | float) and value > self.maximum:
+            return f"Value must be no more than {self.maximum}"
+        return f"Value must be at least {self.minimum}"
+
     def __str__(self) -> str:
         words = f"between {self.minimum} and {self.maximum}"
         return words if self.exception is None else f"{words}, or {self.exception}"
@@ -95,6 +119,14 @@ class OneOf(Validator):
     def accepts(self, value: Value) -> bool:
         return all(word in self.words for word in (value if isinstance(value, tuple) else (value,)))
 
+    def reason(self, setting: str, value: Value) -> str:
+        return f"String must be one of: {', '.join(self.words)}"
+
+    def rejected(self, value: Value, text: str) -> str:
+        if isinstance(value, tuple):
+            return next(word for word in value if word not in self.words)
+        return text
+
     def __str__(self) -> str:
         return "one of " + ", ".join(word or "nothing" for word in self.words)
 
@@ -106,6 +138,15 @@ class ReplicaList(Validator):
 
     def accepts(self, value: Value) -> bool:
         return value == ("*",) or (isinstance(value, tuple) and all(map(_is_replica, value)))
+
+    def reason(self, setting: str, value: Value) -> str:
+        return (
+            f"{setting} must be the literal '*' or a list of replicas in the following format:"
+            " [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        )
+
+    def rejected(self, value: Value, text: str) -> str:
+        return f"[{', '.join(value)}]" if isinstance(value, tuple) else text
 
     def __str__(self) -> str:
         return "a list of partition:broker, or *"
@@ -161,13 +202,14 @@ class Setting(NamedTuple):
         """Return the value of a text. Raise ConfigError if it is invalid."""
         value = _parse(self, text)
         if self.validator is not None and not self.validator.accepts(value):
-            raise self.refusal(text, str(self.validator))
+            reason = self.validator.reason(self.name, value)
+            raise self.refusal(self.validator.rejected(value, text), reason)
         return value
 
-    def refusal(self, text: str, allowed: str) -> ConfigError:
+    def refusal(self, text: str, reason: str) -> ConfigError:
         """Return the error for a text that is not allowed."""
-        shown = "[hidden]" if self.sensitive else repr(_shortened(text))
-        return ConfigError(f"Invalid value {shown} for {self.name}: it must be {allowed}")
+        shown = "[hidden]" if self.sensitive else _shortened(text)
+        return ConfigError(f"Invalid value {shown} for configuration {self.name}: {reason}")
 
 
 def _parse(setting: Setting, text: str) -> Value:
@@ -177,13 +219,13 @@ def _parse(setting: Setting, text: str) -> Value:
     if kind == "boolean":
         word = text.strip().lower()
         if word not in ("true", "false"):
-            raise setting.refusal(text, "true or false")
+            raise setting.refusal(text, "Expected value to be either true or false")
         return word == "true"
     if kind == "double":
         try:
             return float(text)
         except ValueError:
-            raise setting.refusal(text, "a number") from None
+            raise setting.refusal(text, "Not a number of type DOUBLE") from None
     if kind == "list":
         return split_list(text)
     return text if kind == "password" else text.strip()
@@ -198,7 +240,7 @@ def _parse_whole(setting: Setting, text: str) -> int:
         value = int(digits)
         if -(1 << (bits - 1)) <= value < 1 << (bits - 1):
             return value
-    raise setting.refusal(text, f"a whole number of at most {bits} bits ({setting.type})")
+    raise setting.refusal(text, f"Not a number of type {setting.type.upper()}")
 
 
 def split_list(text: str) -> tuple[str, ...]:
@@ -214,14 +256,16 @@ def format_value(value: Value) -> str | None:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return ",".join(value)
+    if isinstance(value, float):
+        return str(value).replace("e+", "E").replace("e", "E")  # as Java writes it
     return str(value)
 
 
-def unknown_setting(name: str, known: Iterable[str], kind: str = "setting") -> str:
+def unknown_setting(name: str, known: Iterable[str], start: str = UNKNOWN) -> str:
     """Return the message for an unknown name, with similar known names if there are any."""
     near = _nearest(name, known) if len(name) <= _MAX_SHOWN else []
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    return f"Unknown {kind} {_shortened(name)}{hint}"
+    return f"{start} {_shortened(name)}{hint}"
 
 
 def _nearest(name: str, known: Iterable[str]) -> list[str]:
@@ -253,7 +297,7 @@ def _shortened(text: str) -> str:
 
 
 def parse_all(
-    settings: Mapping[str, Setting], texts: Mapping[str, str], kind: str = "setting"
+    settings: Mapping[str, Setting], texts: Mapping[str, str], unknown: str = UNKNOWN
 ) -> dict[str, Value]:
     """Return the values of all texts. Raise one ConfigError that names all mistakes."""
     values: dict[str, Value] = {}
@@ -262,7 +306,7 @@ def parse_all(
         setting = settings.get(name)
         try:
             if setting is None:
-                raise ConfigError(unknown_setting(name, settings, kind))
+                raise ConfigError(unknown_setting(name, settings, unknown))
             values[name] = setting.parse(text)
         except ConfigError as error:
             errors.extend(error.errors)

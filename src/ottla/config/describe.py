@@ -11,7 +11,13 @@ from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from ottla.config.broker import BROKER_SETTINGS, BrokerConfig
+from ottla.config.broker import (
+    DECLARED,
+    BrokerConfig,
+    base_name,
+    broker_settings,
+    prefixed_setting,
+)
 from ottla.config.definition import READ_ONLY, Setting, Type, format_value
 from ottla.config.group import GROUP_SETTINGS, default_of
 from ottla.config.topic import SYNONYMS, TOPIC_SETTINGS
@@ -27,6 +33,14 @@ TYPE_NUMBERS: dict[Type, int] = {
     "class": 8,
     "password": 9,
 }
+
+
+_COARSER: dict[str, tuple[str, ...]] = {
+    synonyms[0].name: tuple(synonym.name for synonym in synonyms[1:])
+    for synonyms in SYNONYMS.values()
+    if len(synonyms) > 1
+}
+"""Broker settings in milliseconds, and those in minutes and hours that are used without them."""
 
 
 class Source(IntEnum):
@@ -69,9 +83,11 @@ def describe_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> list[E
 
 def describe_broker(config: BrokerConfig) -> list[Entry]:
     """Return all settings of this broker, by name."""
+    prefixed = (prefixed_setting(name) for name in config.static.keys() - broker_settings().keys())
+    settings = (*broker_settings().values(), *(each for each in prefixed if each is not None))
     return [
         _broker_entry(config, setting)
-        for setting in sorted(BROKER_SETTINGS.values())
+        for setting in sorted(settings)
         if not setting.internal or config.is_given(setting.name)
     ]
 
@@ -80,7 +96,7 @@ def describe_all_brokers(config: BrokerConfig) -> list[Entry]:
     """Return the dynamic settings of all brokers."""
     entries = []
     for name, text in sorted(config.cluster_wide.items()):
-        setting = BROKER_SETTINGS[name]
+        setting = broker_settings()[name]
         origin = _origin(setting, text, Source.ALL_BROKERS)
         entries.append(Entry(setting, origin.value, origin.source, False, [origin]))
     return entries
@@ -90,12 +106,12 @@ def describe_group(config: BrokerConfig, overrides: Mapping[str, str]) -> list[E
     """Return all settings of a group with these overrides, by name."""
     entries = []
     for name, setting in sorted(GROUP_SETTINGS.items()):
-        value, source = format_value(config.values[default_of(name)]), Source.DEFAULT
-        origins = [Origin(name, value, source)]
+        origins = list(_origins(config, DECLARED[default_of(name)]))
+        value = format_value(config.values[default_of(name)])
         if name in overrides:
-            value, source = overrides[name], Source.GROUP
-            origins.insert(0, Origin(name, value, source))
-        entries.append(Entry(setting, value, source, False, origins))
+            value = overrides[name]
+            origins.insert(0, Origin(name, value, Source.GROUP))
+        entries.append(Entry(setting, value, origins[0].source, False, origins))
     return entries
 
 
@@ -132,7 +148,7 @@ def _broker_origins(config: BrokerConfig, topic_setting: str) -> Iterator[Origin
     """
     synonyms = SYNONYMS[topic_setting]
     origins = [
-        origin for synonym in synonyms for origin in _origins(config, BROKER_SETTINGS[synonym.name])
+        origin for synonym in synonyms for origin in _origins(config, DECLARED[synonym.name])
     ]
     if origins and origins[0].source == Source.DEFAULT and origins[0].name != synonyms[0].name:
         return
@@ -141,9 +157,18 @@ def _broker_origins(config: BrokerConfig, topic_setting: str) -> Iterator[Origin
 
 def _broker_entry(config: BrokerConfig, setting: Setting) -> Entry:
     origins = list(_origins(config, setting))
-    value = None if setting.sensitive else format_value(config.values[setting.name])
+    if origins:
+        for name in _others(setting.name):
+            origins.extend(_origins(config, broker_settings()[name]))
+    value = None if setting.sensitive else format_value(config.value_of(setting))
     source = origins[0].source if origins else Source.DEFAULT
     return Entry(setting, value, source, setting.update == READ_ONLY, origins)
+
+
+def _others(name: str) -> tuple[str, ...]:
+    """Return the settings that are used if this one is not set."""
+    base = base_name(name)
+    return _COARSER.get(name, ()) if base is None else (base,)
 
 
 def _origins(config: BrokerConfig, setting: Setting) -> Iterator[Origin]:

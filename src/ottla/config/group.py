@@ -9,8 +9,8 @@ from __future__ import annotations
 from ottla.config.definition import CLUSTER_WIDE, AtLeast, Setting
 
 
-def _group_setting(name: str, doc: str) -> Setting:
-    return Setting(name, "int", None, AtLeast(0), doc, update=CLUSTER_WIDE)
+def _group_setting(name: str, doc: str, minimum: int = 1) -> Setting:
+    return Setting(name, "int", None, AtLeast(minimum), doc, update=CLUSTER_WIDE)
 
 
 GROUP_SETTINGS: dict[str, Setting] = {
@@ -19,6 +19,7 @@ GROUP_SETTINGS: dict[str, Setting] = {
         _group_setting(
             "consumer.assignment.interval.ms",
             "The minimum time between two target assignments of the group.",
+            minimum=0,
         ),
         _group_setting(
             "consumer.heartbeat.interval.ms",

@@ -14,7 +14,9 @@ from typing import NamedTuple, cast
 from ottla.config.definition import ConfigError, Values, split_list
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-DEFAULT_PROTOCOL_MAP = ",".join(f"{name}:{name}" for name in SECURITY_PROTOCOLS)
+DEFAULT_PROTOCOL_MAP = (
+    "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"  # Kafka's order
+)
 _UNROUTABLE = ("0.0.0.0", "::")
 _EXAMPLE = "write it as PLAINTEXT://host:9092"
 
@@ -35,8 +37,18 @@ class Endpoint(NamedTuple):
 def bound(values: Values) -> tuple[Endpoint, ...]:
     """Return the listeners to bind, without those of controllers. Raise ConfigError."""
     endpoints = _for_clients("listeners", values)
+    roles = cast(tuple[str, ...], values.get("process.roles") or ())
+    if not endpoints and (not roles or "broker" in roles):
+        raise ConfigError("listeners names no listener for clients")
     _check_bindable(endpoints)
     return endpoints
+
+
+def of_controllers(values: Values) -> tuple[Endpoint, ...]:
+    """Return the listeners on which other nodes reach this controller. Raise ConfigError."""
+    controllers = _controller_names(values)
+    endpoints = _all("listeners", values)
+    return tuple(endpoint for endpoint in endpoints if endpoint.listener_name in controllers)
 
 
 def advertised(values: Values) -> tuple[Endpoint, ...]:
@@ -48,14 +60,23 @@ def advertised(values: Values) -> tuple[Endpoint, ...]:
     return endpoints
 
 
+def advertised_controllers(values: Values) -> tuple[Endpoint, ...]:
+    """Return the listeners of controllers that other nodes reach at another address."""
+    if not values["advertised.listeners"]:
+        return ()
+    controllers = {n.upper() for n in cast(tuple[str, ...], values["controller.listener.names"])}
+    endpoints = _all("advertised.listeners", values)
+    return tuple(endpoint for endpoint in endpoints if endpoint.listener_name in controllers)
+
+
 def inter_broker_name(values: Values) -> str:
     """Return the name of the listener for other brokers. Raise ConfigError."""
     names = [endpoint.listener_name for endpoint in advertised(values)]
     given = cast(str | None, values["inter.broker.listener.name"])
     if given is None:
         default = cast(str, values["security.inter.broker.protocol"])
-        return default if default in names else names[0]
-    if given.upper() not in names:
+        return default if default in names or not names else names[0]
+    if names and given.upper() not in names:  # a node of controllers only has no names
         raise ConfigError(
             f"Invalid value {given!r} for inter.broker.listener.name: it must be"
             f" one of {', '.join(names)}"
@@ -64,11 +85,21 @@ def inter_broker_name(values: Values) -> str:
 
 
 def _for_clients(setting: str, values: Values) -> tuple[Endpoint, ...]:
-    controllers = {n.upper() for n in cast(tuple[str, ...], values["controller.listener.names"])}
+    controllers = _controller_names(values)
+    endpoints = _all(setting, values)
+    return tuple(endpoint for endpoint in endpoints if endpoint.listener_name not in controllers)
+
+
+def _controller_names(values: Values) -> set[str]:
+    names = cast(tuple[str, ...] | None, values["controller.listener.names"]) or ()
+    return {name.upper() for name in names}
+
+
+def _all(setting: str, values: Values) -> tuple[Endpoint, ...]:
+    controllers = _controller_names(values)
     protocols = dict.fromkeys(controllers, "PLAINTEXT")
     protocols.update(_parse_protocol_map(cast(str, values["listener.security.protocol.map"])))
-    endpoints = _parse_endpoints(setting, cast(tuple[str, ...], values[setting]), protocols)
-    return tuple(endpoint for endpoint in endpoints if endpoint.listener_name not in controllers)
+    return _parse_endpoints(setting, cast(tuple[str, ...], values[setting]), protocols)
 
 
 @lru_cache(maxsize=1)
@@ -124,8 +155,6 @@ def _parse_host(setting: str, entry: str, host: str) -> str:
 
 
 def _check_bindable(endpoints: Sequence[Endpoint]) -> None:
-    if not endpoints:
-        raise ConfigError("listeners names no listener for clients")
     ports: dict[tuple[int, bool], Endpoint] = {}
     for endpoint in endpoints:
         if endpoint.security_protocol != "PLAINTEXT":

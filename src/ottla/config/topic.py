@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
+UNKNOWN_TOPIC_SETTING = "Unknown topic config name:"
 CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
@@ -54,8 +55,8 @@ class LogConfig(Component):
         validator=OneOf(("compact", "delete")),
         doc=(
             "What happens to old segments. delete removes them according to retention.ms and"
-            " retention.bytes. compact requires every record to have a key (compaction itself is"
-            " not supported yet)."
+            " retention.bytes. compact keeps the last record of each key, and requires every record"
+            " to have a key. Both together are possible."
         ),
         resolve=_cleanup_policy,
         synonyms=(Synonym("log.cleanup.policy"),),
@@ -104,7 +105,6 @@ class LogConfig(Component):
         default=24 * HOUR_MS,
         validator=AtLeast(0),
         doc="How long compaction keeps a tombstone: a record that deletes its key.",
-        effective=False,
         synonyms=(Synonym("log.cleaner.delete.retention.ms"),),
     )
     file_delete_delay_ms: int = setting(
@@ -143,7 +143,6 @@ class LogConfig(Component):
         default=(),
         validator=ReplicaList(),
         doc="Follower replicas whose replication is throttled, as partition:broker, or * for all.",
-        effective=False,
     )
     index_interval_bytes: int = setting(
         "index.interval.bytes",
@@ -159,7 +158,6 @@ class LogConfig(Component):
         default=(),
         validator=ReplicaList(),
         doc="Leader replicas whose replication is throttled, as partition:broker, or * for all.",
-        effective=False,
     )
     local_retention_bytes: int = setting(
         "local.retention.bytes",
@@ -239,7 +237,6 @@ class LogConfig(Component):
         default=0.5,
         validator=Between(0, 1),
         doc="The fraction of a log that must be uncompacted before it is compacted again.",
-        effective=False,
         synonyms=(Synonym("log.cleaner.min.cleanable.ratio"),),
     )
     min_compaction_lag_ms: int = setting(
@@ -248,7 +245,6 @@ class LogConfig(Component):
         default=0,
         validator=AtLeast(0),
         doc="The minimum time that a record of a compacted topic stays uncompacted.",
-        effective=False,
         synonyms=(Synonym("log.cleaner.min.compaction.lag.ms"),),
     )
     min_insync_replicas: int = setting(
@@ -364,7 +360,6 @@ class LogConfig(Component):
             "Allow a replica that is not in sync to become leader if no other is left. This can"
             " lose records."
         ),
-        effective=False,
         synonyms=(Synonym("unclean.leader.election.enable"),),
     )
     internal_segment_bytes: int | None = setting(
@@ -386,6 +381,14 @@ class LogConfig(Component):
         return "delete" in self.cleanup_policy
 
     @property
+    def has_lists(self) -> bool:
+        """Whether there are lists of replicas, which have no limit in length."""
+        return bool(
+            self.leader_replication_throttled_replicas
+            or self.follower_replication_throttled_replicas
+        )
+
+    @property
     def max_segment_ms(self) -> int:
         """The maximum age of the active segment, which compaction's maximum lag may shorten."""
         if self.compacts and self.max_compaction_lag_ms > 0:
@@ -395,13 +398,14 @@ class LogConfig(Component):
     def check(self) -> Iterator[str]:
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             yield (
-                f"min.compaction.lag.ms ({self.min_compaction_lag_ms}) must not be larger than"
-                f" max.compaction.lag.ms ({self.max_compaction_lag_ms})"
+                "conflict topic config setting min.compaction.lag.ms"
+                f" ({self.min_compaction_lag_ms}) > max.compaction.lag.ms"
+                f" ({self.max_compaction_lag_ms})"
             )
         if self.remote_storage_enable:
             yield (
-                "Invalid value 'true' for remote.storage.enable: tiered storage is not available"
-                " in this broker"
+                "Tiered Storage functionality is disabled in the broker. Topic cannot be"
+                " configured with remote log storage."
             )
 
     def replace(self, **changes: object) -> LogConfig:
@@ -456,7 +460,7 @@ def log_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
     """Return the settings of a topic with these overrides. Raise ConfigError with all mistakes."""
     if not overrides:
         return broker.log_defaults
-    parsed = parse_all(TOPIC_SETTINGS, overrides, "topic setting")
+    parsed = parse_all(TOPIC_SETTINGS, overrides, UNKNOWN_TOPIC_SETTING)
     config = _with_values(broker.log_defaults, parsed)
     errors = tuple(config.check())
     if errors:

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import PartitionRecord
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.model.ids import ZERO_UUID
-
-UNASSIGNED_DIRECTORY = ZERO_UUID
+from ottla.model.ids import UNASSIGNED_DIRECTORY
 
 
 def check_assignment(
@@ -17,16 +15,22 @@ def check_assignment(
 ) -> None:
     """Raise INVALID_REPLICA_ASSIGNMENT unless these replicas are possible."""
     if not replicas:
-        raise _invalid("A manual assignment has a partition without replicas")
+        raise _invalid("The manual partition assignment includes an empty replica list.")
     for broker_id in sorted(replicas):
         if broker_id not in image.brokers:
-            raise _invalid(f"A manual assignment names broker {broker_id}, which does not exist")
+            raise _invalid(
+                f"The manual partition assignment includes broker {broker_id}, but no such broker"
+                " is registered."
+            )
         if replicas.count(broker_id) > 1:
-            raise _invalid(f"A manual assignment names broker {broker_id} twice for a partition")
+            raise _invalid(
+                f"The manual partition assignment includes the broker {broker_id} more than once."
+            )
     if replication_factor is not None and len(replicas) != replication_factor:
         raise _invalid(
-            f"A manual assignment has a partition with {len(replicas)} replicas"
-            f" where the others have {replication_factor}"
+            f"The manual partition assignment includes a partition with {len(replicas)}"
+            f" replica(s), but this is not consistent with previous partitions, which have"
+            f" {replication_factor} replica(s)."
         )
     if not any(image.brokers[broker_id].active for broker_id in replicas):
         raise _invalid(f"All of the brokers {sorted(replicas)} are fenced or stopping")
@@ -45,14 +49,16 @@ def new_partition(
         leader=isr[0],
         leader_epoch=0,
         partition_epoch=0,
-        directories=[_directory(image, broker_id) for broker_id in replicas],
+        directories=[directory_of(image, broker_id) for broker_id in replicas],
     )
 
 
-def _directory(image: MetadataImage, broker_id: int) -> bytes:
+def directory_of(image: MetadataImage, broker_id: int) -> bytes:
     """Return the log directory for a replica; with several, the broker chooses (KIP-858)."""
-    directories = image.brokers[broker_id].log_dirs
-    return directories[0] if len(directories) == 1 else UNASSIGNED_DIRECTORY
+    broker = image.brokers.get(broker_id)
+    if broker is None or len(broker.log_dirs) != 1:
+        return UNASSIGNED_DIRECTORY
+    return broker.log_dirs[0]
 
 
 def _invalid(message: str) -> ApiError:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ottla.config.listeners import SECURITY_PROTOCOLS, Endpoint
-from ottla.metadata.image import MetadataImage, PartitionImage
+from ottla.metadata.image import FeatureRange, MetadataImage, PartitionImage
 from ottla.metadata.records import (
     NO_LEADER,
     BrokerEndpoint,
@@ -14,26 +14,51 @@ from ottla.metadata.records import (
     PartitionChangeRecord,
     RegisterBrokerRecord,
 )
+from ottla.model.ids import TopicPartition
+from ottla.model.steps import ITEMS_A_STEP, Steps
 from ottla.wire.message import Message
 
 METADATA_VERSION = "metadata.version"
 METADATA_LEVEL = 25  # Kafka 4.0-IV3, whose records these are
+MAX_METADATA_LEVEL = 30  # Kafka 4.3-IV0: all its records are read
 MIN_METADATA_LEVEL = 7  # Kafka 3.3-IV3, the oldest level Kafka 4 reads
+DIRECTORIES_LEVEL = 17  # Kafka 3.7-IV2: records name the log directories of replicas
 GROUP_VERSION = "group.version"
 GROUP_LEVEL = 1  # groups of the new protocol (KIP-848)
+TRANSACTION_VERSION = "transaction.version"
+TRANSACTION_LEVEL = 2  # an epoch for each transaction (KIP-890)
+ELR_VERSION = "eligible.leader.replicas.version"
+ELR_LEVEL = 1  # eligible leader replicas (KIP-966)
 
 SUPPORTED_FEATURES = {
-    METADATA_VERSION: (MIN_METADATA_LEVEL, METADATA_LEVEL),
+    METADATA_VERSION: (MIN_METADATA_LEVEL, MAX_METADATA_LEVEL),
     GROUP_VERSION: (0, GROUP_LEVEL),
+    ELR_VERSION: (0, ELR_LEVEL),
+    TRANSACTION_VERSION: (0, TRANSACTION_LEVEL),
 }
 """The lowest and highest level of each feature that this broker supports (KIP-584)."""
+LEVELS_OF_A_NEW_CLUSTER = {
+    METADATA_VERSION: METADATA_LEVEL,
+    GROUP_VERSION: GROUP_LEVEL,
+    TRANSACTION_VERSION: TRANSACTION_LEVEL,
+}
+
+TOLERATED_FEATURES = {
+    "share.version": (0, 1),
+    "streams.version": (0, 1),
+}
+"""Features that the controllers of a cluster may have switched on without harm to this broker.
+
+Apache Kafka's controller refuses a broker that does not name every feature in use. What these
+stand for is served by the brokers that have it.
+"""
 
 
 def begin_cluster(image: MetadataImage) -> list[Message]:
     """Return the levels of the features that the cluster lacks: all of them if it is new."""
     return [
         FeatureLevelRecord(name=name, feature_level=level)
-        for name, (_, level) in SUPPORTED_FEATURES.items()
+        for name, level in LEVELS_OF_A_NEW_CLUSTER.items()
         if name not in image.features
     ]
 
@@ -46,8 +71,10 @@ def register_broker(
     endpoints: Sequence[Endpoint],
     rack: str | None,
     log_dirs: Sequence[bytes],
+    features: Iterable[FeatureRange] | None = None,
+    fenced: bool = False,
 ) -> list[Message]:
-    """Return the record that registers a broker, unfenced: a single broker is active at once."""
+    """Return the record that registers a broker. A single broker is active at once."""
     return [
         RegisterBrokerRecord(
             broker_id=broker_id,
@@ -58,16 +85,29 @@ def register_broker(
                 BrokerFeature(
                     name=name, min_supported_version=lowest, max_supported_version=highest
                 )
-                for name, (lowest, highest) in SUPPORTED_FEATURES.items()
+                for name, lowest, highest in (own_features() if features is None else features)
             ],
             rack=rack,
-            fenced=False,
+            fenced=fenced,
             log_dirs=list(log_dirs),
         )
     ]
 
 
-def lead_anew(image: MetadataImage, broker_id: int) -> list[Message]:
+def own_features() -> list[FeatureRange]:
+    """Return the features that this version supports."""
+    return [FeatureRange(name, *levels) for name, levels in SUPPORTED_FEATURES.items()]
+
+
+def features_in_a_cluster() -> list[FeatureRange]:
+    """Return the features that a node names to others, which may be of Apache Kafka."""
+    tolerated = [FeatureRange(name, *levels) for name, levels in TOLERATED_FEATURES.items()]
+    return own_features() + tolerated
+
+
+def lead_anew(
+    image: MetadataImage, broker_id: int, offline: Collection[TopicPartition] = ()
+) -> list[Message]:
     """Return records that give every partition led by this broker a new leader epoch.
 
     After a crash, records that clients have read may be gone. A new epoch tells them (KIP-320).
@@ -78,14 +118,17 @@ def lead_anew(image: MetadataImage, broker_id: int) -> list[Message]:
         )
         for topic in image.topics.values()
         for partition in topic.partitions
-        if partition.leader == broker_id
+        if partition.leader == broker_id and (topic.name, partition.partition_id) not in offline
     ]
 
 
-def take_lead(image: MetadataImage, broker_id: int) -> list[Message]:
+def take_lead(
+    image: MetadataImage, broker_id: int, offline: Collection[TopicPartition] = ()
+) -> list[Message]:
     """Return records that let this broker lead partitions without a leader, if it has all records.
 
-    A Kafka broker leaves its partitions so when it is shut down.
+    A Kafka broker leaves its partitions so when it is shut down, and Ottla those whose log
+    directory was lost. They are not led again as long as they are offline.
     """
     return [
         PartitionChangeRecord(
@@ -96,8 +139,27 @@ def take_lead(image: MetadataImage, broker_id: int) -> list[Message]:
         )
         for topic in image.topics.values()
         for partition in topic.partitions
-        if partition.leader == NO_LEADER and broker_id in _complete(partition)
+        if partition.leader == NO_LEADER
+        and broker_id in _complete(partition)
+        and (topic.name, partition.partition_id) not in offline
     ]
+
+
+def give_up_lead(
+    image: MetadataImage, broker_id: int, offline: Iterable[TopicPartition]
+) -> Steps[list[Message]]:
+    """Return records that leave partitions without a leader: this broker has lost their logs."""
+    records: list[Message] = []
+    for number, (name, index) in enumerate(offline, 1):
+        topic = image.topics.get(name)
+        is_there = topic is not None and index < len(topic.partitions)
+        if topic is not None and is_there and topic.partitions[index].leader == broker_id:
+            records.append(
+                PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=NO_LEADER)
+            )
+        if not number % ITEMS_A_STEP:
+            yield
+    return records
 
 
 def _complete(partition: PartitionImage) -> tuple[int, ...]:

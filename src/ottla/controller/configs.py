@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ottla.config.broker import BROKER_SETTINGS, BrokerConfig
+from ottla.config.broker import BrokerConfig, broker_settings
 from ottla.config.definition import (
     PER_BROKER,
     READ_ONLY,
@@ -30,6 +30,7 @@ from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import ConfigRecord
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.resources import ResourceType
+from ottla.model.steps import Steps, count_in_steps
 from ottla.model.topic_names import check_topic_name
 from ottla.wire.message import Message
 
@@ -37,7 +38,7 @@ SET = 0
 DELETE = 1
 APPEND = 2
 SUBTRACT = 3
-_VERBS = {APPEND: "append to", SUBTRACT: "subtract from"}
+_VERBS = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
 
 class ConfigOperation(NamedTuple):
@@ -75,27 +76,30 @@ def replacement(
 
 def alter_configs(
     image: MetadataImage, config: BrokerConfig, changes: Sequence[ConfigChange]
-) -> Decision[ChangedConfig]:
+) -> Steps[Decision[ChangedConfig]]:
     """Decide about changes of settings: one result for each change, in order."""
-    times = Counter((change.resource_type, change.resource_name) for change in changes)
+    times = yield from count_in_steps(
+        (change.resource_type, change.resource_name) for change in changes
+    )
     records: list[Message] = []
     results: list[ChangedConfig] = []
     for change in changes:
         resource = (change.resource_type, change.resource_name)
         try:
             if times[resource] > 1:
-                raise _invalid("The request has this resource twice")
+                raise _invalid("Each resource must appear at most once.")
             check_number(len(results) + 1, "resources")
             records.extend(_alter(image, config, change))
             results.append(ChangedConfig(*resource))
         except ApiError as error:
             results.append(ChangedConfig(*resource, plain(error)))
+        yield
     return Decision(records, results)
 
 
 def _alter(image: MetadataImage, config: BrokerConfig, change: ConfigChange) -> list[Message]:
     _check_operations(change.operations)
-    settings = _settings_of(change, config)
+    settings = _settings_of(image, change, config)
     old = image.config_of(change.resource_type, change.resource_name)
     new = _apply(old, change, settings)
     if change.resource_type == ResourceType.TOPIC:
@@ -120,32 +124,42 @@ def _check_operations(operations: Sequence[ConfigOperation]) -> None:
     times = Counter(operation.name for operation in operations)
     for name, operation, value in operations:
         if times[name] > 1:
-            raise _invalid(f"The setting {name} is there twice")
+            raise _invalid("Error due to duplicate config keys")
         if operation not in (SET, DELETE, APPEND, SUBTRACT):
             raise _invalid(f"The setting {name} has the unknown operation {operation}")
         if value is None and operation != DELETE:
-            raise _invalid(f"The setting {name} has no value; use a delete to take it back")
+            raise _invalid(f"Null value not supported for : {name}")
 
 
-def _settings_of(change: ConfigChange, config: BrokerConfig) -> Mapping[str, Setting]:
+def _settings_of(
+    image: MetadataImage, change: ConfigChange, config: BrokerConfig
+) -> Mapping[str, Setting]:
     """Return the settings that this kind of resource has; ApiError for a wrong resource."""
     kind, name = change.resource_type, change.resource_name
     if kind == ResourceType.TOPIC:
+        if not name:
+            raise _invalid("Default topic resources are not allowed.")
         check_topic_name(name)
         return TOPIC_SETTINGS
     if kind == ResourceType.BROKER:
-        check_broker_name(name, config)
-        return BROKER_SETTINGS
+        _check_broker_name(image, name, config)
+        return broker_settings()
     if kind == ResourceType.GROUP:
         check_group_name(name)
         return GROUP_SETTINGS
     raise unsupported_resource(kind)
 
 
-def check_broker_name(name: str, config: BrokerConfig) -> None:
-    """Raise INVALID_REQUEST unless the resource is this broker or "" for all brokers."""
-    if name and name != str(config.node.node_id):
-        raise _invalid(f"This is broker {config.node.node_id}, not {name!r}: ask that broker")
+def _check_broker_name(image: MetadataImage, name: str, config: BrokerConfig) -> None:
+    """Raise ApiError unless the resource is a node of the cluster or "" for all brokers."""
+    if not name or name == str(config.node.node_id):
+        return
+    if not name.lstrip("-").isdecimal():
+        raise _invalid(f"Node id must be an integer, but it is: {name}")
+    if config.is_alone:
+        raise _invalid(f"Unexpected broker id, expected {config.node.node_id}, but received {name}")
+    if int(name) not in image.brokers and int(name) not in image.controllers:
+        raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.")
 
 
 def unsupported_resource(kind: int) -> ApiError:
@@ -175,19 +189,19 @@ def _edit_list(
     settings: Mapping[str, Setting], name: str, operation: int, old: str | None, value: str
 ) -> str:
     setting = settings.get(name)
-    if setting is None:
-        raise ApiError(ErrorCode.INVALID_CONFIG, unknown_setting(name, settings))
-    if setting.type != "list":
+    if setting is None or setting.type != "list":
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
-            f"Cannot {_VERBS[operation]} {name}: it is of type {setting.type}, not a list",
+            f"Can't {_VERBS[operation]} to key {name} because its type is not LIST.",
         )
     parts = list(split_list(format_value(setting.default) or "" if old is None else old))
     words = split_list(value)
     if operation == APPEND:
-        parts.extend(word for word in dict.fromkeys(words) if word not in parts)
+        have = set(parts)
+        parts.extend(word for word in dict.fromkeys(words) if word not in have)
     else:
-        parts = [part for part in parts if part not in words]
+        unwanted = set(words)
+        parts = [part for part in parts if part not in unwanted]
     return ",".join(parts)
 
 
@@ -199,21 +213,26 @@ def _check_topic(
     except ConfigError as error:
         raise ApiError(ErrorCode.INVALID_CONFIG, "; ".join(error.errors)) from error
     if name not in image.topics:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name}")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
 
 def _check_broker(
     image: MetadataImage, config: BrokerConfig, change: ConfigChange, new: Mapping[str, str]
 ) -> None:
     own = str(config.node.node_id)
+    settings = broker_settings()
     for name in new:
-        setting = BROKER_SETTINGS.get(name)
-        if setting is None:
-            raise _invalid(unknown_setting(name, BROKER_SETTINGS))
-        if setting.update == READ_ONLY:
-            raise _invalid(f"The setting {name} cannot be changed while the broker runs")
-        if setting.update == PER_BROKER and not change.resource_name:
-            raise _invalid(f"The setting {name} can be changed for single brokers only")
+        if name not in settings:
+            raise _invalid(unknown_setting(name, settings))
+    fixed = [name for name in new if settings[name].update == READ_ONLY]
+    if fixed:
+        raise _invalid(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    single = [name for name in new if settings[name].update == PER_BROKER]
+    if single and not change.resource_name:
+        raise _invalid(
+            "Cannot update these configs at default cluster level, broker id must be specified:"
+            f" [{', '.join(single)}]"
+        )
     per_broker = new if change.resource_name else image.config_of(ResourceType.BROKER, own)
     cluster_wide = image.config_of(ResourceType.BROKER, "") if change.resource_name else new
     try:

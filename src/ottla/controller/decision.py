@@ -2,7 +2,7 @@
 
 The functions that decide are pure: they read an image and change nothing. A decision takes
 effect when its records are written to the metadata log and applied; a request that only
-validates drops them.
+validates drops them. They decide in steps, because a request may ask for thousands of things.
 """
 
 from __future__ import annotations

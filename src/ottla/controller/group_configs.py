@@ -14,24 +14,23 @@ from ottla.model.errors import ApiError, ErrorCode
 def check_group_name(name: str) -> None:
     """Raise INVALID_REQUEST if there is no name; the group need not exist."""
     if not name:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST, "Settings are those of one group: give its id as the name"
-        )
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
 
 
 def check_group_config(config: BrokerConfig, settings: Mapping[str, str]) -> None:
     """Raise INVALID_CONFIG unless a group may have these settings."""
     try:
-        values = parse_all(GROUP_SETTINGS, settings, "group setting")
+        values = parse_all(GROUP_SETTINGS, settings, "Unknown group config name:")
     except ConfigError as error:
         raise _invalid(error.errors) from error
     errors = []
     for name, (least, most) in _ranges(config).items():
         value = cast(int, values.get(name, least))
-        if not least <= value <= most:
-            errors.append(
-                f"Invalid value {value} for {name}: it must be between {least} and {most}"
-            )
+        kind, _, rest = name.partition(".")
+        if value < least:
+            errors.append(f"{name} must be greater than or equal to group.{kind}.min.{rest}")
+        if value > most:
+            errors.append(f"{name} must be less than or equal to group.{kind}.max.{rest}")
     errors.extend(_check_interval(config, cast(Mapping[str, int], values)))
     if errors:
         raise _invalid(errors)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from ottla.config.definition import MAX_INT, MAX_LONG
 from ottla.config.topic import LogConfig
+from ottla.log.append_rules import WITH_KEYS
 from ottla.log.log import Log
 from ottla.log.segment.batch_scan import check_crc
 from ottla.metadata.serde import MetadataError
@@ -51,8 +52,13 @@ class MetadataLog:
         """Queue a batch at the end of the log; returns its base offset."""
         now_ms = self.log.resources.clock.wall_ms()
         return self.log.append_as_leader(
-            batch, memoryview(batch), 0, len(batch), epoch, now_ms, has_keys=True
+            batch, memoryview(batch), 0, len(batch), epoch, now_ms, checked=WITH_KEYS
         )
+
+    def append_fetched(self, data: bytearray) -> int:
+        """Queue the leader's batches; return their bytes. CORRUPT_MESSAGE if they do not fit."""
+        now_ms = self.log.resources.clock.wall_ms()
+        return self.log.append_as_follower(data, memoryview(data), 0, len(data), now_ms)
 
     def flush(self, done: Callable[[OSError | None], None]) -> None:
         """Write what is queued; `done` is told when it is on disk, or why not."""
@@ -62,10 +68,27 @@ class MetadataLog:
             if self._error is not None:
                 raise self._error
             self._done = done
-            self.log.start_flush()
+            self._start_flush()
         except OSError as error:
             self._done = self._error = None
             done(error)
+
+    def _start_flush(self) -> None:
+        self.log.start_flush()
+        if not self.log.flush_state.is_under_way:
+            self._flushed(None)  # everything is on disk already
+
+    def start_over(self, offset: int) -> None:
+        """Remove everything and go on at an offset. A flush under way begins again."""
+        self.log.truncate_fully(offset)
+        if self._done is not None and not self.log.flush_state.is_under_way:
+            self._start_flush()
+
+    def truncate(self, offset: int) -> None:
+        """Remove everything from an offset on. A flush under way begins again."""
+        self.log.truncate_to(offset)
+        if self._done is not None and not self.log.flush_state.is_under_way:
+            self._start_flush()
 
     def flush_now(self) -> None:
         """Write what is queued and wait for the disk; only while nothing is served."""
@@ -93,12 +116,24 @@ class MetadataLog:
 
     # -- reading -------------------------------------------------------------------------
 
+    def read(self, offset: int, max_bytes: int) -> bytes | None:
+        """Return whole batches from an offset on, at least one; None at the end of the log.
+
+        What is queued is written first, so that followers get it while this node forces it to
+        disk.
+        """
+        log = self.log
+        if log.has_queued:
+            log.write_queued()
+        piece = log.read(offset, max_bytes, log.log_end_offset, at_least_one=True)
+        return None if piece is None else piece.file.pread(piece.length, piece.position)
+
     def batches(self, offset: int) -> Iterator[tuple[Batch, bytes]]:
         """Return the batches from an offset on with their bytes; MetadataError at damage.
 
         A part of the log is in memory at a time. OSError when it cannot be read.
         """
-        log = self.log
+        log, first_offset = self.log, offset
         while offset < log.log_end_offset:
             piece = log.read(offset, _READ_BYTES, log.log_end_offset, at_least_one=True)
             if piece is None:
@@ -112,12 +147,17 @@ class MetadataLog:
                             f"{log.directory}: the metadata records {offset} to"
                             f" {batch.base_offset - 1} are missing"
                         )
+                    if batch.base_offset < offset and offset > first_offset:
+                        raise CorruptBatch(
+                            batch.position, f"its offset is {batch.base_offset}, not {offset}"
+                        )
                     offset = batch.next_offset
                     yield batch, data[batch.position : batch.end]
             except CorruptBatch as error:
                 raise MetadataError(
-                    f"{log.directory}: the metadata log is damaged at offset {offset}:"
-                    f" {error.reason}; restore this directory from a copy"
+                    f"{piece.file.path}: the metadata log is damaged at offset {offset}, position"
+                    f" {piece.position + error.position}: {error.reason}; restore"
+                    f" {log.directory} from a copy"
                 ) from error
 
     # -- the quorum's view (LogView) -----------------------------------------------------

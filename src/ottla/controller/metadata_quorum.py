@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from ottla.controller.election_file import read_election
 from ottla.controller.metadata_log import MetadataLog
 from ottla.metadata.control_records import QuorumRecords, control_batch
 from ottla.metadata.serde import MetadataError
-from ottla.ports import read_file, write_file_atomically
+from ottla.ports import write_file_atomically
 from ottla.raft.effects import (
     Append,
     AppendControl,
@@ -33,7 +34,7 @@ from ottla.raft.effects import (
 from ottla.raft.election import ElectionState
 from ottla.raft.events import AppendRecords, ControlRecord, Event, LogFlushed, Start
 from ottla.raft.quorum import Quorum
-from ottla.raft.quorum_state_file import FILE_NAME, decode, encode
+from ottla.raft.quorum_state_file import FILE_NAME, encode
 from ottla.raft.voter_history import KraftVersionAt, VotersAt
 from ottla.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.wire.message import Message
@@ -67,7 +68,7 @@ class MetadataQuorum:
         self._path = log.log.path(FILE_NAME)
         self._records = records
         self._local, self._voters = _voters(local, records)
-        self._election = self._read_election()
+        self._election = read_election(log.log)
         self._effects: deque[Effect] = deque()
         self._is_persisting = False
         self._is_flush_due = False
@@ -83,6 +84,11 @@ class MetadataQuorum:
     def epoch(self) -> int:
         """The epoch that this node leads."""
         return self._quorum.election.epoch
+
+    @property
+    def quorum(self) -> Quorum:
+        """The state machine."""
+        return self._quorum
 
     def append(
         self,
@@ -240,18 +246,6 @@ class MetadataQuorum:
         group, self._group = self._group, None
         assert group is not None
         group.done(error)
-
-    def _read_election(self) -> ElectionState | None:
-        try:
-            content = read_file(self._files, self._path)
-        except FileNotFoundError:  # a new directory, or one of an older version
-            return None
-        try:
-            return decode(content)
-        except ValueError as error:
-            raise MetadataError(
-                f"{self._path} is damaged ({error}); restore it from a copy"
-            ) from error
 
 
 def _voters(local: ReplicaKey, records: QuorumRecords) -> tuple[Voter, VoterSet]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from ottla.controller.metadata_log import MetadataLog
 from ottla.metadata.control_records import QuorumRecords, decode_control
@@ -41,22 +41,43 @@ class MetadataReader:
                 ):
                     self.quorum_records = self.quorum_records.after(decode_control(record))
 
+    def control(self) -> Iterator[tuple[int, Message]]:
+        """Return the control records with their offsets."""
+        for batch, data in self._log.batches(self._offset):
+            if batch.is_control:
+                for index, record in enumerate(records_of(data)):
+                    message = decode_control(record)
+                    if message is not None:
+                        yield batch.base_offset + index, message
+
 
 def whole_transactions(records: Iterable[Message]) -> Iterator[Message]:
-    """Return the records that count: those of a transaction only once it has ended (KIP-868).
-
-    Ottla writes none; the log of a Kafka controller may hold them.
-    """
-    begun: list[Message] | None = None
+    """Return the records that count: those of a transaction only once it has ended (KIP-868)."""
+    transactions = MetadataTransactions()
     for record in records:
+        yield from transactions.take(record)
+
+
+class MetadataTransactions:
+    """Holds records of a transaction back until it has ended.
+
+    Ottla writes no transactions; the log of a Kafka controller may hold them.
+    """
+
+    def __init__(self) -> None:
+        self._begun: list[Message] | None = None
+
+    def take(self, record: Message) -> Sequence[Message]:
+        """Return the records that count now."""
         if isinstance(record, BeginTransactionRecord):
-            begun = []
+            self._begun = []
         elif isinstance(record, AbortTransactionRecord):
-            begun = None
+            self._begun = None
         elif isinstance(record, EndTransactionRecord):
-            yield from begun or ()
-            begun = None
-        elif begun is not None:
-            begun.append(record)
+            ended, self._begun = self._begun, None
+            return ended or ()
+        elif self._begun is not None:
+            self._begun.append(record)
         else:
-            yield record
+            return (record,)
+        return ()

@@ -13,7 +13,6 @@ The newest one always stays.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from ottla.controller.metadata_log import MetadataLog
 from ottla.log.file_names import DELETED
@@ -28,7 +27,8 @@ from ottla.metadata.snapshot import (
     encode_snapshot,
     snapshot_id,
 )
-from ottla.ports import File
+from ottla.model.value import Value
+from ottla.ports import File, write_file_atomically
 from ottla.wire.messages.k_raft_version_record import KRaftVersionRecord
 from ottla.wire.messages.snapshot_footer_record import SnapshotFooterRecord
 from ottla.wire.messages.snapshot_header_record import SnapshotHeaderRecord
@@ -43,7 +43,7 @@ _CONTROL_RECORDS = {
 }
 
 
-class SnapshotConfig(NamedTuple):
+class SnapshotConfig(Value):
     """When snapshots are written and removed: Kafka's settings and defaults."""
 
     max_record_bytes: int = 20 * 1024 * 1024
@@ -56,7 +56,7 @@ class SnapshotConfig(NamedTuple):
     """metadata.max.retention.ms; negative for no limit"""
 
 
-class LoadedSnapshot(NamedTuple):
+class LoadedSnapshot(Value):
     """What a start begins with: the log goes on at `offset`."""
 
     offset: int
@@ -115,6 +115,14 @@ class MetadataSnapshots:
             return loaded
         self._check_reach(0, problem)
         return LoadedSnapshot(0, MetadataDelta(image), QuorumRecords())
+
+    def load_installed(self, snapshot: SnapshotId, image: MetadataImage) -> LoadedSnapshot:
+        """Read a snapshot that came from the leader into a delta of the empty image."""
+        entry = self._resources.files.stat(self._log.log.path(snapshot.file_name))
+        self._sizes[snapshot] = entry.size
+        self._timestamps[snapshot] = entry.mtime_ms
+        self._bytes = 0
+        return self._read(snapshot, image)
 
     def _read(self, snapshot: SnapshotId, image: MetadataImage) -> LoadedSnapshot:
         delta, records = MetadataDelta(image), QuorumRecords()
@@ -181,12 +189,27 @@ class MetadataSnapshots:
         self._job = _WriteJob(self._log, snapshot, batches, self._written)
         self._job.start()
 
+    def write_first(self, records: QuorumRecords, image: MetadataImage) -> None:
+        """Write the snapshot that begins a new quorum with its voters, and wait for the disk."""
+        snapshot = SnapshotId(0, 0)
+        batches = encode_snapshot(image, self._resources.clock.wall_ms(), records.messages())
+        content = b"".join(batches)
+        path = self._log.log.path(snapshot.file_name)
+        write_file_atomically(self._resources.files, path, content)
+        self.quorum_records = records
+        self._sizes[snapshot] = len(content)
+        self._timestamps[snapshot] = self._resources.clock.wall_ms()
+        self._log.snapshots.append(snapshot)
+
     def _written(self, job: _WriteJob, error: OSError | None) -> None:
         self._job = None
         if error is not None:
             self._not_before_ms = self._resources.clock.monotonic_ms() + RETRY_DELAY_MS
             self._bytes += self._config.max_record_bytes  # it is still due
             self._resources.notes.append(f"a metadata snapshot cannot be written: {error}")
+            return
+        if job.snapshot.offset < self._log.start_offset:
+            self._discard(job.snapshot)  # a newer one of the leader was installed meanwhile
             return
         self._sizes[job.snapshot] = job.size
         self._log.snapshots.append(job.snapshot)
@@ -215,9 +238,22 @@ class MetadataSnapshots:
         now_ms = self._resources.clock.wall_ms()
         log.advance_log_start(kept.offset)
         log.delete_old_segments(now_ms)
+        self._remove_file(old)
+
+    def _remove_file(self, old: SnapshotId) -> None:
+        log = self._log.log
         path = log.path(old.file_name)
+        due_ms = self._resources.clock.wall_ms() + log.config.file_delete_delay_ms
         self._resources.files.rename(path, path + DELETED)
-        self._resources.trash.add_file(path + DELETED, now_ms + log.config.file_delete_delay_ms)
+        self._resources.trash.add_file(path + DELETED, due_ms)
+
+    def _discard(self, snapshot: SnapshotId) -> None:
+        """Remove a snapshot that was written and is of no use."""
+        del self._timestamps[snapshot]
+        try:
+            self._remove_file(snapshot)
+        except OSError as error:
+            self._resources.notes.append(f"old metadata cannot be removed: {error}")
 
 
 class _WriteJob:

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Sequence
 
 from ottla.metadata.image import BrokerImage
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.steps import Steps, in_steps
 from ottla.ports import Random
 
 
 def place(
     brokers: Iterable[BrokerImage], count: int, replication_factor: int, random: Random
-) -> list[tuple[int, ...]]:
+) -> Steps[list[tuple[int, ...]]]:
     """Return replicas for `count` partitions, leader first; or raise INVALID_REPLICATION_FACTOR."""
     known = sorted(brokers)
     active = [broker for broker in known if broker.active]
@@ -25,19 +26,27 @@ def place(
     ring = _alternate_racks(active, random)
     reserve = [broker for broker in known if not broker.active]
     start = random.below(len(ring))
-    return [_replicas(ring, reserve, start + index, replication_factor) for index in range(count)]
+    return (
+        yield from in_steps(
+            lambda turn: _replicas(ring, reserve, turn, replication_factor),
+            range(start, start + count),
+        )
+    )
 
 
 def _check(known: int, active: int, replication_factor: int) -> None:
     if replication_factor > known:
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Replication factor {replication_factor} is larger than the number of brokers,"
-            f" {known}",
+            f"Unable to replicate the partition {replication_factor} time(s): The target"
+            f" replication factor of {replication_factor} cannot be reached because only {known}"
+            " broker(s) are registered.",
         )
     if not active:
         raise ApiError(
-            ErrorCode.INVALID_REPLICATION_FACTOR, "No broker is active: all are fenced or stopping"
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {replication_factor} time(s): All brokers are"
+            " currently fenced.",
         )
 
 

@@ -22,6 +22,7 @@ PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
@@ -31,6 +32,7 @@ FUTURE_DIR = "-future"
 STRAY_DIR = "-stray"
 
 _MAX_NAME = 255
+_UNIQUE = 32  # hexadecimal digits
 
 
 def offset_name(offset: int, suffix: str) -> str:
@@ -50,6 +52,18 @@ def partition_of(directory_name: str) -> TopicPartition | None:
     if not dash or not topic or not (number.isascii() and number.isdigit()):
         return None
     return TopicPartition(topic, int(number))
+
+
+def future_partition(directory_name: str) -> TopicPartition | None:
+    """Return the partition whose log was moving to a directory with this name, or None.
+
+    None also for a topic with so long a name that it was cut off.
+    """
+    name, _, rest = directory_name.rpartition(".")
+    unique = rest.removesuffix(FUTURE_DIR)
+    if len(unique) != _UNIQUE or unique == rest or len(directory_name) == _MAX_NAME:
+        return None
+    return partition_of(name)
 
 
 def retired_directory(partition: TopicPartition, unique: bytes, kind: str) -> str:

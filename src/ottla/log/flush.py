@@ -158,10 +158,17 @@ class FlushState:
 
     def flush(self, upto: int) -> None:
         """Force everything below an offset to disk and wait for it."""
+        job = self.prepare(upto)
+        if job is not None:
+            self.run(job)
+
+    def prepare(self, upto: int) -> FlushJob | None:
+        """Return what has to be forced to disk for everything below an offset; None if nothing."""
         self.cancel()
-        if not self._is_needed(upto):
-            return
-        job = self._new_job(upto)
+        return self._new_job(upto) if self._is_needed(upto) else None
+
+    def run(self, job: FlushJob) -> None:
+        """Force the files of a job to disk and wait for it."""
         try:
             job.sync()
             if job.put_epochs():
@@ -169,7 +176,7 @@ class FlushState:
         except OSError:
             self._give_up(job)
             raise
-        self._finish(job)
+        self.finish(job)
 
     def start(self, upto: int) -> None:
         """Flush in the background, one job at a time; OSError if it cannot be begun."""
@@ -178,6 +185,11 @@ class FlushState:
         elif self._is_needed(upto):
             job = self._job = self._new_job(upto)
             self._resources.background.submit(job.sync, lambda result: self._synced(job, result))
+
+    @property
+    def is_under_way(self) -> bool:
+        """True while a flush in the background has not ended."""
+        return self._job is not None
 
     def cancel(self) -> None:
         """Forget the flush under way, if any: what it covers counts as not flushed."""
@@ -249,7 +261,7 @@ class FlushState:
         if not is_current:  # truncated or deleted meanwhile: its files may be gone
             return
         self._job = None
-        self._finish(job)
+        self.finish(job)
         if job.again <= job.upto:
             self._tell(None)
             return
@@ -265,7 +277,7 @@ class FlushState:
         elif error is not None:
             self._resources.on_error(self._directory, error)
 
-    def _finish(self, job: FlushJob) -> None:
+    def finish(self, job: FlushJob) -> None:
         """Move the recovery point: everything the job covers is on disk."""
         if job.new_paths:
             self._is_new_directory = False

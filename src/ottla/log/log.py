@@ -26,8 +26,9 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from ottla.log import lookup, retention, truncation
+from ottla.log.append_rules import UNCHECKED
 from ottla.log.file_names import INDEX, LOG, PARTITION_METADATA, TIME_INDEX
-from ottla.log.flush import FlushState
+from ottla.log.flush import FlushJob, FlushState
 from ottla.log.replicated_batches import check_replicated
 from ottla.log.resources import Resources
 from ottla.log.segment.active_segment import ActiveSegment
@@ -35,10 +36,18 @@ from ottla.log.segment.file_slice import FileSlice
 from ottla.log.segment.log_segments import LogSegments
 from ottla.log.segment.recent_batches import RecentBatches
 from ottla.log.segment.segment import Segment
+from ottla.log.segment.txn_index import AbortedTxn
 from ottla.log.state.leader_epochs import EpochCache
 from ottla.log.state.producer_replay import Marker, update_producers
 from ottla.log.state.producer_states import SEQUENCE_MASK, ProducerBatch, ProducerStates
-from ottla.log.state.snapshot_files import SnapshotFiles
+from ottla.log.state.snapshot_files import PRODUCERS_AT_A_TIME, SnapshotFiles
+from ottla.log.state.transaction_checks import (
+    begin_verification,
+    check_client_batch,
+    check_from_coordinator,
+    check_outside_transaction,
+)
+from ottla.log.state.verifications import NOT_TRANSACTIONAL, UNVERIFIED
 from ottla.log.store.partition_metadata import replace_topic_id
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import NO_TIMESTAMP, ZERO_UUID, TopicPartition
@@ -48,12 +57,16 @@ from ottla.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC_V2,
+    TRANSACTIONAL_MASK,
     Batch,
+    parse_header,
 )
 from ottla.records.checksum import crc32c
+from ottla.records.record_layout import keyless_prefixes as _keyless_prefixes
 
 if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
+    from ottla.log.record_search import RecordSearch
 
 ALL_SEGMENTS = 2**31
 
@@ -71,6 +84,7 @@ class Log:
         "_idle_end",
         "_rules",
         "active_segment",
+        "cleaned_upto",
         "config",
         "directory",
         "flush_state",
@@ -112,6 +126,8 @@ class Log:
         )
         self.log_start_offset = self.log_end_offset = self.written_end = 0
         self.last_append_time = NO_TIMESTAMP
+        self.cleaned_upto = 0
+        """The offset below which the log cleaner has cleaned the log."""
         self.high_watermark = 0
         """The offset below which batches are committed: the partition moves it."""
         self._rules = resources.append_rules(config)
@@ -178,9 +194,14 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where a read_committed consumer may read."""
+        """Up to where a read_committed consumer may read.
+
+        Where the first transaction begins that is open, or whose marker is not committed.
+        """
         unstable = self.producers.first_unstable_offset(self.high_watermark)
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log_start_offset)
 
     @property
     def recovery_point(self) -> int:
@@ -204,14 +225,16 @@ class Log:
         end: int,
         leader_epoch: int,
         now_ms: int,
-        has_keys: bool = False,
+        checked: int = UNCHECKED,
+        guard: int = NOT_TRANSACTIONAL,
     ) -> int:
         """Queue the client's batch at [start, end) and return its base offset.
 
-        With `has_keys` it is known that its records have keys, as compacted topics ask for. A
-        duplicate of one of its producer's last batches returns the original's offset and
-        queues nothing. Raises ApiError if the batch is refused, OSError if a segment that is
-        needed cannot be begun, NeedsValidation if a helper process must look at its records.
+        `checked` says what is known about its records (see `append_rules`), `guard` whether it
+        may be part of a transaction (see `verifications`). A duplicate of one of
+        its producer's last batches returns the original's offset and queues nothing. Raises
+        ApiError if the batch is refused, OSError if a segment that is needed cannot be begun,
+        NeedsValidation if a helper process must look at its records.
         """
         if self._failure is not None:
             raise self._failure
@@ -220,7 +243,7 @@ class Log:
             rules.set_time(now_ms)
         size = end - start
         if size < HEADER_SIZE:
-            rules.prepare(buffer, view, start, end, now_ms, has_keys)  # raises
+            rules.prepare(buffer, view, start, end, now_ms, checked)  # raises
         (
             base_offset, batch_length, _, magic, crc, attributes, offset_delta, base_timestamp,
             max_timestamp, producer_id, producer_epoch, base_sequence, record_count,
@@ -228,17 +251,32 @@ class Log:
         if (
             magic != MAGIC_V2
             or batch_length != size - LOG_OVERHEAD
-            or attributes not in (rules.keyed_attributes if has_keys else rules.plain_attributes)
+            or attributes not in rules.accepted_attributes[checked]
             or record_count != offset_delta + 1
             or offset_delta < 0
             or base_offset != 0
             or size > rules.max_batch_bytes
             or max_timestamp > rules.newest_timestamp
             or base_timestamp < rules.oldest_timestamp
-            or (producer_id >= 0 and (base_sequence < 0 or producer_epoch < 0))
+            or (
+                base_sequence < 0 or producer_epoch < 0
+                if producer_id >= 0
+                else attributes & TRANSACTIONAL_MASK
+            )
+            or base_timestamp > max_timestamp
             or crc32c(view[start + ATTRIBUTES_OFFSET : end]) != crc
+            or not (
+                checked
+                or (
+                    record_count == 1  # without a key: common, so it is checked here
+                    and (prefix := _keyless_prefixes.get(size - HEADER_SIZE))
+                    and buffer.startswith(prefix, start + HEADER_SIZE)
+                    and not buffer[end - 1]
+                )
+                or rules.check_plain(buffer, start + HEADER_SIZE, end, record_count, base_timestamp)
+            )
         ):
-            buffer, view, start, end = rules.prepare(buffer, view, start, end, now_ms, has_keys)
+            buffer, view, start, end = rules.prepare(buffer, view, start, end, now_ms, checked)
             size = end - start
             batch_length = size - LOG_OVERHEAD
             if rules.log_append_time:
@@ -248,11 +286,18 @@ class Log:
         last_offset = offset + offset_delta
         if producer_id >= 0:
             last_sequence = (base_sequence + offset_delta) & SEQUENCE_MASK
-            duplicate = self.producers.check(
-                producer_id, producer_epoch, base_sequence, last_sequence
-            )
+            if attributes & TRANSACTIONAL_MASK:
+                duplicate = check_client_batch(
+                    self.producers, producer_id, producer_epoch, base_sequence, last_sequence, guard
+                )
+            else:
+                duplicate = self.producers.check(
+                    producer_id, producer_epoch, base_sequence, last_sequence
+                )
             if duplicate is not None:
                 return self._answer_duplicate(duplicate)
+            if self.producers.ongoing and not attributes & TRANSACTIONAL_MASK:
+                check_outside_transaction(self.producers, producer_id)
         active = self.active_segment
         limits = active.limits
         if (
@@ -266,6 +311,8 @@ class Log:
                 producer_id, producer_epoch, base_sequence, last_sequence,
                 offset, last_offset, max_timestamp,
             )  # fmt: skip
+            if attributes & TRANSACTIONAL_MASK:
+                self.producers.note_transactional(producer_id, offset)
         if leader_epoch != self.leader_epochs.latest_epoch:
             self.leader_epochs.begin(leader_epoch, offset)
         _assign_offset(buffer, start, offset, batch_length, leader_epoch)
@@ -274,6 +321,24 @@ class Log:
         self.log_end_offset = last_offset + 1
         return offset
 
+    def begin_verification(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        now_ms: int,
+        *,
+        adds_partition: bool,
+    ) -> int | None:
+        """Return the guard for asking the coordinator about a transaction; None if it has begun.
+
+        Raises INVALID_PRODUCER_EPOCH if the producer is fenced already.
+        """
+        return begin_verification(
+            self.producers, producer_id, producer_epoch, base_sequence, now_ms,
+            adds_partition=adds_partition,
+        )  # fmt: skip
+
     def check_append(
         self,
         buffer: bytearray,
@@ -281,15 +346,53 @@ class Log:
         start: int,
         end: int,
         now_ms: int,
-        has_keys: bool,
-    ) -> None:
-        """Check a batch that is appended later, as `append_as_leader` does, and queue nothing."""
-        self._rules.check(buffer, view, start, end, now_ms, has_keys)
+        checked: int,
+    ) -> int:
+        """Check a batch that is appended later, as `append_as_leader` does, and queue nothing.
+
+        Returns what is known about its records then.
+        """
+        return self._rules.check(buffer, view, start, end, now_ms, checked)
 
     def _answer_duplicate(self, original: ProducerBatch) -> int:
         if self._rules.log_append_time:
             self.last_append_time = original.timestamp
         return original.base_offset
+
+    def append_from_coordinator(
+        self,
+        batch: bytearray,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        guard: int = UNVERIFIED,
+        transaction_version: int = 0,
+    ) -> int:
+        """Queue a transaction marker, or offsets of a transaction; return the base offset.
+
+        A coordinator of this cluster has built the batch, so its records are not looked at. Raises
+        ApiError if the producer's or the coordinator's epoch is old, or if the producer has no
+        such transaction; OSError like `append_as_leader`.
+        """
+        if self._failure is not None:
+            raise self._failure
+        self._rules.stamp(batch, now_ms)
+        header = parse_header(batch, 0)._replace(
+            base_offset=self.log_end_offset, partition_leader_epoch=leader_epoch
+        )
+        marker = check_from_coordinator(self.producers, header, batch, guard, transaction_version)
+        self.last_append_time = self._rules.append_time
+        active, limits = self.active_segment, self.active_segment.limits
+        if (
+            active.position + len(batch) > limits.size
+            or header.max_timestamp > limits.timestamp
+            or header.last_offset > limits.last_offset
+        ):
+            self._make_room(len(batch), header.max_timestamp, header.last_offset, now_ms)
+        _assign_offset(batch, 0, self.log_end_offset, header.batch_length, leader_epoch)
+        active.queue(memoryview(batch))
+        self._add_replicated(header, marker)
+        return header.base_offset
 
     def append_as_follower(
         self, buffer: bytearray, view: memoryview, start: int, end: int, now_ms: int
@@ -429,7 +532,10 @@ class Log:
         if old.base_offset == base_offset:
             return
         self.flush_state.note_changed(*old.finish())
-        self.write_snapshot()
+        if len(self.producers) > PRODUCERS_AT_A_TIME:
+            self._start_snapshot()
+        else:
+            self.write_snapshot()
         segment = self.create_segment(base_offset)
         old.make_inactive()
         self.segments.add(segment)
@@ -462,6 +568,20 @@ class Log:
         if path is not None:
             self.flush_state.note_changed(path)
 
+    def _start_snapshot(self) -> None:
+        """Write the state of many producers in the background."""
+
+        def done(result: str | OSError) -> None:
+            if not isinstance(result, OSError):
+                self.flush_state.note_changed(result)
+            elif result.errno not in (ENOSPC, EDQUOT):
+                self.resources.on_error(self.directory, result)
+            # On a full disk there is one snapshot less.
+
+        self.snapshots.start_write(
+            self.written_end, self.producers.entries, self.resources.background, done
+        )
+
     # Reading
 
     def read(
@@ -475,17 +595,32 @@ class Log:
         """
         return lookup.read(self, offset, max_bytes, upto, at_least_one)
 
+    def aborted_transactions(self, offset: int, records: FileSlice, upto: int) -> list[AbortedTxn]:
+        """Return the aborted transactions that have records in what `read` has found.
+
+        There may be some more, which have none.
+        """
+        return lookup.aborted_transactions(self, offset, records, upto)
+
     def bytes_available(self, offset: int, upto: int) -> int:
         """Return how many bytes there are from `offset` up to before `upto`."""
         return lookup.bytes_available(self, offset, upto)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> lookup.TimestampOffset | None:
-        """Return the first record with a timestamp at or after the given one, or None."""
-        return lookup.offset_for_timestamp(self, timestamp_ms)
+    def offset_for_timestamp(
+        self, timestamp_ms: int, search: RecordSearch | None = None
+    ) -> lookup.TimestampOffset | None:
+        """Return the first record with a timestamp at or after the given one, or None.
 
-    def max_timestamp(self) -> lookup.TimestampOffset | None:
-        """Return the first record that has the largest timestamp of the log, or None."""
-        return lookup.max_timestamp(self)
+        Raises NeedsRecordSearch if `search` is bounded and a helper process must go on.
+        """
+        return lookup.offset_for_timestamp(self, timestamp_ms, search or _unbounded_search())
+
+    def max_timestamp(self, search: RecordSearch | None = None) -> lookup.TimestampOffset | None:
+        """Return the first record that has the largest timestamp of the log, or None.
+
+        Raises NeedsRecordSearch like `offset_for_timestamp`.
+        """
+        return lookup.max_timestamp(self, search or _unbounded_search())
 
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """Return the largest epoch up to the given one and where it ended; (-1, -1) if unknown."""
@@ -532,24 +667,31 @@ class Log:
 
     def close(self) -> None:
         """Leave the files as a clean shutdown does: trimmed, with a snapshot, forced to disk."""
+        job = self.prepare_close()
+        if job is not None:
+            self.flush_state.run(job)
+        self.abandon()
+
+    def prepare_close(self) -> FlushJob | None:
+        """Write what a clean shutdown writes; return what has to be forced to disk after it."""
         assert self.log_end_offset == self.written_end, "write_queued before closing"
         # A log that never held anything cannot lose anything: missing files are made again.
         is_blank = not self.written_end and not self.active.is_loose
         self.flush_state.note_changed(*self.active.finish())
         if self.written_end > self.log_start_offset or self.producers.entries:
             self.write_snapshot()
-        if not is_blank:
-            self.flush()
-        self.abandon()
+        return None if is_blank else self.flush_state.prepare(self.written_end)
 
     def abandon(self) -> None:
         """Let go of all handles without writing anything: for logs that failed or are deleted."""
         self.flush_state.cancel()
+        self.snapshots.cancel()
         self.active_segment.discard()
         self.log_end_offset = self.written_end
         self._failure = None
         self._group_start = _NO_GROUP
         for segment in self.segments:
+            self.resources.index_jobs.cancel(segment)
             segment.drop_handles()
 
     def release_idle_memory(self) -> None:
@@ -559,5 +701,11 @@ class Log:
         elif self.log_end_offset == self.written_end:
             self.recent.clear()
             for segment in self.segments:
-                if not segment.is_active:
+                if segment.has_indexes and not segment.is_active:
                     segment.forget_indexes()
+
+
+def _unbounded_search() -> RecordSearch:
+    from ottla.log.record_search import RecordSearch
+
+    return RecordSearch()

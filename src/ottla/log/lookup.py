@@ -2,21 +2,27 @@
 
 Reads near the end of the log are answered from the recent batches in memory. Others find the
 segment, then look into its offset index, then read batch headers for a few KiB. Only written
-batches are found.
+batches are found. While an index is rebuilt in the background, a read finds nothing and other
+lookups raise IndexNotReady. DamagedLog is raised where a segment is damaged.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.log.damage import DamagedLog
 from ottla.log.file_names import LOG
+from ottla.log.segment.batch_scan import check_crc
 from ottla.log.segment.file_slice import FileSlice
+from ottla.log.segment.index_jobs import IndexNotReady
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.records.batch import MAGIC_V2, Batch, CorruptBatch
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
+    from ottla.log.record_search import RecordSearch
     from ottla.log.segment.segment import Segment
+    from ottla.log.segment.txn_index import AbortedTxn
 
 
 class TimestampOffset(NamedTuple):
@@ -42,12 +48,15 @@ def read(log: Log, offset: int, max_bytes: int, upto: int, at_least_one: bool) -
         if batch_end > end:
             return None
     else:
-        found = _find(log, offset)
-        if found is None:
+        try:
+            found = _find(log, offset)
+            if found is None:
+                return None
+            segment, batch = found
+            end = _end_position(log, segment, upto)
+        except IndexNotReady:
             return None
-        segment, batch = found
         position, batch_end = batch.position, batch.end
-        end = _end_position(log, segment, upto)
         if batch_end > end:
             return None
     length = min(end - position, max_bytes)
@@ -56,6 +65,33 @@ def read(log: Log, offset: int, max_bytes: int, upto: int, at_least_one: bool) -
             return None
         length = batch_end - position
     return FileSlice(log.resources.pool.file(segment), position, length)
+
+
+def aborted_transactions(log: Log, offset: int, records: FileSlice, upto: int) -> list[AbortedTxn]:
+    """See Log.aborted_transactions."""
+    found: list[AbortedTxn] = []
+    segments = log.segments.from_offset(offset)
+    if any(segment.has_aborted for segment in segments):
+        upper = min(_upper_bound(log, segments, records), upto)
+        for segment in segments:
+            if segment.has_aborted and segment.txn_index.collect(offset, upper, found):
+                break
+    return found
+
+
+def _upper_bound(log: Log, segments: list[Segment], records: FileSlice) -> int:
+    """Return an offset that lies after all batches of a slice, from memory or an index."""
+    end, path = records.position + records.length, records.file.path
+    segment = next(each for each in segments if each.path(LOG) == path)
+    following = log.segments.end_of(segment)
+    if following is None:
+        bound = log.recent.offset_at(end)
+        if bound is not None:
+            return bound
+    bound = segment.offset_index.offset_from(end)
+    if bound is not None:
+        return bound
+    return log.written_end if following is None else following
 
 
 def bytes_available(log: Log, offset: int, upto: int) -> int:
@@ -67,54 +103,61 @@ def bytes_available(log: Log, offset: int, upto: int) -> int:
     if recent.covers(offset):
         end = size if upto == log.written_end else recent.find(upto, size)[0]
         return max(end - recent.find(offset, size)[0], 0)
-    found = _find(log, offset)
-    if found is None:
+    try:
+        found = _find(log, offset)
+        if found is None:
+            return 0
+        first, batch = found
+        last = log.segments.at(upto - 1)
+        if first is last:
+            return max(_end_position(log, last, upto) - batch.position, 0)
+        inner = sum(segment.size for segment in log.segments.between(first, last))
+        return first.size - batch.position + inner + _end_position(log, last, upto)
+    except IndexNotReady:
         return 0
-    first, batch = found
-    last = log.segments.at(upto - 1)
-    if first is last:
-        return max(_end_position(log, last, upto) - batch.position, 0)
-    inner = sum(segment.size for segment in log.segments.between(first, last))
-    return first.size - batch.position + inner + _end_position(log, last, upto)
 
 
-def offset_for_timestamp(log: Log, timestamp_ms: int) -> TimestampOffset | None:
+def offset_for_timestamp(
+    log: Log, timestamp_ms: int, search: RecordSearch
+) -> TimestampOffset | None:
     """See Log.offset_for_timestamp."""
-    for segment in log.segments.from_offset(log.log_start_offset):
+    segments = log.segments.from_offset(log.log_start_offset)
+    log.resources.index_jobs.read_timestamps(segments)
+    for segment in segments:
         if segment.max_timestamp >= timestamp_ms:
-            try:
-                found = _first_at(segment, timestamp_ms, log.log_start_offset)
-            except CorruptBatch as error:
-                raise _damaged(segment, error) from None
+            found = _first_at(log, segment, timestamp_ms, search)
             if found is not None:
                 return found
     return None
 
 
-def _first_at(segment: Segment, timestamp_ms: int, start: int) -> TimestampOffset | None:
-    """Return a segment's first record, from an offset on, with this timestamp or a later one."""
-    after = max(segment.time_index.lookup(timestamp_ms)[1], start)
-    for batch in segment.batches_from(segment.offset_index.lookup(after)[1]):
+def _first_at(
+    log: Log, segment: Segment, timestamp_ms: int, search: RecordSearch
+) -> TimestampOffset | None:
+    """Return a segment's first record, from the log start on, at this timestamp or later."""
+    start, jobs = log.log_start_offset, log.resources.index_jobs
+    first = jobs.locate(segment, max(jobs.offset_before(segment, timestamp_ms), start))
+    if first is None:
+        return None
+    for batch in segment.batches_from(first.position):
         if batch.max_timestamp >= timestamp_ms and batch.last_offset >= start:
-            found = _record_at(segment, batch, timestamp_ms, start)
+            found = _record_at(segment, batch, timestamp_ms, start, search)
             if found is not None:
                 return found
     return None
 
 
-def max_timestamp(log: Log) -> TimestampOffset | None:
+def max_timestamp(log: Log, search: RecordSearch) -> TimestampOffset | None:
     """See Log.max_timestamp."""
+    log.resources.index_jobs.read_timestamps(log.segments.from_offset(0))
     segment = max(log.segments, key=lambda segment: segment.max_timestamp)
     timestamp = segment.max_timestamp
     if timestamp < 0:
         return None
-    try:
-        batch = segment.locate(segment.max_timestamp_offset)
-        if batch is None:
-            return None
-        return _record_at(segment, batch, timestamp, log.log_start_offset)
-    except CorruptBatch as error:
-        raise _damaged(segment, error) from None
+    batch = log.resources.index_jobs.locate(segment, segment.max_timestamp_offset)
+    if batch is None:
+        return None
+    return _record_at(segment, batch, timestamp, log.log_start_offset, search)
 
 
 def out_of_range(log: Log, offset: int) -> ApiError:
@@ -129,22 +172,10 @@ def _find(log: Log, offset: int) -> tuple[Segment, Batch] | None:
     """Return the first written batch that ends at or after an offset, and its segment."""
     for segment in log.segments.from_offset(offset):
         if segment.size:
-            batch = _locate(segment, offset)
+            batch = log.resources.index_jobs.locate(segment, offset)
             if batch is not None:
                 return segment, batch
     return None
-
-
-def _locate(segment: Segment, offset: int) -> Batch | None:
-    try:
-        return segment.locate(offset)
-    except CorruptBatch as error:
-        raise _damaged(segment, error) from None
-
-
-def _damaged(segment: Segment, error: CorruptBatch) -> ApiError:
-    message = f"{segment.path(LOG)} is damaged {error}"
-    return ApiError(ErrorCode.CORRUPT_MESSAGE, message)
 
 
 def _end_position(log: Log, segment: Segment, upto: int) -> int:
@@ -157,20 +188,34 @@ def _end_position(log: Log, segment: Segment, upto: int) -> int:
             return log.recent.find(upto, segment.size)[0]
     elif upto >= following:
         return segment.size
-    batch = _locate(segment, upto)
+    batch = log.resources.index_jobs.locate(segment, upto)
     return segment.size if batch is None else batch.position
 
 
 def _record_at(
-    segment: Segment, batch: Batch, timestamp_ms: int, start_offset: int
+    segment: Segment, batch: Batch, timestamp_ms: int, start_offset: int, search: RecordSearch
 ) -> TimestampOffset | None:
     """Return a batch's first record, from an offset on, with this timestamp or a later one."""
-    from ottla.records.record import records_of
-
     if batch.magic != MAGIC_V2:
         return TimestampOffset(batch.base_offset, batch.max_timestamp, -1)
-    for record in records_of(segment.read_batch(batch)):
-        if record.timestamp >= timestamp_ms and record.offset >= start_offset:
-            epoch = batch.partition_leader_epoch
-            return TimestampOffset(record.offset, record.timestamp, epoch)
-    return None
+    try:
+        found = search.find(segment, batch, timestamp_ms, start_offset)
+    except CorruptBatch as error:
+        raise _unreadable(segment, batch, error) from None
+    return None if found is None else TimestampOffset(*found, batch.partition_leader_epoch)
+
+
+def _unreadable(segment: Segment, batch: Batch, error: CorruptBatch) -> Exception:
+    """Return what to raise for a batch whose records cannot be decoded.
+
+    If its CRC is right, a client has sent it like this: then the log is not damaged.
+    """
+    try:
+        check_crc(segment.read_batch(batch), batch, 0)
+    except CorruptBatch as damage:
+        return DamagedLog(segment.path(LOG), str(damage))
+    return ApiError(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"{segment.path(LOG)}: the records of the batch at position {batch.position} cannot be"
+        f" decoded: {error.reason}",
+    )

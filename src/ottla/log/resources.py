@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ottla.log.append_rules import AppendRules, InlineBudget
 from ottla.log.file_pool import FilePool
+from ottla.log.segment.index_jobs import IndexJobs
 from ottla.log.trash import Trash
 from ottla.ports import Background, Clock, Files, Random
 
@@ -26,6 +27,7 @@ class Resources:
         "background",
         "clock",
         "files",
+        "index_jobs",
         "notes",
         "on_error",
         "pool",
@@ -51,11 +53,17 @@ class Resources:
         """Messages for the operator. Whoever logs them clears the list."""
         self.on_error: Callable[[str, OSError], None] = _raise
         """Called with the directory of a log when work in the background fails."""
+        self.index_jobs = IndexJobs(self)
         self._inline_budget = InlineBudget()
         self._append_rules: dict[LogConfig, AppendRules] = {}
 
     def append_rules(self, config: LogConfig) -> AppendRules:
-        """Return the append rules of these settings; logs with equal settings share them."""
+        """Return the append rules of these settings; logs with equal settings share them.
+
+        Settings with lists, which may be long, are not kept: they would outlive their topics.
+        """
+        if config.has_lists:
+            return AppendRules(config, self._inline_budget)
         rules = self._append_rules.get(config)
         if rules is None:
             if len(self._append_rules) >= _MOST_SHARED_RULES:

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ottla.log.file_names import LOG
+from ottla.log.segment.index_jobs import IndexNotReady
 from ottla.log.truncation import discard_segments
 
 if TYPE_CHECKING:
@@ -57,6 +58,11 @@ def _too_old(log: Log, at_most: int, now_ms: int) -> int:
     if retention_ms < 0:
         return 0
     for segment, _ in islice(_candidates(log), at_most):
+        try:
+            if not segment.knows_max_timestamp:
+                log.resources.index_jobs.open(segment)
+        except IndexNotReady:
+            break  # the next round knows how old it is
         if now_ms - segment.largest_timestamp() <= retention_ms:
             break
         count += 1

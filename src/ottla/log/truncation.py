@@ -29,8 +29,10 @@ def truncate_to(log: Log, offset: int) -> None:
     log.flush_state.cancel()
     number = log.segments.number_at(offset)
     discard_segments(log, log.segments.remove_after(number))
+    log.resources.index_jobs.cancel(log.segments.active)
     log.segments.active.truncate_to(offset)
     log.flush_state.truncate_to(offset)
+    log.cleaned_upto = min(log.cleaned_upto, offset)
     log.begin(min(log.log_start_offset, offset), offset, min(log.high_watermark, offset))
     log.leader_epochs.truncate_from_end(offset)
     _force(log)
@@ -43,6 +45,7 @@ def truncate_fully(log: Log, new_start: int) -> None:
     log.flush_state.cancel()
     restart(log, new_start)
     log.flush_state.truncate_to(new_start)
+    log.cleaned_upto = 0
     log.begin(new_start, new_start, new_start)
     log.producers.clear()
     _force(log)
@@ -59,11 +62,17 @@ def restart(log: Log, offset: int) -> None:
 def discard_segments(log: Log, segments: Iterable[Segment]) -> None:
     """Rename the files of segments and delete them after file.delete.delay.ms."""
     for segment in segments:
-        segment.drop_handles()
-        for suffix in SEGMENT_SUFFIXES:
-            _discard(log, segment.path(suffix))
+        discard_segment_files(log, segment)
         if log.snapshots.forget(segment.base_offset):
             _discard(log, segment.path(SNAPSHOT))
+
+
+def discard_segment_files(log: Log, segment: Segment) -> None:
+    """Rename the files of a segment as `discard_segments` does, but not its snapshot."""
+    log.resources.index_jobs.cancel(segment)
+    segment.drop_handles()
+    for suffix in SEGMENT_SUFFIXES:
+        _discard(log, segment.path(suffix))
 
 
 def _discard(log: Log, path: str) -> None:

@@ -71,6 +71,13 @@ class BrokersDelta:
             return self.changed[broker_id]
         return self._image.brokers.get(broker_id)
 
+    @property
+    def is_shutdown_begun(self) -> bool:
+        """True if a broker has begun a controlled shutdown."""
+        return any(
+            broker is not None and broker.in_controlled_shutdown for broker in self.changed.values()
+        )
+
     def brokers(self) -> dict[int, BrokerImage]:
         """Return all brokers after the delta."""
         merged = {**self._image.brokers, **self.changed}

@@ -7,6 +7,7 @@ is. A delta costs what it changes, plus copies of the dicts it changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from ottla.metadata.brokers_delta import BrokersDelta
 from ottla.metadata.configs_delta import ConfigsDelta
@@ -27,9 +28,12 @@ from ottla.metadata.records import (
     UnregisterBrokerRecord,
     ZkMigrationStateRecord,
 )
-from ottla.metadata.serde import MetadataError
 from ottla.metadata.topics_delta import TopicsDelta
+from ottla.model.steps import Steps, run_to_end
 from ottla.wire.message import Message
+
+if TYPE_CHECKING:
+    from ottla.metadata.security_delta import SecurityDelta
 
 
 class FeaturesDelta:
@@ -69,6 +73,8 @@ class MetadataDelta:
         self.brokers = BrokersDelta(image)
         self.features = FeaturesDelta(image)
         self.producer_ids = ProducerIdsDelta(image)
+        self.security: SecurityDelta | None = None
+        """Made when there is something to change."""
         self._replay: dict[type[Message], Callable[..., object]] = {
             TopicRecord: self.topics.create,
             RemoveTopicRecord: self.topics.remove,
@@ -90,8 +96,16 @@ class MetadataDelta:
         """Add one record of the metadata log; MetadataError if it contradicts the image."""
         replay = self._replay.get(type(record))
         if replay is None:
-            raise MetadataError(f"cannot apply a {type(record).__name__}")
-        replay(record)
+            self._security().replay(record)
+        else:
+            replay(record)
+
+    def _security(self) -> SecurityDelta:
+        if self.security is None:
+            from ottla.metadata.security_delta import SecurityDelta
+
+            self.security = SecurityDelta(self.image)
+        return self.security
 
     def replay_all(self, records: Iterable[Message]) -> MetadataDelta:
         """Add records in order; returns the delta itself."""
@@ -101,8 +115,15 @@ class MetadataDelta:
 
     def apply(self, end_offset: int | None = None, epoch: int | None = None) -> MetadataImage:
         """Return the image with all changes, as of an offset of the metadata log."""
+        return run_to_end(self.apply_in_steps(end_offset, epoch))
+
+    def apply_in_steps(
+        self, end_offset: int | None = None, epoch: int | None = None
+    ) -> Steps[MetadataImage]:
+        """Return the same as `apply`. No record may be added meanwhile."""
         old = self.image
-        return self.topics.apply()._replace(
+        image = yield from self.topics.apply()
+        return image._replace(
             end_offset=old.end_offset if end_offset is None else end_offset,
             epoch=old.epoch if epoch is None else epoch,
             configs=self.configs.configs() if self.configs.changed else old.configs,
@@ -110,6 +131,7 @@ class MetadataDelta:
             controllers=self.brokers.controllers(),
             features=self.features.features(),
             next_producer_id=self.producer_ids.next_producer_id,
+            security=old.security if self.security is None else self.security.security(),
         )
 
 

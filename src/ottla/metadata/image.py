@@ -8,11 +8,13 @@ change are shared between images: the mappings must not be modified.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from ottla.config.listeners import Endpoint
 from ottla.model.resources import ResourceType
 from ottla.model.topic_names import collision_key, may_collide
+from ottla.model.value import Value
+from ottla.wire.message import Message
 
 
 class PartitionImage(NamedTuple):
@@ -67,8 +69,8 @@ class BrokerImage(NamedTuple):
         return not (self.fenced or self.in_controlled_shutdown)
 
 
-class ControllerImage(NamedTuple):
-    """A registered controller (KIP-919). Only Kafka writes these records today."""
+class ControllerImage(Value):
+    """A registered controller (KIP-919)."""
 
     controller_id: int
     incarnation_id: bytes
@@ -76,6 +78,9 @@ class ControllerImage(NamedTuple):
     zk_migration_ready: bool = False
     features: tuple[FeatureRange, ...] = ()
 
+
+SecurityKey: TypeAlias = tuple[Any, ...]
+"""Names a permission, a password, a token or a quota: see `security_delta`."""
 
 _NO_CONFIGS: Mapping[str, str] = {}
 
@@ -97,6 +102,8 @@ class MetadataImage(NamedTuple):
     next_producer_id: int = 0
     colliding_names: Mapping[str, frozenset[str]] = {}
     """Topic names with '.' or '_', by their collision key."""
+    security: Mapping[SecurityKey, Message] = {}
+    """The records of permissions, passwords, tokens and quotas."""
 
     def config_of(self, resource_type: int, name: str) -> Mapping[str, str]:
         """Return the dynamic settings of a topic, a group, a broker ("1") or all brokers ("")."""

@@ -445,7 +445,7 @@ class ZkMigrationStateRecord(Message):
 
 
 class RegisterControllerRecord(Message):
-    """A controller started, with these addresses (KIP-919). Only Kafka writes it today."""
+    """A controller started, with these addresses (KIP-919)."""
 
     __slots__ = ("controller_id", "end_points", "features", "incarnation_id", "zk_migration_ready")
     API_KEY = 27
@@ -490,25 +490,24 @@ class ClearElrRecord(Message):
         self.topic_name = topic_name
 
 
-RECORD_TYPES: dict[int, type[Message]] = {
-    record.API_KEY: record
-    for record in (
-        RegisterBrokerRecord,
-        UnregisterBrokerRecord,
-        TopicRecord,
-        PartitionRecord,
-        ConfigRecord,
-        PartitionChangeRecord,
-        RemoveTopicRecord,
-        FeatureLevelRecord,
-        ProducerIdsRecord,
-        BrokerRegistrationChangeRecord,
-        NoOpRecord,
-        BeginTransactionRecord,
-        EndTransactionRecord,
-        AbortTransactionRecord,
-        ZkMigrationStateRecord,
-        RegisterControllerRecord,
-        ClearElrRecord,
-    )
-}
+_RECORDS: tuple[type[Message], ...] = (
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+    TopicRecord,
+    PartitionRecord,
+    ConfigRecord,
+    PartitionChangeRecord,
+    RemoveTopicRecord,
+    FeatureLevelRecord,
+    ProducerIdsRecord,
+    BrokerRegistrationChangeRecord,
+    NoOpRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    AbortTransactionRecord,
+    ZkMigrationStateRecord,
+    RegisterControllerRecord,
+    ClearElrRecord,
+)
+RECORD_TYPES: dict[int, type[Message]] = {record.API_KEY: record for record in _RECORDS}
+"""The records that every cluster may have. `security_records` has more."""

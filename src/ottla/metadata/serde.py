@@ -57,6 +57,10 @@ def _read_head(value: Buffer) -> tuple[int, int, int]:
 
 def _record_type(key: int, version: int) -> type[Message]:
     record_type = RECORD_TYPES.get(key)
+    if record_type is None:
+        from ottla.metadata.security_records import SECURITY_RECORDS
+
+        record_type = SECURITY_RECORDS.get(key)
     if record_type is None or not version <= record_type.MAX_VERSION:
         raise MetadataError(
             f"unknown metadata record (type {key}, version {version}):"

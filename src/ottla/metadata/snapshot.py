@@ -7,14 +7,20 @@ name has the end offset and the epoch of the log records that it stands for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
 from ottla.config.listeners import SECURITY_PROTOCOLS, Endpoint
 from ottla.log.segment.batch_scan import check_crc
 from ottla.metadata.control_records import control_batch, decode_control
-from ottla.metadata.image import FeatureRange, MetadataImage, PartitionImage
+from ottla.metadata.image import (
+    BrokerImage,
+    ControllerImage,
+    FeatureRange,
+    MetadataImage,
+    PartitionImage,
+)
 from ottla.metadata.records import (
     BrokerEndpoint,
     BrokerFeature,
@@ -78,24 +84,28 @@ def image_records(image: MetadataImage) -> Iterator[Message]:
     """Return the records that make an image out of an empty one, features first as in Kafka."""
     for name in sorted(image.features, key=lambda name: (name != _METADATA_VERSION, name)):
         yield FeatureLevelRecord(name=name, feature_level=image.features[name])
-    yield from _node_records(image)
+    yield from node_records(image.brokers, image.controllers)
     for topic in image.topics.values():
         yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
         for partition in topic.partitions:
-            yield _partition_record(topic.topic_id, partition)
+            yield partition_record(topic.topic_id, partition)
     for (resource_type, resource_name), settings in image.configs.items():
         for name, value in settings.items():
             yield ConfigRecord(
                 resource_type=resource_type, resource_name=resource_name, name=name, value=value
             )
+    yield from image.security.values()
     if image.next_producer_id:
         yield ProducerIdsRecord(
             broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id
         )
 
 
-def _node_records(image: MetadataImage) -> Iterator[Message]:
-    for broker in image.brokers.values():
+def node_records(
+    brokers: Mapping[int, BrokerImage], controllers: Mapping[int, ControllerImage]
+) -> Iterator[Message]:
+    """Return the records that register brokers and controllers."""
+    for broker in brokers.values():
         yield RegisterBrokerRecord(
             broker_id=broker.broker_id,
             incarnation_id=broker.incarnation_id,
@@ -107,7 +117,7 @@ def _node_records(image: MetadataImage) -> Iterator[Message]:
             in_controlled_shutdown=broker.in_controlled_shutdown,
             log_dirs=list(broker.log_dirs),
         )
-    for controller in image.controllers.values():
+    for controller in controllers.values():
         yield RegisterControllerRecord(
             controller_id=controller.controller_id,
             incarnation_id=controller.incarnation_id,
@@ -117,7 +127,8 @@ def _node_records(image: MetadataImage) -> Iterator[Message]:
         )
 
 
-def _partition_record(topic_id: bytes, partition: PartitionImage) -> PartitionRecord:
+def partition_record(topic_id: bytes, partition: PartitionImage) -> PartitionRecord:
+    """Return the record that makes a partition."""
     return PartitionRecord(
         partition_id=partition.partition_id,
         topic_id=topic_id,

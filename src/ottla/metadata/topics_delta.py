@@ -22,6 +22,7 @@ from ottla.metadata.records import (
 )
 from ottla.metadata.serde import MetadataError
 from ottla.model.ids import uuid_to_text
+from ottla.model.steps import Steps, in_steps
 from ottla.model.topic_names import collision_key, may_collide
 
 T = TypeVar("T")
@@ -188,7 +189,7 @@ class TopicsDelta:
 
     # -- apply ---------------------------------------------------------------------------
 
-    def apply(self) -> MetadataImage:
+    def apply(self) -> Steps[MetadataImage]:
         """Return the image with the topics of this delta."""
         image = self._image
         if not self.changed and not self.deleted:
@@ -196,8 +197,10 @@ class TopicsDelta:
         topics, topics_by_id = dict(image.topics), dict(image.topics_by_id)
         for topic in self.deleted.values():
             del topics[topic.name], topics_by_id[topic.topic_id]
-        for topic_id, changed in self.changed.items():
-            topics[changed.name] = topics_by_id[topic_id] = changed.apply()
+        applied = yield from in_steps(TopicDelta.apply, self.changed.values())
+        for image_of_topic in applied:
+            topics[image_of_topic.name] = image_of_topic
+            topics_by_id[image_of_topic.topic_id] = image_of_topic
         return image._replace(
             topics=topics, topics_by_id=topics_by_id, colliding_names=self._colliding_names()
         )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from enum import IntEnum
+from typing import Final
 
 
 class ErrorCode(IntEnum):
@@ -146,6 +147,12 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133
 
 
+NO_BAD_RECORDS: Final[Mapping[int, str]] = {}
+UNKNOWN_TOPIC_OR_PARTITION = "This server does not host this topic-partition."
+UNKNOWN_TOPIC_ID = "This server does not host this topic ID."
+"""The messages that Kafka gives these errors where there is no other."""
+
+
 class ApiError(Exception):
     """The error for a request, or a part of it, that the broker refuses with an error code.
 
@@ -153,13 +160,16 @@ class ApiError(Exception):
     """
 
     def __init__(
-        self, code: ErrorCode, message: str | None = None, bad_records: Sequence[int] = ()
+        self,
+        code: ErrorCode,
+        message: str | None = None,
+        bad_records: Mapping[int, str] = NO_BAD_RECORDS,
     ) -> None:
         super().__init__(code, message)
         self.code = code
         self.message = message
         self.bad_records = bad_records
-        """The indexes of the invalid records of a refused batch (KIP-467)."""
+        """The invalid records of a refused batch, by index, and what is wrong (KIP-467)."""
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}" if self.message else self.code.name

@@ -7,6 +7,12 @@ from typing import NamedTuple
 
 UUID_BYTES = 16
 ZERO_UUID = bytes(UUID_BYTES)
+UNKNOWN_DIRECTORY = ZERO_UUID
+"""Stands for a log directory in metadata that is older than directory ids (KIP-858)."""
+UNASSIGNED_DIRECTORY = bytes(15) + b"\x01"
+"""The broker has not told yet in which log directory it has a replica."""
+LOST_DIRECTORY = bytes(15) + b"\x02"
+"""The log directory of a replica, or its log, has failed."""
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
 OFFSETS_TOPIC = "__consumer_offsets"

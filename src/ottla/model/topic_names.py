@@ -9,19 +9,24 @@ from __future__ import annotations
 from ottla.model.errors import ApiError, ErrorCode
 
 MAX_NAME_LENGTH = 249
+_MAX_SHOWN = 500
 _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
 def reason_invalid(name: str) -> str | None:
-    """Return what is wrong with a topic name, or None if it is valid."""
+    """Return what is wrong with a topic name, in Kafka's words, or None if it is valid."""
     if not name:
-        return "it is empty"
+        return "the empty string is not allowed"
     if name in (".", ".."):
-        return f"{name!r} is a name of directories"
+        return f"'{name}' is not allowed"
     if len(name) > MAX_NAME_LENGTH:
-        return f"it has {len(name)} characters, and {MAX_NAME_LENGTH} are the most allowed"
+        shown = name if len(name) <= _MAX_SHOWN else name[:_MAX_SHOWN] + "..."
+        return f"the length of '{shown}' is longer than the max allowed length {MAX_NAME_LENGTH}"
     if not _ALLOWED.issuperset(name):
-        return "only ASCII letters, digits, '.', '_' and '-' are allowed"
+        return (
+            f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_'"
+            " and '-'"
+        )
     return None
 
 
@@ -29,8 +34,7 @@ def check_topic_name(name: str) -> None:
     """Raise INVALID_TOPIC_EXCEPTION if the name is invalid."""
     reason = reason_invalid(name)
     if reason is not None:
-        shown = name if len(name) <= MAX_NAME_LENGTH else name[:32] + "..."
-        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Invalid topic name {shown!r}: {reason}")
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
 def may_collide(name: str) -> bool:

@@ -2,13 +2,19 @@
 
 What is counted is memory that is really taken. A buffer grows as the bytes of its frame
 arrive, so a length alone takes almost nothing and keeps nobody else from sending.
+
+The bound is queued.max.request.bytes. Kafka takes the whole announced length from it, and has no
+bound without the setting (-1); here it is 512 MiB then. A frame that needs little may exceed
+the bound by a quarter, so that a few large requests do not keep everybody else out.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-_SMALLEST: Final = 4096
+SMALLEST_BYTES: Final = 4096
+LITTLE_BYTES: Final = 64 * 1024
+"""A frame that needs no more than this is small."""
 _KEPT_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -21,15 +27,17 @@ class RequestBuffers:
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
+        self._little_limit_bytes = limit_bytes + limit_bytes // 4
         self._spare: dict[int, list[bytearray]] = {}
         self._spare_bytes = 0
         self._retired: list[bytearray] = []
         self.retired_bytes = 0
         self.reserved_bytes = 0
 
-    def reserve(self, size: int) -> bool:
+    def reserve(self, size: int, *, is_little: bool = False) -> bool:
         """Reserve `size` more bytes; False if that would exceed the limit."""
-        if size > 0 and self.reserved_bytes + size > self._limit_bytes:
+        limit_bytes = self._little_limit_bytes if is_little else self._limit_bytes
+        if size > 0 and self.reserved_bytes + size > limit_bytes:
             return False
         self.reserved_bytes += size
         return True
@@ -76,4 +84,4 @@ class RequestBuffers:
 
 def _capacity(size: int) -> int:
     """Return the size class: the next power of two."""
-    return max(_SMALLEST, 1 << (size - 1).bit_length())
+    return max(SMALLEST_BYTES, 1 << (size - 1).bit_length())

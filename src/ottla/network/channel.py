@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Final
 
 from ottla.broker.connection import MOST_REPLIES, Connection, Part
@@ -10,7 +11,9 @@ from ottla.log.segment.file_slice import FileSlice
 from ottla.network.stream import READ, Stream
 
 SMALLEST_REQUEST: Final = 8
+SEND_BYTES: Final = 4 * 1024 * 1024  # what a connection may send before it is the turn of others
 _JOIN_PARTS: Final = 256
+_JOIN_BYTES: Final = 64 * 1024  # small parts are sent with one call; large ones are not copied
 
 
 class Channel:
@@ -86,7 +89,10 @@ class Channel:
         """Why the stream broke, if it did."""
 
     def send(self) -> bool:
-        """Send what is ready; False if the stream takes no more now. Raise OSError if it broke."""
+        """Send what is ready; False if there is more to send later. Raise OSError if it broke.
+
+        That is the case when the stream takes no more now, or after SEND_BYTES.
+        """
         out = self.connection.out
         try:
             if self.unsent is not None and not self._send_unsent():
@@ -99,12 +105,14 @@ class Channel:
                     return True
                 self.unsent = memoryview(reply)[sent:]
                 return False
+            room = SEND_BYTES
             while out:
-                if type(out[0]) is bytes:
-                    if not self._send_bytes(out):
-                        return False
-                elif not self._send_slice(out):
+                if room <= 0:
                     return False
+                sent = self._send_bytes(out) if type(out[0]) is bytes else self._send_slice(out)
+                if sent < 0:
+                    return False
+                room -= sent
         except BlockingIOError:
             return False
         return True
@@ -115,30 +123,54 @@ class Channel:
         self.unsent = rest if len(rest) else None
         return self.unsent is None
 
-    def _send_bytes(self, out: list[Part]) -> bool:
-        count = 1
-        while count < len(out) and count < _JOIN_PARTS and type(out[count]) is bytes:
-            count += 1
-        data = out[0] if count == 1 else b"".join(out[:count])  # type: ignore[arg-type]
+    def _send_bytes(self, out: list[Part]) -> int:
+        """Send the parts in memory before the next slice; return how much, -1 if not all of it."""
+        data = out[0]
         assert isinstance(data, bytes)
+        count, size = 1, len(data)
+        while count < len(out) and count < _JOIN_PARTS and type(out[count]) is bytes:
+            size += len(out[count])
+            if size > _JOIN_BYTES:
+                break
+            count += 1
+        if count > 1:
+            data = b"".join(out[:count])  # type: ignore[arg-type]
         sent = self.stream.send_more(data) if count < len(out) else self._send(data)
         del out[:count]
         if sent < len(data):
             self.unsent = memoryview(data)[sent:]
-        return self.unsent is None
+            return -1
+        return sent
 
-    def _send_slice(self, out: list[Part]) -> bool:
+    def _send_slice(self, out: list[Part]) -> int:
+        """Send from a file, at most SEND_BYTES; return how much, -1 if not all of that."""
         part = out[0]
         assert isinstance(part, FileSlice)
         file, position, length = part
-        sent = self.stream.send_file(file, position, length)
+        wanted = min(length, SEND_BYTES)
+        sent = self.stream.send_file(file, position, wanted)
         if sent == 0:
             raise OSError(f"{file.path} ends before the range that is being sent from it")
         if sent == length:
             del out[0]
-            return True
-        out[0] = FileSlice(file, position + sent, length - sent)
-        return False
+        else:
+            out[0] = FileSlice(file, position + sent, length - sent)
+        return sent if sent == wanted else -1
+
+    def held(self) -> tuple[int, int]:
+        """Return how much memory the replies take that are not sent, and how many file ranges.
+
+        A range keeps its file open, and the disk space of one that was deleted.
+        """
+        held_bytes = 0 if self.unsent is None else len(self.unsent.obj)  # type: ignore[arg-type]
+        ranges = 0
+        replies = [self.connection.out, *(reply.parts or () for reply in self.connection.pending)]
+        for part in chain.from_iterable(replies):
+            if isinstance(part, FileSlice):
+                ranges += 1
+            else:
+                held_bytes += len(part)
+        return held_bytes, ranges
 
     @property
     def unsent_bytes(self) -> int:

@@ -23,10 +23,12 @@ from ottla.network.flow_control import FlowControl, is_waiting, takes_requests
 from ottla.network.limits import ConnectionLimits
 from ottla.network.receiver import ARENA_BYTES, Receiver
 from ottla.network.request_handler import RequestHandler
+from ottla.network.slow_readers import MOST_UNSENT_BYTES, MOST_UNSENT_RANGES, SlowReaders
 from ottla.network.stream import READ, Poller, Stream
 from ottla.wire.primitives import DecodeError
 
 MOST_STREAMED: Final = 3  # large frames of one connection that are answered with the one before
+MOST_ROUNDS: Final = 4  # in which a wake-up takes requests that waited; the next one takes the rest
 
 
 class Engine:
@@ -45,6 +47,8 @@ class Engine:
         max_request_bytes: int,
         *,
         arena_bytes: int = ARENA_BYTES,
+        most_unsent_bytes: int = MOST_UNSENT_BYTES,
+        most_unsent_ranges: int = MOST_UNSENT_RANGES,
     ) -> None:
         self.node = node
         self.poller = poller
@@ -53,6 +57,10 @@ class Engine:
         self.channels: dict[int, Channel] = {}
         self.to_send: list[Channel] = []
         """Channels that have something to send when the node has settled."""
+        self.to_resume: list[Channel] = []
+        """Channels with requests that are received and wait for the next wake-up."""
+        self.slow_readers = SlowReaders(most_unsent_bytes, most_unsent_ranges)
+        self._rounds = 0
         self._limits = limits
         self._max_request_bytes = max_request_bytes
         self.flow_control = FlowControl(self)
@@ -88,12 +96,18 @@ class Engine:
 
     def refuse(self, channel: Channel, error: DecodeError) -> None:
         """Close a connection that sent an invalid frame, after the replies that it is owed."""
-        self.warnings.add(f"closing the connection of {channel.connection.peer_host}: {error}")
+        channel.connection.close_after_replies(str(error))
+        self._warn_of(channel.connection)
         if channel.is_outgoing:
             self.close(channel)
             return
-        channel.connection.closing = True
         self.to_send.append(channel)
+
+    def _warn_of(self, connection: Connection) -> None:
+        """Report once why a connection is closed."""
+        problem, connection.problem = connection.problem, None
+        if problem is not None:
+            self.warnings.add(f"closing the connection of {connection.peer_host}: {problem}")
 
     def close(self, channel: Channel) -> None:
         """Close a connection, whatever it is doing."""
@@ -103,6 +117,7 @@ class Engine:
         self.poller.unregister(channel.fileno)
         self.receiver.drop_buffer(channel)
         self.flow_control.forget(channel)
+        self.slow_readers.remove(channel)
         channel.close()
         channel.on_close(channel.connection)
 
@@ -135,7 +150,7 @@ class Engine:
         connection = channel.connection
         for _ in range(MOST_STREAMED):
             self.node.settle()
-            self.receiver.arena_used = 0
+            self.receiver.arena_used = self.receiver.large_bytes = 0
             self.buffers.reuse_retired()
             self.flow_control.feed_soon = True
             if channel.closed or connection.closing:
@@ -145,11 +160,34 @@ class Engine:
             if not self.receive(channel):
                 return
 
+    @property
+    def has_work(self) -> bool:
+        """Whether a wake-up has left something for the next one, which must not wait for events."""
+        return bool(self.to_resume or self.to_send)
+
+    def resume(self) -> None:
+        """Go on with requests that an earlier wake-up has left. Call it before `settle`."""
+        channels = list(self.to_resume)
+        self.to_resume.clear()
+        for channel in channels:
+            if not channel.closed:
+                self._resume(channel)
+
+    def _resume(self, channel: Channel) -> None:
+        """Handle the requests that a channel has kept, if it takes requests now."""
+        if channel.filled >= channel.need > 0 and not channel.starved and takes_requests(channel):
+            self.receiver.handle_kept(channel)
+
     def settle(self) -> None:
-        """End a wake-up: write what was appended, send replies, take requests that waited."""
-        node, to_send = self.node, self.to_send
+        """End a wake-up: write what was appended, send replies, take requests that waited.
+
+        One connection may have thousands of requests that wait for the replies before them. Only
+        some are taken, then others get their turn. While the engine `has_work` the event loop must
+        not wait for events.
+        """
+        node, to_send, receiver = self.node, self.to_send, self.receiver
         node.settle()
-        self.receiver.arena_used = 0
+        receiver.arena_used = receiver.large_bytes = 0
         ready, send = node.ready, self.send
         while to_send or ready:
             # Each channel once: sending may handle a kept request, which is not settled yet.
@@ -162,6 +200,11 @@ class Engine:
                 if not channel.closed:
                     send(channel)
             node.settle()
+            if to_send or ready:
+                self._rounds += 1
+        if self._rounds:
+            self._rounds = 0
+            receiver.large_bytes = 0
         if self.buffers.retired_bytes:
             self.buffers.reuse_retired()
             self.flow_control.feed_soon = True
@@ -171,6 +214,7 @@ class Engine:
     def send(self, channel: Channel) -> None:
         """Send what is ready, then go on with requests that waited for it."""
         channel.used_ms = self.node.monotonic_ms
+        connection = channel.connection
         try:
             done = channel.send()
         except OSError as error:
@@ -180,12 +224,31 @@ class Engine:
         if not done:
             channel.writing = True
             self.flow_control.show_interest(channel)
+            if not channel.is_outgoing:
+                self.slow_readers.add(channel)
+                self._close_slow_readers()
             return
-        if channel.connection.closing and not is_waiting(channel):
+        if connection.large_bytes:
+            connection.sent()
+        if connection.closing and not is_waiting(channel):
+            self._warn_of(connection)
             self.close(channel)
             return
-        channel.writing = False
+        if channel.writing:
+            channel.writing = False
+            self.slow_readers.remove(channel)
         if channel.interest != READ:
             self.flow_control.show_interest(channel)
-        if channel.filled >= channel.need > 0 and not channel.starved and takes_requests(channel):
-            self.receiver.handle_kept(channel)
+        if channel.need and channel.filled >= channel.need:
+            if self._rounds + 1 < MOST_ROUNDS:
+                self._resume(channel)
+            else:
+                self.to_resume.append(channel)
+
+    def _close_slow_readers(self) -> None:
+        while (slow := self.slow_readers.to_close()) is not None:
+            self.warnings.add(
+                f"closing the connection of {slow.connection.peer_host}: it does not take its "
+                "replies, and too many replies wait in memory"
+            )
+            self.close(slow)

@@ -3,7 +3,11 @@
 A connection whose peer does not take its responses, or that has enough requests waiting, is
 not read from: what it sends stays in the kernel. A connection whose next frame gets no memory
 is starved. It continues, in the order of arrival, when others have given memory back. While
-a connection is starved, connections that hold memory and send nothing are closed.
+a connection is starved, connections that hold memory and send next to nothing are closed.
+
+A connection is used when a whole request arrives, when another 64 KiB of a large one have arrived,
+and when its replies are sent (`Channel.used_ms`). So neither connections.max.idle.ms nor the
+memory of others can be undermined by single bytes. In Kafka any byte counts.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from ottla.network.buffers import LITTLE_BYTES
 from ottla.network.channel import Channel
 from ottla.network.stream import HANG_UP, READ, WRITE
 
@@ -68,7 +73,7 @@ class FlowControl:
 
     def reserve(self, channel: Channel, size: int) -> bool:
         """Reserve `size` bytes in all for the frame that arrives; False if there is no room."""
-        if self._buffers.reserve(size - channel.reserved):
+        if self._buffers.reserve(size - channel.reserved, is_little=size <= LITTLE_BYTES):
             channel.reserved = size
             return True
         return False
@@ -76,6 +81,7 @@ class FlowControl:
     def starve(self, channel: Channel) -> None:
         """Let a channel wait for memory."""
         channel.starved = True
+        self._engine.receiver.receive_little()
         self._starved.append(channel)
         self.show_interest(channel)
         if len(self._starved) == 1:
@@ -108,14 +114,16 @@ class FlowControl:
             is_full = channel.filled >= min(channel.need, len(channel.buffer))
             if is_full and takes_requests(channel):
                 self._engine.receiver.handle_kept(channel)
+        self._engine.receiver.receive_much()
 
     def _close_stalled(self) -> None:
-        """Close connections that hold memory and send nothing, while others wait for it."""
+        """Close connections that hold memory and send next to nothing, while others wait for it."""
         if not self._starved:
             return
         oldest_ms = self._node.monotonic_ms - STALLED_MS
         for channel in list(self._engine.channels.values()):
-            if channel.reserved and not channel.starved and channel.used_ms <= oldest_ms:
+            is_arriving = channel.filled < channel.need
+            if is_arriving and not channel.starved and channel.used_ms <= oldest_ms:
                 self._engine.warnings.add(
                     f"closing the connection of {channel.connection.peer_host}: nothing more of "
                     f"its request of {channel.need} bytes arrives, and others wait for the memory"

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 MOST_IN_FLIGHT: Final = 100
 FIRST_BACKOFF_MS: Final = 50
-LONGEST_BACKOFF_MS: Final = 1000
 _ANY_NUMBER: Final = 1 << 30  # responses are read whatever waits to be sent
 _SMALLEST_RESPONSE: Final = 4  # a correlation id
 _CORRELATION_IDS: Final = 1 << 31
@@ -68,11 +67,15 @@ class InFlight:
 class EnginePeer:
     """The Peer port on an engine's outgoing channel."""
 
-    def __init__(self, peers: Peers, host: str, port: int, client_id: str) -> None:
+    def __init__(
+        self, peers: Peers, host: str, port: int, client_id: str, longest_backoff_ms: int
+    ) -> None:
         self._peers = peers
         self._host = host
         self._port = port
         self._client_id = client_id
+        self._longest_backoff_ms = longest_backoff_ms
+        self.on_lost: Callable[[], None] | None = None
         self._in_flight: deque[InFlight] = deque()
         self._correlation_id = 0
         self._state = State.IDLE
@@ -202,18 +205,21 @@ class EnginePeer:
 
     def _lost(self, error: OSError) -> None:
         """Let every request in flight fail; the next one opens the connection again."""
+        was_open = self._state is State.OPEN
         self._state = State.IDLE
         self._channel = None
         self._failures += 1
         self._open_after_ms = self._peers.engine.node.monotonic_ms + self._backoff_ms()
         self._fail_all(error)
+        if was_open and self.on_lost is not None:
+            self.on_lost()
 
     def _backoff_ms(self) -> float:
         """Return the delay before the next attempt: doubled each time, with some jitter."""
         if self._failures == 1:
             return 0
         doubled = FIRST_BACKOFF_MS << min(self._failures - 2, 10)
-        limit = min(doubled, LONGEST_BACKOFF_MS)
+        limit = min(doubled, self._longest_backoff_ms)
         return limit * (80 + self._peers.random.below(41)) / 100
 
     def _fail_all(self, error: OSError) -> None:

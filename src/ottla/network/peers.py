@@ -40,8 +40,10 @@ class Peers:
             self._connector = self._make_connector()
         return self._connector
 
-    def connect(self, host: str, port: int, client_id: str) -> EnginePeer:
+    def connect(
+        self, host: str, port: int, client_id: str, longest_backoff_ms: int = 1000
+    ) -> EnginePeer:
         """Return a new connection to an endpoint, which is opened with the first request."""
         from ottla.network.peer import EnginePeer  # a broker on its own does without
 
-        return EnginePeer(self, host, port, client_id)
+        return EnginePeer(self, host, port, client_id, longest_backoff_ms)

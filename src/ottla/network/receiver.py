@@ -10,6 +10,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from ottla.network.buffers import LITTLE_BYTES, SMALLEST_BYTES
 from ottla.network.channel import Channel
 from ottla.network.flow_control import takes_requests
 from ottla.wire.primitives import DecodeError
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 
 ARENA_BYTES: Final = 4 * 1024 * 1024
 CHUNK_BYTES: Final = 256 * 1024
-LITTLE_BYTES: Final = 64 * 1024  # what a frame may take before much of it has arrived
+LITTLE_CHUNK_BYTES: Final = 8 * 1024  # while others wait for memory
+AHEAD: Final = 16  # a frame gets this many times the memory of what has arrived
 MOST_RETIRED_BYTES: Final = 8 * 1024 * 1024  # buffers that wait for the node to settle
+MOST_LARGE_BYTES: Final = 16 * 1024 * 1024  # large replies of one wake-up before they are sent
 
 _SIZE = Struct(">i")
 
@@ -38,8 +41,19 @@ class Receiver:
         self._arena_view = memoryview(self._arena)
         self._arena_bytes = arena_bytes
         self._chunk_bytes = min(CHUNK_BYTES, arena_bytes)
+        self._fresh_bytes = self._chunk_bytes
         self.arena_used = 0
         """How much of the arena holds frames that are not settled."""
+        self.large_bytes = 0
+        """The bytes of large replies that wait for the node to settle."""
+
+    def receive_little(self) -> None:
+        """Receive little at a time from now on: what cannot be handled takes memory."""
+        self._fresh_bytes = min(LITTLE_CHUNK_BYTES, self._chunk_bytes)
+
+    def receive_much(self) -> None:
+        """Receive as much at a time as usual again."""
+        self._fresh_bytes = self._chunk_bytes
 
     def receive(self, channel: Channel) -> bool:
         """Receive as much as one connection may before it is the turn of others.
@@ -55,10 +69,10 @@ class Receiver:
         ):
             self._flow.show_interest(channel)
             return False
-        channel.used_ms = self._node.monotonic_ms
         try:
             if channel.buffer is not None or channel.last_size > self._chunk_bytes:
                 return self._receive_more(channel)
+            channel.used_ms = self._node.monotonic_ms
             if self._receive_fresh(channel) == self._chunk_bytes and self._may_go_on(channel):
                 self._receive_rest(channel)  # the frame that did not fit goes on
         except BlockingIOError:
@@ -75,11 +89,15 @@ class Receiver:
             if channel.closed or channel.starved or not takes_requests(channel):
                 return False
         if channel.buffer is not None:
+            if channel.filled >= channel.need:
+                self.handle_kept(channel)
+                return False
             self._receive_rest(channel)
         elif self._expects_large(channel):
             self._receive_large(channel)
         else:
             channel.last_size = 0
+            channel.used_ms = self._node.monotonic_ms
             self._receive_fresh(channel)
             return False
         return channel.buffer is None and channel.last_size > self._chunk_bytes
@@ -96,12 +114,12 @@ class Receiver:
     def _receive_fresh(self, channel: Channel) -> int:
         """Receive into the arena and handle it there; nothing is pending. Return how much."""
         start = self.arena_used
-        if self._arena_bytes - start < self._chunk_bytes:
+        if self._arena_bytes - start < self._chunk_bytes or self.large_bytes > MOST_LARGE_BYTES:
             self._engine.settle()
-            if channel.closed:
+            if channel.closed or channel.buffer is not None or not takes_requests(channel):
                 return 0
-            start = 0
-        count = channel.recv_into(self._arena_view[start : start + self._chunk_bytes])
+            start = self.arena_used
+        count = channel.recv_into(self._arena_view[start : start + self._fresh_bytes])
         if count == 0:
             self._engine.close(channel)
             return 0
@@ -132,6 +150,7 @@ class Receiver:
         if count == 0:
             self._engine.close(channel)
             return
+        channel.used_ms = self._node.monotonic_ms
         channel.filled = count
         channel.need = _frame_bytes(channel, view, 0, count)
         if count >= min(channel.need, len(view)):
@@ -145,8 +164,11 @@ class Receiver:
         if count == 0:
             self._engine.close(channel)
             return
-        channel.filled += count
-        if channel.filled >= min(channel.need, len(view)):
+        before = channel.filled
+        channel.filled = filled = before + count
+        if filled >= channel.need or filled // LITTLE_BYTES > before // LITTLE_BYTES:
+            channel.used_ms = self._node.monotonic_ms
+        if filled >= min(channel.need, len(view)):
             self.handle_kept(channel)
 
     def _handle(
@@ -169,15 +191,20 @@ class Receiver:
                 position = stop
                 if connection.closing:
                     position = end
-                elif (
-                    connection.parked is not None or len(out) >= most or len(pending) >= most
-                ) and position < end:
+                elif position < end and (
+                    connection.parked is not None
+                    or connection.large_bytes
+                    or len(out) >= most
+                    or len(pending) >= most
+                ):
                     break
         except DecodeError as error:
             self._engine.refuse(channel, error)
             return end
         if connection.out or connection.closing:
             self._to_send.append(channel)
+        if connection.large_bytes:
+            self.large_bytes += connection.large_bytes
         return position
 
     def _keep(self, channel: Channel, view: memoryview, position: int, end: int) -> None:
@@ -187,9 +214,13 @@ class Receiver:
         # A length alone gets little memory: what has arrived says how much more to expect.
         capacity = channel.need
         if not self._buffers.has_spare(capacity):
-            capacity = min(capacity, max(LITTLE_BYTES, 16 * have))
-        allowed = capacity <= LITTLE_BYTES or self._flow.reserve(channel, capacity)
-        channel.buffer = self._buffers.take(capacity if allowed else max(LITTLE_BYTES, have))
+            capacity = min(capacity, max(SMALLEST_BYTES, AHEAD * have))
+        allowed = self._flow.reserve(channel, capacity)
+        if not allowed:
+            capacity = have  # that is received already
+            self._buffers.exceed(capacity)
+            channel.reserved = capacity
+        channel.buffer = self._buffers.take(capacity)
         channel.view = memoryview(channel.buffer)
         channel.view[:have] = view[position:end]
         channel.filled = have

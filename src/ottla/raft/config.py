@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from ottla.model.value import Value
 
 
-class QuorumConfig(NamedTuple):
+class QuorumConfig(Value):
     """The `controller.quorum.*` settings that the state machine needs."""
 
     election_timeout_ms: int = 1_000
@@ -19,3 +19,7 @@ class QuorumConfig(NamedTuple):
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 8 * 1024 * 1024
     fetch_snapshot_max_bytes: int = 8 * 1024 * 1024
+    first_election_ms: int = 0
+    """How long a voter waits for a leader in the first `election_timeout_ms` after its start, times
+    its place among the ids of the voters, so that nodes that start together elect soon. With 0 it
+    waits as long as later."""

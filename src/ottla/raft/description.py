@@ -46,7 +46,7 @@ def describe(leader: Leader, now_ms: float) -> QuorumDescription:
         tuple(voters),
         tuple(
             _replica(replica)
-            for replica in leader.replicas.observers.values()
+            for replica in sorted(leader.replicas.observers.values(), key=lambda r: r.key.id)
             if replica.last_fetch_ms is not None and replica.last_fetch_ms > oldest_ms
         ),
         {voter.key.id: voter.endpoints for voter in quorum.voters.last.voters},

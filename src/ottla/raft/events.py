@@ -6,6 +6,7 @@ for requests to peers.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.model.value import Value
@@ -49,10 +50,22 @@ class Response(Value):
     message: AnyResponse
 
 
+class Failure(Enum):
+    """Why a request got no answer, as far as that tells something about the peer."""
+
+    UNKNOWN = "unknown"
+    """The peer may be slow, cut off, or overloaded."""
+    CLOSED = "closed"
+    """The peer closed the connection. Its process may have ended: connect again to find out."""
+    REFUSED = "refused"
+    """Nobody listens at the peer's address: its process has ended."""
+
+
 class RequestFailed(Value):
-    """The request of a `Send` will get no answer (connection refused or lost)."""
+    """The request of a `Send` will get no answer."""
 
     request_id: int
+    failure: Failure = Failure.UNKNOWN
 
 
 class AppendRecords(Value):

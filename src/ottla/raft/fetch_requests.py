@@ -54,6 +54,9 @@ def handle(leader: Leader, request_id: object, request: FetchRequest) -> None:
         if _has_news(leader, request) or request.max_wait_ms <= 0:
             _reply(leader, parked)
         else:
+            earlier = leader.parked_fetches.pop(request.replica, None)
+            if earlier is not None:  # of a connection that may be gone
+                _reply(leader, earlier)
             leader.parked_fetches[request.replica] = parked
 
 
@@ -64,6 +67,7 @@ def _note_replica(leader: Leader, request: FetchRequest) -> None:
     voter = leader.replicas.voter(key)
     replica = voter or leader.replicas.observer(key, now_ms)
     replica.fetched(request.fetch_offset, leader.end_offset, now_ms)
+    replica.heard_key = key
     leader.note_fetch(key)
     if voter is not None:
         leader.update_high_watermark()

@@ -2,7 +2,8 @@
 
 A fetch offset tells the leader what is durable here, so the next Fetch waits for the flush
 of what the last one brought. A voter that gets no answer for the fetch timeout becomes
-prospective; an observer goes unattached and looks for the leader elsewhere.
+prospective; an observer goes unattached and looks for the leader elsewhere. Neither waits that
+long if the leader's address refuses connections: then its process has ended.
 """
 
 from __future__ import annotations
@@ -28,11 +29,17 @@ if TYPE_CHECKING:
 UPDATE_VOTER_FACTOR = 3
 """How many fetch timeouts pass between two looks at the own entry in the voter set."""
 
+SUCCESSION_MS = 50
+"""How long each voter waits for the one before it to replace a leader whose process has ended."""
+GIVE_WAY_FACTOR = 5
+"""How many of those times a voter waits for one whose pre-vote it has granted."""
+
 
 class Follower(Role):
     __slots__ = (
         "fetch_deadline_ms",
         "has_fetched",
+        "has_leader_ended",
         "leader_high_watermark",
         "snapshot_id",
         "snapshot_position",
@@ -42,8 +49,13 @@ class Follower(Role):
 
     def __init__(self, quorum: QuorumState) -> None:
         super().__init__(quorum)
-        self.fetch_deadline_ms = quorum.now_ms + quorum.config.fetch_timeout_ms
+        self.fetch_deadline_ms = (
+            quorum.patience_end_ms()
+            if quorum.is_starting
+            else quorum.now_ms + quorum.config.fetch_timeout_ms
+        )
         self.has_fetched = False
+        self.has_leader_ended = False
         self.leader_high_watermark: int | None = None
         self.snapshot_id: OffsetAndEpoch | None = None
         """The snapshot that is being fetched."""
@@ -71,9 +83,42 @@ class Follower(Role):
         self.has_fetched = False
         self.fetch_deadline_ms = self.quorum.now_ms + backoff_ms
 
+    def leader_ended(self) -> None:
+        """Replace a leader whose process has ended, without waiting for the fetch timeout.
+
+        The leader is not defended any more. The voters stand one after the other, in the order
+        of their ids after the leader's, so that they do not take votes from each other.
+        """
+        quorum = self.quorum
+        if self.has_leader_ended:
+            return
+        self.has_fetched = False
+        self.has_leader_ended = True
+        if not quorum.can_stand:
+            quorum.become_unattached(quorum.epoch, quorum.election.leader_id)
+            return
+        wait_ms = quorum.below(SUCCESSION_MS // 2) + SUCCESSION_MS * self._place_in_succession()
+        self.fetch_deadline_ms = min(self.fetch_deadline_ms, quorum.now_ms + wait_ms)
+
+    def pre_vote_granted(self) -> None:
+        """Give way to the voter that stands, if this one was about to."""
+        if self.has_leader_ended:
+            self.fetch_deadline_ms = self.quorum.now_ms + SUCCESSION_MS * GIVE_WAY_FACTOR
+
+    def _place_in_succession(self) -> int:
+        quorum = self.quorum
+        leader_id = quorum.election.leader_id
+        assert leader_id is not None
+        ids = [each for each in quorum.voters.last.ids if each != leader_id]
+        after = [each for each in ids if each > leader_id]
+        ranked = after + [each for each in ids if each < leader_id]
+        local_id = quorum.local.key.id
+        return ranked.index(local_id) if local_id in ranked else len(ranked)
+
     def leader_answered(self) -> None:
         """Start the fetch timeout anew."""
         self.has_fetched = True
+        self.has_leader_ended = False
         self.fetch_deadline_ms = self.quorum.now_ms + self.quorum.config.fetch_timeout_ms
 
     def _fetch(self) -> float:

@@ -106,6 +106,16 @@ class Leader(Role):
         self.update_high_watermark()
         return offset
 
+    def append_version(self, voters: VoterSet) -> None:
+        """Append kraft.version 1 with the voters, which are in the log from now on."""
+        offset, quorum = self.end_offset, self.quorum
+        records = KraftVersion(DYNAMIC_VOTERS), Voters(voters)
+        quorum.emit_log_change(AppendControl(quorum.epoch, offset, records))
+        quorum.voters.add((KraftVersionAt(offset, DYNAMIC_VOTERS), VotersAt(offset + 1, voters)))
+        self.replicas.change_voters(voters)
+        self._appended(len(records))
+        self.update_high_watermark()
+
     def _appended(self, count: int) -> None:
         """Tell the waiting followers first: they write while this node flushes."""
         self.end_offset += count

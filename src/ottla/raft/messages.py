@@ -158,6 +158,18 @@ class UpdateVoterResponse(NamedTuple):
     endpoints: Endpoints
 
 
+class UpgradeVotersRequest(NamedTuple):
+    """The controller wants kraft.version 1: the voters are in the log from then on.
+
+    It is not sent between nodes.
+    """
+
+
+class UpgradeVotersResponse(NamedTuple):
+    error: ErrorCode
+    message: str | None = None
+
+
 class ApiVersionsRequest(NamedTuple):
     """The leader asks a future voter which kraft.versions it supports."""
 
@@ -177,6 +189,7 @@ AnyRequest: TypeAlias = (
     | AddVoterRequest
     | RemoveVoterRequest
     | UpdateVoterRequest
+    | UpgradeVotersRequest
     | ApiVersionsRequest
 )
 LeaderResponse: TypeAlias = (
@@ -188,5 +201,9 @@ LeaderResponse: TypeAlias = (
     | UpdateVoterResponse
 )
 AnyResponse: TypeAlias = (
-    LeaderResponse | AddVoterResponse | RemoveVoterResponse | ApiVersionsResponse
+    LeaderResponse
+    | AddVoterResponse
+    | RemoveVoterResponse
+    | UpgradeVotersResponse
+    | ApiVersionsResponse
 )

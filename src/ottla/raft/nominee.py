@@ -20,7 +20,9 @@ class Nominee(Role):
     def __init__(self, quorum: QuorumState) -> None:
         super().__init__(quorum)
         self.votes = Votes(quorum.voters.last, quorum.local.key)
-        self.election_deadline_ms = quorum.election_deadline_ms()
+        self.election_deadline_ms = (
+            quorum.patience_end_ms() if self.is_pre_vote else quorum.election_deadline_ms()
+        )
 
     def poll(self) -> float:
         quorum = self.quorum

@@ -24,7 +24,7 @@ class Prospective(Nominee):
         self.quorum.become_candidate()
 
     def lost(self) -> None:
-        self._give_up(self.quorum.election_deadline_ms())
+        self._give_up(self.quorum.patience_end_ms())
 
     def timed_out(self) -> None:
         self._give_up(self.election_deadline_ms)

@@ -31,7 +31,7 @@ from ottla.raft.log_view import LogView
 from ottla.raft.quorum_state import QuorumState
 from ottla.raft.role import NEVER
 from ottla.raft.voter_history import VoterHistory
-from ottla.raft.voters import Voter, VoterSet
+from ottla.raft.voters import Endpoint, Voter, VoterSet
 
 if TYPE_CHECKING:
     from ottla.raft.description import QuorumDescription
@@ -67,6 +67,11 @@ class Quorum:
     def election(self) -> ElectionState:
         """The epoch, its leader if known, and the vote given in it."""
         return self._state.election
+
+    @property
+    def leader_endpoints(self) -> tuple[Endpoint, ...]:
+        """Where the leader of the epoch listens; empty if that is not known."""
+        return self._state.leader_endpoints
 
     @property
     def is_leader(self) -> bool:

@@ -15,8 +15,8 @@ Transitions (`TRANSITIONS`), and when they are made:
     leader       -> resigned      shutting down, asked to, voted out, or no majority fetches
                  -> unattached    a higher epoch
                  -> follower      the leader of a higher epoch was found
-    follower     -> prospective   the fetch timeout passed (voters)
-                 -> unattached    a higher epoch; or the fetch timeout passed (observers)
+    follower     -> prospective   the fetch timeout passed, or the leader's process ended (voters)
+                 -> unattached    a higher epoch; or the same as above (observers)
                  -> follower      a leader of a higher epoch, or more endpoints of this one
     resigned     -> unattached    a higher epoch; or the election timeout passed: epoch + 1
                  -> follower      the leader of a higher epoch was found
@@ -74,6 +74,7 @@ class QuorumState:
         self.config = config
         self.connections = Connections(config)
         self.now_ms: float = 0
+        self._first_elections_end_ms: float = 0
         self.voters = VoterHistory(VoterSet())
         self.election = ElectionState()
         self.leader_endpoints: tuple[Endpoint, ...] = ()
@@ -205,12 +206,35 @@ class QuorumState:
         timeout_ms = self.config.election_timeout_ms
         return self.now_ms + timeout_ms + self.below(timeout_ms)
 
+    def patience_end_ms(self) -> float:
+        """Return until when to wait for a leader, if nobody is known to stand for election."""
+        if not self.is_starting:
+            return self.election_deadline_ms()
+        step_ms = self.config.first_election_ms
+        return self.now_ms + step_ms * (1 + self._rank) + self.below(step_ms)
+
+    @property
+    def is_starting(self) -> bool:
+        """True for a short time after the start, in which a voter does not wait for long.
+
+        Voters that start together have no leader to wait for. One that joins a living quorum
+        disturbs nobody if it stands too early: it does not get the others' pre-votes.
+        """
+        return self.now_ms < self._first_elections_end_ms
+
+    @property
+    def _rank(self) -> int:
+        """The number of voters with lower ids. The lower it is, the sooner this node stands."""
+        return sum(voter_id < self.local.key.id for voter_id in self.voters.last.ids)
+
     def start(self, persisted: ElectionState | None) -> None:
         """Take the role that the persisted election state asks for.
 
         A former leader must not lead or vote in the same epoch again: it may have lost
         records that it did not flush, and a record is named by its offset and epoch alone.
         """
+        if self.config.first_election_ms:
+            self._first_elections_end_ms = self.now_ms + self.config.election_timeout_ms
         self._persisted = persisted
         self.election = persisted or ElectionState()
         if self.epoch < self.log.end_epoch:
@@ -227,6 +251,8 @@ class QuorumState:
             self.leader_endpoints = self.local.endpoints
         elif leader_id is not None and (endpoints := self.voters.last.endpoints(leader_id)):
             self.become_follower(self.epoch, leader_id, endpoints)
+        elif leader_id is None and self.is_starting and self.can_stand and self._rank == 0:
+            self.become_prospective()
 
     def become_unattached(self, epoch: int, leader_id: int | None = None) -> None:
         """Go to a higher epoch, or (from prospective, or as observer) stay in this one."""
@@ -234,7 +260,7 @@ class QuorumState:
         if not self.can_stand:
             deadline_ms = NEVER
         elif deadline_ms == NEVER:
-            deadline_ms = self.election_deadline_ms()
+            deadline_ms = self.patience_end_ms()
         voted = self.election.voted if epoch == self.epoch else None
         self._become(Unattached(self, deadline_ms), ElectionState(epoch, leader_id, voted), ())
 
@@ -274,7 +300,11 @@ class QuorumState:
     def learn_leader(
         self, epoch: int, leader_id: int | None, endpoints: tuple[Endpoint, ...]
     ) -> None:
-        """Take over the epoch and leader that a message tells, if they are news."""
+        """Take over the epoch and leader that a message tells, if they are news.
+
+        If others say that this node leads an epoch that it does not know of, it has lost its disk:
+        then that epoch has no leader.
+        """
         if epoch < self.epoch:
             return
         if epoch == self.epoch:
@@ -282,8 +312,6 @@ class QuorumState:
             assert known in (None, leader_id) or leader_id is None, (
                 f"two leaders of epoch {epoch}: {known} and {leader_id}"
             )
-        if leader_id == self.local.key.id:
-            assert self.election[:2] == (epoch, leader_id), f"said to lead epoch {epoch}"
         if leader_id is not None and not endpoints:
             endpoints = self.voters.last.endpoints(leader_id)
         if leader_id in (None, self.local.key.id) or not endpoints:

@@ -6,6 +6,8 @@ from ottla.raft.voters import ReplicaKey, VoterSet
 
 OBSERVER_SESSION_TIMEOUT_MS = 300_000
 """After so long without a Fetch an observer is forgotten."""
+MOST_OBSERVERS = 1000
+"""Whoever can reach a controller can fetch as any number of observers."""
 CAUGHT_UP_MS = 3_600_000
 """A replica that fetched so recently, and was at the log's end once, may become a voter."""
 
@@ -16,6 +18,7 @@ class Replica:
     __slots__ = (
         "end_offset",
         "has_acknowledged",
+        "heard_key",
         "key",
         "last_caught_up_ms",
         "last_fetch_leader_end",
@@ -24,6 +27,8 @@ class Replica:
 
     def __init__(self, key: ReplicaKey) -> None:
         self.key = key
+        self.heard_key: ReplicaKey | None = None
+        """The key with which it fetched. Static voters have no directory id in their own."""
         self.end_offset: int | None = None
         self.last_fetch_ms: float | None = None
         self.last_caught_up_ms: float | None = None
@@ -66,10 +71,12 @@ class Replicas:
 
     def observer(self, key: ReplicaKey, now_ms: float) -> Replica:
         """Return this observer; a new one takes the place of those long gone."""
-        if key not in self.observers:
-            self._forget_inactive(now_ms)
-            self.observers[key] = Replica(key)
-        return self.observers[key]
+        replica = self.observers.pop(key, None)
+        if replica is None:
+            self._make_room(now_ms)
+            replica = Replica(key)
+        self.observers[key] = replica  # the one that fetched last is the last
+        return replica
 
     def change_voters(self, voters: VoterSet) -> None:
         """Take over a new voter set; what is known about each replica stays."""
@@ -97,7 +104,12 @@ class Replicas:
         """Return the offset that a majority of the voters has reached, None if unknown."""
         return self.by_descending_end_offset()[len(self.voters) // 2].end_offset
 
-    def _forget_inactive(self, now_ms: float) -> None:
-        for key, replica in list(self.observers.items()):
-            if (replica.last_fetch_ms or 0) < now_ms - OBSERVER_SESSION_TIMEOUT_MS:
-                del self.observers[key]
+    def _make_room(self, now_ms: float) -> None:
+        """Forget observers that did not fetch for long, and the first one if there are too many."""
+        oldest_ms = now_ms - OBSERVER_SESSION_TIMEOUT_MS
+        while self.observers:
+            key, replica = next(iter(self.observers.items()))
+            is_active = (replica.last_fetch_ms or 0) >= oldest_ms
+            if is_active and len(self.observers) < MOST_OBSERVERS:
+                break
+            del self.observers[key]

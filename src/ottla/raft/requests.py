@@ -27,11 +27,17 @@ from ottla.raft.messages import (
     RemoveVoterResponse,
     UpdateVoterRequest,
     UpdateVoterResponse,
+    UpgradeVotersRequest,
+    UpgradeVotersResponse,
     VoteRequest,
     VoteResponse,
 )
 from ottla.raft.quorum_state import QuorumState
 from ottla.raft.voters import ReplicaKey
+
+MOST_EPOCHS_AHEAD = 2**30
+"""How far ahead the epoch of a request may be. Epochs are 32-bit numbers: at the last of them no
+leader could be elected any more, and so one wrong request would end the quorum."""
 
 
 def handle(quorum: QuorumState, event: Request) -> None:
@@ -55,6 +61,12 @@ def handle(quorum: QuorumState, event: Request) -> None:
         _fetch_snapshot(quorum, event.request_id, message)
     elif isinstance(message, AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest):
         _change_voters(quorum, event.request_id, message)
+    elif isinstance(message, UpgradeVotersRequest):
+        if isinstance(quorum.role, Leader):
+            voter_changes.upgrade(quorum.role, event.request_id, message)
+        else:
+            refused = UpgradeVotersResponse(ErrorCode.NOT_CONTROLLER)
+            quorum.emit(Reply(event.request_id, refused))
     else:
         raise AssertionError(f"the driver answers {message}")
 
@@ -74,7 +86,7 @@ def _vote(quorum: QuorumState, request: VoteRequest) -> tuple[ErrorCode, bool]:
         return ErrorCode.INVALID_REQUEST, False
     if request.epoch < quorum.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH, False
-    if request.candidate.id < 0:
+    if request.candidate.id < 0 or _is_too_far_ahead(quorum, request.epoch):
         return ErrorCode.INVALID_REQUEST, False
     if request.epoch > quorum.epoch:
         quorum.become_unattached(request.epoch)
@@ -83,7 +95,9 @@ def _vote(quorum: QuorumState, request: VoteRequest) -> tuple[ErrorCode, bool]:
     log = quorum.log
     theirs = (request.last_epoch, request.last_offset)
     is_granted = quorum.role.grants_vote(request, theirs >= (log.end_epoch, log.end_offset))
-    if is_granted and not request.pre_vote and quorum.election.voted is None:
+    if is_granted and request.pre_vote:
+        quorum.role.pre_vote_granted()
+    elif is_granted and quorum.election.voted is None:
         quorum.vote_for(request.candidate)
     return ErrorCode.NONE, is_granted
 
@@ -110,7 +124,15 @@ def _end_quorum_epoch(quorum: QuorumState, request: EndQuorumEpochRequest) -> Er
 def _check_leader(quorum: QuorumState, leader_id: int, epoch: int) -> ErrorCode | None:
     if epoch < quorum.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    return ErrorCode.INVALID_REQUEST if leader_id < 0 else None
+    if leader_id < 0 or _is_too_far_ahead(quorum, epoch):
+        return ErrorCode.INVALID_REQUEST
+    if epoch == quorum.epoch and quorum.election.leader_id not in (None, leader_id):
+        return ErrorCode.INVALID_REQUEST  # an epoch has one leader, and it is another one
+    return None
+
+
+def _is_too_far_ahead(quorum: QuorumState, epoch: int) -> bool:
+    return epoch > quorum.epoch + MOST_EPOCHS_AHEAD
 
 
 def _is_meant(quorum: QuorumState, voter: ReplicaKey | None) -> bool:

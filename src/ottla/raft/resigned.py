@@ -25,7 +25,7 @@ class Resigned(Role):
         super().__init__(quorum)
         self.preferred_candidates = preferred_candidates
         self.untold = {i for i in quorum.voters.last.ids if i != quorum.local.key.id}
-        self.election_deadline_ms = quorum.election_deadline_ms()
+        self.election_deadline_ms = quorum.patience_end_ms()
 
     def grants_vote(self, request: VoteRequest, is_log_up_to_date: bool) -> bool:
         return request.pre_vote and is_log_up_to_date
@@ -38,7 +38,7 @@ class Resigned(Role):
         quorum = self.quorum
         deadline_ms = NEVER if quorum.is_shutting_down else self.election_deadline_ms
         if quorum.now_ms >= deadline_ms:
-            self.election_deadline_ms = quorum.election_deadline_ms()
+            self.election_deadline_ms = quorum.patience_end_ms()
             quorum.become_unattached(quorum.epoch + 1)
             return NEVER
         for voter_id in sorted(self.untold):

@@ -9,7 +9,7 @@ that knows less) makes a pause before the next request to that peer.
 from __future__ import annotations
 
 from ottla.model.errors import ErrorCode
-from ottla.raft.events import RequestFailed, Response
+from ottla.raft.events import Failure, RequestFailed, Response
 from ottla.raft.follower import Follower
 from ottla.raft.leader import Leader
 from ottla.raft.messages import (
@@ -22,6 +22,7 @@ from ottla.raft.messages import (
     LeaderResponse,
     RemoveVoterResponse,
     UpdateVoterResponse,
+    UpgradeVotersResponse,
     VoteResponse,
 )
 from ottla.raft.nominee import Nominee
@@ -36,14 +37,14 @@ def handle(quorum: QuorumState, event: Response | RequestFailed) -> None:
     if peer_id is None:
         return
     if isinstance(event, RequestFailed):
-        quorum.connections.pause(peer_id, quorum.now_ms)
+        _failed(quorum, peer_id, event.failure)
         return
     response = event.message
     if isinstance(response, ApiVersionsResponse):
         if isinstance(quorum.role, Leader) and quorum.role.voter_change is not None:
             quorum.role.voter_change.versions_received(quorum.role, peer_id, response)
         return
-    assert not isinstance(response, AddVoterResponse | RemoveVoterResponse)
+    assert not isinstance(response, AddVoterResponse | RemoveVoterResponse | UpgradeVotersResponse)
     role = quorum.role
     if isinstance(response, VoteResponse) and response.error == ErrorCode.UNSUPPORTED_VERSION:
         if isinstance(role, Prospective):
@@ -54,6 +55,20 @@ def handle(quorum: QuorumState, event: Response | RequestFailed) -> None:
         return
     if quorum.role is role:
         quorum.connections.pause(peer_id, quorum.now_ms)
+
+
+def _failed(quorum: QuorumState, peer_id: int, failure: Failure) -> None:
+    """Leave the peer alone for a while. A refused connection says that its process has ended."""
+    if failure is Failure.CLOSED:
+        return  # the next request connects again, and finds out
+    quorum.connections.pause(peer_id, quorum.now_ms)
+    if failure is not Failure.REFUSED:
+        return
+    role = quorum.role
+    if isinstance(role, Follower) and peer_id == quorum.election.leader_id:
+        role.leader_ended()
+    elif isinstance(role, Prospective) and quorum.has_remote_leader:
+        role.record_vote(peer_id, granted=False)
 
 
 def _handle_message(quorum: QuorumState, peer_id: int, response: LeaderResponse) -> bool:

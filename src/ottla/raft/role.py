@@ -35,6 +35,9 @@ class Role:
         """Decide about a vote in the current epoch, which is the epoch of the request."""
         raise NotImplementedError
 
+    def pre_vote_granted(self) -> None:
+        """Take note that another node was told that it would get the vote."""
+
     def log_flushed(self) -> None:
         """Take note that more of the log is durable."""
 

@@ -30,7 +30,7 @@ class Unattached(Role):
         if not quorum.can_stand:
             return quorum.fetch_from_any()
         if self.election_deadline_ms == NEVER:
-            self.election_deadline_ms = quorum.election_deadline_ms()
+            self.election_deadline_ms = quorum.patience_end_ms()
         if quorum.now_ms >= self.election_deadline_ms:
             quorum.become_prospective()
             return NEVER

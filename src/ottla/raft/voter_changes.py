@@ -20,9 +20,11 @@ from ottla.raft.messages import (
     RemoveVoterResponse,
     UpdateVoterRequest,
     UpdateVoterResponse,
+    UpgradeVotersRequest,
+    UpgradeVotersResponse,
 )
 from ottla.raft.voter_history import DYNAMIC_VOTERS
-from ottla.raft.voters import Voter
+from ottla.raft.voters import Voter, VoterSet
 
 
 class VoterChange:
@@ -33,7 +35,7 @@ class VoterChange:
     def __init__(
         self,
         request_id: object,
-        request: AddVoterRequest | RemoveVoterRequest,
+        request: AddVoterRequest | RemoveVoterRequest | UpgradeVotersRequest,
         deadline_ms: float,
     ) -> None:
         self.request_id = request_id
@@ -107,6 +109,35 @@ def handle(
         _reply(leader, request_id, request, error, message)
 
 
+def upgrade(leader: Leader, request_id: object, request: UpgradeVotersRequest) -> None:
+    """Put the voters into the log, which were given by settings so far (kraft.version 1).
+
+    Their directory ids are known from their fetches.
+    """
+    quorum, history = leader.quorum, leader.quorum.voters
+    error, message = ErrorCode.NONE, None
+    voters: list[Voter] = []
+    if leader.high_watermark is None or leader.voter_change is not None:
+        error, message = ErrorCode.REQUEST_TIMED_OUT, "The leader cannot change the voters yet."
+    elif history.kraft_version < DYNAMIC_VOTERS:
+        for voter in history.last.voters:
+            key = leader.replicas.voters[voter.key.id].heard_key
+            if voter.key.id == quorum.local.key.id:
+                voters.append(quorum.local)
+            elif key is not None and key.directory_id is not None:
+                voters.append(Voter(key, voter.endpoints))
+            else:
+                error = ErrorCode.REQUEST_TIMED_OUT
+                message = f"The leader has not heard of controller {voter.key.id} yet."
+    if error != ErrorCode.NONE or not voters:
+        _reply(leader, request_id, request, error, message)
+        return
+    deadline_ms = quorum.now_ms + quorum.config.request_timeout_ms
+    leader.voter_change = change = VoterChange(request_id, request, deadline_ms)
+    change.offset = leader.end_offset + 1
+    leader.append_version(VoterSet(voters))
+
+
 def _why_not(leader: Leader) -> tuple[ErrorCode, str | None]:
     """Return the error if no change can begin now."""
     history = leader.quorum.voters
@@ -177,7 +208,7 @@ def _update(leader: Leader, request: UpdateVoterRequest) -> tuple[ErrorCode, str
 def _reply(
     leader: Leader,
     request_id: object,
-    request: AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest,
+    request: AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest | UpgradeVotersRequest,
     error: ErrorCode,
     message: str | None,
 ) -> None:
@@ -186,6 +217,8 @@ def _reply(
         quorum.emit(Reply(request_id, AddVoterResponse(error, message)))
     elif isinstance(request, RemoveVoterRequest):
         quorum.emit(Reply(request_id, RemoveVoterResponse(error, message)))
+    elif isinstance(request, UpgradeVotersRequest):
+        quorum.emit(Reply(request_id, UpgradeVotersResponse(error, message)))
     else:
         response = UpdateVoterResponse(
             error, quorum.epoch, quorum.election.leader_id, quorum.leader_endpoints

@@ -7,8 +7,8 @@ before counts again. Without any in the log, the configured (static) set counts.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from ottla.model.value import Value
 from ottla.raft.voters import ReplicaKey, VoterSet
 
 STATIC_VOTERS = 0
@@ -17,14 +17,14 @@ DYNAMIC_VOTERS = 1
 """kraft.version 1: the voters are in the log and can change (KIP-853)."""
 
 
-class VotersAt(NamedTuple):
+class VotersAt(Value):
     """A VotersRecord of the log. Offset -1 is the bootstrap snapshot."""
 
     offset: int
     voters: VoterSet
 
 
-class KraftVersionAt(NamedTuple):
+class KraftVersionAt(Value):
     """A KRaftVersionRecord of the log. Offset -1 is the bootstrap snapshot."""
 
     offset: int

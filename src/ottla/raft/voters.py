@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from ottla.model.ids import uuid_to_text
 
+MAX_KRAFT_VERSION = 1  # voters can change while the quorum runs (KIP-853)
+
 
 class ReplicaKey(NamedTuple):
     """A replica: the node's id, and the id of its log directory where that is known."""
@@ -42,7 +44,7 @@ class Voter(NamedTuple):
     key: ReplicaKey
     endpoints: tuple[Endpoint, ...] = ()
     min_kraft_version: int = 0
-    max_kraft_version: int = 1
+    max_kraft_version: int = MAX_KRAFT_VERSION
 
 
 class VoterSet:

@@ -104,12 +104,20 @@ def recompress(
     Records are not decoded; the rest of the header stays. Raises CorruptBatch if they cannot be
     decompressed, TooMuchData if that takes more than `limit` bytes.
     """
-    batch = parse_header(buffer, start)
+    compression = parse_header(buffer, start).compression
     with memoryview(buffer) as view:
-        records = decompress(batch.compression, view[start + HEADER_SIZE : end], limit)
+        records = decompress(compression, view[start + HEADER_SIZE : end], limit)
+        return replace_records(buffer, start, records, codec, level)
+
+
+def replace_records(
+    buffer: Buffer, start: int, records: Buffer, codec: int, level: int | None
+) -> bytearray:
+    """Return the v2 batch at `start` with these records, compressed by a codec, and a new CRC."""
+    with memoryview(buffer) as view:
         result = bytearray(view[start : start + HEADER_SIZE])
-        result += compress(codec, records, level)
-    attributes = (batch.attributes & ~COMPRESSION_MASK) | codec
+    result += compress(codec, records, level)
+    attributes = (parse_header(buffer, start).attributes & ~COMPRESSION_MASK) | codec
     result[LENGTH_OFFSET:LOG_OVERHEAD] = (len(result) - LOG_OVERHEAD).to_bytes(4, "big")
     result[ATTRIBUTES_OFFSET : ATTRIBUTES_OFFSET + 2] = attributes.to_bytes(2, "big", signed=True)
     seal(result, 0, len(result))

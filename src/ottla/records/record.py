@@ -1,9 +1,9 @@
-"""The records inside a v2 batch: reading, building, and finding null keys.
+"""The records inside a v2 batch: reading and building.
 
 Reading trusts nothing: each length is checked against the bytes that are left before it is
 used, offsets must rise within the batch, and the batch must hold exactly the records its
-header counts. Damaged bytes raise CorruptBatch and nothing else. Brokers store and send batches
-without reading their records.
+header counts. Damaged bytes raise CorruptBatch and nothing else. Brokers check the
+records of clients (`structure`) and store batches without reading them.
 
 A record is: length, attributes (1 byte), timestamp delta, offset delta, key, value,
 headers; all numbers are zigzag varints, a length of -1 means null (KIP-98, KIP-82).
@@ -11,9 +11,10 @@ headers; all numbers are zigzag varints, a length of -1 means null (KIP-98, KIP-
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from ottla.model.steps import Steps
 from ottla.ports import Buffer
 from ottla.records.batch import (
     COMPRESSION_MASK,
@@ -31,6 +32,7 @@ from ottla.records.batch import (
     seal,
 )
 from ottla.records.compression import DECOMPRESSED_LIMIT, compress, decompress
+from ottla.records.varint import NULL, read_int, read_length, read_long
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 NewRecord: TypeAlias = tuple[bytes | None, bytes | None, int, Headers]
@@ -38,8 +40,8 @@ NewRecord: TypeAlias = tuple[bytes | None, bytes | None, int, Headers]
 
 _MIN_RECORD_BYTES: Final = 7  # seven numbers of one byte each
 _MIN_HEADER_BYTES: Final = 2
-_MAX_VARINT_BYTES: Final = 10
 _INT64: Final = 1 << 63
+_RECORDS_A_STEP: Final = 64
 
 
 class Record(NamedTuple):
@@ -57,27 +59,16 @@ def records_of(batch_bytes: Buffer, limit: int = DECOMPRESSED_LIMIT) -> list[Rec
 
     The caller checks the CRC; compressed records may take up to `limit` bytes.
     """
+    return list(iterate_records(batch_bytes, limit))
+
+
+def iterate_records(batch_bytes: Buffer, limit: int = DECOMPRESSED_LIMIT) -> Iterator[Record]:
+    """Yield what `records_of` returns, one after the other: for batches that may be very large."""
     batch, data = _open(batch_bytes, 0, len(batch_bytes), limit)
     try:
-        return _read_records(batch, data)
+        yield from _read_records(batch, data)
     except IndexError:
         raise CorruptBatch(0, "a record passes the end of the batch") from None
-
-
-def null_keys(
-    buffer: Buffer, start: int, end: int, limit: int = DECOMPRESSED_LIMIT, most: int = _INT64
-) -> list[int]:
-    """Return the numbers of the records in [start, end) without a key, the first `most` of them.
-
-    Raises CorruptBatch. Compressed records may take up to `limit` bytes.
-    """
-    batch, data = _open(buffer, start, end, limit)
-    try:
-        return _find_null_keys(data, batch.record_count, most)
-    except IndexError:
-        raise CorruptBatch(start, "a record passes the end of the batch") from None
-    except CorruptBatch as error:
-        raise CorruptBatch(start, error.reason) from None
 
 
 def build_batch(
@@ -130,6 +121,21 @@ def build_batch(
     return batch
 
 
+def build_values_batch(values: Sequence[bytes], timestamp: int) -> Steps[bytearray]:
+    """Build a batch of records without keys that have the same time, in steps."""
+    batch = bytearray(HEADER_SIZE)
+    for delta, value in enumerate(values):
+        _write_record(batch, delta, timestamp, (None, value, timestamp, ()))
+        if not delta % _RECORDS_A_STEP:
+            yield
+    size, count = len(batch) - LOG_OVERHEAD, len(values)
+    HEADER.pack_into(
+        batch, 0, 0, size, -1, MAGIC_V2, 0, 0, count - 1, timestamp, timestamp, -1, -1, -1, count
+    )
+    seal(batch, 0, len(batch))
+    return batch
+
+
 def _open(buffer: Buffer, start: int, end: int, limit: int) -> tuple[Batch, bytes]:
     """Return the checked header at `start`, and the records' bytes, decompressed."""
     if end - start < HEADER_SIZE:
@@ -154,24 +160,23 @@ def _open(buffer: Buffer, start: int, end: int, limit: int) -> tuple[Batch, byte
     return batch, data
 
 
-def _read_records(batch: Batch, data: bytes) -> list[Record]:
-    records = []
+def _read_records(batch: Batch, data: bytes) -> Iterator[Record]:
     position, end = 0, len(data)
     append_time = batch.max_timestamp if batch.timestamp_type == LOG_APPEND_TIME else None
     previous = -1
     for _ in range(batch.record_count):
-        length, position = _varint(data, position)
+        length, position = read_int(data, position)
         record_end = position + length
         if length < _MIN_RECORD_BYTES - 1 or record_end > end:
             raise CorruptBatch(0, f"record length {length} with {end - position} bytes left")
-        timestamp_delta, position = _varint(data, position + 1)
-        offset_delta, position = _varint(data, position)
+        timestamp_delta, position = read_long(data, position + 1)
+        offset_delta, position = read_int(data, position)
         if not previous < offset_delta <= batch.last_offset_delta:
             raise CorruptBatch(0, f"offset delta {offset_delta} after {previous}")
         previous = offset_delta
         key, position = _bytes(data, position, record_end)
         value, position = _bytes(data, position, record_end)
-        count, position = _varint(data, position)
+        count, position = read_int(data, position)
         headers: tuple[tuple[str, bytes | None], ...] = ()
         if count:
             headers, position = _headers(data, position, record_end, count)
@@ -183,10 +188,9 @@ def _read_records(batch: Batch, data: bytes) -> list[Record]:
         offset = batch.base_offset + offset_delta
         if append_time is not None:
             timestamp = append_time
-        records.append(Record(offset, timestamp, key, value, headers))
+        yield Record(offset, timestamp, key, value, headers)
     if position != end:
         raise CorruptBatch(0, f"{end - position} bytes follow the last record")
-    return records
 
 
 def _headers(
@@ -205,72 +209,10 @@ def _headers(
 
 
 def _bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    length = data[position]
-    if length < 0x80:
-        length = (length >> 1) ^ -(length & 1)
-        position += 1
-    else:
-        length, position = _varint(data, position)
-    if length == -1:
-        return None, position
-    following = position + length
-    if length < 0 or following > end:
-        raise CorruptBatch(0, f"a field of {length} bytes with {end - position} left")
-    return data[position:following], following
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return a zigzag number and the position after it; IndexError past the end."""
-    byte = data[position]
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position + 1
-    number, shift, start = byte & 0x7F, 7, position
-    while byte > 0x7F:
-        position += 1
-        byte = data[position]
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if position - start >= _MAX_VARINT_BYTES:
-            raise CorruptBatch(0, f"a number takes more than {_MAX_VARINT_BYTES} bytes")
-    if number >> 64:
-        raise CorruptBatch(0, "a number takes more than 64 bits")
-    return (number >> 1) ^ -(number & 1), position + 1
-
-
-def _find_null_keys(data: bytes, count: int, most: int) -> list[int]:
-    """Find the records without a key. This is the only loop over records in a broker."""
-    position, end = 0, len(data)
-    found: list[int] = []
-    for number in range(count):
-        length = data[position]
-        body = position + 1
-        if length > 0x7F:
-            high = data[body]
-            if high > 0x7F:
-                length, body = _varint(data, position)
-                length <<= 1
-            else:
-                length = length & 0x7F | high << 7
-                body += 1
-        # The lowest bit of a zigzag number is its sign, and only null has a negative length.
-        if length & 1:
-            raise CorruptBatch(0, "a record has a negative length")
-        following = body + (length >> 1)
-        position = body + 1
-        while data[position] > 0x7F:
-            position += 1
-        position += 1
-        while data[position] > 0x7F:
-            position += 1
-        position += 1
-        if position >= following:
-            raise CorruptBatch(0, f"a record of {length >> 1} bytes ends before its key")
-        if data[position] & 1 and len(found) < most:
-            found.append(number)
-        position = following
-    if position != end:
-        raise CorruptBatch(0, f"the records take {position} bytes, not {end}")
-    return found
+    length, start = read_length(data, position, end)
+    if length == NULL:
+        return None, start
+    return data[start : start + length], start + length
 
 
 def _write_record(out: bytearray, delta: int, base_timestamp: int, record: NewRecord) -> None:

@@ -20,13 +20,15 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ottla.log.append_rules import NeedsValidation
+from ottla.log.append_rules import UNCHECKED, WELL_FORMED, WITH_KEYS, NeedsValidation
+from ottla.log.state.verifications import NOT_TRANSACTIONAL
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.ports import Ports, TaskFailed
 from ottla.replication.partition_leader import WRITTEN, AppendWaiter, PartitionLeader
 
 if TYPE_CHECKING:
-    from ottla.replication.partition import Partition
+    from ottla.log.log import Log
+    from ottla.replication.partition import Partition, QueuedWrite
 
 PARKED_BYTES: Final = 8 * 1024 * 1024
 """While more than this waits, a connection that has added to it sends no further request."""
@@ -36,6 +38,7 @@ MAX_DELAYED_BYTES: Final = 128 * 1024 * 1024
 SEQUENCE_ERRORS: Final = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_TXN_STATE,
 )
 """What may be said because of a batch that is not written yet, and does not hold if that fails."""
 
@@ -43,7 +46,7 @@ SEQUENCE_ERRORS: Final = (
 class Broker(Protocol):
     """What delayed appends need of their broker."""
 
-    appended: list[PartitionLeader]
+    appended: list[QueuedWrite]
     delayed_bytes: int
     ports: Ports
     wall_ms: int
@@ -58,7 +61,8 @@ class DelayedAppend:
     __slots__ = (
         "acks_all",
         "batch",
-        "has_keys",
+        "checked",
+        "guard",
         "is_ready",
         "place",
         "position",
@@ -75,13 +79,17 @@ class DelayedAppend:
         position: int = 0,
         *,
         acks_all: bool = True,
-        has_keys: bool = False,
+        checked: int = UNCHECKED,
+        guard: int = NOT_TRANSACTIONAL,
     ) -> None:
         self.waiter = waiter
         self.place = place
         self.position = position
         self.acks_all = acks_all
-        self.has_keys = has_keys
+        self.checked = checked
+        """What is known about the records (see `append_rules`)."""
+        self.guard = guard
+        """Whether it may be part of a transaction (see `log.state.verifications`)."""
         self.is_ready = True
         self.refusal: ApiError | None = None
         self.size = 0
@@ -92,6 +100,42 @@ class DelayedAppend:
 
     def refuse(self, error: ApiError) -> None:
         self.waiter.appended(self.place, self.position, error)
+
+    def check(
+        self, log: Log, buffer: bytearray, view: memoryview, start: int, end: int, now_ms: int
+    ) -> None:
+        """Check the batch before its turn comes; raises ApiError or NeedsValidation."""
+        self.checked = log.check_append(buffer, view, start, end, now_ms, self.checked)
+
+    def append_to(self, log: Log, leader_epoch: int, now_ms: int) -> int:
+        """Queue the batch in the log; return its base offset."""
+        batch = self.batch
+        return log.append_as_leader(
+            batch, memoryview(batch), self.start, len(batch), leader_epoch, now_ms,
+            self.checked, self.guard,
+        )  # fmt: skip
+
+
+class DelayedCoordinatorAppend(DelayedAppend):
+    """A marker, or offsets of a transaction, behind appends that wait."""
+
+    __slots__ = ("transaction_version",)
+
+    def __init__(self, waiter: AppendWaiter, guard: int, transaction_version: int) -> None:
+        super().__init__(waiter, guard=guard)
+        self.transaction_version = transaction_version
+
+    def check(
+        self, log: Log, buffer: bytearray, view: memoryview, start: int, end: int, now_ms: int
+    ) -> None:
+        """Check nothing: a coordinator of this cluster has built the batch."""
+
+    def append_to(self, log: Log, leader_epoch: int, now_ms: int) -> int:
+        """Queue the batch in the log; return its base offset."""
+        return log.append_from_coordinator(
+            self.batch, leader_epoch, now_ms,
+            guard=self.guard, transaction_version=self.transaction_version,
+        )  # fmt: skip
 
 
 class DelayedAppends:
@@ -139,7 +183,7 @@ class DelayedAppends:
         """Return what must be done with the records before the batch's turn comes, if anything."""
         log = self._leader.partition.online_log()
         try:
-            log.check_append(buffer, view, start, end, self._broker.wall_ms, append.has_keys)
+            append.check(log, buffer, view, start, end, self._broker.wall_ms)
         except NeedsValidation as needed:
             return needed
         return None
@@ -152,16 +196,14 @@ class DelayedAppends:
         append.is_ready = False
 
         def done(result: bytes | TaskFailed) -> None:
-            self._validated(append, result, validation.checks_keys)
+            self._validated(append, result, WITH_KEYS if validation.checks_keys else WELL_FORMED)
 
         try:
             self._broker.ports.helpers.submit(TASK, append.batch, done)
         except TaskFailed as failure:
             raise _not_validated(failure) from None
 
-    def _validated(
-        self, append: DelayedAppend, result: bytes | TaskFailed, keys_were_checked: bool
-    ) -> None:
+    def _validated(self, append: DelayedAppend, result: bytes | TaskFailed, checked: int) -> None:
         from ottla.records.validation import result_of
 
         append.is_ready = True
@@ -172,7 +214,7 @@ class DelayedAppends:
         except ApiError as refusal:
             append.refusal = refusal
         else:
-            append.has_keys |= keys_were_checked
+            append.checked = max(append.checked, checked)
             if changed is not None:
                 append.batch, append.start = changed, 0
         self._append_ready()
@@ -205,11 +247,7 @@ class DelayedAppends:
             log = partition.online_log()
             if append.acks_all and log.config.min_insync_replicas > 1:
                 leader.check_in_sync()
-            batch = append.batch
-            base_offset = log.append_as_leader(
-                batch, memoryview(batch), append.start, len(batch), partition.leader_epoch,
-                self._broker.wall_ms, append.has_keys,
-            )  # fmt: skip
+            base_offset = append.append_to(log, partition.leader_epoch, self._broker.wall_ms)
         except ApiError as refusal:
             if refusal.code in SEQUENCE_ERRORS and leader.unwritten:
                 self._wait_for_write(WRITTEN, append, _RefusedWhenWritten(append.waiter, refusal))

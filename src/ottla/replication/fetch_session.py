@@ -3,13 +3,19 @@
 A new session takes a free slot, or the slot of a session unused for two minutes, or that
 of a less valuable one: followers over consumers, larger over smaller; a session is safe
 from its equals during its first two minutes.
+
+All sessions together take at most MOST_BYTES of memory, whatever is fetched. A fetch for which
+there is no room is answered without a session, as if there were no slot.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
 
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.steps import Steps, run_to_end
 from ottla.ports import Random
 from ottla.replication.fetch_partitions import Fetcher
 
@@ -18,6 +24,8 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _MAX_EPOCH = 2**31 - 1
 _MAX_ID = 2**31 - 1
+
+MOST_BYTES: Final = 256 * 1024 * 1024
 
 
 def next_epoch(epoch: int) -> int:
@@ -32,6 +40,7 @@ class FetchSession:
         "created_ms",
         "epoch",
         "fetcher",
+        "held_bytes",
         "privileged",
         "session_id",
         "used_ms",
@@ -43,6 +52,8 @@ class FetchSession:
     ) -> None:
         self.session_id = session_id
         self.fetcher = fetcher
+        self.held_bytes = 0
+        """What is counted for it."""
         self.privileged = privileged
         self.uses_ids = uses_ids
         self.epoch = next_epoch(INITIAL_EPOCH)
@@ -57,10 +68,19 @@ class FetchSession:
 class FetchSessions:
     """The cache, least recently used first."""
 
-    def __init__(self, slots: int, random: Random) -> None:
+    def __init__(
+        self,
+        slots: int,
+        random: Random,
+        run: Callable[[Steps[None]], object] = run_to_end,
+    ) -> None:
+        """Keep at most so many sessions. `run` does what may take long."""
         self._slots = slots
         self._random = random
+        self._run = run
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self.held_bytes = 0
+        """About what all sessions take in memory."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -70,7 +90,9 @@ class FetchSessions:
     ) -> FetchSession | None:
         """Return a new session for this fetcher, or None if there is no slot for it."""
         size = len(fetcher.entries)
-        if not size or not self._make_room(privileged, size, now_ms):
+        if not size or self.held_bytes + fetcher.held_bytes > MOST_BYTES:
+            return None
+        if not self._make_room(privileged, size, now_ms):
             return None
         session_id = 1 + self._random.below(_MAX_ID)
         while session_id in self._sessions:
@@ -79,7 +101,24 @@ class FetchSessions:
             session_id, fetcher, privileged=privileged, uses_ids=uses_ids, now_ms=now_ms
         )
         self._sessions[session_id] = session
+        self.count(session)
         return session
+
+    def count(self, session: FetchSession) -> None:
+        """Count what a session takes now; close it and raise ApiError if there is no room for it.
+
+        The client then begins a new session.
+        """
+        grown_bytes = session.fetcher.held_bytes - session.held_bytes
+        session.held_bytes += grown_bytes
+        self.held_bytes += grown_bytes
+        if grown_bytes > 0 and self.held_bytes > MOST_BYTES:
+            self.close(session.session_id)
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+
+    def is_open(self, session: FetchSession) -> bool:
+        """Return True if the session was not closed meanwhile."""
+        return self._sessions.get(session.session_id) is session
 
     def use(self, session_id: int, epoch: int, *, uses_ids: bool, now_ms: float) -> FetchSession:
         """Return the session that a request continues; raise ApiError if it cannot."""
@@ -98,7 +137,8 @@ class FetchSessions:
         """Close a session, if it exists."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            session.fetcher.close()
+            self.held_bytes -= session.held_bytes
+            self._run(session.fetcher.close())
 
     def _make_room(self, privileged: bool, size: int, now_ms: float) -> bool:
         if len(self._sessions) < self._slots:

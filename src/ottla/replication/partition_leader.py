@@ -20,10 +20,12 @@ from collections.abc import Callable
 from errno import EIO
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from ottla.log.append_rules import WITH_KEYS
 from ottla.metadata.image import PartitionImage
 from ottla.model.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.log.log import Log
     from ottla.replication.delayed_appends import DelayedAppends
     from ottla.replication.partition import Partition
 
@@ -82,13 +84,33 @@ class OwnAppend:
 class FollowerState:
     """What the leader knows about one follower from its fetches."""
 
-    __slots__ = ("caught_up_ms", "log_end_offset")
+    __slots__ = (
+        "asked_end",
+        "asked_ms",
+        "behind_since_ms",
+        "broker_epoch",
+        "caught_up_ms",
+        "log_end_offset",
+        "log_start_offset",
+    )
 
     def __init__(self) -> None:
         self.log_end_offset = -1
         """The offset it asked for last; -1 until it has fetched in this leader epoch."""
+        self.log_start_offset = 0
+        """Where its log begins."""
         self.caught_up_ms = -1.0
-        """When it last had everything that the leader had."""
+        """When it last had everything that the leader had: with a fetch it has what was there at
+
+        the one before. So it keeps up while more is written all the time.
+        """
+        self.asked_ms = -1.0
+        self.asked_end = 0
+        """When it fetched last, and where the leader's log ended then."""
+        self.behind_since_ms = -1.0
+        """When something was written that it did not have, after it had everything."""
+        self.broker_epoch = -1
+        """The epoch of the broker that fetched, -1 if it did not say (KIP-903)."""
 
 
 class PartitionLeader:
@@ -102,7 +124,9 @@ class PartitionLeader:
         "followers",
         "isr",
         "partition",
+        "proposed_isr",
         "replica_count",
+        "start_offset",
         "unwritten",
     )
 
@@ -110,7 +134,11 @@ class PartitionLeader:
         self.partition = partition
         self._broker_id = broker_id
         self._leader_epoch = -1
+        self.start_offset = 0
+        """Where the log ended when this leader epoch began."""
         self.isr: tuple[int, ...] = ()
+        self.proposed_isr: tuple[int, ...] | None = None
+        """The ISR that the controller was asked for and has not told yet."""
         self.replica_count = 0
         self.followers: dict[int, FollowerState] = {}
         self.delayed: DelayedAppends | None = None
@@ -128,6 +156,9 @@ class PartitionLeader:
         assert set(image.isr) <= set(image.replicas), f"{self.partition.name}: {image.isr}"
         others = [replica for replica in image.replicas if replica != self._broker_id]
         known = self.followers if image.leader_epoch == self._leader_epoch else {}
+        if image.leader_epoch != self._leader_epoch and self.partition.log is not None:
+            self.start_offset = self.partition.log.log_end_offset
+        self.proposed_isr = None
         self.followers = {replica: known.get(replica) or FollowerState() for replica in others}
         self._leader_epoch = image.leader_epoch
         self.replica_count = len(image.replicas)
@@ -149,9 +180,39 @@ class PartitionLeader:
                 self.delayed.refuse_all(ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             else:
                 self.delayed.refuse_all(error)
+        self._refuse_uncommitted(error)
+
+    def refuse_uncommitted(self) -> None:
+        """Tell requests that wait for followers that another broker probably leads."""
+        self._refuse_uncommitted(
+            ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"followers of {self.partition.name} and the controller do not answer",
+            )
+        )
+
+    def _refuse_uncommitted(self, error: ApiError) -> None:
         uncommitted, self._uncommitted = self._uncommitted, deque()
         for _, waiter, place, position in uncommitted:
             waiter.appended(place, position, error)
+
+    @property
+    def has_uncommitted(self) -> bool:
+        """True if requests wait for followers."""
+        return bool(self._uncommitted)
+
+    @property
+    def is_leading(self) -> bool:
+        """True until this broker stops leading the partition."""
+        return self.partition.leader is self and not self.partition.removed
+
+    @property
+    def is_awaiting_followers(self) -> bool:
+        """True if some in-sync follower has not fetched yet in this leader epoch."""
+        return any(
+            follower.log_end_offset < 0 and replica_id in self.isr
+            for replica_id, follower in self.followers.items()
+        )
 
     @property
     def is_under_replicated(self) -> bool:
@@ -187,7 +248,7 @@ class PartitionLeader:
         self.check_in_sync()
         base_offset = log.append_as_leader(
             batch, memoryview(batch), 0, len(batch), self.partition.leader_epoch, now_ms,
-            has_keys=True,
+            checked=WITH_KEYS,
         )  # fmt: skip
         self.unwritten.append((log.log_end_offset, OwnAppend(done), None, 0))
         return base_offset
@@ -201,6 +262,8 @@ class PartitionLeader:
         log = self.partition.log
         if log is None:  # its directory was lost since the append
             raise OSError(EIO, "the log directory is offline")
+        if self.followers:
+            self._note_behind(log)
         log.write_queued()
         if self.partition.leader is not self:
             self._tell_resigned()
@@ -241,7 +304,14 @@ class PartitionLeader:
 
     # -- replication ---------------------------------------------------------------------
 
-    def record_fetch(self, replica_id: int, fetch_offset: int, now_ms: float) -> None:
+    def record_fetch(
+        self,
+        replica_id: int,
+        fetch_offset: int,
+        now_ms: float,
+        broker_epoch: int = -1,
+        log_start_offset: int = 0,
+    ) -> None:
         """Note that a follower has everything below `fetch_offset`; it asks for what follows.
 
         NOT_LEADER_OR_FOLLOWER when the broker has no replica of this partition,
@@ -263,11 +333,56 @@ class PartitionLeader:
             )
         if fetch_offset == log.written_end:
             follower.caught_up_ms = now_ms
+        elif fetch_offset >= follower.asked_end:
+            follower.caught_up_ms = max(follower.caught_up_ms, follower.asked_ms)
+        follower.asked_ms, follower.asked_end = now_ms, log.written_end
+        follower.broker_epoch = broker_epoch
+        follower.log_start_offset = log_start_offset
         if fetch_offset != follower.log_end_offset:
             follower.log_end_offset = fetch_offset
-            if replica_id in self.isr:
+            if replica_id in self.isr or self._is_proposed(replica_id):
                 self.advance_high_watermark()
                 self._tell_committed()
+        if replica_id not in self.isr and self.partition.topic.isr_changes is not None:
+            self.partition.topic.isr_changes.consider(self, replica_id)
+
+    def withdraw_proposal(self) -> None:
+        """Give up a proposed ISR that the controller refused; nobody waits for it any more."""
+        self.proposed_isr = None
+        if self.is_leading and self.partition.log is not None:
+            self.advance_high_watermark()
+            self._tell_committed()
+
+    def _is_proposed(self, replica_id: int) -> bool:
+        return self.proposed_isr is not None and replica_id in self.proposed_isr
+
+    def has_caught_up(self, follower: FollowerState) -> bool:
+        """Return True if a follower may join the ISR: it has all that is or will be committed."""
+        log = self.partition.online_log()
+        return follower.log_end_offset >= max(log.high_watermark, self.start_offset)
+
+    def lagging(self, now_ms: float, lag_max_ms: float) -> list[int]:
+        """Return the in-sync followers that have not caught up for too long."""
+        log = self.partition.log
+        found: list[int] = []
+        for replica_id, follower in self.followers.items():
+            if log is None or replica_id not in self.isr:
+                continue
+            if follower.log_end_offset >= log.written_end:
+                continue
+            since_ms = max(follower.caught_up_ms, follower.behind_since_ms)
+            if since_ms < 0:  # it has not fetched yet: its time begins now
+                follower.behind_since_ms = now_ms
+            elif now_ms - since_ms > lag_max_ms:
+                found.append(replica_id)
+        return found
+
+    def _note_behind(self, log: Log) -> None:
+        """Note that followers which have everything had it until this write."""
+        now_ms = log.resources.clock.monotonic_ms()
+        for follower in self.followers.values():
+            if follower.log_end_offset >= log.written_end:
+                follower.behind_since_ms = now_ms
 
     def advance_high_watermark(self) -> None:
         """Move the high watermark to the smallest end of the ISR, never back; tell watchers."""
@@ -275,8 +390,8 @@ class PartitionLeader:
         log = partition.log
         assert log is not None
         end = log.written_end
-        if len(self.isr) > 1:
-            for replica_id in self.isr:
+        if len(self.isr) > 1 or self.proposed_isr is not None:
+            for replica_id in (*self.isr, *(self.proposed_isr or ())):
                 follower = self.followers.get(replica_id)
                 if follower is not None and follower.log_end_offset < end:
                     end = follower.log_end_offset

@@ -44,15 +44,18 @@ class Timers:
             heappop(heap)
         return heap[0][0] if heap else None
 
-    def run(self, now_ms: float) -> None:
-        """Call everything that is due."""
+    def run(self, now_ms: float) -> list[Callable[[], None]]:
+        """Call everything that is due; return what was called."""
         heap = self._heap
+        called = []
         while heap and heap[0][0] <= now_ms:
             timer = heappop(heap)[2]
             action = timer.action
             if action is not None:
                 timer.action = None
+                called.append(action)
                 action()
+        return called
 
     def _drop_cancelled(self) -> None:
         """Keep the heap near the number of live timers, however long their deadlines are."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from ottla.metadata.image import MetadataImage, TopicImage
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.replication.partition import Partition, Topic
 from ottla.replication.replica_counts import ReplicaCounts
+
+if TYPE_CHECKING:
+    from ottla.replication.isr_changes import IsrChanges
 
 _ID_BYTES = 16
 
@@ -15,30 +19,43 @@ _ID_BYTES = 16
 class HostedTopics:
     """Look-up of partitions by the raw bytes of a request: name in UTF-8, or topic id."""
 
-    __slots__ = ("by_id", "by_key", "counts", "image")
+    __slots__ = ("by_id", "by_key", "counts", "image", "isr_changes")
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
         """The cluster's metadata, which knows the partitions that are elsewhere."""
         self.counts = ReplicaCounts()
+        self.isr_changes: IsrChanges | None = None
+        """Where leaders propose other ISRs; None on a broker that is a cluster of its own."""
         self.by_key: dict[bytes, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
 
     def add(self, topic: Topic) -> None:
         """Host a topic, before any of its replicas has a role."""
         topic.counts = self.counts
+        topic.isr_changes = self.isr_changes
         self.by_key[topic.key] = topic
         self.by_id[topic.topic_id] = topic
 
+    def propose_through(self, isr_changes: IsrChanges) -> None:
+        """Let leaders propose other ISRs, of the topics that are hosted already too."""
+        self.isr_changes = isr_changes
+        for topic in self.by_id.values():
+            topic.isr_changes = isr_changes
+
     def remove(self, topic_id: bytes) -> Topic | None:
-        """Forget a topic; its partitions are marked as gone and their watchers told."""
+        """Forget a topic, and return it. The caller has to remove its partitions."""
         topic = self.by_id.pop(topic_id, None)
-        if topic is None:
-            return None
-        del self.by_key[topic.key]
-        for partition in topic.partitions.values():
-            partition.remove()
+        if topic is not None:
+            del self.by_key[topic.key]
         return topic
+
+    def remove_partition(self, partition: Partition) -> None:
+        """Forget one replica, and its topic if it was the last one here."""
+        topic = partition.topic
+        del topic.partitions[partition.index]
+        if not topic.partitions:
+            del self.by_key[topic.key], self.by_id[topic.topic_id]
 
     def named(self, name: str) -> Topic | None:
         return self.by_key.get(name.encode())

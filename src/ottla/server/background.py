@@ -44,7 +44,7 @@ class BackgroundThread:
             except Exception as bug:
                 self._finished.append(partial(_raise, bug))
                 return
-            self._finished.append(lambda: done(result))
+            self._finished.append(partial(done, result))
 
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
@@ -52,16 +52,21 @@ class BackgroundThread:
         self._work.put(run)
 
     def _run(self) -> None:
-        with suppress(OSError):  # where that is not allowed it does its work all the same
+        # Linux only. Where that is not allowed it does its work all the same.
+        with suppress(OSError, AttributeError):
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         while (work := self._work.get()) is not None:
             work()
             self._wake_loop()
 
-    def deliver(self) -> None:
-        """Hand finished results over; called on the loop."""
+    def deliver(self) -> list[Callable[..., object]]:
+        """Hand finished results over; called on the loop. Return what took them."""
+        takers: list[Callable[..., object]] = []
         while self._finished:
-            self._finished.popleft()()
+            taker = self._finished.popleft()
+            takers.append(taker)
+            taker()
+        return takers
 
     def stop(self) -> None:
         """Finish what was submitted and deliver it, with the work that this leads to."""

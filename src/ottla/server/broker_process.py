@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from ottla.broker.identity import IdentityError, check
+from ottla.broker.identity import IdentityError, check, new_cluster_id
+from ottla.broker.loop_stalls import COLLECTION, NOTED_MS
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
 from ottla.config.definition import ConfigError
-from ottla.config.listeners import Endpoint
+from ottla.config.listeners import Endpoint, advertised_controllers
+from ottla.log.damage import LogDirsFailed
 from ottla.metadata.serde import MetadataError
 from ottla.model.errors import ApiError
 from ottla.network.buffers import RequestBuffers
@@ -20,13 +21,15 @@ from ottla.network.stream import Connector
 from ottla.ports import Files, Ports
 from ottla.server.background import BackgroundThread
 from ottla.server.errors import StartupError
-from ottla.server.helper_processes import HelperProcess
+from ottla.server.file_limit import file_limit
+from ottla.server.helper_processes import HelperLanes
 from ottla.server.listener import Listener
 from ottla.server.os_files import OsFile, OsFiles, lock_directory
 from ottla.server.reactor import Reactor
 from ottla.server.system import SystemClock, SystemRandom
 
 if TYPE_CHECKING:
+    from ottla.raft.voters import Endpoint as QuorumEndpoint
     from ottla.server.metrics_endpoint import MetricsEndpoint
 
 _MOST_OPEN_FILES = 16_384
@@ -52,14 +55,17 @@ class Broker:
         self._report = report
         self._listeners: list[Listener] = []
         self._background = BackgroundThread(self._deliver_soon)
-        self._helpers = HelperProcess(self._deliver_soon)
+        self._helpers = HelperLanes(self._deliver_soon)
         self._reactor: Reactor | None = None
         self._node: Node | None = None
         self._peers: Peers | None = None
         self._locks: list[OsFile] = []
         self._metrics_port = metrics_port
         self._metrics: MetricsEndpoint | None = None
+        self._is_leaving = False
         self.bootstrap_servers = ""
+        self.ready_at = ""
+        """Where it is reached, for people: a node of controllers only has no clients."""
 
     def open(self) -> None:
         """Bind, load the logs, listen. Raise StartupError, with nothing changed, if it cannot."""
@@ -69,7 +75,11 @@ class Broker:
             ports = self._ports()
             self._take_directories(ports.files)
             self._node = Node(
-                self._config, advertised, ports, max_open_files=_max_open_files(self._memory)
+                self._config,
+                advertised,
+                ports,
+                controller_endpoints=self._controller_endpoints(),
+                max_open_files=_max_open_files(self._memory),
             )
             self._node.start()
         except (IdentityError, MetadataError, ConfigError, ApiError, OSError) as error:
@@ -79,6 +89,10 @@ class Broker:
             self._give_up()
             raise
         self.bootstrap_servers = ",".join(_address(endpoint) for endpoint in advertised)
+        self.ready_at = self.bootstrap_servers
+        if not advertised:
+            controllers = [f"{each.host}:{each.port}" for each in self._node.controller_endpoints]
+            self.ready_at = f"{','.join(controllers)} as a controller"
         self._reactor = self._make_reactor(self._node)
         assert self._peers is not None
         self._peers.attach(self._reactor.engine)
@@ -86,11 +100,23 @@ class Broker:
         if self._metrics is not None:
             self._metrics.start()
         self._deliver_soon()
+        self._report_ignored_settings()
+
+    def _report_ignored_settings(self) -> None:
+        names = self._config.ignored()
+        if names:
+            self._report(f"These settings have no effect in this broker: {', '.join(names)}")
 
     def _take_directories(self, files: Files) -> None:
         """Make sure the directories are ours before anything is written to them."""
         config = self._config
-        check(files, config.storage.log_dirs, config.node.node_id, config.node.cluster_id)
+        given = config.node.cluster_id
+        found = check(files, config.storage.log_dirs, config.node.node_id, given)
+        if not (found or given or config.is_alone):
+            raise IdentityError(
+                "a new node of a cluster needs the cluster's id: set the same cluster.id for all"
+                f" its nodes, for a new cluster such as cluster.id={new_cluster_id(SystemRandom())}"
+            )
         if not self._memory:
             for directory in config.storage.log_dirs:
                 files.make_dirs(directory)
@@ -98,7 +124,8 @@ class Broker:
 
     def _bind(self) -> None:
         config = self._config
-        for endpoint in config.network.listeners:
+        controllers = () if config.is_alone else config.network.controller_listener_names
+        for endpoint in (*config.network.listeners, *controllers):
             self._listeners.append(
                 Listener(
                     endpoint,
@@ -116,6 +143,35 @@ class Broker:
             endpoint if endpoint.port else endpoint._replace(port=bound[endpoint.listener_name])
             for endpoint in self._config.network.advertised_listeners
         ]
+
+    def _controller_endpoints(self) -> list[QuorumEndpoint]:
+        """Return where other nodes reach this controller."""
+        config = self._config
+        if config.is_alone:
+            return []
+        from ottla.raft.voters import Endpoint as QuorumEndpoint
+
+        bound = {listener.name: listener.port for listener in self._listeners}
+        told = {each.listener_name: each for each in advertised_controllers(config.values)}
+        own = [v for v in config.quorum.controller_quorum_voters if v.node_id == self.node_id]
+        found = []
+        for each in config.network.controller_listener_names:
+            name, host, port = each.listener_name, each.host, bound[each.listener_name]
+            if name in told:
+                host, port = told[name].host, told[name].port or port
+            elif own:
+                host, port = own[0].host, own[0].port
+            found.append(QuorumEndpoint(name, host, port))
+        return found
+
+    @property
+    def node_id(self) -> int:
+        return self._config.node.node_id
+
+    def when_ready(self, ready: Callable[[], None], refused: Callable[[str], None]) -> None:
+        """Call `ready` once the broker takes requests, or `refused` with the reason why not."""
+        assert self._node is not None
+        self._node.when_ready(ready, refused)
 
     def _ports(self) -> Ports:
         files: Files
@@ -161,7 +217,12 @@ class Broker:
         queued = config.network.queued_max_request_bytes
         buffers = RequestBuffers(queued if queued > 0 else _UNLIMITED_REQUEST_BYTES)
         return Reactor(
-            node, self._listeners, limits, buffers, config.network.socket_request_max_bytes
+            node,
+            self._listeners,
+            limits,
+            buffers,
+            config.network.socket_request_max_bytes,
+            most_unsent_ranges=file_limit() // 4,
         )
 
     def _bind_metrics(self, port: int) -> None:
@@ -169,19 +230,34 @@ class Broker:
         from ottla.server.metrics_endpoint import MetricsEndpoint
 
         host = self._listeners[0].host or "0.0.0.0"
-        self._metrics = MetricsEndpoint(host, port, self._read_metrics)
+        self._metrics = MetricsEndpoint(host, port, self.read_metrics)
 
-    def _read_metrics(self, take: Callable[[bytes], None]) -> None:
-        """Call `take` with the metrics as text, on the loop."""
-        from ottla.broker.prometheus_text import render
+    def read_metrics(self, take: Callable[[bytes], None]) -> None:
+        """Call `take` with the metrics as text, on the loop; safe from any thread."""
+        from ottla.broker.prometheus_text import render, render_gauge
 
         def read() -> None:
             assert self._node is not None
-            connections = 0 if self._reactor is None else len(self._reactor.engine.channels)
+            assert self._reactor is not None
+            engine = self._reactor.engine
             take(
                 render(self._node)
-                + b"# HELP ottla_connections Open connections.\n# TYPE ottla_connections gauge\n"
-                + b"ottla_connections %d\n" % connections
+                + render_gauge("ottla_connections", "Open connections.", len(engine.channels))
+                + render_gauge(
+                    "ottla_slow_readers",
+                    "Connections that do not take their replies.",
+                    len(engine.slow_readers),
+                )
+                + render_gauge(
+                    "ottla_unsent_bytes",
+                    "Memory of replies to slow readers.",
+                    engine.slow_readers.held_bytes,
+                )
+                + render_gauge(
+                    "ottla_request_buffer_bytes",
+                    "Memory of requests that have arrived in part.",
+                    engine.buffers.reserved_bytes,
+                )
             )
 
         self._call(read)
@@ -194,25 +270,27 @@ class Broker:
     def _deliver_soon(self) -> None:
         self._call(self._deliver)
 
-    def _deliver(self) -> None:
-        self._background.deliver()
-        self._helpers.deliver()
+    def _deliver(self) -> list[Callable[..., object]]:
+        return self._background.deliver() + self._helpers.deliver()
 
-    def _call(self, action: Callable[[], None]) -> None:
+    def _call(self, action: Callable[[], object]) -> None:
         """Run `action` on the loop soon, if there is one; safe from any thread."""
         reactor = self._reactor
         if reactor is not None:
             reactor.call(action)
 
     def serve(self) -> None:
-        """Run the loop until `stop`.
+        """Run the loop until `stop`, or until too many log directories are lost (LogDirsFailed).
 
-        An exception that leaves the loop is a bug of the broker, in a handler or in a timer.
+        Any other exception that leaves the loop is a bug of the broker, in a handler or in a timer.
         Nobody knows what state it left, so the broker must end: call `abandon`, not `close`.
         """
         assert self._reactor is not None
         try:
             self._reactor.run()
+        except LogDirsFailed as error:
+            self._report(str(error))
+            raise
         except Exception:
             from traceback import format_exc
 
@@ -222,10 +300,40 @@ class Broker:
             )
             raise
 
-    def stop(self) -> None:
-        """End `serve`; safe from any thread and from signal handlers."""
-        if self._reactor is not None:
-            self._reactor.stop()
+    def watch_collections(self) -> None:
+        """Note how long Python's garbage collection takes, which holds the loop as well."""
+        import gc
+
+        node = self._node
+        assert node is not None
+        now_ms = node.clock.monotonic_ms
+        began_ms = 0.0
+
+        def note(phase: str, info: Mapping[str, int]) -> None:
+            nonlocal began_ms
+            if phase == "start":
+                began_ms = now_ms()
+                return
+            took_ms = now_ms() - began_ms
+            if took_ms > NOTED_MS:
+                node.loop_stalls.note(COLLECTION, took_ms, node.monotonic_ms)
+
+        gc.callbacks.append(note)
+
+    def stop(self, *, hand_over: bool = True) -> None:
+        """End `serve`, after other nodes of the cluster have taken over.
+
+        Without `hand_over`, or called twice, it ends at once: for a cluster that stops as a
+        whole. Safe from any thread and from signal handlers.
+        """
+        reactor, node = self._reactor, self._node
+        if reactor is None or node is None:
+            return
+        if self._config.is_alone or self._is_leaving or not hand_over:
+            reactor.stop()
+        else:
+            self._is_leaving = True
+            reactor.call(lambda: node.leave(reactor.stop))
 
     def close(self) -> None:
         """Close connections, flush the logs and leave the mark of a clean shutdown."""
@@ -267,11 +375,10 @@ class Broker:
 
 
 def _max_open_files(memory: bool) -> int:
-    """Return half of what this process may open: the other half is for connections."""
+    """Return half of what this process may open. The rest is for connections and slow readers."""
     if memory:
         return _MOST_OPEN_FILES
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(16, min(_MOST_OPEN_FILES, soft // 2))
+    return max(16, min(_MOST_OPEN_FILES, file_limit() // 2))
 
 
 def _explain(error: Exception) -> str:

@@ -25,7 +25,7 @@ Found: TypeAlias = Sequence[tuple[socket.AddressFamily, socket.SocketKind, int, 
 class SocketConnector:
     """The Connector of the engine on sockets. `call` runs something on the loop soon."""
 
-    def __init__(self, call: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(self, call: Callable[[Callable[[], object]], None]) -> None:
         self._call = call
         self._resolver = BackgroundThread(lambda: call(self._resolver.deliver), "ottla-resolver")
         self._attempts: dict[tuple[str, int], int] = {}

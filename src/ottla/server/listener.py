@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import socket
+from typing import TypeAlias
 
 from ottla.config.listeners import Endpoint
 from ottla.server.errors import StartupError
 
 _BACKLOG = 1024
+_Found: TypeAlias = tuple[
+    socket.AddressFamily, socket.SocketKind, int, str, tuple[str, int] | tuple[str, int, int, int]
+]
 
 
 class Listener:
@@ -35,8 +39,14 @@ class Listener:
             sock, address = self.sock.accept()
         except (BlockingIOError, ConnectionError):
             return None
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except (
+            OSError
+        ):  # macOS: the peer is gone already. Others that wait come with the next event
+            sock.close()
+            return None
         host: str = address[0]
         return sock, host.removeprefix("::ffff:")
 
@@ -44,10 +54,19 @@ class Listener:
         self.sock.close()
 
 
+def _numeric(host: str | None, port: int) -> list[_Found]:
+    """Return what `getaddrinfo` returns for an IPv4 address. It imports a codec for host names."""
+    try:
+        socket.inet_pton(socket.AF_INET, host or "")
+    except OSError:
+        return []
+    return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host or "", port))]
+
+
 def _bind(endpoint: Endpoint) -> socket.socket:
     host = endpoint.host or None
     try:
-        found = socket.getaddrinfo(
+        found = _numeric(host, endpoint.port) or socket.getaddrinfo(
             host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except socket.gaierror as error:

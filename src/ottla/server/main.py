@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import resource
 import signal
 import sys
 import time
@@ -11,6 +10,8 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 
 from ottla.server.broker_process import Broker
+from ottla.server.errors import StartupError
+from ottla.server.file_limit import raise_file_limit
 
 _COLLECT_AFTER = 50_000  # allocations; the hot path makes no cycles
 
@@ -22,43 +23,69 @@ def run(
     metrics_port: int | None = None,
     on_ready: Callable[[str], None],
     on_metrics: Callable[[int], None] = lambda port: None,
+    name: str = "",
+    lifeline: int | None = None,
 ) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code, 1 after an unexpected error.
 
-    Raise StartupError if the broker cannot start.
+    `name` is put in front of messages. A broker of a cluster that starts and stops as a whole
+    has a `lifeline`, the reading end of a pipe: when the pipe closes, the broker stops without
+    waiting for others to take over. Then SIGINT is for the process that has the other end.
+
+    Until the broker is open, each of these signals should end the process at once, as the system
+    does by default: nothing is lost, the next start recovers the logs. Raise StartupError if the
+    broker cannot start.
     """
     raise_file_limit()
-    broker = Broker(properties, memory=memory, report=report, metrics_port=metrics_port)
+    tell = (lambda message: report(f"{name}: {message}")) if name else report
+    broker = Broker(properties, memory=memory, report=tell, metrics_port=metrics_port)
     broker.open()
 
     def stop(signum: int, frame: FrameType | None) -> None:
         broker.stop()
 
     signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    if lifeline is None:
+        signal.signal(signal.SIGINT, stop)
+    else:
+        _stop_at_end_of(lifeline, broker)
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER, 20, 20)
-    on_ready(broker.bootstrap_servers)
-    if broker.metrics_port is not None:
-        on_metrics(broker.metrics_port)
+    broker.watch_collections()
+    refusals: list[str] = []
+
+    def ready() -> None:
+        on_ready(broker.ready_at)
+        if broker.metrics_port is not None:
+            on_metrics(broker.metrics_port)
+
+    def refused(reason: str) -> None:
+        refusals.append(reason)
+        broker.stop(hand_over=False)
+
+    broker.when_ready(ready, refused)
     try:
         broker.serve()
     except Exception:  # it has been reported; nothing may be written any more
         broker.abandon()
         return 1
     broker.close()
+    if refusals:
+        raise StartupError(refusals[0])
     return 0
 
 
-def raise_file_limit() -> None:
-    """Use as many open files as the system allows this process."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (OSError, ValueError):
-            return  # the soft limit serves too, with fewer handles kept open
+def _stop_at_end_of(lifeline: int, broker: Broker) -> None:
+    import os
+    import threading
+
+    def wait() -> None:
+        while os.read(lifeline, 1):
+            pass
+        broker.stop(hand_over=False)
+
+    threading.Thread(target=wait, name="ottla-lifeline", daemon=True).start()
 
 
 def report(message: str) -> None:

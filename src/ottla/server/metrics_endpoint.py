@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from socketserver import TCPServer
 from typing import Final
 
 from ottla.broker.prometheus_text import CONTENT_TYPE
@@ -17,6 +18,14 @@ from ottla.server.errors import StartupError
 PATH: Final = "/metrics"
 _CLIENT_TIMEOUT_S: Final = 5
 _LOOP_TIMEOUT_S: Final = 5
+
+
+class _Server(HTTPServer):
+    """A server that does not look up the name of its address, which takes seconds on some Macs."""
+
+    def server_bind(self) -> None:
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
 
 
 class MetricsEndpoint:
@@ -31,7 +40,7 @@ class MetricsEndpoint:
         """Listen; raise StartupError if the port cannot be had."""
         self._read = read
         try:
-            self._server = HTTPServer((host, port), self._handler())
+            self._server = _Server((host, port), self._handler())
         except OSError as error:
             raise StartupError(
                 f"cannot listen on {host}:{port} for metrics: {error.strerror};"

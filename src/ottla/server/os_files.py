@@ -3,18 +3,21 @@
 A File closes its descriptor when `close` is called or its last reference goes, so that a
 file evicted from a pool lives exactly as long as the fetches that still send from it.
 Writes are positional and continue where a partial one stopped, at most IOV_MAX buffers a
-call. Syncs are fdatasync.
+call. Syncs are fdatasync on Linux. On macOS fsync leaves the bytes in the disk's own cache, so
+syncs are F_FULLFSYNC there.
 """
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import stat
+import sys
 from collections.abc import Callable, Sequence
-from fcntl import LOCK_EX, LOCK_NB, flock, lockf
+from errno import EINVAL, ENOTSUP, ENOTTY
 from functools import cache
-from typing import cast
+from typing import Final, cast
 
 from ottla.ports import Buffer, Entry, Mapping
 
@@ -22,6 +25,31 @@ IOV_MAX = 1024
 _MODE = 0o644
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
 _SCARCE = 10  # with less than a tenth of the volume free nothing is allocated ahead
+_CANNOT_SYNC: Final = (EINVAL, ENOTSUP, ENOTTY)
+
+
+def _full_sync(fd: int) -> None:
+    """Force a file to the disk's platters (macOS); some file systems there have fsync only."""
+    command: int = fcntl.F_FULLFSYNC  # type: ignore[attr-defined]
+    try:
+        fcntl.fcntl(fd, command)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC:
+            raise
+        os.fsync(fd)
+
+
+def _write_joined(fd: int, buffers: Sequence[Buffer], position: int) -> int:
+    """Write with one call where there is no pwritev, as before macOS 11."""
+    return os.pwrite(fd, b"".join(buffers), position)
+
+
+_has_full_sync: Final = hasattr(fcntl, "F_FULLFSYNC")
+_sync_data: Callable[[int], None] = (
+    _full_sync if _has_full_sync else getattr(os, "fdatasync", os.fsync)
+)
+_sync_directory: Callable[[int], None] = _full_sync if _has_full_sync else os.fsync
+_pwritev: Callable[[int, Sequence[Buffer], int], int] = getattr(os, "pwritev", _write_joined)
 
 
 class OsFile:
@@ -64,7 +92,7 @@ class OsFile:
                 self.pwritev(chunk, position)
                 position += sum(map(len, chunk))
             return
-        written = os.pwritev(self._fd, buffers, position)
+        written = _pwritev(self._fd, buffers, position)
         if written != sum(map(len, buffers)):
             self._write_rest(buffers, written, position + written)
 
@@ -94,7 +122,7 @@ class OsFile:
             fallocate(self._fd, _KEEP_SIZE, position, length)
 
     def sync(self) -> None:
-        os.fdatasync(self._fd)
+        _sync_data(self._fd)
 
     def map(self, *, writable: bool) -> Mapping:
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
@@ -172,13 +200,36 @@ class OsFiles:
     def sync_dir(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            os.fsync(fd)
+            _sync_directory(fd)
         finally:
             os.close(fd)
+
+    def sync_volume(self, path: str) -> bool:
+        """Call syncfs(2), which Python does not have. It reports errors from Linux 5.8 on."""
+        if sys.platform != "linux" or _linux_version() < (5, 8):
+            return False
+        import ctypes  # only a stop with many logs needs it
+
+        syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+        if syncfs is None:
+            return False
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if syncfs(fd) != 0:
+                errno = ctypes.get_errno()
+                raise OSError(errno, os.strerror(errno), path)
+        finally:
+            os.close(fd)
+        return True
 
     def free_bytes(self, path: str) -> tuple[int, int]:
         volume = os.statvfs(path)
         return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
+
+
+def _linux_version() -> tuple[int, int]:
+    major, minor, *_ = os.uname().release.replace("-", ".").split(".")
+    return int(major), int(minor)
 
 
 def _entry(name: str, info: os.stat_result) -> Entry:
@@ -192,14 +243,17 @@ class DirectoryInUse(OSError):
 def lock_directory(directory: str) -> OsFile:
     """Take the directory's `.lock` for this process; held until the file is closed or freed.
 
-    Two locks on one file: flock also keeps out a second broker in this process, a POSIX
-    record lock is what a Java broker takes.
+    flock also keeps out a second broker in this process. A Java broker takes a POSIX record lock;
+    on Linux that is another kind of lock, so it is taken as well. On macOS and the BSDs the two
+    exclude each other, and flock alone keeps out both.
     """
     path = os.path.join(directory, ".lock")
     file = OsFiles().open(path, create=True, writable=True)
+    exclusive = fcntl.LOCK_EX | fcntl.LOCK_NB
     try:
-        flock(file.fileno(), LOCK_EX | LOCK_NB)
-        lockf(file.fileno(), LOCK_EX | LOCK_NB)
+        fcntl.flock(file.fileno(), exclusive)
+        if sys.platform.startswith("linux"):
+            fcntl.lockf(file.fileno(), exclusive)
     except (BlockingIOError, PermissionError) as error:
         raise DirectoryInUse(
             error.errno,

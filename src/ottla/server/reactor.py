@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from os import close as os_close
-from os import eventfd, eventfd_read, eventfd_write
 
+from ottla.broker.loop_stalls import NOTED_MS, RESULT, STALL_MS, names_of
 from ottla.broker.node import Node
-from ottla.network.buffers import RequestBuffers
+from ottla.network.buffers import LITTLE_BYTES, RequestBuffers
 from ottla.network.engine import Engine
 from ottla.network.limits import ConnectionLimits
-from ottla.network.receiver import LITTLE_BYTES
+from ottla.network.slow_readers import MOST_UNSENT_RANGES
 from ottla.network.stream import HANG_UP, READ
 from ottla.server.listener import Listener
-from ottla.server.poller import EpollPoller
+from ottla.server.poller import make_poller
 from ottla.server.socket_stream import SocketStream
 from ottla.server.waiting import Waiting
+from ottla.server.waker import Waker
 
 
 class Reactor:
@@ -33,25 +33,34 @@ class Reactor:
         limits: ConnectionLimits,
         buffers: RequestBuffers,
         max_request_bytes: int,
+        *,
+        most_unsent_ranges: int = MOST_UNSENT_RANGES,
     ) -> None:
         self._node = node
         self._listeners = {listener.fd: listener for listener in listeners}
-        self._poller = EpollPoller()
-        self.engine = Engine(node, self._poller, limits, buffers, max_request_bytes)
-        self._wake_fd = eventfd(0)
-        self._calls: deque[Callable[[], None]] = deque()
+        self._poller = make_poller()
+        self.engine = Engine(
+            node,
+            self._poller,
+            limits,
+            buffers,
+            max_request_bytes,
+            most_unsent_ranges=most_unsent_ranges,
+        )
+        self._waker = Waker()
+        self._calls: deque[Callable[[], object]] = deque()
         self._running = True
-        self._poller.register(self._wake_fd, READ)
+        self._poller.register(self._waker.fd, READ)
 
     # -- from other threads and signal handlers ------------------------------------------
 
-    def call(self, action: Callable[[], None]) -> None:
-        """Run `action` on the loop soon; safe from any thread."""
-        self._calls.append(action)
-        self.wake()
+    def call(self, action: Callable[[], object]) -> None:
+        """Run `action` on the loop soon; safe from any thread.
 
-    def wake(self) -> None:
-        eventfd_write(self._wake_fd, 1)
+        If it returns a list of functions, these are what it ran, for reports about stalls.
+        """
+        self._calls.append(action)
+        self._waker.wake()
 
     def stop(self) -> None:
         """End the loop after the current wake-up; safe from any thread."""
@@ -71,15 +80,24 @@ class Reactor:
     def run(self) -> None:
         """Serve until stopped."""
         node, engine, poller = self._node, self.engine, self._poller
+        poll = poller.poll
         readable, writable, gone = poller.readable, poller.writable, poller.gone
-        wait = Waiting(poller.poll).wait
+        now_ms = node.clock.monotonic_ms
+        wait = Waiting(poller.poll, now_ms).wait
         channels, receiver = engine.channels, engine.receiver
         receive, send, settle = engine.receive, engine.send, engine.settle
+        to_resume, to_send = engine.to_resume, engine.to_send
         node.advance()
         engine.watch_idle()
         awake = False
         while self._running:
-            events = wait(self._timeout_s, awake=awake)
+            ended_ms = now_ms()
+            if ended_ms - node.monotonic_ms > STALL_MS:
+                node.loop_stalls.add(ended_ms - node.monotonic_ms, node.monotonic_ms)
+            if to_resume or to_send:  # the engine has work
+                events = poll(0)
+            else:
+                events = wait(ended_ms, self._timeout_s, awake=awake)
             node.advance()
             for fd, event in events:
                 channel = channels.get(fd)
@@ -92,24 +110,41 @@ class Reactor:
                         engine.stream_large_frames(channel)
                 elif event & gone:
                     engine.close(channel)
+            if to_resume:
+                engine.resume()
             # Small requests, and none that is still arriving: the next ones come soon.
             awake = 0 < receiver.arena_used <= LITTLE_BYTES
             settle()
         settle()
 
-    def _timeout_s(self) -> float:
+    def _timeout_s(self, now_ms: float) -> float:
+        """Return how long the loop may sleep from now on, for ever if negative."""
         deadline_ms = self._node.next_deadline_ms()
         if deadline_ms is None:
             return -1
-        return max(0.0, deadline_ms - self._node.clock.monotonic_ms()) / 1000
+        return max(0.0, deadline_ms - now_ms) / 1000
 
     def _other(self, fd: int) -> None:
-        if fd == self._wake_fd:
-            eventfd_read(self._wake_fd)
-            while self._calls:
-                self._calls.popleft()()
+        if fd == self._waker.fd:
+            self._waker.clear()
+            self._run_calls()
         elif fd in self._listeners:
             self._accept(self._listeners[fd])
+
+    def _run_calls(self) -> None:
+        """Run what other threads want on the loop."""
+        node = self._node
+        now_ms = node.clock.monotonic_ms
+        began_ms = now_ms()
+        while self._calls:
+            action = self._calls.popleft()
+            ran = action()
+            ended_ms = now_ms()
+            took_ms = ended_ms - began_ms
+            if took_ms > NOTED_MS:
+                names = names_of(ran if isinstance(ran, list) else [action])
+                node.loop_stalls.note(RESULT, took_ms, node.monotonic_ms, names)
+            began_ms = ended_ms
 
     def _accept(self, listener: Listener) -> None:
         while True:
@@ -136,4 +171,4 @@ class Reactor:
         for listener in self._listeners.values():
             listener.close()
         self._poller.close()
-        os_close(self._wake_fd)
+        self._waker.close()

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from queue import SimpleQueue
+from typing import Final
 
 from ottla.server.broker_process import Broker
+from ottla.server.errors import StartupError
+
+_METRICS_TIMEOUT_S: Final = 60
 
 
 def _ignore(message: str) -> None:
@@ -24,15 +29,37 @@ class BrokerThread:
         self._broker = Broker(properties, memory=memory, report=report)
         self._thread = threading.Thread(target=self._serve, name="ottla", daemon=True)
         self._failure: Exception | None = None
+        self._answers: SimpleQueue[str | None] = SimpleQueue()
 
     @property
     def bootstrap_servers(self) -> str:
         return self._broker.bootstrap_servers
 
+    def metrics(self) -> str:
+        """Return the broker's metrics in Prometheus' text format, while it runs."""
+        found: SimpleQueue[bytes] = SimpleQueue()
+        self._broker.read_metrics(found.put)
+        return found.get(timeout=_METRICS_TIMEOUT_S).decode()
+
     def start(self) -> None:
         """Return when clients can connect. Raise StartupError if the broker cannot start."""
+        self.begin()
+        self.wait_until_ready()
+
+    def begin(self) -> None:
+        """Start without waiting until other nodes are there. Raise StartupError if it cannot."""
         self._broker.open()
+        self._broker.when_ready(lambda: self._answers.put(None), self._answers.put)
         self._thread.start()
+
+    def wait_until_ready(self) -> None:
+        """Return when clients can connect. Raise StartupError if the cluster refuses it."""
+        refusal = self._answers.get()
+        if refusal is not None:
+            self._broker.stop(hand_over=False)
+            self._thread.join()
+            self._broker.close()
+            raise StartupError(refusal)
 
     def _serve(self) -> None:
         try:
@@ -40,10 +67,14 @@ class BrokerThread:
         except Exception as failure:  # told by `stop`; clients see that it is gone
             self._failure = failure
             self._broker.abandon()
+            self._answers.put("the broker ended after an unexpected error")
 
-    def stop(self) -> None:
-        """Stop cleanly and wait for it. Raise RuntimeError if an error had ended the broker."""
-        self._broker.stop()
+    def stop(self, *, hand_over: bool = True) -> None:
+        """Stop cleanly and wait for it. Raise RuntimeError if an error had ended the broker.
+
+        Without `hand_over` it does not wait for other nodes to take over its partitions.
+        """
+        self._broker.stop(hand_over=hand_over)
         self._thread.join()
         if self._failure is not None:
             raise RuntimeError("the broker ended after an unexpected error") from self._failure

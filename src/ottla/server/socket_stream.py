@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from typing import Final
 
 from ottla.ports import Buffer, File
 
 _MORE: Final = getattr(socket, "MSG_MORE", 0)
 _COPY_BYTES: Final = 256 * 1024
+_sendfile: Callable[[int, int, int, int], int] | None = getattr(os, "sendfile", None)
 
 
 class SocketStream:
@@ -30,9 +32,13 @@ class SocketStream:
         return self._sock.send(data, _MORE)
 
     def send_file(self, file: File, position: int, length: int, /) -> int:
+        # The system call differs on macOS, but Python's function does not: it returns what was
+        # sent when the socket is full, and raises BlockingIOError if that is nothing. On macOS a
+        # length of 0 means all of the file.
+        assert length > 0
         descriptor = file.fileno()
-        if descriptor >= 0:
-            return os.sendfile(self._fileno, descriptor, position, length)
+        if descriptor >= 0 and _sendfile is not None:
+            return _sendfile(self._fileno, descriptor, position, length)
         return self._send_copies(file, position, length)
 
     def _send_copies(self, file: File, position: int, length: int) -> int:

@@ -8,43 +8,51 @@ stops polling after the first longer wait, and after large requests. An idle bro
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from os import sched_yield
-from time import monotonic
 from typing import Final, TypeAlias
 
-AWAKE_S: Final = 100e-6
+AWAKE_MS: Final = 0.1
 SHORT_WAITS: Final = 8  # in a row, before the next one is spent awake
 
 Events: TypeAlias = list[tuple[int, int]]
 
 
+def _no_yield() -> None:
+    """Do nothing, on systems where a thread cannot offer its time to others."""
+
+
+_yield: Callable[[], None] = getattr(os, "sched_yield", _no_yield)
+
+
 class Waiting:
-    """Waits with `poll`, that of an epoll object, which takes a timeout in seconds."""
+    """Waits with `poll`, that of a poller, which takes a timeout in seconds."""
 
-    __slots__ = ("_now_s", "_poll", "_short")
+    __slots__ = ("_now_ms", "_poll", "_short")
 
-    def __init__(
-        self, poll: Callable[[float], Events], now_s: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, poll: Callable[[float], Events], now_ms: Callable[[], float]) -> None:
         self._poll = poll
-        self._now_s = now_s
+        self._now_ms = now_ms
         self._short = 0
 
-    def wait(self, timeout_s: Callable[[], float], *, awake: bool) -> Events:
-        """Return the next events, or none after the timeout. `awake` allows polling."""
-        poll, now_s = self._poll, self._now_s
-        if not awake:  # and the clock need not be read
+    def wait(self, began_ms: float, timeout_s: Callable[[float], float], *, awake: bool) -> Events:
+        """Return the next events, or none after the timeout. `awake` allows polling.
+
+        `began_ms` is the time now, and is given to `timeout_s`.
+        """
+        poll = self._poll
+        if not awake:  # and the clock need not be read again
             self._short = 0
-            return poll(timeout_s())
-        until_s = now_s() + AWAKE_S
+            return poll(timeout_s(began_ms))
+        until_ms = began_ms + AWAKE_MS
+        now_ms = self._now_ms
         if self._short >= SHORT_WAITS:
             while not (events := poll(0)):
-                if now_s() >= until_s:
+                if now_ms() >= until_ms:
                     self._short = 0
-                    return poll(timeout_s())
-                sched_yield()
+                    return poll(timeout_s(until_ms))
+                _yield()
             return events
-        events = poll(timeout_s())
-        self._short = self._short + 1 if now_s() < until_s else 0
+        events = poll(timeout_s(began_ms))
+        self._short = self._short + 1 if now_ms() < until_ms else 0
         return events

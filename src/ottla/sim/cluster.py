@@ -23,15 +23,38 @@ from ottla.sim.timeline import Timeline
 from ottla.wire.message import Message
 
 PORT: Final = 9092
-_LOG_DIRS: Final = ("/data",)
+CONTROLLER_PORT: Final = 9093
+CONTROLLER: Final = "CONTROLLER"
+_CLUSTER_ID: Final = "sim-cluster-0000000000"
 
 
 class SimCluster:
     """Brokers 1 to `count`, all running. Broker n is reached at `host_of(n)` and PORT."""
 
     def __init__(
-        self, count: int, seed: int = 0, properties: Mapping[str, str] | None = None
+        self,
+        count: int,
+        seed: int = 0,
+        properties: Mapping[str, str] | None = None,
+        *,
+        are_one_cluster: bool = False,
+        clock_rates: Mapping[int, float] | None = None,
+        extra: int = 0,
+        on_start: Callable[[int, Machine], None] = lambda number, machine: None,
     ) -> None:
+        """Start brokers, each a cluster of its own unless they are one.
+
+        `clock_rates` says whose clocks run faster or slower than the time line. `extra` brokers
+        beyond `count` have no vote and do not run yet. `on_start` hears of every process that
+        starts.
+        """
+        self._on_start = on_start
+        self._clock_rates = clock_rates or {}
+        self.on_end: Callable[[int], None] = lambda number: None
+        """Hears that the process of a broker has ended, for whatever reason."""
+        self.after_wake: Callable[[int], None] = lambda number: None
+        """Hears of every wake-up of a broker, when it is over."""
+        self._voters = range(1, count + 1) if are_one_cluster else range(0)
         self.timeline = Timeline()
         self.network = SimNetwork(self.timeline, generator(seed, "network"))
         self._chance = generator(seed, "cluster")
@@ -39,26 +62,53 @@ class SimCluster:
         for number in range(1, count + 1):
             self._add(number, seed, properties or {})
             self.start(number)
+        for number in range(count + 1, count + extra + 1):
+            self._add(number, seed, properties or {})
 
     def _add(self, number: int, seed: int, properties: Mapping[str, str]) -> None:
         settings = {
             **QUIET,
             "node.id": str(number),
             "listeners": f"{LISTENER}://{host_of(number)}:{PORT}",
-            "log.dirs": ",".join(_LOG_DIRS),
+            "log.dirs": "/data",
+            **self._quorum_settings(number),
             **properties,
         }
         boot_ms = float(self._chance.randrange(1_000_000))
-        machine = Machine(seed * 1000 + number, quiet_profile(_LOG_DIRS, settings), boot_ms=boot_ms)
+        profile = quiet_profile(tuple(settings["log.dirs"].split(",")), settings)
+        machine = Machine(seed * 1000 + number, profile, boot_ms=boot_ms)
         driver = MachineDriver(
             machine,
             self.timeline,
             generator(seed, f"driver-{number}"),
             clock_offset_ms=boot_ms,
+            clock_rate=self._clock_rates.get(number, 1.0),
         )
+        driver.on_crash = lambda: self._crashed(number)
         machine.make_connector = lambda: SimConnector(self.network, driver)
         self.network.add_endpoint(host_of(number), PORT, driver)
+        self.network.add_endpoint(host_of(number), CONTROLLER_PORT, driver, CONTROLLER)
         self._drivers[number] = driver
+
+    def _quorum_settings(self, number: int) -> dict[str, str]:
+        if not self._voters:
+            return {}
+        voters = ",".join(f"{each}@{host_of(each)}:{CONTROLLER_PORT}" for each in self._voters)
+        host = host_of(number)
+        if number not in self._voters:
+            return {
+                "cluster.id": _CLUSTER_ID,
+                "process.roles": "broker",
+                "listeners": f"{LISTENER}://{host}:{PORT}",
+                "controller.listener.names": CONTROLLER,
+                "controller.quorum.voters": voters,
+            }
+        return {
+            "cluster.id": _CLUSTER_ID,
+            "listeners": f"{LISTENER}://{host}:{PORT},{CONTROLLER}://{host}:{CONTROLLER_PORT}",
+            "controller.listener.names": CONTROLLER,
+            "controller.quorum.voters": voters,
+        }
 
     # -- brokers -------------------------------------------------------------------------
 
@@ -78,6 +128,35 @@ class SimCluster:
         assert loop is not None
         loop.recorder.on_settled = answer_all
         driver.attend(loop)
+        self._on_start(number, driver.machine)
+
+    def is_running(self, number: int) -> bool:
+        """Return True if the broker's process is there, also if it is paused."""
+        return self.machine(number).loop is not None
+
+    def is_paused(self, number: int) -> bool:
+        return self._drivers[number].is_paused
+
+    def pause(self, number: int) -> None:
+        """Stop a broker's process as SIGSTOP does."""
+        self._drivers[number].pause()
+
+    def resume(self, number: int) -> None:
+        """Let a paused broker go on."""
+        self._drivers[number].resume()
+
+    def stop(self, number: int) -> None:
+        """Stop a broker as SIGTERM does, once it has handed over what it leads."""
+        node, machine = self.node(number), self.machine(number)
+
+        def left() -> None:
+            if machine.node is node:
+                machine.stop()
+                raise Crash  # nothing of this wake-up happens any more
+
+        loop = machine.loop
+        assert loop is not None
+        loop.call(lambda: node.leave(lambda: loop.call(left)))
 
     def kill(self, number: int) -> None:
         """End a broker's process; its connections are closed."""
@@ -89,17 +168,25 @@ class SimCluster:
         self.machine(number).disk.lose_unsynced()
         self._ended(number, silently=True)
 
+    def _crashed(self, number: int) -> None:
+        self._ended(number, silently=False)
+
     def _ended(self, number: int, *, silently: bool) -> None:
         driver = self._drivers[number]
         self.network.process_ended(driver, silently=silently)
         driver.machine.node = driver.machine.loop = None
         driver.forget()
+        self.on_end(number)
 
     # -- the network ---------------------------------------------------------------------
 
     def cut(self, one: int, other: int) -> None:
         """Let nothing through between two brokers."""
         self.network.cut(self._drivers[one], self._drivers[other])
+
+    def cut_one_way(self, sender: int, target: int) -> None:
+        """Let nothing of one broker arrive at another."""
+        self.network.cut_one_way(self._drivers[sender], self._drivers[target])
 
     def heal(self, one: int, other: int) -> None:
         """Let everything through again."""
@@ -150,20 +237,21 @@ class SimCluster:
         self._chance.shuffle(numbers)
         for number in numbers:
             try:
-                self._drivers[number].wake()
+                if self._drivers[number].wake():
+                    self.after_wake(number)
             except Crash:
-                self._ended(number, silently=False)
+                self._crashed(number)
 
     # -- clients -------------------------------------------------------------------------
 
-    def ask(self, number: int, request: Message, version: int) -> Message:
+    def ask(self, number: int, request: Message, version: int, listener: str = LISTENER) -> Message:
         """Return a broker's answer to a client."""
         loop = self.machine(number).loop
         assert loop is not None
         exchange: Exchange = make_exchange("client", 1, request, version)
-        stream = loop.connect(LISTENER, lambda data: None, lambda: None)
+        stream = loop.connect(listener, lambda data: None, lambda: None)
         stream.requests.append(exchange)
-        stream.inbox += exchange.frame
+        stream.arrive(exchange.frame)
         self.run_until(lambda: exchange.reply is not None)
         loop.close(stream)
         assert exchange.reply is not None

@@ -35,7 +35,13 @@ class PromptHelpers:
 
         node.handle = handle_then_run
 
-    def submit(self, task: str, data: Buffer, done: Callable[[bytes | TaskFailed], None]) -> None:
+    def submit(
+        self,
+        task: str,
+        data: Buffer,
+        done: Callable[[bytes | TaskFailed], None],
+        lane: str = "",
+    ) -> None:
         """Run a task soon, before the wake-up's write at the latest."""
         assert self._node is not None
         self._tasks.append(lambda: done(run_task(task, data)))
@@ -61,7 +67,13 @@ class DeferredHelpers:
         self._failures = failures
         self._delays = delays
 
-    def submit(self, task: str, data: Buffer, done: Callable[[bytes | TaskFailed], None]) -> None:
+    def submit(
+        self,
+        task: str,
+        data: Buffer,
+        done: Callable[[bytes | TaskFailed], None],
+        lane: str = "",
+    ) -> None:
         """Queue the task; `done` gets its result, or an error on purpose."""
 
         def work() -> bytes:

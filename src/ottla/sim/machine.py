@@ -13,6 +13,7 @@ from ottla.model.ids import OFFSETS_TOPIC, TopicPartition
 from ottla.network.peers import Peers
 from ottla.network.stream import Connector
 from ottla.ports import Ports
+from ottla.raft.voters import Endpoint
 from ottla.sim.background import DeferredBackground
 from ottla.sim.clock import VirtualClock
 from ottla.sim.disk.disk import SimDisk
@@ -75,13 +76,33 @@ class Machine:
             config,
             config.network.advertised_listeners,
             ports,
+            controller_endpoints=[
+                Endpoint(each.listener_name, each.host, each.port)
+                for each in config.network.controller_listener_names
+            ],
             max_open_files=self._profile.max_open_files,
         )
         helpers.attach(node)
         node.start()
         self.node = node
         self.loop = SimLoop(node, background, self._network_chance, self._profile.queued_max_bytes)
+        self.loop.end_process = self.disk.kill
         peers.attach(self.loop.engine)
+
+    def wipe(self) -> None:
+        """Lose everything on disk, as with a new disk."""
+        self.disk.wipe()
+        self._make_directories()
+        self.disk.kill()
+
+    def begin_pauses(self) -> None:
+        """Let long work pause after every step from now on, if this seed says so.
+
+        The clock stands still while the broker works, so no work would pause by itself.
+        """
+        assert self.node is not None
+        if self._profile.pauses:
+            self.node.sliced_work.slice_ms = 0.0
 
     def stop(self) -> None:
         """Stop the broker as SIGTERM does."""

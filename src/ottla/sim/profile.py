@@ -38,6 +38,8 @@ class Profile(NamedTuple):
     queued_max_bytes: int
     classic_members: int
     consumer_members: int
+    pauses: bool
+    """Whether every step of long work has a wake-up of its own."""
 
     def topic_configs(self, chance: Generator) -> dict[str, str]:
         """Return settings for a new topic."""
@@ -98,6 +100,7 @@ def profile_of(seed: int) -> Profile:
         queued_max_bytes=chance.choice((100_000, 10_000_000)),
         classic_members=chance.choice((0, 0, 0, 2, 3)),
         consumer_members=chance.choice((0, 0, 0, 2, 3)),
+        pauses=generator(seed, "pauses").random() < 0.3,
     )
 
 
@@ -115,6 +118,7 @@ def _properties(chance: Generator, log_dirs: tuple[str, ...]) -> dict[str, str]:
     return {
         "listeners": "PLAINTEXT://127.0.0.1:9092",
         "log.dirs": ",".join(log_dirs),
+        "log.cleaner.enable": "false",  # the judges expect every batch as it was sent
         "num.partitions": str(chance.choice((1, 2))),
         "auto.create.topics.enable": chance.choice(("true", "false")),
         "log.initial.task.delay.ms": str(chance.choice((10, 1000))),

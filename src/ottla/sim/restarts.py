@@ -180,6 +180,7 @@ class Restarts:
         assert loop is not None
         loop.recorder.on_settled = self._listener.take_replies
         self._audit(loop)
+        self._machine.begin_pauses()
         self._listener.watch(loop)
         self._next_end = End.KILL
 
@@ -192,7 +193,7 @@ class Restarts:
         def ask(request: Message, version: int) -> Message:
             exchange = make_exchange("audit", 1, request, version)
             stream.requests.append(exchange)
-            stream.inbox += exchange.frame
+            stream.arrive(exchange.frame)
             loop.wake([])
             if exchange.reply is None:
                 raise Violation(f"{exchange!r}: not answered at once")

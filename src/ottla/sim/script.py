@@ -95,7 +95,7 @@ class Script:
         """Put a request on the wire; the next turn of the loop handles it."""
         exchange = make_exchange("script", 1, request, version)
         stream.requests.append(exchange)
-        stream.inbox += exchange.frame
+        stream.arrive(exchange.frame)
         return exchange
 
     def ask(self, request: Message, version: int) -> Message:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from ottla.sim.clients.admin import Administrator
 from ottla.sim.clients.classic_member import ClassicMember
 from ottla.sim.clients.client import Client
+from ottla.sim.clients.connected_client import ConnectedClient
 from ottla.sim.clients.consumer import Consumer
 from ottla.sim.clients.consumer_member import ConsumerMember
 from ottla.sim.clients.malformed import MalformedClient
@@ -96,7 +97,7 @@ class Simulation:
         self._uids += 1
         return self._uids
 
-    def connect(self, client: Client) -> SimStream | None:
+    def connect(self, client: ConnectedClient) -> SimStream | None:
         loop = self._machine.loop
         if loop is None:
             return None

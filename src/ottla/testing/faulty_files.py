@@ -14,7 +14,9 @@ from typing import Literal, TypeAlias
 
 from ottla.ports import Buffer, Entry, File, Files, Mapping
 
-Operation: TypeAlias = Literal["open", "create", "write", "truncate", "sync", "sync_dir", "list"]
+Operation: TypeAlias = Literal[
+    "open", "create", "write", "truncate", "sync", "sync_dir", "sync_volume", "list"
+]
 """What can fail. `create` is an `open` of a file that does not exist yet."""
 
 
@@ -104,6 +106,7 @@ class FaultyFiles:
         self._faults: list[_Fault] = []
         self.opened: list[str] = []
         self.synced: list[str] = []
+        self.can_sync_volume = True
         """The paths of the files and directories that were synced, in order."""
         self.writes: list[tuple[str, int]] = []
         """The path and the number of buffers of every write, also of failed ones."""
@@ -168,6 +171,11 @@ class FaultyFiles:
         self._check("sync_dir", path)
         self.synced.append(path)
         self.inner.sync_dir(path)
+
+    def sync_volume(self, path: str) -> bool:
+        self._check("sync_volume", path)
+        self.synced.append(path)
+        return self.can_sync_volume and self.inner.sync_volume(path)
 
     def free_bytes(self, path: str) -> tuple[int, int]:
         return self.inner.free_bytes(path)

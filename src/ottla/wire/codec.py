@@ -4,6 +4,8 @@ Each is a Python function that is generated from the message's FIELDS on first u
 `decoding` and `encoding`) and then cached. A decoder raises only DecodeError, and checks a
 length before it allocates memory for it. An encoder raises EncodeError if the version cannot
 represent the message. A decoder ignores bytes after the body.
+
+`step_decoder` and `step_encoder` are for messages that may be large: they yield now and then.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, cast
 
+from ottla.model.steps import Steps
 from ottla.ports import Buffer
 from ottla.wire.decoding import generate_decoder
 from ottla.wire.encoding import EncodeError, generate_encoder
@@ -18,12 +21,22 @@ from ottla.wire.layout import is_flexible
 from ottla.wire.message import Message
 from ottla.wire.primitives import DecodeError
 
-__all__ = ("DecodeError", "EncodeError", "decoder", "encoder", "head_decoder")
+__all__ = (
+    "DecodeError",
+    "EncodeError",
+    "decoder",
+    "encoder",
+    "head_decoder",
+    "step_decoder",
+    "step_encoder",
+)
 
 M = TypeVar("M", bound=Message)
 _decoders: dict[tuple[type[Message], int], Callable[..., object]] = {}
 _head_decoders: dict[tuple[type[Message], int, type[Message], str], Callable[..., object]] = {}
 _encoders: dict[tuple[type[Message], int], Callable[..., bytes]] = {}
+_step_decoders: dict[tuple[type[Message], int], Callable[..., object]] = {}
+_step_encoders: dict[tuple[type[Message], int], Callable[..., object]] = {}
 
 
 def decoder(message: type[M], version: int) -> Callable[[Buffer, int, int], tuple[M, int]]:
@@ -61,6 +74,32 @@ def encoder(message: type[M], version: int) -> Callable[[M], bytes]:
         found = generate_encoder(message, version, is_flexible(message, version))
         _encoders[message, version] = found
     return cast("Callable[[M], bytes]", found)
+
+
+def step_decoder(message: type[M], version: int) -> Callable[[Buffer, int, int], Steps[M]]:
+    """Return the generator function (buffer, start, end) that returns the message in the end."""
+    found = _step_decoders.get((message, version))
+    if found is None:
+        _check_version(message, version)
+        found = generate_decoder(message, version, is_flexible(message, version), in_steps=True)
+        _step_decoders[message, version] = found
+    decode = cast("Callable[[Buffer, int, int], Steps[tuple[M, int]]]", found)
+
+    def run(buffer: Buffer, start: int, end: int) -> Steps[M]:
+        decoded, _ = yield from decode(buffer, start, end)
+        return decoded
+
+    return run
+
+
+def step_encoder(message: type[M], version: int) -> Callable[[M], Steps[bytes]]:
+    """Return the generator function message -> bytes, for responses that may be large."""
+    found = _step_encoders.get((message, version))
+    if found is None:
+        _check_version(message, version)
+        found = generate_encoder(message, version, is_flexible(message, version), in_steps=True)
+        _step_encoders[message, version] = found
+    return cast("Callable[[M], Steps[bytes]]", found)
 
 
 def _check_version(message: type[Message], version: int) -> None:

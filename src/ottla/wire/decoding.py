@@ -9,6 +9,9 @@ Invalid bytes do no harm. A length is compared with the remaining bytes before a
 sliced or allocated, and a count with the remaining bytes divided by the minimum size of an
 element. `unpack_from` may read past the end of a frame inside a larger buffer, but the check
 after it discards the result.
+
+A large message is decoded in steps: the function is then a generator that yields now and then, so
+that the caller can do something else in between.
 """
 
 from __future__ import annotations
@@ -29,7 +32,11 @@ from ottla.wire.layout import (
     minimal_value_size,
 )
 from ottla.wire.message import Field, Message
-from ottla.wire.primitives import DecodeError, read_uvarint, skip_tags
+from ottla.wire.primitives import MOST_TAGS, DecodeError, read_uvarint, skip_tags
+
+ITEMS_A_STEP = 64
+MOST_ITEMS = 1_000_000
+"""How many items a message that is decoded in steps may have: each takes memory."""
 
 UNPACK = {type_: Repeated("unpack_from", code) for type_, code in FIXED.items()}
 NAMES: dict[str, object] = {
@@ -53,12 +60,17 @@ def located(error: Exception, title: str, source: Source) -> DecodeError:
 
 
 def generate_decoder(
-    message: type[Message], version: int, flexible: bool, up_to: str | None = None
+    message: type[Message],
+    version: int,
+    flexible: bool,
+    up_to: str | None = None,
+    *,
+    in_steps: bool = False,
 ) -> Callable[..., object]:
     """Return the function (buffer, start, end) -> (message, next position).
 
     It raises only DecodeError. With `up_to`, it stops after the length of that field and returns
-    (message, length or -1 for null, next position).
+    (message, length or -1 for null, next position). With `in_steps` it is a generator.
     """
     title = f"{message.__name__} v{version}"
     source = Source()
@@ -67,8 +79,11 @@ def generate_decoder(
     with source.block("def run(buffer, position, end):"):
         with source.block("if end > len(buffer):"):
             source.add("raise DecodeError('the frame ends past its buffer')")
+        if in_steps:
+            source.add("count = 0")
+            source.add("yield")
         with source.block("try:"):
-            decoding = _Decoding(source, version, flexible)
+            decoding = _Decoding(source, version, flexible, in_steps)
             if up_to is None:
                 result = decoding.struct(message)
                 decoding.flush()
@@ -83,10 +98,11 @@ def generate_decoder(
 class _Decoding:
     """Generates code that reads fields in order. `run` has the fixed-size fields to emit next."""
 
-    def __init__(self, source: Source, version: int, flexible: bool) -> None:
+    def __init__(self, source: Source, version: int, flexible: bool, in_steps: bool) -> None:
         self.source = source
         self.version = version
         self.flexible = flexible
+        self.in_steps = in_steps
         self.end = "end"
         self.run: list[tuple[str, str, str]] = []  # (Struct code, target, path of the field)
 
@@ -293,6 +309,15 @@ class _Decoding:
                 item = self.struct(of)
                 self.flush()
             source.add(f"{items}.append({item})")
+            if self.in_steps:
+                self.end_step()
+
+    def end_step(self) -> None:
+        """Emit a pause after every few items, and the check of their number."""
+        self.source.add("count += 1")
+        with self.source.block(f"if not count % {ITEMS_A_STEP}:"):
+            self.fail_if(f"count > {MOST_ITEMS}", f"has more than {MOST_ITEMS} elements")
+            self.source.add("yield")
 
     def tags(self, made: str, tagged: list[Field]) -> None:
         count = self.source.name("n")
@@ -308,6 +333,7 @@ class _Decoding:
         source, outer = self.source, self.end
         stop = source.name("stop")
         source.add(f"{count}, position = read_uvarint(buffer, position - 1, {outer})")
+        self.fail_if(f"{count} > {MOST_TAGS}", f"has {{{count}}} tagged fields")
         with source.block(f"for _ in range({count}):"):
             source.add(f"tag, position = read_uvarint(buffer, position, {outer})")
             source.add(f"size, position = read_uvarint(buffer, position, {outer})")

@@ -3,6 +3,9 @@
 As in `decoding`, nested structs are unrolled into one function. Adjacent fields of fixed size,
 and the length after them, are packed by one Struct. Tagged fields with their default value are
 left out (KIP-482).
+
+A large message is encoded in steps, as in `decoding`. What a step has encoded is joined, because
+many small pieces take several times the memory.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from types import TracebackType
 from ottla.wire.layout import COMPACT_LENGTH, FIXED, Repeated, Source, length_code
 from ottla.wire.message import Field, Message
 from ottla.wire.primitives import ONE_BYTE, uvarint
+
+ITEMS_A_STEP = 32
 
 PACK = {type_: Repeated("pack", code) for type_, code in FIXED.items()}
 NAMES: dict[str, object] = {
@@ -36,8 +41,13 @@ def located(error: Exception, title: str, source: Source) -> EncodeError:
     return EncodeError(f"{title}: {field or 'one of its fields'}: {error}")
 
 
-def generate_encoder(message: type[Message], version: int, flexible: bool) -> Callable[..., bytes]:
-    """Return the function message -> bytes. It raises only EncodeError."""
+def generate_encoder(
+    message: type[Message], version: int, flexible: bool, *, in_steps: bool = False
+) -> Callable[..., bytes]:
+    """Return the function message -> bytes. It raises only EncodeError.
+
+    With `in_steps` it is a generator, which returns the bytes.
+    """
     title = f"{message.__name__} v{version}"
     source = Source()
     source.constants.update(NAMES)
@@ -45,9 +55,14 @@ def generate_encoder(message: type[Message], version: int, flexible: bool) -> Ca
     with source.block("def run(message):"):
         with source.block("try:"):
             source.add("parts = []")
-            encoding = _Encoding(source, version, flexible)
+            encoding = _Encoding(source, version, flexible, in_steps)
+            if in_steps:
+                source.add("count, chunks = 0, []")
+                source.add("yield")
             encoding.struct(message, "message")
             encoding.flush()
+            if in_steps:
+                source.add("parts = chunks + parts")
             source.add("return b''.join(parts)")
         with source.block("except broken as error:"):
             source.add("raise located(error) from error")
@@ -57,10 +72,11 @@ def generate_encoder(message: type[Message], version: int, flexible: bool) -> Ca
 class _Encoding:
     """Generates code that writes fields in order. `run` has the fixed-size fields to emit next."""
 
-    def __init__(self, source: Source, version: int, flexible: bool) -> None:
+    def __init__(self, source: Source, version: int, flexible: bool, in_steps: bool) -> None:
         self.source = source
         self.version = version
         self.flexible = flexible
+        self.in_steps = in_steps
         self.parts = "parts"
         self.run: list[tuple[str, str, str]] = []  # (Struct code, expression, path of the field)
 
@@ -189,6 +205,16 @@ class _Encoding:
             else:
                 self.struct(of, item)
                 self.flush()
+            if self.in_steps and self.parts == "parts":
+                self.end_step()
+
+    def end_step(self) -> None:
+        """Emit a pause after every few items."""
+        self.source.add("count += 1")
+        with self.source.block(f"if not count % {ITEMS_A_STEP}:"):
+            self.source.add("chunks.append(b''.join(parts))")
+            self.source.add("parts.clear()")
+            self.source.add("yield")
 
     def tags(self, message: type[Message], value: str, tagged: list[Field]) -> None:
         source = self.source

@@ -12,6 +12,8 @@ from ottla.ports import Buffer
 
 MAX_UINT32 = 0xFFFFFFFF
 MAX_UINT64 = 0xFFFFFFFFFFFFFFFF
+MOST_TAGS = 64
+"""How many tagged fields a struct may have. Kafka's have fewer than ten; skipping takes time."""
 
 
 class DecodeError(ValueError):
@@ -78,6 +80,9 @@ def svarlong(value: int) -> bytes:
 def skip_tags(buffer: Buffer, position: int, end: int) -> int:
     """Skip a section of tagged fields. Return the next position."""
     count, position = read_uvarint(buffer, position, end)
+    if count > MOST_TAGS:
+        cut_off = count > (end - position) // 2
+        raise DecodeError(f"{count} tagged fields {'are cut off' if cut_off else 'are too many'}")
     for _ in range(count):
         _, position = read_uvarint(buffer, position, end)
         size, position = read_uvarint(buffer, position, end)

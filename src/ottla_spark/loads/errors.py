@@ -21,6 +21,17 @@ class LoadUsageError(LoadError):
     exit_code = WRONG_USAGE
 
 
+class RolledBack(LoadUsageError):
+    """The table no longer has rows that the load wrote. `what` happened; nothing was changed."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(
+            f"{what}. Continuing would leave these rows out. Bring the table back, or load"
+            " everything again with --reset, which deletes the rows that are there"
+        )
+
+
 class DataLost(LoadError):
     """Records were deleted from the topic before they were loaded."""
 

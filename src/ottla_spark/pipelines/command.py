@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json as json_text
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ottla.client.errors import ClientError
+from ottla_spark.java import NoSpark
 from ottla_spark.pipelines.api import Pipeline, check_file
 from ottla_spark.pipelines.check.pipeline_check import Checked
 from ottla_spark.pipelines.run.failures import QueryFailed
@@ -31,6 +34,7 @@ from ottla_spark.pipelines.show.views import (
 from ottla_spark.pipelines.spec.model import Once, Trigger
 from ottla_spark.pipelines.spec.problems import Problems
 from ottla_spark.session import session
+from ottla_spark.spark_log import UnexpectedError, message_of, spark_log
 from ottla_spark.stop_signals import stop_on_signals
 
 if TYPE_CHECKING:
@@ -51,21 +55,64 @@ class Target:
     state: str | None
     conf: Mapping[str, str]
     json: bool
+    verbose: bool = False
 
-    def spark(self) -> SparkSession:
-        """Return the session of the pipeline."""
-        return session(self.master, app_name=Path(self.file).stem, conf=self.conf)
-
-    def check(self) -> tuple[Checked | None, Problems]:
+    def check(self, spark: Callable[[], SparkSession]) -> tuple[Checked | None, Problems]:
         """Check the file."""
         return check_file(
-            self.file, self.spark, bootstrap_servers=self.bootstrap_servers, state=self.state
+            self.file, spark, bootstrap_servers=self.bootstrap_servers, state=self.state
         )
+
+
+@dataclass(frozen=True)
+class Running:
+    """A command that runs: `stop` is set by Ctrl-C or SIGTERM, `spark` returns the session."""
+
+    stop: threading.Event
+    spark: Callable[[], SparkSession]
+
+
+def _with_spark(target: Target, command: Callable[[Running], int]) -> int:
+    """Run a command; print one message if it fails."""
+    try:
+        with (
+            spark_log(QueryFailed, ClientError, verbose=target.verbose) as log,
+            stop_on_signals() as stop,
+        ):
+            name = Path(target.file).stem
+            return command(
+                Running(
+                    stop,
+                    lambda: session(
+                        target.master, app_name=name, conf=target.conf, log=log, stop=stop
+                    ),
+                )
+            )
+    except (QueryFailed, ClientError, NoSpark, UnexpectedError) as error:
+        for line in message_of(error).splitlines():
+            print(f"ottla: {line}", file=sys.stderr)
+        return FAILED
 
 
 def check(target: Target) -> int:
     """Print all problems of a file; return the exit code."""
-    checked, problems = target.check()
+    return _with_spark(target, partial(_check, target))
+
+
+def plan(target: Target) -> int:
+    """Draw a file as far as it can be understood, and print its problems."""
+    return _with_spark(target, partial(_plan, target))
+
+
+def run(target: Target, trigger: Trigger | None) -> int:
+    """Check a file and run it; return the exit code."""
+    return _with_spark(target, partial(_run, target, trigger))
+
+
+def _check(target: Target, running: Running) -> int:
+    checked, problems = target.check(running.spark)
+    if running.stop.is_set():
+        return INTERRUPTED
     if target.json:
         print(json_text.dumps(problems_json(target, problems), indent=2))
     elif len(problems):
@@ -79,9 +126,10 @@ def check(target: Target) -> int:
     return FAILED if len(problems) else OK
 
 
-def plan(target: Target) -> int:
-    """Draw a file as far as it can be understood, and print its problems."""
-    checked, problems = target.check()
+def _plan(target: Target, running: Running) -> int:
+    checked, problems = target.check(running.spark)
+    if running.stop.is_set():
+        return INTERRUPTED
     if checked is not None and target.json:
         report = as_json(checked) | {"problems": problems_json(target, problems)["problems"]}
         print(json_text.dumps(report, indent=2))
@@ -91,25 +139,19 @@ def plan(target: Target) -> int:
     return FAILED if len(problems) else OK
 
 
-def run(target: Target, trigger: Trigger | None) -> int:
-    """Check a file and run it; return the exit code."""
-    checked, problems = target.check()
+def _run(target: Target, trigger: Trigger | None, running: Running) -> int:
+    checked, problems = target.check(running.spark)
     if checked is None or len(problems):
         _print_problems(target, problems)
         return FAILED
     wanted = checked.spec.trigger if trigger is None else trigger
     view = JsonView() if target.json else LiveView() if sys.stdout.isatty() else LineView()
-    with stop_on_signals() as stop:
-        try:
-            queries = Pipeline(checked, target.spark()).run_by(wanted, view, stop)
-        except (QueryFailed, ClientError) as error:
-            view.close()
-            print(f"ottla: {error}", file=sys.stderr)
-            return FAILED
-        finally:
-            view.close()
+    try:
+        queries = Pipeline(checked, running.spark()).run_by(wanted, view, running.stop)
+    finally:
+        view.close()
     _print_summary(queries, target.json)
-    return INTERRUPTED if stop.is_set() and isinstance(wanted, Once) else OK
+    return INTERRUPTED if running.stop.is_set() and isinstance(wanted, Once) else OK
 
 
 def problems_json(target: Target, problems: Problems) -> dict[str, object]:

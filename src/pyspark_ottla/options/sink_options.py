@@ -1,4 +1,5 @@
-"""The options of the sink: `topic`, and `kafka.*` with the properties of Kafka's producer.
+"""The options of the sink: `topic`, `deliveryGuarantee`, `txnAppId` and `txnVersion`, and `kafka.*`
+with the properties of Kafka's producer.
 
 Properties of the connection are parsed by `ottla.client.settings`. Properties that only the
 Java producer understands are accepted and ignored, so that an existing job runs unchanged.
@@ -28,7 +29,14 @@ from pyspark_ottla.options.option_values import OptionError, whole_number
 DEFAULT_BATCH_BYTES = 512 * 1024
 DEFAULT_BUFFER_BYTES = 64 * 1024 * 1024
 DEFAULT_REQUEST_BYTES = 1024 * 1024
+DEFAULT_TRANSACTION_TIMEOUT_MS = (
+    900_000  # what brokers allow by default (transaction.max.timeout.ms)
+)
 MAX_IN_FLIGHT = 5  # of an idempotent producer: brokers remember that many batches (KIP-98)
+
+GUARANTEE = "deliveryGuarantee"
+EXACTLY_ONCE = "exactly-once"
+AT_LEAST_ONCE = "at-least-once"
 
 REFUSED = {
     "key.serializer": "keys are serialized with ByteArraySerializer: convert them to string or"
@@ -38,7 +46,7 @@ REFUSED = {
     "interceptor.classes": "it names Java code; use DataFrame operations",
     "partitioner.class": "it names Java code; put the partition of each row into a column named"
     " partition",
-    "transactional.id": "the sink writes at least once, without transactions. Remove it",
+    "transactional.id": "the sink names its transactions itself. Remove it",
 }
 NUMBERS = {
     "batch.size": (0, DEFAULT_BATCH_BYTES),
@@ -51,6 +59,7 @@ NUMBERS = {
     "retries": (0, MAX_INT),
     "retry.backoff.max.ms": (0, 1_000),
     "retry.backoff.ms": (0, 100),
+    "transaction.timeout.ms": (1, DEFAULT_TRANSACTION_TIMEOUT_MS),
 }
 LEVELS = {"gzip": (-1, 9), "lz4": (1, 17), "zstd": (-131072, 22)}
 PRODUCER_PROPERTIES = frozenset(
@@ -87,7 +96,6 @@ WITHOUT_EFFECT = frozenset(
         "send.buffer.bytes",
         "socket.connection.setup.timeout.max.ms",
         "socket.connection.setup.timeout.ms",
-        "transaction.timeout.ms",
     }
 )
 
@@ -112,6 +120,10 @@ class SinkSettings:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     ignore_keys: bool = False
+    exactly_once: bool = False
+    transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS
+    application: tuple[str, int] | None = None
+    """The name and number that identify a batch write, so that it is done once."""
 
     @property
     def max_in_flight_per_partition(self) -> int:
@@ -123,15 +135,17 @@ def sink_settings(options: Mapping[str, str]) -> SinkSettings:
     """Return the settings that the options ask for. Raise OptionError for an invalid one."""
     properties = kafka_properties(options)
     check_names(properties, REFUSED, PRODUCER_PROPERTIES | WITHOUT_EFFECT, "sink")
-    topic = {name.lower(): text for name, text in options.items()}.get("topic")
+    plain = {name.lower(): text.strip() for name, text in options.items()}
     numbers = {name: _number(properties, name) for name in NUMBERS}
     acks = _acks(properties)
     codec_name = properties.get("compression.type", "none").strip().lower()
+    idempotent = _idempotent(properties, acks, numbers)
+    exactly_once = _exactly_once(plain, idempotent)
     return SinkSettings(
         client=client_of(properties),
-        topic=None if topic is None else topic.strip(),
+        topic=plain.get("topic"),
         acks=acks,
-        idempotent=_idempotent(properties, acks, numbers),
+        idempotent=idempotent,
         codec=_codec(codec_name),
         level=_level(properties, codec_name),
         batch_bytes=max(1, min(numbers["batch.size"], numbers["max.request.size"])),
@@ -144,7 +158,41 @@ def sink_settings(options: Mapping[str, str]) -> SinkSettings:
         retry_backoff_ms=numbers["retry.backoff.ms"],
         retry_backoff_max_ms=numbers["retry.backoff.max.ms"],
         ignore_keys=_switch(properties, "partitioner.ignore.keys", False),
+        exactly_once=exactly_once,
+        transaction_timeout_ms=numbers["transaction.timeout.ms"],
+        application=_application(plain, exactly_once),
     )
+
+
+def _exactly_once(options: Mapping[str, str], idempotent: bool) -> bool:
+    """Return the wanted guarantee. Without idempotence, exactly once is impossible."""
+    text = options.get(GUARANTEE.lower())
+    if text is None:
+        return idempotent
+    if text.lower() not in (EXACTLY_ONCE, AT_LEAST_ONCE):
+        raise OptionError(f"{GUARANTEE} is {text!r}: expected {EXACTLY_ONCE} or {AT_LEAST_ONCE}")
+    wanted = text.lower() == EXACTLY_ONCE
+    if wanted and not idempotent:
+        raise OptionError(
+            f"{GUARANTEE}={EXACTLY_ONCE} needs an idempotent producer: remove {PREFIX}acks,"
+            f" {PREFIX}retries and {PREFIX}enable.idempotence"
+        )
+    return wanted
+
+
+def _application(options: Mapping[str, str], exactly_once: bool) -> tuple[str, int] | None:
+    """Return txnAppId and txnVersion, which come together or not at all."""
+    name, text = options.get("txnappid"), options.get("txnversion")
+    if name is None and text is None:
+        return None
+    if not name or text is None:
+        raise OptionError("txnAppId and txnVersion identify a write together: set both")
+    if not exactly_once:
+        raise OptionError(f"txnAppId and txnVersion need {GUARANTEE}={EXACTLY_ONCE}")
+    number = whole_number(text)
+    if number is None or number < 0:
+        raise OptionError(f"txnVersion is {text!r}: expected a whole number from 0 on")
+    return name, number
 
 
 def _number(properties: Mapping[str, str], name: str) -> int:

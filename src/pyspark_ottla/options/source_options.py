@@ -40,6 +40,8 @@ KNOWN = (
     "minPartitions",
     "maxRecordsPerPartition",
     "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "maxBytesPerPartition",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "groupId",
@@ -49,7 +51,13 @@ KNOWN = (
     "kafkaConsumer.pollTimeoutMs",
     "partition.metadata.cache.ttl.ms",
 )
-_STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_STREAM_ONLY = (
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "maxBytesPerPartition",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+)
 _CLOSE = 0.85
 DEFAULT_MAX_TRIGGER_DELAY_MS = 15 * 60_000
 DEFAULT_ATTEMPTS = 3
@@ -93,6 +101,8 @@ class StreamOptions:
     min_offsets: int | None
     max_trigger_delay_ms: int
     group: CommitGroup
+    max_bytes: int | None = None
+    max_bytes_per_partition: int | None = None
 
 
 def source_options(options: Mapping[str, str]) -> SourceOptions:
@@ -146,6 +156,8 @@ def stream_options(options: Mapping[str, str]) -> StreamOptions:
         min_offsets=least,
         max_trigger_delay_ms=duration_ms(options, "maxTriggerDelay", DEFAULT_MAX_TRIGGER_DELAY_MS),
         group=commit_group(options, source.kafka.group_id),
+        max_bytes=positive(options, "maxBytesPerTrigger"),
+        max_bytes_per_partition=positive(options, "maxBytesPerPartition"),
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.client.topics.route import LAST_VERSION_WITH_NAMES, TopicRoute
+from ottla.client.transactions.transaction import LAST_PRODUCE_VERSION
 from ottla.model.ids import TopicPartition
 from ottla.wire.messages.produce import (
     PartitionProduceData,
@@ -29,7 +30,10 @@ class BatchResult(NamedTuple):
 
 
 def produce_request(
-    settings: SinkSettings, batches: Iterable[Batch], routes: Mapping[str, TopicRoute]
+    settings: SinkSettings,
+    batches: Iterable[Batch],
+    routes: Mapping[str, TopicRoute],
+    transactional_id: str | None = None,
 ) -> ProduceRequest:
     """Return a request with these batches. Each partition may have only one."""
     by_topic: defaultdict[str, list[PartitionProduceData]] = defaultdict(list)
@@ -37,6 +41,7 @@ def produce_request(
         data = PartitionProduceData(index=batch.partition.partition, records=bytes(batch.data))
         by_topic[batch.partition.topic].append(data)
     return ProduceRequest(
+        transactional_id=transactional_id,
         acks=settings.acks,
         timeout=settings.client.request_timeout_ms,
         topic_data=[
@@ -46,8 +51,12 @@ def produce_request(
     )
 
 
-def highest_version(batches: Iterable[Batch], routes: Mapping[str, TopicRoute]) -> int | None:
+def highest_version(
+    batches: Iterable[Batch], routes: Mapping[str, TopicRoute], *, transactional: bool = False
+) -> int | None:
     """Return the highest version that can name all topics, or None for any version."""
+    if transactional:
+        return LAST_PRODUCE_VERSION
     versions = {routes[batch.partition.topic].highest_version for batch in batches}
     return LAST_VERSION_WITH_NAMES if LAST_VERSION_WITH_NAMES in versions else None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from ottla.client.cluster import Client
 from ottla.model.ids import TopicPartition
 from pyspark_ottla.options.sink_options import SinkSettings
 from pyspark_ottla.sink.encode_loops import Columns
@@ -17,6 +18,7 @@ from pyspark_ottla.sink.record_batch import OpenBatch, size_alone
 from pyspark_ottla.sink.rows import Rows, rows_of
 from pyspark_ottla.sink.send_queues import RecordTooLarge
 from pyspark_ottla.sink.sender import Sender
+from pyspark_ottla.sink.task_transaction import TaskTransaction
 
 if TYPE_CHECKING:
     import pyarrow
@@ -38,13 +40,23 @@ class Producer:
         self._open_bytes = 0
         self._routes_found_at = time.monotonic()
 
-    def begin(self) -> None:
-        """Reset the counters. Look up topics again if the last lookup was long ago."""
+    def begin(self, transactional_id: str | None) -> None:
+        """Reset the counters. Look up topics again if the last lookup was long ago.
+
+        With a transactional id, everything until the next `begin` is one transaction.
+        """
+        if transactional_id is not None:
+            self._sender.begin_transaction(transactional_id)
         self._sender.queues.rows.clear()
         self._sender.queues.bytes = 0
         if time.monotonic() - self._routes_found_at > ROUTES_AGE_S:
             self._sender.forget_routes()
             self._routes_found_at = time.monotonic()
+
+    @property
+    def client(self) -> Client:
+        """The client of the cluster that the producer writes to."""
+        return self._sender.client
 
     @property
     def rows(self) -> dict[str, int]:
@@ -55,6 +67,15 @@ class Producer:
     def bytes(self) -> int:
         """The size of the stored batches, as they were sent."""
         return self._sender.queues.bytes
+
+    @property
+    def transaction(self) -> TaskTransaction | None:
+        """The open transaction. None if nothing was written, or without exactly once."""
+        return self._sender.transaction
+
+    def abort(self) -> None:
+        """Abort the open transaction, if there is one."""
+        self._sender.abort_transaction()
 
     def close(self) -> None:
         """Close the connections. Rows that are not flushed may be lost."""
@@ -129,4 +150,7 @@ class Producer:
         self._open_bytes = 0
 
     def _send(self, open_batch: OpenBatch) -> None:
-        self._sender.send(open_batch.close(self._settings.codec, self._settings.level))
+        settings = self._settings
+        self._sender.send(
+            open_batch.close(settings.codec, settings.level, transactional=settings.exactly_once)
+        )

@@ -19,15 +19,19 @@ _idle: dict[tuple[int, SinkSettings], Producer] = {}
 
 
 @contextmanager
-def producer_for(settings: SinkSettings) -> Iterator[Producer]:
-    """Yield a producer with these settings, from the pool if possible. Flush it at the end."""
+def producer_for(settings: SinkSettings, transactional_id: str | None = None) -> Iterator[Producer]:
+    """Yield a producer with these settings, from the pool if possible. Flush it at the end.
+
+    With a transactional id, it writes under a transaction, which is open at the end.
+    """
     key = (os.getpid(), settings)  # a forked process must not use its parent's sockets
     producer = _idle.pop(key, None) or Producer(settings)
     try:
-        producer.begin()
+        producer.begin(transactional_id)
         yield producer
         producer.flush()
     except BaseException:
+        producer.abort()
         producer.close()
         raise
     _keep(key, producer)

@@ -18,6 +18,7 @@ from ottla.records.batch import (
     LOG_OVERHEAD,
     MAGIC_V2,
     PRODUCER_ID_OFFSET,
+    TRANSACTIONAL_MASK,
     parse_header,
     seal,
 )
@@ -63,7 +64,13 @@ class Batch:
         ]
         middle = len(records) // 2
         first, second = (
-            Batch(self.partition, build_batch(part, codec=header.compression), len(part))
+            Batch(
+                self.partition,
+                build_batch(
+                    part, codec=header.compression, is_transactional=header.is_transactional
+                ),
+                len(part),
+            )
             for part in (records[:middle], records[middle:])
         )
         return first, second
@@ -107,7 +114,7 @@ class OpenBatch:
         self.records += following - first
         return following
 
-    def close(self, codec: int, level: int | None) -> Batch:
+    def close(self, codec: int, level: int | None, *, transactional: bool = False) -> Batch:
         """Return the rows so far as a complete batch, and empty this one."""
         data = self._complete(codec, level)
         HEADER.pack_into(
@@ -118,7 +125,7 @@ class OpenBatch:
             -1,
             MAGIC_V2,
             0,
-            codec,
+            codec | (TRANSACTIONAL_MASK if transactional else 0),
             self.records - 1,
             self._base_timestamp,
             self._last_timestamp,

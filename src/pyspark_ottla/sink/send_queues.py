@@ -8,7 +8,8 @@ that no batch is stored before the one ahead of it (KIP-98). A producer that is 
 one batch of a partition in flight at a time, which keeps the order too.
 
 If a broker has lost the state of the producer, all queues wait until nothing is in flight. Then
-every batch gets a sequence of a new producer id (KIP-360).
+every batch gets a sequence of a new producer id (KIP-360). A transaction cannot do that: it fails,
+and Spark runs the task again.
 """
 
 from __future__ import annotations
@@ -185,14 +186,17 @@ class SendQueues:
             queue.too_large.append(batch)
         elif result.code in STATE_LOST and self._settings.idempotent:
             if is_first:  # the others fail only because the one ahead of them is missing
-                self._request_renewal(batch, result)
+                self._handle_lost_state(batch, result)
         elif result.code in TEMPORARY:
             if is_first:
                 self.postpone(queue, result, now)
         else:
             raise _error(batch, result)
 
-    def _request_renewal(self, batch: Batch, result: BatchResult) -> None:
+    def _handle_lost_state(self, batch: Batch, result: BatchResult) -> None:
+        """Ask for a new producer id. A transaction has one only, so it fails."""
+        if self._settings.exactly_once:
+            raise _error(batch, result)
         self.must_renew = True
         self._renewals += 1
         if self._renewals > MAX_RENEWALS:

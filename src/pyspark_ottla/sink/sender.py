@@ -30,6 +30,7 @@ from pyspark_ottla.sink.produce_request import (
 )
 from pyspark_ottla.sink.record_batch import Batch
 from pyspark_ottla.sink.send_queues import TEMPORARY, PartitionQueue, SendQueues
+from pyspark_ottla.sink.task_transaction import TaskTransaction
 
 REFRESH_TIMEOUT_MS = 2_000
 UNREACHABLE_PAUSE_S = 0.2
@@ -54,11 +55,27 @@ class Sender:
 
     def __init__(self, settings: SinkSettings) -> None:
         self.queues = SendQueues(settings)
-        self._client = settings.client.connect()
+        self.client = settings.client.connect()
         self._settings = settings
         self._routes: dict[str, TopicRoute] = {}
         self._nodes: defaultdict[int, _Node] = defaultdict(_Node)
         self._unsent_bytes = 0
+        self._transactional_id: str | None = None
+        self.transaction: TaskTransaction | None = None
+        """The open transaction. It begins with the first batch that is sent."""
+
+    def begin_transaction(self, transactional_id: str) -> None:
+        """Write everything from now on under a new transaction. All batches must be stored."""
+        assert not self.queues.queued_bytes
+        self._transactional_id = transactional_id
+        self.transaction = None
+        self.queues.must_renew = True
+
+    def abort_transaction(self) -> None:
+        """Abort the open transaction, if there is one and its coordinator answers."""
+        transaction, self.transaction = self.transaction, None
+        if transaction is not None:
+            transaction.abort()
 
     def close(self) -> None:
         """Close every connection. Batches that are not stored may be lost."""
@@ -66,7 +83,7 @@ class Sender:
             if node.connection is not None:
                 node.connection.close()
         self._nodes.clear()
-        self._client.close()
+        self.client.close()
 
     def forget_routes(self) -> None:
         """Forget all topics, so that they are looked up again at the next use."""
@@ -83,7 +100,7 @@ class Sender:
         deadline = Deadline(self._settings.max_block_ms, f"looking for topic {topic}")
         while True:
             try:
-                return find_route(self._client, topic, deadline, create=True)
+                return find_route(self.client, topic, deadline, create=True)
             except (Unreachable, ConnectionLost):
                 if not deadline.allows(UNREACHABLE_PAUSE_S):
                     raise
@@ -120,15 +137,26 @@ class Sender:
     def _send_ready(self, *, full_only: bool) -> None:
         """Send batches. With `full_only`, send no small request to a busy broker."""
         if self.queues.must_renew and not self.queues.in_flight:
-            deadline = Deadline(self._settings.delivery_timeout_ms, "asking for a producer id")
-            self.queues.renew(*new_producer_id(self._client, deadline, _NO_IDEMPOTENCE))
+            self.queues.renew(*self._new_producer())
         by_leader: defaultdict[int, list[PartitionQueue]] = defaultdict(list)
-        for queue in self.queues.sendable(time.monotonic()):
+        sendable = self.queues.sendable(time.monotonic())
+        if self.transaction is not None:
+            self.transaction.add(queue.partition for queue in sendable)
+        for queue in sendable:
             leader = self._leader_of(queue)
             if leader != NO_NODE:
                 by_leader[leader].append(queue)
         for leader, queues in by_leader.items():
             self._send_to(leader, queues, full_only)
+
+    def _new_producer(self) -> tuple[int, int]:
+        if self._transactional_id is None:
+            deadline = Deadline(self._settings.delivery_timeout_ms, "asking for a producer id")
+            return new_producer_id(self.client, deadline, _NO_IDEMPOTENCE)
+        self.transaction = TaskTransaction(
+            self.client, self._transactional_id, self._settings.transaction_timeout_ms
+        )
+        return self.transaction.producer.producer_id, self.transaction.producer.producer_epoch
 
     def _leader_of(self, queue: PartitionQueue) -> int:
         """Return the leader of a queue's partition. Pause the queue if there is none."""
@@ -148,7 +176,7 @@ class Sender:
         """Look up the leaders of a topic. Return the reason if that failed for now."""
         deadline = Deadline(REFRESH_TIMEOUT_MS, f"looking for the leaders of {topic}")
         try:
-            self._routes[topic] = find_route(self._client, topic, deadline)
+            self._routes[topic] = find_route(self.client, topic, deadline)
         except (Unreachable, ConnectionLost, TimedOut) as error:
             return str(error)
         except Refused as error:
@@ -169,18 +197,20 @@ class Sender:
             self._send_request(leader, node, picked)
 
     def _send_request(self, leader: int, node: _Node, batches: list[Batch]) -> None:
-        deadline = self._client.deadline(f"producing to broker {leader}")
+        deadline = self.client.deadline(f"producing to broker {leader}")
         node.requests.append(_Request(batches, deadline))
         self.queues.mark_sent(batches)
-        request = produce_request(self._settings, batches, self._routes)
+        request = produce_request(self._settings, batches, self._routes, self._transactional_id)
         try:
             if node.connection is None:
-                node.connection = self._client.dedicated(leader, deadline)
+                node.connection = self.client.dedicated(leader, deadline)
                 check_codec(node.connection, self._settings.codec)
             node.connection.send(
                 request,
                 deadline,
-                at_most=highest_version(batches, self._routes),
+                at_most=highest_version(
+                    batches, self._routes, transactional=self._transactional_id is not None
+                ),
                 answered=self._settings.acks != 0,
             )
         except (Unreachable, ConnectionLost, TimedOut, Refused) as error:

@@ -7,19 +7,28 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from ottla.model.ids import TopicPartition
 from pyspark_ottla.fetch.offset_range import OffsetRange
 from pyspark_ottla.options.offset_json import Offsets
 from pyspark_ottla.options.offset_spec import LATEST, AtOffsets, Everywhere
 from pyspark_ottla.options.option_values import OptionError
 from pyspark_ottla.options.source_options import BatchOptions
 from pyspark_ottla.source.data_loss import Loss, LossReason, report_losses
-from pyspark_ottla.source.offset_lookup import Metadata, OffsetLookup, offset_lookup, retry_missing
+from pyspark_ottla.source.offset_lookup import (
+    Metadata,
+    OffsetLookup,
+    is_unmatched,
+    offset_lookup,
+    retry_missing,
+)
+from pyspark_ottla.source.pushed_filters import PushedFilters, clamped, pushed_filters
 from pyspark_ottla.source.range_reader import read_task
 from pyspark_ottla.source.resolved_offsets import resolve
 from pyspark_ottla.source.task_plan import plan_tasks
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
+    from pyspark.sql.datasource import Filter
 
 
 class BatchReader(DataSourceReader):
@@ -27,6 +36,7 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: BatchOptions) -> None:
         self._options = options
+        self._filters = PushedFilters()
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks of the query. Spark calls this once, when it plans the query."""
@@ -55,7 +65,33 @@ class BatchReader(DataSourceReader):
             end = {partition: min(offset, latest[partition]) for partition, offset in end.items()}
         if not losses and not isinstance(self._options.start, Everywhere):
             _check_order(start, end)
-        return _offset_ranges(metadata, start, end)
+        return self._filtered(lookup, metadata, _offset_ranges(metadata, start, end))
+
+    def _filtered(
+        self, lookup: OffsetLookup, metadata: Metadata, ranges: list[OffsetRange]
+    ) -> list[OffsetRange]:
+        """Return the parts of the ranges that can have records that the query wants."""
+        if self._filters == PushedFilters():
+            return ranges
+        wanted = [each for each in self._filters.restrict(ranges) if each.start < each.end]
+        if self._filters.from_ms is None:
+            return wanted
+        places = {TopicPartition(each.topic, each.partition): each for each in wanted}
+        first = lookup.offsets(metadata, dict.fromkeys(places, self._filters.from_ms))
+        later = [
+            clamped(each, each.end if is_unmatched(first[place]) else first[place], None)
+            for place, each in places.items()
+        ]
+        return [each for each in later if each.start < each.end]
+
+
+class FilteredBatchReader(BatchReader):
+    """A reader that leaves out what the filters of the query do not want."""
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:
+        """Take the filters into account, and return all of them: Spark evaluates them again."""
+        self._filters = pushed_filters(filters)
+        return filters
 
 
 def _offset_ranges(metadata: Metadata, start: Offsets, end: Offsets) -> list[OffsetRange]:

@@ -16,15 +16,17 @@ truncated log from its end. A batch never reads a partition whose end is before 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from ottla.model.ids import ZERO_UUID, TopicPartition
 from pyspark_ottla.fetch.offset_range import OffsetRange
 from pyspark_ottla.options.offset_json import Offsets
 from pyspark_ottla.options.source_options import StreamOptions
 from pyspark_ottla.source.data_loss import Loss, LossReason, report_losses
+from pyspark_ottla.source.log_sizes import LogSizes
 from pyspark_ottla.source.offset_lookup import Metadata, Snapshot, offset_lookup, retry_missing
 from pyspark_ottla.source.resolved_offsets import ResolvedOffsets, resolve
-from pyspark_ottla.source.trigger_limits import TriggerDelay, limit_offsets
+from pyspark_ottla.source.trigger_limits import TriggerDelay, limit_bytes, limit_offsets
 
 
 class StreamOffsets:
@@ -34,6 +36,7 @@ class StreamOffsets:
         self._options = options
         self._source = options.source
         self._lookup = offset_lookup(options.source)
+        self._sizes = LogSizes(self._lookup)
         self._initial: ResolvedOffsets | None = None
         self._has_begun = False
         self._snapshot: Snapshot | None = None
@@ -80,7 +83,15 @@ class StreamOffsets:
                 return start
             if self._options.max_offsets is not None:
                 end = limit_offsets(self._options.max_offsets, starts, end)
+            if self._options.max_bytes is not None:
+                end = limit_bytes(self._options.max_bytes, starts, end, self.bytes_per_offset())
         return end | {partition: start[partition] for partition in self._skipped() & end.keys()}
+
+    def bytes_per_offset(self) -> Mapping[TopicPartition, float]:
+        """Return the average size of an offset in each partition, as far as it is known."""
+        if self._snapshot is None:
+            self._snapshot = self._lookup.latest(missing_ok=True)
+        return self._sizes.bytes_per_offset(self._snapshot.metadata, self._snapshot.offsets)
 
     def ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
         """Return the ranges of a batch. New partitions are read from their start."""

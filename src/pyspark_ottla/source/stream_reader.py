@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
@@ -34,7 +35,7 @@ from pyspark_ottla.source.group_commits import GroupCommitter
 from pyspark_ottla.source.query_name import NameListener, NameRequest, send_name
 from pyspark_ottla.source.range_reader import read_task
 from pyspark_ottla.source.stream_offsets import StreamOffsets
-from pyspark_ottla.source.task_plan import ReadTask, plan_tasks
+from pyspark_ottla.source.task_plan import ReadTask, TaskBytes, plan_tasks
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -79,6 +80,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if self._options.max_offsets is not None:
             return ReadMaxRows(self._options.max_offsets)
+        if self._options.max_bytes is not None:
+            return ReadMaxBytes(self._options.max_bytes)
         if self._options.min_offsets is not None:
             return ReadMinRows(self._options.min_offsets)
         return ReadAllAvailable()
@@ -107,8 +110,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def plan(self, ranges: Sequence[OffsetRange]) -> list[ReadTask]:
         """Return the tasks that read these ranges."""
-        source = self._options.source
-        return plan_tasks(ranges, source.min_partitions, source.max_records_per_partition)
+        source, limit = self._options.source, self._options.max_bytes_per_partition
+        if limit is None:
+            return plan_tasks(ranges, source.min_partitions, source.max_records_per_partition)
+        sizes = TaskBytes(limit, self._offsets.bytes_per_offset())
+        return plan_tasks(ranges, source.min_partitions, source.max_records_per_partition, sizes)
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Yield the records of one task as Arrow batches. Spark calls this on an executor."""

@@ -5,6 +5,8 @@ pieces of at most that size. Then `minPartitions` splits the large ones in propo
 there are about that many. Without these options no range is split, so the records of one
 partition stay in order in one task.
 
+`maxBytesPerPartition` splits ranges by the average size of their records. It is specific to Ottla.
+
 Packing is specific to Ottla. A Spark task costs tens of milliseconds, whatever it reads, so
 small ranges share a task. Up to FEW_TASKS tasks, there is one for every SMALL_TASK offsets,
 beyond that one for every LARGE_TASK offsets. FEW_TASKS follows the cores of this machine,
@@ -15,12 +17,13 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from pyspark.sql.datasource import InputPartition
 
+from ottla.model.ids import TopicPartition
 from pyspark_ottla.fetch.offset_range import OffsetRange
 
 SMALL_TASK = 20_000
@@ -36,14 +39,55 @@ class ReadTask(InputPartition):
     ranges: tuple[OffsetRange, ...]
 
 
+@dataclass(frozen=True)
+class TaskBytes:
+    """The most bytes of a task, and the average bytes of an offset in each partition."""
+
+    limit: int
+    bytes_per_offset: Mapping[TopicPartition, float]
+
+    def of(self, piece: OffsetRange) -> float:
+        """Return about how many bytes a range has; 0 if that is not known."""
+        place = TopicPartition(piece.topic, piece.partition)
+        return size_of(piece) * self.bytes_per_offset.get(place, 0.0)
+
+    def split(self, pieces: Sequence[OffsetRange]) -> list[OffsetRange]:
+        """Return pieces of at most about `limit` bytes, with at least one offset each."""
+        return [
+            part
+            for piece in pieces
+            for part in _split(piece, min(size_of(piece), -(-int(self.of(piece)) // self.limit)))
+        ]
+
+    def pack(self, pieces: Sequence[OffsetRange], least: int) -> list[ReadTask]:
+        """Pack pieces into tasks of at most about `limit` bytes.
+
+        Pieces of more than half the limit have a task of their own. The others are packed for
+        half the limit on average, so no task has more than the limit.
+        """
+        large = [piece for piece in pieces if 2 * self.of(piece) > self.limit]
+        small = [piece for piece in pieces if 2 * self.of(piece) <= self.limit]
+        total = int(sum(map(self.of, small)))
+        tasks = task_count(small, max(least - len(large), -(-2 * total // self.limit)))
+        packed = pack_ranges(small, tasks, self.of if total else None)
+        return [ReadTask((piece,)) for piece in large] + packed
+
+
 def plan_tasks(
-    ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None
+    ranges: Sequence[OffsetRange],
+    min_partitions: int | None,
+    max_records: int | None,
+    task_bytes: TaskBytes | None = None,
 ) -> list[ReadTask]:
     """Return the tasks that read these ranges, each offset once. Empty ranges are left out."""
     pieces = split_ranges(ranges, min_partitions, max_records)
+    if task_bytes is not None:
+        pieces = task_bytes.split(pieces)
     if max_records is not None:
         return [ReadTask((piece,)) for piece in pieces]
-    return pack_ranges(pieces, task_count(pieces, min_partitions or 1))
+    if task_bytes is None:
+        return pack_ranges(pieces, task_count(pieces, min_partitions or 1))
+    return task_bytes.pack(pieces, min_partitions or 1)
 
 
 def split_ranges(
@@ -74,17 +118,24 @@ def tasks_for_files(rows: int, tasks: int, rows_a_file: int) -> int:
     return max(1, -(-rows // rows_a_file))
 
 
-def pack_ranges(ranges: Sequence[OffsetRange], tasks: int) -> list[ReadTask]:
-    """Pack ranges into at most `tasks` tasks of about the same size, the largest task first."""
+def pack_ranges(
+    ranges: Sequence[OffsetRange], tasks: int, weight: Callable[[OffsetRange], float] | None = None
+) -> list[ReadTask]:
+    """Pack ranges into at most `tasks` tasks of about the same size, the largest task first.
+
+    The size of a range is the number of its offsets, unless `weight` says otherwise.
+    """
     if not ranges:
         return []
+    weight = weight or size_of
     packs: list[list[OffsetRange]] = [[] for _ in range(tasks)]
-    heap = [(0, index) for index in range(tasks)]
-    for piece in sorted(ranges, key=size_of, reverse=True):
+    heap: list[tuple[float, int]] = [(0, index) for index in range(tasks)]
+    for piece in sorted(ranges, key=weight, reverse=True):
         size, index = heapq.heappop(heap)
         packs[index].append(piece)
-        heapq.heappush(heap, (size + size_of(piece), index))
-    packs.sort(key=lambda pack: sum(map(size_of, pack)), reverse=True)
+        heapq.heappush(heap, (size + weight(piece), index))
+    weigh = weight
+    packs.sort(key=lambda pack: sum(map(weigh, pack)), reverse=True)
     return [ReadTask(tuple(sorted(pack, key=_sort_key))) for pack in packs if pack]
 
 
@@ -114,6 +165,6 @@ def _parts(size: int, total: int, wanted: int) -> int:
 
 
 def _split(piece: OffsetRange, parts: int) -> list[OffsetRange]:
-    size = size_of(piece)
+    size, parts = size_of(piece), max(1, parts)
     bounds = [piece.start + size * part // parts for part in range(parts + 1)]
     return [replace(piece, start=start, end=end) for start, end in pairwise(bounds) if end > start]

@@ -1,6 +1,6 @@
-"""How much a trigger of a stream reads: maxOffsetsPerTrigger, minOffsetsPerTrigger.
+"""How much a trigger reads: maxOffsetsPerTrigger, maxBytesPerTrigger, minOffsetsPerTrigger.
 
-The maximum is divided among the partitions in proportion to their unread offsets. Every
+A maximum is divided among the partitions in proportion to their unread offsets. Every
 partition with unread offsets gets at least one, so a batch may exceed the maximum by less than
 one record for each partition. The minimum delays a batch until that many offsets are unread,
 or until `maxTriggerDelay` has passed since the last batch. Both work as in Spark's own source.
@@ -29,6 +29,30 @@ def limit_offsets(
     limited = dict(end)
     for partition, size in unread.items():
         limited[partition] = start[partition] + max(1, limit * size // total)
+    return limited
+
+
+def limit_bytes(
+    limit: int,
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    bytes_per_offset: Mapping[TopicPartition, float],
+) -> Offsets:
+    """Return new ends so that about `limit` bytes are read, by the average sizes of records.
+
+    Partitions whose sizes are not known keep their ends, because nothing can be said of them.
+    """
+    unread = {
+        partition: size
+        for partition, offset in end.items()
+        if (size := offset - start[partition]) > 0 and partition in bytes_per_offset
+    }
+    total = sum(size * bytes_per_offset[partition] for partition, size in unread.items())
+    if total <= limit:
+        return dict(end)
+    limited = dict(end)
+    for partition, size in unread.items():
+        limited[partition] = start[partition] + max(1, int(limit * size / total))
     return limited
 
 

@@ -9,7 +9,14 @@ import pytest
 
 from ottla.broker.codecs import fetch as fetch_codec
 from ottla.broker.codecs import produce as produce_codec
-from ottla.broker.codecs.fetch import PartitionData, decode_fetch, encode_fetch_response
+from ottla.broker.codecs.fetch import (
+    PartitionData,
+    Records,
+    decode_fetch,
+    encode_fetch_in_steps,
+    encode_fetch_response,
+)
+from ottla.broker.codecs.large_request import LargeRequest
 from ottla.broker.codecs.produce import (
     PartitionResult,
     ProduceRequest,
@@ -21,6 +28,7 @@ from ottla.broker.handlers import SERVED
 from ottla.broker.handlers.fetch import SMALL_READ_BYTES
 from ottla.log.segment.file_slice import FileSlice
 from ottla.memory_files import MemoryFiles
+from ottla.model.steps import run_to_end
 from ottla.wire import messages  # noqa: F401
 from ottla.wire.api_table import ApiKey
 from ottla.wire.codec import decoder, encoder
@@ -32,6 +40,7 @@ from ottla.wire.primitives import DecodeError
 PRODUCE_VERSIONS = range(SERVED[ApiKey.PRODUCE].oldest, SERVED[ApiKey.PRODUCE].newest + 1)
 FETCH_VERSIONS = range(SERVED[ApiKey.FETCH].oldest, SERVED[ApiKey.FETCH].newest + 1)
 TOPIC_ID = bytes(range(16))
+TOPIC_IDS = {0: TOPIC_ID, 200: bytes(range(16, 32))}
 
 
 def produce_request(version: int) -> produce_messages.ProduceRequest:
@@ -42,7 +51,7 @@ def produce_request(version: int) -> produce_messages.ProduceRequest:
         topic_data=[
             produce_messages.TopicProduceData(
                 name=f"topic-{'x' * length}",
-                topic_id=TOPIC_ID,
+                topic_id=TOPIC_IDS[length],
                 partition_data=[
                     produce_messages.PartitionProduceData(index=7, records=b"r" * 200),
                     produce_messages.PartitionProduceData(index=8, records=None),
@@ -69,7 +78,7 @@ def test_produce_requests_are_read_as_the_schema_has_them(version: int) -> None:
     assert (acks, timeout_ms) == (-1, 1234)
     for (key, partitions), length in zip(topics, (0, 200), strict=True):
         name = b"topic-" + b"x" * length
-        assert key == (TOPIC_ID if version >= produce_codec.FIRST_TOPIC_ID else name)
+        assert key == (TOPIC_IDS[length] if version >= produce_codec.FIRST_TOPIC_ID else name)
         full, null, empty = partitions
         assert full[0] == 7
         assert buffer[full[1] : full[2]] == b"r" * 200
@@ -86,7 +95,7 @@ def test_produce_responses_are_read_back_by_the_schema(
 ) -> None:
     key = TOPIC_ID if version >= produce_codec.FIRST_TOPIC_ID else b"topic"
     results: list[PartitionResult]
-    results = [(i, 2, 100 + i, 55, 44, message, ()) for i in range(count)]
+    results = [(i, 2, 100 + i, 55, 44, message, {}) for i in range(count)]
     frame = encode_produce_response(version, 99, [(key, results)])
 
     assert int.from_bytes(frame[:4]) == len(frame) - 4
@@ -156,6 +165,12 @@ def test_fetch_requests_are_read_as_the_schema_has_them(version: int) -> None:
         assert item.last_fetched_epoch == (2 if version >= 12 else -1)
     old = TOPIC_ID if version >= fetch_codec.FIRST_TOPIC_ID else b"old"
     assert request.forgotten == ([(old, 1), (old, 2)] if version >= 7 else [])
+    assert request.rack == (b"rack" if version >= 11 else b"")
+    assert [item.log_start_offset for item in request.partitions] == (
+        [item.log_start_offset for item in fetch_request().topics[0].partitions]
+        if version >= 5
+        else [-1] * len(request.partitions)
+    )
 
 
 def records_of(content: bytes) -> bytes | FileSlice:
@@ -209,6 +224,35 @@ def test_fetch_responses_are_read_back_by_the_schema(version: int, size: int) ->
     assert second.partitions[1].records == b"tail"
 
 
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_fetch_responses_are_encoded_in_steps_as_at_once(version: int) -> None:
+    file = MemoryFiles().open("/f", create=True, writable=True)
+    ranges = FileSlice(file, 0, SMALL_READ_BYTES + 1)
+    data: list[PartitionData] = []
+    read: list[Records] = []
+    for number in range(350):
+        diverging = (3, 8) if number == 7 else None
+        key = TOPIC_IDS[0 if number < 250 else 200]
+        data.append(PartitionData(key, number, number % 3, 10, 10, 1, None, diverging))
+        read.append(ranges if number in (5, 100, 349) else b"tail" if number % 5 else None)
+
+    parts = run_to_end(encode_fetch_in_steps(version, 42, 7, data, read, 5))
+
+    expected = encode_fetch_response(version, 42, 0, 7, data, read, 5)
+    assert _joined(parts) == _joined(expected)
+
+
+def _joined(parts: list[bytes | FileSlice]) -> list[bytes | FileSlice]:
+    """Return the parts, with bytes that follow each other put together."""
+    joined: list[bytes | FileSlice] = [b""]
+    for part in parts:
+        if isinstance(part, bytes) and isinstance(joined[-1], bytes):
+            joined[-1] += part
+        else:
+            joined.append(part)
+    return joined
+
+
 @pytest.mark.parametrize("version", [3, 8, 9, 13])
 def test_a_damaged_produce_request_is_only_ever_a_decode_error(version: int) -> None:
     body = encoder(produce_messages.ProduceRequest, version)(produce_request(version))
@@ -231,5 +275,5 @@ def _damage(body: bytes, decode: object) -> None:
         end = chance.randrange(len(body) + 1)
         try:
             decode(buffer, end)
-        except (DecodeError, IndexError, struct.error):
+        except (DecodeError, IndexError, struct.error, LargeRequest):
             continue

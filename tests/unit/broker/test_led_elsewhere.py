@@ -278,3 +278,21 @@ def test_an_epoch_that_the_leader_cannot_know_is_out_of_range(
     request.topics[0].partitions[0].last_fetched_epoch = 9
     answer = broker.connect().ask(request, 12).responses[0].partitions[0]
     assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_follower_that_cuts_its_log_off_hears_the_high_watermark_after_that(
+    broker: Broker, led: Partition
+) -> None:
+    follower = broker.connect()
+    follower.ask(fetch(0, replica_id=2, offset=1), 12)
+    assert led.online_log().high_watermark == 1
+    diverging = fetch(0, replica_id=2, offset=7)
+    diverging.session_epoch = 0
+    diverging.topics[0].partitions[0].last_fetched_epoch = 1
+    session_id = follower.ask(diverging, 12).session_id
+    again = fetch(0, replica_id=2, offset=1)
+    again.session_id, again.session_epoch, again.max_wait = session_id, 1, 0
+    (topic,) = follower.ask(again, 12).responses
+    assert topic.partitions[0].high_watermark == 1
+    again.session_epoch = 2
+    assert follower.ask(again, 12).responses == []

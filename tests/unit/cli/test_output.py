@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from ottla.cli.output import Column, print_json, print_table
+from ottla.cli.errors import complain
+from ottla.cli.output import Column, fitted, print_headline, print_json, print_table, shortened
 
 
 def test_columns_line_up_when_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -21,3 +22,68 @@ def test_json_keeps_other_scripts(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert "größe" in shown
     assert json.loads(shown) == {"name": "größe", "ids": [1, 2]}
+
+
+MEMBER = "consumer-orders-1-0b0ef2a7-5d1e-4c39-9d3c-bd8a4c2f9e11"
+LAG_COLUMNS = [
+    Column("topic"),
+    Column("partition", True),
+    Column("lag", True),
+    Column("member", is_id=True),
+    Column("client", is_id=True, is_extra=True),
+    Column("host", is_extra=True),
+]
+LAG_ROW = ["orders", "11", "1234567", MEMBER, "consumer-orders-1", "/127.0.0.1"]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_a_table_fits_the_terminal(width: int) -> None:
+    columns, rows = fitted(LAG_COLUMNS, [LAG_ROW], width)
+    (row,) = rows
+    cells = zip(columns, row, strict=True)
+    assert 1 + sum(max(len(c.title), len(cell)) + 3 for c, cell in cells) <= width
+    assert row[:3] == LAG_ROW[:3]  # only ids are shortened
+    assert row[3][:3] + row[3][-3:] == "con" + "e11"
+    assert [column.title for column in columns][:4] == ["topic", "partition", "lag", "member"]
+    assert (len(columns) == len(LAG_COLUMNS)) == (width > 60)
+    assert (row[3] == MEMBER) == (width == 200)
+
+
+def test_a_headline_breaks_between_its_facts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = ["the-group-of-the-finance-team", "Stable", "type classic", "lag 967"]
+    print_headline(facts)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    print_headline(facts)
+    assert capsys.readouterr().out.splitlines() == [
+        "the-group-of-the-finance-team  Stable  type classic  lag 967",  # in a pipe
+        "the-group-of-the-finance-team  Stable",
+        "type classic  lag 967",
+    ]
+
+
+def test_an_id_keeps_its_start_and_its_end() -> None:
+    assert shortened("abcdef", 6) == "abcdef"
+    assert shortened("abcdefg", 6) == "abc\u2026fg"
+
+
+def test_an_empty_table_says_so_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table([Column("name")], [], empty="There are no names.")
+    assert capsys.readouterr() == ("", "There are no names.\n")
+
+
+def test_messages_wrap_between_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = "the broker at broker-7.example.com:9092 does not answer " * 3
+    complain(message.strip())
+    assert capsys.readouterr().err.count("\n") == 1  # a pipe gets one line
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "50")
+    complain(message.strip())
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) > 1
+    assert all(line.startswith("ottla: ") and len(line) <= 50 for line in lines)
+    assert " ".join(line.removeprefix("ottla: ") for line in lines) == message.strip()

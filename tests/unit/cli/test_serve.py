@@ -20,6 +20,12 @@ UP_LINES = [
     ["--set", "a=b=c"],
     ["--set", "a="],
     ["--port", "65535"],
+    ["--host", "0.0.0.0", "--advertise", "laptop.local"],
+    ["--advertise=10.0.0.7:19092", "--port", "0"],
+    ["--verbose", "--memory"],
+    ["--brokers", "3"],
+    ["--brokers=5", "--port", "0", "--set", "num.partitions=3", "--advertise", "laptop.local"],
+    ["--brokers", "1"],
 ]
 UNSURE_LINES = [
     ["up", "--help"],
@@ -32,6 +38,9 @@ UNSURE_LINES = [
     ["up", "--port", "1", "--port", "2"],
     ["up", "--prot", "1"],
     ["up", "--memory=yes"],
+    ["up", "--brokers", "0"],
+    ["up", "--brokers", "65"],
+    ["up", "--brokers", "x"],
     ["up", "--set", "nothing"],
     ["up", "--set", "=x"],
     ["up", "--config", "x"],
@@ -51,8 +60,17 @@ def parse_fully(words: list[str]) -> Serve:
     given = bound.arguments
     settings = pairs(given["settings"], "--set")
     if words[0] == "broker":
-        return Serve(given["config"], settings, memory=False)
-    return up_request(given["port"], given["host"], given["data_dir"], given["memory"], settings)
+        return Serve(given["config"], settings, memory=False, verbose=given["verbose"])
+    return up_request(
+        given["port"],
+        given["host"],
+        given["data_dir"],
+        given["memory"],
+        settings,
+        advertise=given["advertise"],
+        verbose=given["verbose"],
+        brokers=given["brokers"],
+    )
 
 
 @pytest.mark.parametrize("words", UP_LINES, ids=" ".join)
@@ -61,7 +79,9 @@ def test_both_parsers_understand_up_alike(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--config", "x"], ["--config=x", "--set", "node.id=3"]], ids=" ".join
+    "words",
+    [["--config", "x"], ["--config=x", "--set", "node.id=3"], ["--verbose", "--config=x"]],
+    ids=" ".join,
 )
 def test_both_parsers_understand_broker_alike(words: list[str]) -> None:
     assert parse_plainly(["broker", *words]) == parse_fully(["broker", *words])
@@ -70,6 +90,23 @@ def test_both_parsers_understand_broker_alike(words: list[str]) -> None:
 @pytest.mark.parametrize("words", UNSURE_LINES, ids=" ".join)
 def test_what_is_not_plain_goes_to_the_full_parser(words: list[str]) -> None:
     assert parse_plainly(words) is None
+
+
+@pytest.mark.parametrize(
+    ("address", "advertised"),
+    [
+        ("laptop.local", "laptop.local:9092"),
+        ("laptop.local:1", "laptop.local:1"),
+        ("::1", "[::1]:9092"),
+        ("fe80::1:2", "[fe80::1:2]:9092"),
+        ("[::1]", "[::1]:9092"),
+        ("[::1]:7", "[::1]:7"),
+    ],
+)
+def test_an_advertised_address_gets_the_port_if_it_has_none(address: str, advertised: str) -> None:
+    request = parse_plainly(["up", "--advertise", address])
+    assert request is not None
+    assert request.settings["advertised.listeners"] == f"PLAINTEXT://{advertised}"
 
 
 def test_up_listens_and_keeps_data_where_it_is_told() -> None:
@@ -91,7 +128,7 @@ def test_settings_by_name_win_over_options() -> None:
 
 
 def test_starting_a_broker_imports_no_command_library() -> None:
-    heavy = {"cyclopts", "rich", "argparse", "asyncio", "inspect", "attr", "cramjam"}
+    heavy = {"cyclopts", "rich", "argparse", "asyncio", "inspect", "attr", "cramjam", "re2"}
     program = (
         "import sys; from ottla.cli.main import main; import ottla.cli.serve as s;"
         "assert s.parse_plainly(['up', '--port', '0']); import ottla.server.main;"

@@ -19,7 +19,7 @@ from ottla.cli.main import main
         ("up --port many", "--port"),
         ("up --port 70000", "65535"),
         ("up --set nothing", "--set 'nothing' should be name=value"),
-        ("up extra", "extra"),
+        ("up extra", "Unexpected argument: extra."),
         ("broker", "--config"),
         ("topics create", "--topic"),
         ("topics create t --partitions 0", "--partitions"),
@@ -35,7 +35,7 @@ from ottla.cli.main import main
         ("load t --to parquet:/x --every soon", "such as 30s, 5m"),
         ("load t --to parquet:/x --upsert", "delta: or iceberg:"),
         ("load t --to parquet:/x --schema a", "--format"),
-        ("load t --to parquet:/x --dead-letters x", "topic:NAME or parquet:PATH"),
+        ("load t --to parquet:/x --dead-letters x", "topic:NAME, parquet:PATH or delta:PATH"),
         ("load t --to parquet:/x --partition-by week(x)", "day(timestamp)"),
         ("load t --to parquet:/x --target-file-size big", "128m or 1g"),
         ("produce t --header x", "--header 'x' should be name=value"),
@@ -48,6 +48,30 @@ from ottla.cli.main import main
         ("consume t --max-messages 0", "--max-messages"),
         ("groups list --state Happy", "one of Empty, PreparingRebalance"),
         ("groups list --type new", "one of classic, consumer"),
+        ("brokers describe", "--broker"),
+        ("brokers unregister three", '"three" into int'),
+        ("quorum add 2", "--directory-id"),
+        ("quorum add 2 --directory-id x --endpoint h:1", "--directory-id 'x' should be 22"),
+        ("quorum add 2 --directory-id x --endpoint h:x", "--endpoint 'h:x' should be host:port"),
+        ("quorum remove 2 --directory-id short", "22 characters"),
+        ("transactions find-hanging --partition 1", "--topic"),
+        ("transactions abort --topic t --partition 0", "--start-offset"),
+        (
+            "transactions abort --topic t --partition 0 --start-offset 1 --producer-id 2"
+            " --producer-epoch 3",
+            "--start-offset",
+        ),
+        ("dump-log f --offsets --transactions", "only one of"),
+        ("consume t --isolation-level best", "read_committed"),
+        ("features upgrade x", "--feature 'x' should be name=level"),
+        ("elect-leaders", "one of topics, --all-topics and --from-file"),
+        ("elect-leaders t --all-topics", "one of topics, --all-topics and --from-file"),
+        ("elect-leaders t --type best", "unclean"),
+        ("reassign execute", "--file"),
+        ("reassign execute plan.json --throttle 0", "--throttle"),
+        ("reassign cancel", "either a plan or --all"),
+        ("reassign cancel plan.json --all", "either a plan or --all"),
+        ("reassign generate --brokers 1 --racks a", "only one of --brokers and --racks"),
     ],
 )
 def test_wrong_usage_ends_with_2(capsys: pytest.CaptureFixture[str], line: str, words: str) -> None:
@@ -102,6 +126,10 @@ def test_brokers_are_those_of_the_file_unless_the_command_names_some(
         "topics create t",
         "topics describe",
         "topics delete t",
+        "brokers list",
+        "quorum describe",
+        "leaders rebalance",
+        "reassign generate",
         "produce t --file /dev/null",
         "consume t",
     ],
@@ -132,7 +160,11 @@ def test_the_overview_has_every_command_with_a_sentence(
 ) -> None:
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
-    for command in ("up", "broker", "topics", "groups", "produce", "consume", "load", "dump-log"):
+    for command in (
+        *("up", "broker", "topics", "groups", "configs", "cluster", "produce", "consume"),
+        *("load", "dump-log", "completion", "brokers", "quorum", "reassign", "elect-leaders"),
+        *("leaders", "transactions"),
+    ):
         assert f"  {command}: " in shown
 
 
@@ -149,6 +181,12 @@ COMMANDS = [
     *(f"topics {each}" for each in ("create", "list", "describe", "alter", "delete")),
     *(f"groups {each}" for each in ("list", "describe", "members", "reset-offsets", "delete")),
     "groups delete-offsets",
+    *("configs describe", "configs alter", "cluster info"),
+    *(f"brokers {each}" for each in ("list", "describe", "unregister")),
+    *(f"quorum {each}" for each in ("describe", "add", "remove")),
+    *(f"reassign {each}" for each in ("generate", "execute", "verify", "cancel")),
+    *("elect-leaders", "leaders rebalance"),
+    *("transactions find-hanging", "transactions abort"),
 ]
 
 

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 
-from ottla.config.broker import BROKER_SETTINGS, COMPONENTS, BrokerConfig
+from ottla.config.broker import COMPONENTS, BrokerConfig, broker_settings
 from ottla.config.definition import ConfigError, format_value
+from ottla.config.describe import Source, describe_broker
 from ottla.config.listeners import Endpoint
 from ottla.config.properties import parse_properties
 
@@ -95,7 +98,7 @@ def test_the_defaults() -> None:
 
 
 def test_every_default_is_valid_and_every_setting_is_documented() -> None:
-    for name, setting in BROKER_SETTINGS.items():
+    for name, setting in broker_settings().items():
         assert setting.name == name
         assert setting.doc.endswith("."), name
         text = format_value(setting.default)
@@ -167,9 +170,11 @@ def test_several_listeners_with_names_and_addresses() -> None:
         ({"inter.broker.listener.name": "X"}, "must be one of PLAINTEXT"),
         ({"node.id": "1", "broker.id": "2"}, "must be the same"),
         ({"node.id": "-1"}, "at least 0"),
-        ({"controller.quorum.voters": "1@a:1,2@b:1"}, "must name this node alone"),
-        ({"process.roles": "controller"}, "this node is always broker,controller"),
-        ({"process.roles": "observer"}, "one of broker, controller"),
+        ({"controller.quorum.voters": "1@a:1,2@b"}, "write it as host:port"),
+        ({"controller.quorum.voters": "a:1"}, "write it as id@host:port"),
+        ({"controller.quorum.voters": "1@a:1,1@b:1"}, "names a node more than once"),
+        ({"controller.quorum.bootstrap.servers": "a"}, "write it as host:port"),
+        ({"process.roles": "observer"}, "one of: broker, controller"),
         ({"max.connections.per.ip": "0"}, "only together with max.connections.per.ip.overrides"),
         ({"max.connections.per.ip.overrides": "localhost"}, "write it as host:limit"),
         ({"queued.max.request.bytes": "100"}, "must be at least socket.request.max.bytes"),
@@ -179,10 +184,13 @@ def test_several_listeners_with_names_and_addresses() -> None:
         ({"log.roll.jitter.ms": "-1"}, "must be at least 0"),
         ({"log.flush.interval.ms": "-1"}, "must be at least 0"),
         ({"log.retention.ms": "0"}, "at least 1, or -1 for no limit"),
-        ({"authorizer.class.name": "a.B"}, "Invalid value 'a.B' for authorizer.class.name"),
-        ({"ssl.keystore.location": "/k"}, "ssl.keystore.location is not supported"),
+        (
+            {"authorizer.class.name": "a.B"},
+            "Invalid value a.B for configuration authorizer.class.name",
+        ),
+        ({"config.providers": "file"}, "config.providers: It is not supported by this broker"),
         ({"num.partition": "1"}, "Unknown setting num.partition; did you mean num.partitions"),
-        ({"num.io.threads": "0"}, "num.io.threads: it must be at least 1"),
+        ({"num.io.threads": "0"}, "configuration num.io.threads: Value must be at least 1"),
     ],
 )
 def test_what_cannot_be_used_is_named(properties: dict[str, str], message: str) -> None:
@@ -223,3 +231,97 @@ def test_security_protocol_map_gives_controller_listeners_plaintext() -> None:
         {"listeners": "PLAINTEXT://h:1,CTRL://h:2", "controller.listener.names": "ctrl"}
     )
     assert config.network.listeners == (Endpoint("PLAINTEXT", "h", 1),)
+
+
+def test_every_setting_of_kafka_is_accepted() -> None:
+    """A file for Kafka may have settings that mean nothing here; they are named at the start."""
+    config = BrokerConfig(
+        {
+            "sasl.kerberos.min.time.before.relogin": "50000",
+            "sasl.enabled.mechanisms": "GSSAPI",
+            "ssl.keystore.location": "/k",
+            "remote.log.reader.threads": "10",
+            "num.io.threads": "4",
+            "num.network.threads": "3",
+            "num.partitions": "4",
+            "log.cleaner.min.compaction.lag.ms": "7",
+            "listener.name.plaintext.ssl.keystore.password": "hunter2",
+            "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": "Module required;",
+            "rsm.config.bucket": "b",
+        }
+    )
+    assert config.ignored() == [
+        "sasl.kerberos.min.time.before.relogin",
+        "ssl.keystore.location",
+        "num.io.threads",
+        "listener.name.plaintext.ssl.keystore.password",
+        "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config",
+        "rsm.config.bucket",
+    ]
+    described = {entry.setting.name: entry for entry in describe_broker(config)}
+    assert described["sasl.kerberos.min.time.before.relogin"].source == Source.FILE
+    assert described["ssl.truststore.type"].value == "JKS"
+    assert described["listener.name.plaintext.ssl.keystore.password"].value is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "alter.config.policy.class.name",
+        "client.quota.callback.class",
+        "config.providers",
+        "cordoned.log.dirs",
+        "create.topic.policy.class.name",
+        "principal.builder.class",
+        "remote.log.storage.system.enable",
+        "security.providers",
+    ],
+)
+def test_settings_that_must_not_be_ignored_have_their_defaults(name: str) -> None:
+    default = format_value(broker_settings()[name].default)
+    assert BrokerConfig({name: default or ""}).ignored() == []
+    other = "true" if name.endswith(".enable") else "org.example.Mine"
+    (error,) = errors_of({name: other})
+    assert f"{name}: It is not supported by this broker, and must not be ignored" in error
+
+
+@pytest.mark.parametrize(
+    "name", ["listener.name.x.num.partition", "listener.name.x", "rsm.confi.x"]
+)
+def test_other_names_are_still_unknown(name: str) -> None:
+    (error,) = errors_of({name: "1"})
+    assert error.startswith(f"Unknown setting {name}")
+
+
+def test_node_id_and_broker_id_stand_for_each_other() -> None:
+    for name in ("node.id", "broker.id"):
+        described = {e.setting.name: e for e in describe_broker(BrokerConfig({name: "7"}))}
+        for either in ("node.id", "broker.id"):
+            assert (described[either].value, described[either].source) == ("7", Source.FILE)
+
+
+def test_settings_without_effect_are_imported_when_they_are_needed() -> None:
+    program = (
+        "import sys; from ottla.config.broker import BrokerConfig;"
+        "BrokerConfig({'num.partitions': '3'}).ignored();"
+        "print('ottla.config.broker_settings.accepted' in sys.modules)"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert shown.stdout == "False\n"
+
+
+def test_a_node_of_controllers_only_may_name_the_listener_of_brokers() -> None:
+    config = BrokerConfig.from_properties(
+        {
+            "node.id": "3",
+            "process.roles": "controller",
+            "controller.quorum.voters": "1@a:9093,3@c:9093",
+            "listeners": "CONTROLLER://:9093",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+        }
+    )
+    assert config.network.listeners == ()
+    assert config.network.inter_broker_listener_name == "PLAINTEXT"

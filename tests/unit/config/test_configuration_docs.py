@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from ottla.config.broker import BROKER_SETTINGS
+from ottla.config.broker import broker_settings
 from ottla.config.topic import SYNONYMS, TOPIC_SETTINGS
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "src" / "ottla"
 PAGE = (ROOT / "docs" / "configuration.md").read_text()
+BROKER_SETTINGS = broker_settings()
 SYNONYM_NAMES = {synonym.name for synonyms in SYNONYMS.values() for synonym in synonyms}
 
 

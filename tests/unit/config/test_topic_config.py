@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.config.broker import BROKER_SETTINGS, BrokerConfig
+from ottla.config.broker import BrokerConfig, broker_settings
 from ottla.config.definition import ConfigError
 from ottla.config.topic import SYNONYMS, TOPIC_SETTINGS, LogConfig, log_config
 
@@ -55,7 +55,7 @@ def test_a_broker_without_settings_gives_kafkas_defaults() -> None:
 
 
 def test_every_synonym_is_a_broker_setting() -> None:
-    missing = {s.name for synonyms in SYNONYMS.values() for s in synonyms} - set(BROKER_SETTINGS)
+    missing = {s.name for synonyms in SYNONYMS.values() for s in synonyms} - set(broker_settings())
     assert missing == set()
 
 
@@ -114,7 +114,7 @@ def test_a_topic_overrides_its_broker() -> None:
 def test_tests_may_have_small_segments() -> None:
     assert log_config(BrokerConfig(), {"internal.segment.bytes": "100"}).segment_bytes == 100
     assert BrokerConfig({"internal.segment.bytes": "100"}).log_defaults.segment_bytes == 100
-    with pytest.raises(ConfigError, match=r"segment.bytes: it must be at least 1048576"):
+    with pytest.raises(ConfigError, match=r"segment.bytes: Value must be at least 1048576"):
         log_config(BrokerConfig(), {"segment.bytes": "1048575"})
 
 
@@ -129,19 +129,28 @@ def test_compaction_bounds_the_age_of_a_segment() -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"retention.msec": "1"}, r"Unknown topic setting retention.msec; did you mean retention"),
-        ({"retention.ms": "soon"}, r"Invalid value 'soon' for retention.ms: .*whole number"),
+        (
+            {"retention.msec": "1"},
+            r"Unknown topic config name: retention.msec; did you mean retention",
+        ),
+        (
+            {"retention.ms": "soon"},
+            "Invalid value soon for configuration retention.ms: Not a number",
+        ),
         ({"retention.ms": "-2"}, "at least -1"),
-        ({"cleanup.policy": "shred"}, "one of compact, delete"),
-        ({"compression.type": "brotli"}, "one of uncompressed, zstd, lz4, snappy, gzip, producer"),
-        ({"compression.gzip.level": "10"}, "between 1 and 9, or -1"),
-        ({"message.timestamp.type": "createtime"}, "one of CreateTime, LogAppendTime"),
-        ({"min.cleanable.dirty.ratio": "2"}, "between 0 and 1"),
+        ({"cleanup.policy": "shred"}, "one of: compact, delete"),
+        ({"compression.type": "brotli"}, "one of: uncompressed, zstd, lz4, snappy, gzip, producer"),
+        ({"compression.gzip.level": "10"}, "between 1 and 9 or equal to -1"),
+        ({"message.timestamp.type": "createtime"}, "one of: CreateTime, LogAppendTime"),
+        ({"min.cleanable.dirty.ratio": "2"}, "no more than 1"),
         (
             {"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"},
-            r"min.compaction.lag.ms \(5\) must not be larger than max.compaction.lag.ms \(4\)",
+            r"conflict topic config .* min.compaction.lag.ms \(5\) > max.compaction.lag.ms \(4\)",
         ),
-        ({"remote.storage.enable": "true"}, "tiered storage is not available"),
+        (
+            {"remote.storage.enable": "true"},
+            "Tiered Storage functionality is disabled in the broker",
+        ),
     ],
 )
 def test_wrong_overrides_are_refused(overrides: dict[str, str], message: str) -> None:

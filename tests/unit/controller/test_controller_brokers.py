@@ -8,12 +8,13 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import Endpoint
 from ottla.controller.brokers import begin_cluster, lead_anew, register_broker, take_lead
 from ottla.controller.producer_ids import allocate_producer_ids
-from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.topics import NewTopic
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import NO_LEADER, PartitionChangeRecord, ProducerIdsRecord
 from ottla.model.errors import ApiError
 from ottla.ports import Random
 from ottla.wire.message import Message
+from tests.support.decisions import create_topics
 
 Apply = Callable[[MetadataImage, list[Message]], None]
 Brokers = Callable[..., MetadataImage]
@@ -22,7 +23,7 @@ Brokers = Callable[..., MetadataImage]
 def test_a_cluster_begins_once(brokers: Brokers, apply: Apply) -> None:
     image = brokers(0)
     apply(image, begin_cluster(image))
-    assert image.features == {"metadata.version": 25, "group.version": 1}
+    assert image.features == {"metadata.version": 25, "group.version": 1, "transaction.version": 2}
     assert begin_cluster(image) == []
 
 

@@ -5,13 +5,14 @@ from collections.abc import Callable
 import pytest
 
 from ottla.config.broker import BrokerConfig
-from ottla.controller.partitions import MorePartitions, create_partitions
-from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.partitions import MorePartitions
+from ottla.controller.topics import NewTopic
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import PartitionRecord
 from ottla.model.errors import ErrorCode
 from ottla.ports import Random
 from ottla.wire.message import Message
+from tests.support.decisions import create_partitions, create_topics
 
 
 @pytest.fixture
@@ -45,25 +46,29 @@ def test_replicas_of_the_new_ones_by_hand(image: MetadataImage, random: Random) 
     ("wanted", "code", "message"),
     [
         (MorePartitions("b", 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic b"),
-        (MorePartitions("a", 2), ErrorCode.INVALID_PARTITIONS, "has 2 partitions already: 2"),
+        (MorePartitions("a", 2), ErrorCode.INVALID_PARTITIONS, "Topic already has 2 partition(s)."),
         (MorePartitions("a", 1), ErrorCode.INVALID_PARTITIONS, "1 would not be an increase"),
         (MorePartitions("a", -1), ErrorCode.INVALID_PARTITIONS, "-1 would not be an increase"),
         (MorePartitions("a", 10_003), ErrorCode.POLICY_VIOLATION, "not 10001"),
         (
             MorePartitions("a", 4, [[1, 2]]),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            "2 partitions are to be added to a, but the manual assignment has 1",
+            "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified.",
         ),
-        (MorePartitions("a", 3, []), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "assignment has 0"),
+        (
+            MorePartitions("a", 3, []),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "but only 0 assignment(s)",
+        ),
         (
             MorePartitions("a", 3, [[1]]),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            "1 replicas where the others have 2",
+            "with 1 replica(s), but this is not consistent with previous partitions, which have 2",
         ),
         (
             MorePartitions("a", 3, [[1, 7]]),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            "broker 7, which does not exist",
+            "includes broker 7, but no such broker is registered.",
         ),
     ],
 )

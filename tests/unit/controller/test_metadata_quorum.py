@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.log.damage import DamagedLog
 from ottla.memory_files import MemoryFiles
 from ottla.metadata.control_records import control_batch, decode_control
 from ottla.metadata.serde import MetadataError, encode_record
@@ -148,3 +149,81 @@ def test_damage_inside_the_log_ends_the_start() -> None:
     # The recovery point says that all of it is on disk, so recovery does not look at it.
     with pytest.raises(MetadataError, match=r"the metadata log is damaged at offset 2.*CRC"):
         list(world.controller._metadata_log.batches(0))
+
+
+TOPICS = ["topic-1", "topic-2", "topic-3"]
+
+
+def replace_files(world: World, contents: dict[str, bytes]) -> None:
+    """Give the directory exactly these files."""
+    for name in world.names(""):
+        world.files.unlink(world.path(name))
+    for name, content in contents.items():
+        world.files.open(world.path(name), create=True, writable=True).pwritev([content], 0)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_no_flipped_bit_changes_the_metadata(is_clean: bool) -> None:
+    world = World()
+    world.create(1, 2, 3)
+    world.controller.log.close()
+    content = read_file(world.files, world.path(FIRST_SEGMENT))
+    last = list(scan(content, 0, len(content)))[-1].position
+    at_rest = {name: read_file(world.files, world.path(name)) for name in world.names("")}
+    refusals: list[str] = []
+    for position in range(len(content)):
+        damaged = bytearray(content)
+        damaged[position] ^= 1 << position % 8
+        replace_files(world, {**at_rest, FIRST_SEGMENT: bytes(damaged)})
+        try:
+            world.start(is_clean=is_clean)
+        except (MetadataError, DamagedLog) as error:
+            refusals.append(str(error))
+            continue
+        if not is_clean and position >= last:  # looks like an interrupted write
+            assert world.topics() in (TOPICS, TOPICS[:-1])
+        else:
+            assert world.topics() == TOPICS
+    assert len(refusals) > 0.7 * last
+    assert all(FIRST_SEGMENT in text or "are missing" in text for text in refusals)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_an_interrupted_write_at_the_end_is_cut_off(share: float) -> None:
+    world = World()
+    world.create(1, 2, 3)
+    content = read_file(world.files, world.path(FIRST_SEGMENT))
+    last = list(scan(content, 0, len(content)))[-1]
+    file = world.files.open(world.path(FIRST_SEGMENT), writable=True)
+    file.truncate(last.position + int(last.size * share))
+    world.start()
+    assert world.topics() == TOPICS[:-1]
+
+
+def test_a_lost_sector_of_the_last_write_is_no_damage() -> None:
+    world = World()
+    world.create(1)
+    outcomes = [world.submit(*(topic(n) for n in range(2, 60))), world.submit(topic(60))]
+    world.finish()
+    assert outcomes == [[None], [None]]
+    content = read_file(world.files, world.path(FIRST_SEGMENT))
+    *_, large, _ = scan(content, 0, len(content))
+    start = large.position + 512 - large.position % 512
+    assert start + 512 < large.end
+    world.files.open(world.path(FIRST_SEGMENT), writable=True).pwritev([bytes(512)], start)
+    world.start()
+    assert world.topics() == ["topic-1"]
+
+
+def test_damage_before_the_end_is_not_cut_off_after_a_crash() -> None:
+    world = World()
+    world.create(1, 2, 3)
+    content = read_file(world.files, world.path(FIRST_SEGMENT))
+    at = content.index(b"topic-2")
+    world.files.open(world.path(FIRST_SEGMENT), writable=True).pwritev([b"T"], at)
+    with pytest.raises(DamagedLog) as failed:
+        world.start()
+    assert str(failed.value).startswith(f"{world.path(FIRST_SEGMENT)} is damaged at offset 2: ")
+    assert "CRC" in str(failed.value)
+    assert str(failed.value).endswith(f"Restore {world.directory} from a copy")
+    assert read_file(world.files, world.path(FIRST_SEGMENT))[at : at + 7] == b"Topic-2"

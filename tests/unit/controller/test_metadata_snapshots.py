@@ -7,9 +7,12 @@ from errno import EIO
 import pytest
 
 from ottla.controller.metadata_snapshots import RETRY_DELAY_MS, SnapshotConfig
+from ottla.controller.quorum.snapshot_files import SnapshotFiles
 from ottla.metadata.records import NoOpRecord, PartitionRecord
 from ottla.metadata.serde import MetadataError
+from ottla.metadata.snapshot import SnapshotId
 from ottla.ports import read_file
+from ottla.raft.log_view import OffsetAndEpoch
 from ottla.records.batch import scan
 from ottla.records.record import records_of
 from tests.support.controller import DIRECTORY, World, topic
@@ -208,3 +211,23 @@ def test_a_snapshot_that_cannot_be_forced_to_disk_does_not_count() -> None:
     world.files.fail("sync_dir", no_sync, path=DIRECTORY, after=2)
     world.create(1)
     assert world.names(".checkpoint") == []
+
+
+def test_one_that_is_older_than_an_installed_one_is_discarded() -> None:
+    other = World(snapshots=ALWAYS)
+    other.create(1)
+    content = read_file(other.files, other.path(ONE[0]))
+    world = rolling()
+    world.submit(topic(1))
+    world.end_wake_up()
+    while not world.names(".part"):
+        world.background.waiting.pop(0)()
+    log = world.controller._snapshots._log
+    fetched = SnapshotFiles(log)
+    fetched.write_part(OffsetAndEpoch(19, 1), 0, content)
+    done: list[OSError | None] = []
+    fetched.install(OffsetAndEpoch(19, 1), done.append)
+    world.background.run()
+    assert done == [None]
+    assert log.snapshots == [SnapshotId(19, 1)]
+    assert world.names(".checkpoint") == ["00000000000000000019-0000000001.checkpoint"]

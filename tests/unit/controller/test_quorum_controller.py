@@ -9,7 +9,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.controller.metadata_log import METADATA_LOG_CONFIG
 from ottla.controller.metadata_reader import whole_transactions
 from ottla.controller.quorum_controller import QuorumController
-from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.topics import NewTopic
 from ottla.log.file_pool import FilePool
 from ottla.log.log import Log
 from ottla.log.resources import Resources
@@ -34,6 +34,7 @@ from ottla.records.batch import scan
 from ottla.records.record import build_batch, records_of
 from ottla.testing.fakes import START_MS, FakeClock, InlineBackground
 from ottla.testing.faulty_files import FaultyFiles, Operation
+from tests.support.decisions import create_topics
 
 PARTITION = TopicPartition(METADATA_TOPIC, 0)
 DIRECTORY = "/data/__cluster_metadata-0"

@@ -7,9 +7,13 @@ from functools import partial
 
 import pytest
 
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import NoOpRecord
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.steps import Steps, run_to_end
 from ottla.records.batch import scan
+from ottla.wire.message import Message
 from tests.support.controller import World, topic
 
 
@@ -164,3 +168,80 @@ def test_groups_go_over_several_segments() -> None:
     assert len(world.controller.log.segments) > 3
     world.start()
     assert len(world.topics()) == 30
+
+
+# Decisions that take several wake-ups
+
+
+@pytest.fixture
+def running(world: World) -> list[Steps[None]]:
+    """Return the steps that the controller has to run; the test runs them."""
+    steps: list[Steps[None]] = []
+    world.controller.run = steps.append
+    return steps
+
+
+def test_a_decision_waits_for_the_one_before(world: World, running: list[Steps[None]]) -> None:
+    seen: list[list[str]] = []
+
+    def decide(number: int, image: MetadataImage) -> Steps[list[Message]]:
+        seen.append(list(image.topics))
+        yield
+        return [topic(number)]
+
+    for number in range(3):
+        world.controller.decide(partial(decide, number), lambda error: None)
+    (steps,) = running
+    next(steps)
+    assert seen == [[]]
+    run_to_end(steps)
+    assert seen == [[], ["topic-0"], ["topic-0", "topic-1"]]
+
+
+@pytest.mark.parametrize("has_records", [True, False])
+def test_a_decision_fails_with_what_it_relies_on(
+    world: World, running: list[Steps[None]], has_records: bool
+) -> None:
+    first, second = world.submit(topic(1)), world.submit(*([topic(2)] if has_records else []))
+    (steps,) = running
+    while not world.controller.has_uncommitted:
+        next(steps)  # in the end the second decision has begun
+    world.end_wake_up()
+    world.files.fail("sync", OSError(EIO, "no sync"))
+    world.background.run()
+    run_to_end(steps)
+    for (error,) in (first, second):
+        assert error is not None
+        assert error.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert list(world.controller.latest_image.topics) == []
+
+
+def test_no_group_is_written_while_one_is_published(
+    world: World, running: list[Steps[None]]
+) -> None:
+    prepared: list[list[str]] = []
+
+    def prepare(delta: MetadataDelta, image: MetadataImage) -> Steps[None]:
+        prepared.append(delta.topics.created())
+        yield
+
+    world.controller.prepare = prepare
+    outcomes = []
+    for number in (1, 2):
+        outcomes.append(world.submit(topic(number)))
+        run_to_end(running.pop())
+    world.finish()
+    publication = running.pop()
+    next(publication)
+    assert prepared == [["topic-1"]]
+    assert world.topics() == []
+    outcomes.append(world.submit(topic(3)))
+    run_to_end(running.pop())
+    world.finish()
+    assert outcomes == [[], [], []]
+    run_to_end(publication)
+    assert outcomes == [[None], [None], []]
+    world.finish()
+    run_to_end(running.pop())
+    assert outcomes == [[None], [None], [None]]
+    assert world.topics() == ["topic-1", "topic-2", "topic-3"]

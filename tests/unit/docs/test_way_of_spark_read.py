@@ -6,6 +6,8 @@ its only task.
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.harness.entered_files import EnteredFiles, assert_way
@@ -35,8 +37,9 @@ def test_read() -> None:
         servers = cluster.bootstrap_servers
         with Client(parse_addresses(servers)) as client:
             producer = Producer(client, "events")
+            now_ms = int(time.time() * 1000)  # retention would remove older records meanwhile
             for number in range(RECORDS):
-                producer.send(None, f"value {number}".encode(), number)
+                producer.send(None, f"value {number}".encode(), now_ms)
             producer.flush()
         assert read(servers) == RECORDS  # imports and compiles what the way needs
         with entered.in_this_thread():

@@ -47,12 +47,28 @@ def test_a_good_batch_passes() -> None:
         (lambda b: b[:40], ErrorCode.INVALID_RECORD),
         (lambda b: b[:HEADER_SIZE], ErrorCode.INVALID_RECORD),
         (lambda b: b[:-1], ErrorCode.INVALID_RECORD),
-        (lambda b: b + b"\0", ErrorCode.INVALID_RECORD),
+        (lambda b: b + bytes(12), ErrorCode.CORRUPT_MESSAGE),  # a batch of no bytes
+        (
+            lambda b: b + bytes(11) + b"\x40" + bytes(4) + b"\x03",
+            ErrorCode.CORRUPT_MESSAGE,
+        ),
         (lambda b: b + b, ErrorCode.INVALID_RECORD),
+        (lambda b: b + b + b"\0", ErrorCode.INVALID_RECORD),
     ],
 )
 def test_exactly_one_whole_batch(damage: Callable[[bytearray], bytearray], code: ErrorCode) -> None:
     assert refusal(LogConfig(), damage(batch_of(2))) == code
+
+
+@pytest.mark.parametrize("trailing", [1, 11, 12, 16, 17, 60, -1])
+@pytest.mark.parametrize("codec", [0, 4])
+def test_the_beginning_of_another_batch_is_left_out(trailing: int, codec: int) -> None:
+    """Kafka does the same: a batch that is cut off at the end is no batch."""
+    log = new_log()
+    batch = batch_of(2, codec=codec)
+    append_all(log, batch + batch_of(3)[:trailing], batch_of(1))
+    assert log.log_end_offset == 3
+    assert [stored.size for stored in read_all(log)] == [len(batch), len(batch_of(1))]
 
 
 @pytest.mark.parametrize(
@@ -60,15 +76,17 @@ def test_exactly_one_whole_batch(damage: Callable[[bytearray], bytearray], code:
     [
         (changed(0, (5).to_bytes(8, "big")), ErrorCode.INVALID_RECORD),  # base offset
         (changed(8, (2**31 - 1).to_bytes(4, "big")), ErrorCode.INVALID_RECORD),  # length
-        (changed(8, b"\xff\xff\xff\xff"), ErrorCode.INVALID_RECORD),
-        (changed(16, b"\x00"), ErrorCode.INVALID_RECORD),  # magic
+        (changed(8, b"\xff\xff\xff\xff"), ErrorCode.CORRUPT_MESSAGE),
+        (changed(8, (13).to_bytes(4, "big")), ErrorCode.CORRUPT_MESSAGE),
+        (changed(8, (40).to_bytes(4, "big")), ErrorCode.CORRUPT_MESSAGE),  # less than a header
+        (changed(16, b"\x00"), ErrorCode.INVALID_RECORD),
         (changed(16, b"\x01"), ErrorCode.INVALID_RECORD),
         (changed(16, b"\x03"), ErrorCode.CORRUPT_MESSAGE),
         (changed(16, b"\xff"), ErrorCode.CORRUPT_MESSAGE),
         (changed(17, bytes(4), sealed=False), ErrorCode.CORRUPT_MESSAGE),  # CRC
         (changed(70, b"\x99", sealed=False), ErrorCode.CORRUPT_MESSAGE),
         (changed(22, b"\x05"), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),  # attributes
-        (changed(22, b"\x10"), ErrorCode.INVALID_TXN_STATE),
+        (changed(22, b"\x10"), ErrorCode.INVALID_RECORD),
         (changed(22, b"\x20"), ErrorCode.INVALID_RECORD),
         (changed(23, (5).to_bytes(4, "big")), ErrorCode.INVALID_RECORD),  # last offset delta
         (changed(23, b"\xff\xff\xff\xff"), ErrorCode.INVALID_RECORD),

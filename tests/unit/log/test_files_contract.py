@@ -180,6 +180,13 @@ def test_volumes_have_room(place: tuple[Files, str]) -> None:
     assert 0 < usable <= total
 
 
+def test_a_volume_is_synced_as_a_whole_or_not_at_all(place: tuple[Files, str]) -> None:
+    files, root = place
+    files.open(f"{root}/f", create=True, writable=True).pwritev([b"x"], 0)
+    assert files.sync_volume(root) in (True, False)
+    assert read_file(files, f"{root}/f") == b"x"
+
+
 def test_sparse_bytes_take_no_memory() -> None:
     files = MemoryFiles()
     files.open("f", create=True, writable=True).truncate(10 * 1024 * 1024)

@@ -26,14 +26,17 @@ from ottla.metadata.records import (
     UnregisterBrokerRecord,
     ZkMigrationStateRecord,
 )
+from ottla.metadata.security_records import SECURITY_RECORDS
 from ottla.metadata.serde import MetadataError, decode_record, encode_record
+from ottla.wire.message import Message
+from tests.unit.metadata.test_security_records import SECURITY_GOLDEN
 
 TOPIC_ID = bytes(range(1, 17))
 DIRECTORY = bytes(range(17, 33))
 T = TOPIC_ID.hex()
 D = DIRECTORY.hex()
 
-GOLDEN = {
+GOLDEN: dict[str, tuple[Message, str]] = {
     "topic": (
         TopicRecord(name="orders", topic_id=TOPIC_ID),
         # frame 1, type 2, version 0; compact string of 6; the id; no tagged fields
@@ -166,6 +169,7 @@ GOLDEN = {
         ClearElrRecord(topic_name="__transaction_state"),
         "01 1c 00 14" + b"__transaction_state".hex() + "00",  # as Kafka 4.3 wrote it
     ),
+    **SECURITY_GOLDEN,
 }
 
 
@@ -182,7 +186,10 @@ def test_records_come_back(name: str) -> None:
 
 
 def test_every_record_type_is_covered() -> None:
-    assert {type(record) for record, _ in GOLDEN.values()} == set(RECORD_TYPES.values())
+    assert {type(record) for record, _ in GOLDEN.values()} == {
+        *RECORD_TYPES.values(),
+        *SECURITY_RECORDS.values(),
+    }
 
 
 def test_a_newer_version_with_more_tagged_fields_is_read() -> None:

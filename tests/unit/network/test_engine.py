@@ -135,6 +135,8 @@ def test_whole_frames_that_wait_for_memory_are_handled_later() -> None:
     assert world.interest(channel) == HANG_UP
     for _ in range(3):
         world.engine.settle()
+        is_done = len(stream.sent) == len(framed(*bodies))
+        assert world.engine.has_work or is_done, "nothing else would wake the loop up"
     assert world.node.handled == bodies
     assert stream.sent == framed(*bodies)
     assert (channel.starved, world.interest(channel)) == (False, READ)

@@ -89,3 +89,15 @@ def test_no_java_at_all_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("ottla_spark.java.find_spec", lambda _: None)
     with pytest.raises(NoJava, match=r"PATH has Java 11\.0\.20.*ottla\[spark\]"):
         find_java({"PATH": str(tmp_path / "old/bin")})
+
+
+def test_any_java_is_started_without_the_module_that_makes_it_warn(tmp_path: Path) -> None:
+    fake_java(tmp_path / "home", "21.0.1")
+    variables = {"JAVA_HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    found = find_java(variables)
+    java = found.launcher_home(variables) / "bin" / "java"
+    said = subprocess.run(
+        [java, "-Da=b c", MISSING_MODULE, "-version"], capture_output=True, text=True, check=True
+    ).stdout
+    assert said.splitlines() == ["-Da=b c", "-version"]
+    assert found.describe() == f"Java 21.0.1 (JAVA_HOME: {tmp_path / 'home'})"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
 from ottla_spark.session import (
     COLLECTOR,
+    FILE_LOGGING,
     KEPT_MEMORY,
     LOGGING,
     UNCHECKED,
@@ -64,3 +66,20 @@ def test_memory_settings_of_an_embedded_session_and_of_the_environment(
     prepare_environment.__wrapped__("local[2]")
     kept = {name: os.environ[name] for name in KEPT_MEMORY}
     assert kept == {**KEPT_MEMORY, "MALLOC_TOP_PAD_": "4096"}
+
+
+def test_java_options_of_a_person_are_added_and_do_not_change_the_log() -> None:
+    own = "-Xss4m -XX:+UseG1GC"
+    options = session_settings("local", {"spark.driver.extraJavaOptions": own})
+    words = options["spark.driver.extraJavaOptions"]
+    assert words.endswith(own)
+    assert LOGGING.as_uri() in words
+    assert COLLECTOR not in words
+
+
+def test_a_log_file_replaces_the_terminal(tmp_path: Path) -> None:
+    log = tmp_path / "spark.log"
+    words = session_settings("local", {}, log)["spark.driver.extraJavaOptions"]
+    assert FILE_LOGGING.as_uri() in words
+    assert f'"-Dottla.spark.log={log}"' in words
+    assert FILE_LOGGING.is_file()

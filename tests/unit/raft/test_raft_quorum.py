@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import pytest
 
@@ -30,6 +31,7 @@ def test_a_quorum_of_one_loads_nothing_for_peers() -> None:
     """A single broker pays for these modules at every start, so it must not need them."""
     script = """
 import sys
+from collections.abc import Sequence
 from ottla.raft.events import AppendRecords, LogFlushed, Start
 from ottla.raft.quorum import Quorum
 from ottla.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
@@ -82,11 +84,37 @@ def test_a_quorum_of_one_counts_only_what_is_flushed() -> None:
     assert quorum.high_watermark == 2
 
 
-def test_two_leaders_of_one_epoch_stop_the_node() -> None:
+@pytest.mark.parametrize(
+    "claim",
+    [
+        msg.BeginQuorumEpochRequest(3, 4, voter(3).endpoints, None),
+        msg.EndQuorumEpochRequest(3, 4, voter(3).endpoints, ()),
+    ],
+)
+def test_a_request_of_a_second_leader_of_an_epoch_is_refused(claim: msg.AnyRequest) -> None:
     quorum, _ = start(1, 2, 3, election=ElectionState(4, 2))
-    begin = msg.BeginQuorumEpochRequest(3, 4, voter(3).endpoints, None)
-    with pytest.raises(AssertionError, match="two leaders of epoch 4: 2 and 3"):
-        quorum.step(ev.Request(1, begin), 1)
+    (reply,) = replies(quorum.step(ev.Request(1, claim), 1))
+    assert reply.error == ErrorCode.INVALID_REQUEST
+    assert quorum.election == ElectionState(4, 2)
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        msg.VoteRequest(ReplicaKey(3), 2**31 - 1, None, 0, 0, False),
+        msg.BeginQuorumEpochRequest(3, 2**31 - 1, voter(3).endpoints, None),
+        msg.EndQuorumEpochRequest(3, 2**31 - 1, voter(3).endpoints, ()),
+    ],
+)
+def test_an_epoch_after_which_nobody_could_be_elected_is_refused(claim: msg.AnyRequest) -> None:
+    quorum, _ = start(1, 2, 3, election=ElectionState(4, 2))
+    (reply,) = replies(quorum.step(ev.Request(1, claim), 1))
+    assert reply.error == ErrorCode.INVALID_REQUEST
+    assert quorum.election == ElectionState(4, 2)
+
+
+def replies(effects: Sequence[object]) -> list[msg.AnyResponse]:
+    return [effect.message for effect in effects if isinstance(effect, fx.Reply)]
 
 
 def test_a_log_ahead_of_the_election_state_counts() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from ottla.raft.election import ElectionState
@@ -45,4 +48,29 @@ def test_what_is_written_is_read(
 )
 def test_a_damaged_file_is_refused(content: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
+        decode(content)
+
+
+def test_its_own_text_is_read_without_the_json_library() -> None:
+    state = ElectionState(7, 3, ReplicaKey(3))
+    script = (
+        "import sys; from ottla.raft.quorum_state_file import decode\n"
+        f"print(decode({encode(state, 0, (1, 2, 3))!r})); print('json' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines() == [repr(state), "False"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"clusterId":"","leaderId":x,"leaderEpoch":1,"votedId":1,"data_version":0}',
+        b'{"clusterId":"","data_version":0}',
+        b'{"clusterId":"","leaderId":1,"other":1,"votedId":1,"data_version":0}',
+    ],
+)
+def test_a_damaged_text_that_begins_like_its_own_is_refused(content: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
         decode(content)

@@ -13,7 +13,8 @@ import pytest
 from ottla.records.batch import crc_of, scan
 from ottla.records.compression import CODECS, recompress
 from ottla.records.control import ControlType, control_type, coordinator_epoch
-from ottla.records.record import Record, null_keys, records_of
+from ottla.records.record import Record, records_of
+from tests.support.records import null_keys
 
 FILES = Path(__file__).parent / "kafka-4.3"
 

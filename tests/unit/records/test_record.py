@@ -16,7 +16,8 @@ from ottla.records.batch import (
     seal,
 )
 from ottla.records.compression import CODECS
-from ottla.records.record import NewRecord, Record, build_batch, null_keys, records_of
+from ottla.records.record import NewRecord, Record, build_batch, records_of
+from tests.support.records import null_keys
 
 RECORDS: list[NewRecord] = [
     (b"k1", b"v1", 1000, [("h", b"1"), ("h", None), ("", b"")]),

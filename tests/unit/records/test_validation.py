@@ -10,8 +10,10 @@ from ottla.model.errors import ApiError, ErrorCode
 from ottla.ports import run_task
 from ottla.records import validation
 from ottla.records.batch import HEADER_SIZE, parse_header, seal
+from ottla.records.compression import replace_records
 from ottla.records.record import build_batch, records_of
-from ottla.records.validation import BATCH_START, MAX_REPORTED, TASK, Validation, result_of
+from ottla.records.structure import MAX_REPORTED
+from ottla.records.validation import BATCH_START, TASK, Validation, result_of
 
 ROOMY = 10**8
 
@@ -80,6 +82,32 @@ def test_what_is_stored_uncompressed_is_never_larger_than_the_topic_takes() -> N
     size = HEADER_SIZE + 5000 + 20
     assert run(batch, Validation(False, 0, None, size)) is not None
     assert refusal(batch, Validation(False, 0, None, 5000)).code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", range(5))
+@pytest.mark.parametrize("count", [1, 2, 100])
+@pytest.mark.parametrize("size", [0, 1, 7])
+def test_records_that_decompress_to_next_to_nothing(codec: int, count: int, size: int) -> None:
+    batch = batch_of(*[b"key"] * count)
+    batch = replace_records(batch, 0, bytes(size), codec, None)
+    error = refusal(batch, Validation(False, None, None, ROOMY))
+    assert error.code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", range(5))
+@pytest.mark.parametrize("keys", [[b"key"], [None], [b"key"] * 20, [None] * 20, [None] * 200])
+def test_whatever_is_damaged_is_refused_or_can_be_read(codec: int, keys: list[bytes]) -> None:
+    chance = Random(codec)
+    batch = batch_of(*keys, codec=codec, value=b"some value")
+    for _ in range(200):
+        damaged = bytearray(batch)
+        for _ in range(chance.randint(1, 3)):
+            damaged[chance.randrange(HEADER_SIZE, len(damaged))] = chance.randrange(256)
+        try:
+            run(damaged, Validation(False, None, None, ROOMY))
+        except ApiError:
+            continue
+        assert len(records_of(damaged)) == len(keys)
 
 
 @pytest.mark.parametrize("codec", range(5))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ottla.config.topic import LogConfig
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.records.batch import scan
+from ottla.replication.replica_fetcher import FollowedPartition
 from tests.support.log import NOW, reopen
 from tests.support.replication import Replica, Watcher, image
 
@@ -263,3 +264,20 @@ def test_replicas_agree_after_any_elections(terms: list[tuple[int, int, int]]) -
             leader.write(1 + count, value=b"only here, %d" % epoch)
         for replica in replicas.values():
             assert replica.log.high_watermark <= replica.log.written_end
+
+
+def test_what_was_fetched_is_written_by_a_follower_that_has_become_the_leader(
+    leader: Replica, follower: Replica
+) -> None:
+    """Both may happen in one wake-up. The buffer is used again in the next one."""
+    leader.write(3, value=b"fetched")
+    buffer = bytearray(leader.content())
+    followed = FollowedPartition(follower.partition)
+    follower.follower.append(buffer, memoryview(buffer), 0, len(buffer), NOW)
+    follower.take_role(image(leader=2, leader_epoch=1))
+    followed.write()
+    buffer[:] = bytes(len(buffer))
+    follower.write(value=b"produced")
+    assert follower.content().startswith(leader.content())
+    batches = list(scan(follower.content(), 0, len(follower.content())))
+    assert [batch.base_offset for batch in batches] == [0, 3]

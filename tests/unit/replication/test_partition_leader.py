@@ -184,6 +184,19 @@ def test_the_leader_knows_when_a_follower_had_everything(leader: Replica) -> Non
     assert role.followers[2].caught_up_ms == 300
 
 
+def test_a_follower_keeps_up_if_it_has_what_was_there_at_its_last_fetch(leader: Replica) -> None:
+    role = leader.partition.as_leader()
+    leader.write(1)
+    role.record_fetch(2, 0, 100.0)
+    for step in range(1, 10):
+        leader.write(1)
+        role.record_fetch(2, step, 100.0 * (step + 1))
+    assert role.followers[2].caught_up_ms == 900
+    assert 2 not in role.lagging(1000.0, 300)
+    role.record_fetch(2, 9, 1100.0)
+    assert role.followers[2].caught_up_ms == 900
+
+
 def test_a_replica_that_is_added_begins_unknown(leader: Replica) -> None:
     leader.write(2)
     fetch(leader, 2, 2)
@@ -347,6 +360,26 @@ def test_the_leaders_epoch_begins_where_the_log_ends(leader: Replica) -> None:
     leader.write(2)
     assert partition.end_offset_for_epoch(3) == (0, 3)
     assert partition.end_offset_for_epoch(5) == (5, 5)
+
+
+def test_the_epochs_of_an_empty_partition(leader: Replica) -> None:
+    leader.take_role(image(leader_epoch=5))
+    partition = leader.partition
+    assert partition.end_offset_for_epoch(5) == (5, 0)
+    assert partition.end_offset_for_epoch(2) == (2, 0)
+    assert partition.end_offset_for_epoch(-1) == (-1, -1)
+    assert partition.end_offset_for_epoch(-2) == (-2, 0)
+    assert partition.end_offset_for_epoch(6) == (-1, -1)
+    assert partition.epoch_for_offset(0) == 5
+
+
+def test_an_epoch_before_all_others_ends_where_the_first_begins(leader: Replica) -> None:
+    leader.write(3)
+    assert leader.partition.end_offset_for_epoch(-2) == (-2, 0)
+    assert leader.partition.epoch_for_offset(0) == 0
+    leader.take_role(image(leader_epoch=5))
+    assert leader.partition.epoch_for_offset(2) == 0
+    assert leader.partition.epoch_for_offset(3) == 5
 
 
 def test_a_follower_knows_only_the_epochs_of_its_log(leader: Replica) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -12,7 +13,7 @@ import pytest
 
 from ottla.ports import TaskFailed
 from ottla.server import helper_processes
-from ottla.server.helper_processes import HelperProcess
+from ottla.server.helper_processes import HelperLanes, HelperProcess
 
 TIMEOUT_S = 30.0
 TASKS = """
@@ -202,3 +203,22 @@ def test_it_ends_by_itself_when_the_broker_is_gone(loop: Loop) -> None:
     assert loop.helpers._socket is not None
     loop.helpers._socket.shutdown(2)
     wait_until_ended(process)
+
+
+@pytest.mark.usefixtures("loop")
+def test_each_lane_has_a_process_of_its_own() -> None:
+    woken = threading.Semaphore(0)
+    lanes = HelperLanes(woken.release)
+    try:
+        results: dict[str, bytes | TaskFailed] = {}
+        for name, lane in (("first", ""), ("second", "cleaner-0"), ("third", "cleaner-0")):
+            take = partial(results.__setitem__, name)
+            lanes.submit("some_tasks:pid", b"", take, lane)
+        while len(results) < 3:
+            assert woken.acquire(timeout=TIMEOUT_S)
+            lanes.deliver()
+        assert results["first"] != results["second"] == results["third"]
+        assert set(lanes.pids) == {"", "cleaner-0"}
+    finally:
+        lanes.stop()
+    assert lanes.pids == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from ottla.network.limits import ConnectionLimits
 from ottla.ports import Files
 from ottla.records.record import build_batch
 from ottla.server.listener import Listener
+from ottla.server.poller import VARIABLE
 from ottla.server.reactor import Reactor
 from ottla.server.system import SystemClock, SystemRandom
 from ottla.testing.fakes import fake_ports
@@ -35,10 +37,20 @@ from ottla.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tests.support import fake_kqueue
 
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12
+KQUEUE_NAMES = [name for name in vars(fake_kqueue) if name.startswith(("KQ_", "kqueue", "kevent"))]
 NO_ROOM = OSError(ENOSPC, "no space left")
+
+
+@pytest.fixture(autouse=True, params=["epoll", "poll", "kqueue"])
+def poller(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run every test with each event API; kqueue is a fake."""
+    monkeypatch.setenv(VARIABLE, request.param)
+    for name in KQUEUE_NAMES:
+        monkeypatch.setattr(select, name, getattr(fake_kqueue, name), raising=False)
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def test_an_embedded_broker_says_that_an_error_ended_it(
 
     def start_broken(self: Node) -> None:
         start(self)
-        self.handle = broken  # type: ignore[assignment]
+        self.handle = broken
 
     monkeypatch.setattr(Node, "start", start_broken)
     reports: list[str] = []

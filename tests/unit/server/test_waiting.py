@@ -8,8 +8,9 @@ from os import close, eventfd, eventfd_read, eventfd_write
 
 import pytest
 
-from ottla.server.waiting import AWAKE_S, SHORT_WAITS, Events, Waiting
+from ottla.server.waiting import AWAKE_MS, SHORT_WAITS, Events, Waiting
 
+AWAKE_S = AWAKE_MS / 1000
 LONG_S = 10 * AWAKE_S
 LOOKS = 5
 
@@ -24,7 +25,7 @@ class Waits:
         self.polled: list[float] = []
         self.now_s = 1.0
         self.look_s = AWAKE_S / LOOKS
-        self.waiting = Waiting(self.poll, lambda: self.now_s)
+        self.waiting = Waiting(self.poll, lambda: self.now_s * 1000)
 
     def poll(self, timeout_s: float) -> Events:
         self.polled.append(timeout_s)
@@ -33,7 +34,7 @@ class Waits:
 
     def wait(self, *, awake: bool = True) -> Events:
         self.polled.clear()
-        return self.waiting.wait(lambda: LONG_S, awake=awake)
+        return self.waiting.wait(self.now_s * 1000, lambda now_ms: LONG_S, awake=awake)
 
     def wait_for_event(self, *, awake: bool = True) -> None:
         eventfd_write(self.fd, 1)

@@ -79,3 +79,10 @@ def test_skip_tags_stops_at_the_end() -> None:
     for data in (b"", b"\1", b"\1\0", b"\1\0\3ab", b"\xff\xff\xff\xff\x0f"):
         with pytest.raises(DecodeError, match="cut off"):
             skip_tags(data + bytes(10), 0, len(data))
+
+
+def test_many_tags_are_refused() -> None:
+    few, many = 64, 65
+    assert skip_tags(bytes([few]) + bytes(2 * few), 0, 1 + 2 * few) == 1 + 2 * few
+    with pytest.raises(DecodeError, match="65 tagged fields are too many"):
+        skip_tags(bytes([many]) + bytes(2 * many), 0, 1 + 2 * many)

@@ -1,23 +1,38 @@
 """Fetch on the wire, versions 4 to 18, written by hand because it is the hot path.
 
 A response is a list of parts: bytes, and slices of segment files which the edge sends
-without copying them through the process.
+without copying them through the process. Requests with very many partitions raise LargeRequest:
+they are decoded by their schema, and answered in slices.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct, error
 from typing import NamedTuple, TypeAlias
 
+from ottla.broker.codecs.current_leaders import (
+    NO_TAGS,
+    BrokerEndpoint,
+    Leader,
+    endpoint_tags,
+    leader_tags,
+)
+from ottla.broker.codecs.large_request import MOST_PARTITIONS, LargeRequest, large_request
 from ottla.log.segment.file_slice import FileSlice
+from ottla.log.segment.txn_index import AbortedTxn
+from ottla.model.steps import Steps
 from ottla.wire.primitives import DecodeError, read_uvarint, skip_tags, uvarint
 
 FIRST_FLEXIBLE = 12
 FIRST_TOPIC_ID = 13
+FIRST_WITH_LEADERS = 16
 
 _I16 = Struct(">h")
 _I32 = Struct(">i")
+_REPLICA = Struct(">iq")
 _REPLICA_STATE = 1  # a tagged field: replica id and epoch
+_CURRENT_LEADER = 1  # a tagged field of a partition in the response
 
 
 class FetchPartitionRequest(NamedTuple):
@@ -44,6 +59,9 @@ class FetchRequest(NamedTuple):
     session_epoch: int
     partitions: list[FetchPartitionRequest]
     forgotten: list[tuple[bytes, int]]
+    replica_epoch: int = -1
+    rack: bytes = b""
+    """Where the consumer is, for version 11 and later (KIP-392)."""
 
 
 class PartitionData(NamedTuple):
@@ -57,6 +75,10 @@ class PartitionData(NamedTuple):
     log_start_offset: int
     records: FileSlice | None
     diverging: tuple[int, int] | None = None  # epoch, end offset
+    leader: Leader | None = None
+    preferred_read_replica: int = -1
+    aborted: Sequence[AbortedTxn] = ()
+    """The aborted transactions in the records, for read_committed."""
 
 
 Records: TypeAlias = bytes | FileSlice | None
@@ -90,7 +112,7 @@ def decode_fetch(
 def _decode_flexible(
     version: int, buffer: bytearray, view: memoryview, p: int, end: int
 ) -> FetchRequest:
-    replica_id = -1
+    replica_id = replica_epoch = -1
     if version >= 15:
         max_wait_ms, min_bytes, max_bytes, isolation, session_id, epoch = _FIXED[15].unpack_from(
             buffer, p
@@ -107,12 +129,16 @@ def _decode_flexible(
     p += 1
     if topic_count >= 0x80:
         topic_count, p = read_uvarint(buffer, p - 1, end)
+        if topic_count > MOST_PARTITIONS:
+            raise large_request(topic_count, 3, end - p)
     for _ in range(topic_count - 1):
         key, p = _topic_key(version, buffer, view, p, end)
         partition_count = buffer[p]
         p += 1
         if partition_count >= 0x80:
             partition_count, p = read_uvarint(buffer, p - 1, end)
+            if partition_count > MOST_PARTITIONS:
+                raise large_request(partition_count, 33, end - p)
         for _ in range(partition_count - 1):
             index, leader_epoch, offset, last_epoch, log_start, limit = unpack(buffer, p)
             p += 32
@@ -127,17 +153,23 @@ def _decode_flexible(
         p = p + 1 if buffer[p] == 0 else skip_tags(buffer, p, end)
         if p > end:
             raise DecodeError("a topic reaches past the end of the request")
+        if len(partitions) > MOST_PARTITIONS:
+            raise LargeRequest
     forgotten: list[tuple[bytes, int]] = []
     topic_count = buffer[p]
     p += 1
     if topic_count >= 0x80:
         topic_count, p = read_uvarint(buffer, p - 1, end)
+        if topic_count > MOST_PARTITIONS:
+            raise large_request(topic_count, 3, end - p)
     for _ in range(topic_count - 1):
         key, p = _topic_key(version, buffer, view, p, end)
         count = buffer[p]
         p += 1
         if count >= 0x80:
             count, p = read_uvarint(buffer, p - 1, end)
+            if count > MOST_PARTITIONS:
+                raise large_request(count, 4, end - p)
         for _ in range(count - 1):
             forgotten.append((key, _I32.unpack_from(buffer, p)[0]))
             p += 4
@@ -146,10 +178,19 @@ def _decode_flexible(
         p = skip_tags(buffer, p, end)
         if p > end:
             raise DecodeError("a forgotten topic reaches past the end of the request")
+        if len(forgotten) > MOST_PARTITIONS:
+            raise LargeRequest
     if p > end:
         raise DecodeError("the Fetch request ends too early")
+    length, p = read_uvarint(buffer, p, end)
+    rack = b""
+    if length > 1:
+        rack = bytes(view[p : p + length - 1])
+        p += length - 1
+    if p >= end:
+        raise DecodeError("the Fetch request ends too early")
     if version >= 15:
-        replica_id = _replica_id(buffer, p, end)
+        replica_id, replica_epoch = _replica(buffer, p, end)
     return FetchRequest(
         replica_id,
         max_wait_ms,
@@ -160,27 +201,26 @@ def _decode_flexible(
         epoch,
         partitions,
         forgotten,
+        replica_epoch,
+        rack,
     )
 
 
-def _replica_id(buffer: bytearray, p: int, end: int) -> int:
-    """Return the id of the follower that fetches: it stands in a tagged field (KIP-903)."""
-    length, p = read_uvarint(buffer, p, end)  # the rack
-    p += max(length - 1, 0)
-    if p >= end:
-        raise DecodeError("the Fetch request ends too early")
+def _replica(buffer: bytearray, p: int, end: int) -> tuple[int, int]:
+    """Return the id and the epoch of the follower that fetches, from a tagged field (KIP-903)."""
     if buffer[p] == 0:
-        return -1
+        return -1, -1
     count, p = read_uvarint(buffer, p, end)
     for _ in range(count):
         tag, p = read_uvarint(buffer, p, end)
         size, p = read_uvarint(buffer, p, end)
         if p + size > end:
             raise DecodeError("a tagged field reaches past the end of the request")
-        if tag == _REPLICA_STATE and size >= 4:
-            return int(_I32.unpack_from(buffer, p)[0])
+        if tag == _REPLICA_STATE and size >= _REPLICA.size:
+            replica_id, replica_epoch = _REPLICA.unpack_from(buffer, p)
+            return replica_id, replica_epoch
         p += size
-    return -1
+    return -1, -1
 
 
 def _topic_key(
@@ -210,10 +250,14 @@ def _decode_legacy(
     partitions: list[FetchPartitionRequest] = []
     topic_count = _I32.unpack_from(buffer, p)[0]
     p += 4
+    if topic_count > MOST_PARTITIONS:
+        raise large_request(topic_count, 6, end - p)
     for _ in range(topic_count):
         key, p = _legacy_key(buffer, view, p)
         partition_count = _I32.unpack_from(buffer, p)[0]
         p += 4
+        if partition_count > MOST_PARTITIONS:
+            raise large_request(partition_count, layout.size, end - p)
         for _ in range(partition_count):
             fields = layout.unpack_from(buffer, p)
             p += layout.size
@@ -232,14 +276,20 @@ def _decode_legacy(
             )
         if p > end:
             raise DecodeError("a topic reaches past the end of the request")
+        if len(partitions) > MOST_PARTITIONS:
+            raise LargeRequest
     forgotten: list[tuple[bytes, int]] = []
     if version >= 7:
         topic_count = _I32.unpack_from(buffer, p)[0]
         p += 4
+        if topic_count > MOST_PARTITIONS:
+            raise large_request(topic_count, 6, end - p)
         for _ in range(topic_count):
             key, p = _legacy_key(buffer, view, p)
             count = _I32.unpack_from(buffer, p)[0]
             p += 4
+            if count > MOST_PARTITIONS:
+                raise large_request(count, 4, end - p)
             for _ in range(count):
                 forgotten.append((key, _I32.unpack_from(buffer, p)[0]))
                 p += 4
@@ -247,6 +297,15 @@ def _decode_legacy(
                     raise DecodeError("a forgotten partition reaches past the end of the request")
             if p > end:
                 raise DecodeError("a forgotten topic reaches past the end of the request")
+            if len(forgotten) > MOST_PARTITIONS:
+                raise LargeRequest
+    rack = b""
+    if version >= 11:
+        length = _I16.unpack_from(buffer, p)[0]
+        p += 2
+        if length > 0:
+            rack = bytes(view[p : p + length])
+            p += length
     if p > end:
         raise DecodeError("the Fetch request ends too early")
     return FetchRequest(
@@ -259,6 +318,7 @@ def _decode_legacy(
         epoch,
         partitions,
         forgotten,
+        rack=rack,
     )
 
 
@@ -275,6 +335,8 @@ _HEAD_V7 = Struct(">iiihii")  # size, correlation id, throttle, error, session i
 _HEAD_V4 = Struct(">iiii")  # size, correlation id, throttle, topics
 _DATA = Struct(">ihqqq")
 _DATA_V4 = Struct(">ihqq")
+_ABORTED = Struct(">qq")
+_ENCODED_A_STEP = 100
 _NO_ABORTED = b"\x01\xff\xff\xff\xff"
 
 
@@ -286,6 +348,7 @@ def encode_fetch_response(
     data: list[PartitionData],
     read: list[Records],
     throttle_ms: int = 0,
+    endpoints: Sequence[BrokerEndpoint] = (),
 ) -> list[bytes | FileSlice]:
     """Return the whole response frame as parts to be sent one after the other.
 
@@ -323,10 +386,10 @@ def encode_fetch_response(
             if flexible:
                 pending.append(_partition_tags(item))
         if flexible:
-            pending.append(b"\0")
+            pending.append(NO_TAGS)
         position = stop
     if flexible:
-        pending.append(b"\0")
+        pending.append(endpoint_tags(endpoints) if endpoints else NO_TAGS)
     tail = b"".join(pending)
     size += len(tail)
     head = _encode_head(version, correlation_id, throttle_ms, error_code, session_id, topics, size)
@@ -336,6 +399,60 @@ def encode_fetch_response(
     else:
         parts.append(head + tail)
     return parts
+
+
+def encode_fetch_in_steps(
+    version: int,
+    correlation_id: int,
+    session_id: int,
+    data: list[PartitionData],
+    read: list[Records],
+    throttle_ms: int,
+) -> Steps[list[bytes | FileSlice]]:
+    """Return what `encode_fetch_response` returns, for very many partitions."""
+    parts: list[bytes | FileSlice] = []
+    chunks: list[bytes] = []
+    pending: list[bytes] = []
+    topics = position = 0
+    flexible = version >= FIRST_FLEXIBLE
+    while position < len(data):
+        stop = position + 1
+        while stop < len(data) and data[stop].key == data[position].key:
+            stop += 1
+            if not stop % MOST_PARTITIONS:
+                yield
+        topics += 1
+        pending.append(_encode_topic(version, data[position].key, stop - position))
+        for number in range(position, stop):
+            item, records = data[number], read[number]
+            length = 0 if records is None else _length(records)
+            pending.append(_encode_partition(version, item, length))
+            if isinstance(records, bytes):
+                pending.append(records)
+            elif records is not None:
+                parts += (b"".join([*chunks, *pending]), records)
+                chunks, pending = [], []
+            if flexible:
+                pending.append(_partition_tags(item))
+            if not number % _ENCODED_A_STEP:
+                chunks.append(b"".join(pending))
+                pending = []
+                yield
+        if flexible:
+            pending.append(b"\0")
+        position = stop
+        if not topics % _ENCODED_A_STEP:
+            yield
+    if flexible:
+        pending.append(b"\0")
+    parts.append(b"".join([*chunks, *pending]))
+    size = sum(_length(part) for part in parts)
+    head = _encode_head(version, correlation_id, throttle_ms, 0, session_id, topics, size)
+    return [head, *parts]
+
+
+def _length(part: bytes | FileSlice) -> int:
+    return len(part) if isinstance(part, bytes) else part.length
 
 
 def _encode_head(
@@ -369,24 +486,41 @@ def _encode_topic(version: int, key: bytes, partitions: int) -> bytes:
 
 
 def _encode_partition(version: int, item: PartitionData, length: int) -> bytes:
-    _, index, code, high_watermark, last_stable_offset, log_start_offset, _, _ = item
+    (
+        _, index, code, high_watermark, last_stable_offset, log_start_offset, _, _, _, preferred,
+        aborted,
+    ) = item  # fmt: skip
     if version >= FIRST_FLEXIBLE:
         return (
             _DATA.pack(index, code, high_watermark, last_stable_offset, log_start_offset)
-            + _NO_ABORTED
+            + (
+                _NO_ABORTED
+                if preferred < 0 and not aborted
+                else _compact_aborted(aborted) + _I32.pack(preferred)
+            )
             + uvarint(length + 1)
         )
     if version >= 5:
         fixed = _DATA.pack(index, code, high_watermark, last_stable_offset, log_start_offset)
     else:
         fixed = _DATA_V4.pack(index, code, high_watermark, last_stable_offset)
-    preferred = b"\xff\xff\xff\xff" if version >= 11 else b""
-    return fixed + b"\0\0\0\0" + preferred + _I32.pack(length)
+    replica = _I32.pack(preferred) if version >= 11 else b""
+    return fixed + _legacy_aborted(aborted) + replica + _I32.pack(length)
+
+
+def _compact_aborted(transactions: Sequence[AbortedTxn]) -> bytes:
+    pairs = [_ABORTED.pack(each.producer_id, each.first_offset) + NO_TAGS for each in transactions]
+    return uvarint(len(pairs) + 1) + b"".join(pairs)
+
+
+def _legacy_aborted(transactions: Sequence[AbortedTxn]) -> bytes:
+    pairs = [_ABORTED.pack(each.producer_id, each.first_offset) for each in transactions]
+    return _I32.pack(len(pairs)) + b"".join(pairs)
 
 
 def _partition_tags(item: PartitionData) -> bytes:
     if item.diverging is None:
-        return b"\0"
+        return NO_TAGS if item.leader is None else leader_tags(_CURRENT_LEADER, item.leader)
     epoch, end_offset = item.diverging
     body = Struct(">iqb").pack(epoch, end_offset, 0)
     return b"\x01\x00" + uvarint(len(body)) + body

@@ -2,19 +2,30 @@
 
 Requests are read in place: record bytes stay where they were received and are named by
 their bounds. A frame that does not add up raises DecodeError before anything is appended.
+Requests with very many partitions, or with one of them twice, raise LargeRequest: they are decoded
+by their schema.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from struct import Struct
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
-from ottla.model.errors import ErrorCode
+from ottla.broker.codecs.current_leaders import (
+    BrokerEndpoint,
+    Leader,
+    endpoint_tags,
+    leader_tags,
+)
+from ottla.broker.codecs.large_request import MOST_PARTITIONS, LargeRequest, large_request
+from ottla.model.errors import NO_BAD_RECORDS, ErrorCode
 from ottla.wire.primitives import DecodeError, read_uvarint, skip_tags, uvarint
 
 FIRST_FLEXIBLE = 9
+FIRST_WITH_LEADERS = 10
 FIRST_TOPIC_ID = 13
+_CURRENT_LEADER = 0  # a tagged field of a partition
 
 _I16 = Struct(">h")
 _I32 = Struct(">i")
@@ -34,9 +45,9 @@ ProduceRequest: TypeAlias = tuple[bytes | None, int, int, list[ProduceTopic], by
 """(transactional id, acks, timeout in ms, topics, the frame's buffer and a view of it)."""
 
 
-PartitionResult: TypeAlias = tuple[int, int, int, int, int, str | None, Sequence[int]]
+PartitionResult: TypeAlias = tuple[int, int, int, int, int, str | None, Mapping[int, str]]
 """(partition index, error code, base offset, log append time in ms, log start offset, message,
-numbers of the records that were refused)."""
+the records that were refused, by index, and why)."""
 
 
 def decode_flexible(
@@ -76,6 +87,9 @@ def decode_flexible(
     p += 7
     if topic_count >= 0x80:
         topic_count, p = read_uvarint(buffer, p - 1, end)
+        if topic_count > MOST_PARTITIONS:
+            raise large_request(topic_count, 3, end - p)
+    room = MOST_PARTITIONS
     topics = []
     for _ in range(topic_count - 1):
         if version >= FIRST_TOPIC_ID:
@@ -94,6 +108,8 @@ def decode_flexible(
         p += 1
         if partition_count >= 0x80:
             partition_count, p = read_uvarint(buffer, p - 1, end)
+            if partition_count > MOST_PARTITIONS:
+                raise large_request(partition_count, 6, end - p)
         partitions = []
         for _ in range(partition_count - 1):
             index = _I32.unpack_from(buffer, p)[0]
@@ -121,8 +137,12 @@ def decode_flexible(
         topics.append((key, partitions))
         if p > end:
             raise DecodeError("a topic reaches past the end of the request")
+        room -= len(partitions)
+        if room < 0:
+            raise LargeRequest
     if p > end:
         raise DecodeError("the Produce request ends too early")
+    _refuse_repeated(topics)
     return transactional_id, acks, timeout_ms, topics, buffer, view
 
 
@@ -140,6 +160,9 @@ def decode_legacy(
     p += 6
     topic_count = _I32.unpack_from(buffer, p)[0]
     p += 4
+    if topic_count > MOST_PARTITIONS:
+        raise large_request(topic_count, 6, end - p)
+    room = MOST_PARTITIONS
     topics = []
     for _ in range(topic_count):
         length = _I16.unpack_from(buffer, p)[0]
@@ -150,6 +173,8 @@ def decode_legacy(
         p += length
         partition_count = _I32.unpack_from(buffer, p)[0]
         p += 4
+        if partition_count > MOST_PARTITIONS:
+            raise large_request(partition_count, 8, end - p)
         partitions = []
         for _ in range(partition_count):
             index = _I32.unpack_from(buffer, p)[0]
@@ -167,9 +192,22 @@ def decode_legacy(
         topics.append((key, partitions))
         if p > end:
             raise DecodeError("a topic reaches past the end of the request")
+        room -= len(partitions)
+        if room < 0:
+            raise LargeRequest
     if p > end:
         raise DecodeError("the Produce request ends too early")
+    _refuse_repeated(topics)
     return transactional_id, acks, timeout_ms, topics, buffer, view
+
+
+def _refuse_repeated(topics: list[ProduceTopic]) -> None:
+    """Raise LargeRequest if a topic or a partition is named more than once."""
+    if len(topics) > 1 and len({key for key, _ in topics}) < len(topics):
+        raise LargeRequest
+    for _, partitions in topics:
+        if len(partitions) > 1 and len({index for index, _, _ in partitions}) < len(partitions):
+            raise LargeRequest
 
 
 Answers: TypeAlias = list[tuple[bytes, list[PartitionResult]]]
@@ -189,13 +227,25 @@ def _named(length: int) -> Callable[..., bytes]:
     return pack
 
 
+class Leaders(Protocol):
+    """The leaders of partitions that are led elsewhere."""
+
+    def of(self, key: bytes, index: int) -> Leader | None: ...
+
+    def endpoints(self) -> list[BrokerEndpoint]: ...
+
+
 def encode_produce_response(
-    version: int, correlation_id: int, topics: Answers, throttle_ms: int = 0
+    version: int,
+    correlation_id: int,
+    topics: Answers,
+    throttle_ms: int = 0,
+    leaders: Leaders | None = None,
 ) -> bytes:
     """Return the whole response frame, length included."""
     if version < FIRST_FLEXIBLE:
         return _encode_legacy(version, correlation_id, topics, throttle_ms)
-    if len(topics) == 1:
+    if leaders is None and len(topics) == 1:
         key, results = topics[0]
         if len(results) == 1:
             index, code, base_offset, append_time, log_start_offset, message, _ = results[0]
@@ -211,10 +261,14 @@ def encode_produce_response(
                     62, correlation_id, 0, 2, key, 2, index, code,
                     base_offset, append_time, log_start_offset, 1, 0, 0, 0, throttle_ms, 0,
                 )  # fmt: skip
-    return _encode_flexible(version, correlation_id, topics, throttle_ms)
+    if version < FIRST_WITH_LEADERS:
+        leaders = None
+    return _encode_flexible(version, correlation_id, topics, throttle_ms, leaders)
 
 
-def _encode_flexible(version: int, correlation_id: int, topics: Answers, throttle_ms: int) -> bytes:
+def _encode_flexible(
+    version: int, correlation_id: int, topics: Answers, throttle_ms: int, leaders: Leaders | None
+) -> bytes:
     parts = [uvarint(len(topics) + 1)]
     for key, results in topics:
         if version < FIRST_TOPIC_ID:
@@ -224,14 +278,14 @@ def _encode_flexible(version: int, correlation_id: int, topics: Answers, throttl
         for index, code, base_offset, append_time, log_start_offset, message, bad in results:
             parts.append(_PARTITION.pack(index, code, base_offset, append_time, log_start_offset))
             parts.append(uvarint(len(bad) + 1))
-            parts += [_I32.pack(number) + b"\0\0" for number in bad]  # no message, no tags
-            if message is None:
-                parts.append(b"\0\0")
-            else:
-                text = message.encode()
-                parts.append(uvarint(len(text) + 1) + text + b"\0")
+            for number, problem in bad.items():
+                parts += (_I32.pack(number), _compact(problem), b"\0")  # no tags
+            leader = None if leaders is None else leaders.of(key, index)
+            tags = leader_tags(_CURRENT_LEADER, leader)
+            parts += (b"\0" if message is None else _compact(message), tags)
         parts.append(b"\0")
-    parts.append(_I32.pack(throttle_ms) + b"\0")  # tags
+    tags = endpoint_tags(() if leaders is None else leaders.endpoints())
+    parts.append(_I32.pack(throttle_ms) + tags)
     body = b"".join(parts)
     return _HEAD_FLEXIBLE.pack(5 + len(body), correlation_id, 0) + body
 
@@ -245,16 +299,29 @@ def _encode_legacy(version: int, correlation_id: int, topics: Answers, throttle_
             parts.append(fixed if version >= 5 else fixed[:22])
             if version >= 8:
                 parts.append(_I32.pack(len(bad)))
-                parts += [_I32.pack(number) + b"\xff\xff" for number in bad]  # no message
-                text = message.encode() if message is not None else b""
-                parts.append(_I16.pack(len(text) if message is not None else -1) + text)
+                for number, problem in bad.items():
+                    parts.append(_I32.pack(number) + _short(problem))
+                parts.append(b"\xff\xff" if message is None else _short(message))
     parts.append(_I32.pack(throttle_ms))
     body = b"".join(parts)
     return _HEAD_LEGACY.pack(8 + len(body), correlation_id, len(topics)) + body
 
 
+def _compact(text: str) -> bytes:
+    encoded = text.encode()
+    return uvarint(len(encoded) + 1) + encoded
+
+
+def _short(text: str) -> bytes:
+    encoded = text.encode()
+    return _I16.pack(len(encoded)) + encoded
+
+
 def refused(
-    index: int, code: ErrorCode, message: str | None = None, bad_records: Sequence[int] = ()
+    index: int,
+    code: ErrorCode,
+    message: str | None = None,
+    bad_records: Mapping[int, str] = NO_BAD_RECORDS,
 ) -> PartitionResult:
     """Return the result of a partition that took nothing."""
     return index, code, -1, -1, -1, message, bad_records

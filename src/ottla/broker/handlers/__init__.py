@@ -1,5 +1,8 @@
 """One module per API: `handle(node, request, context)` returns the response.
 
+A handler that may take long is a generator, which yields after a little work and returns the
+response in the end (`ottla.model.steps`).
+
 SERVED says which APIs and versions this broker serves, and nothing else is advertised: the schemas
 in `ottla.wire` may know more. It stands here, and not in the modules, because a client asks for
 it before any of them is needed: they are imported with the first request of their API.
@@ -7,6 +10,11 @@ it before any of them is needed: they are imported with the first request of the
 A module may have, beside `handle`:
     decoder_of(version)      the function that decodes a version, for requests with a codec of
                              their own (see `ottla.broker.api.Decode`)
+    TAKES_LARGE              True if `handle` also takes the message of the schema, which large
+                             requests are decoded to, in slices
+    handle_large(node, request, context)
+                             handles the message of the schema, if the API's own codec raises
+                             LargeRequest (`ottla.broker.codecs.large_request`)
     Context                  for requests that keep state while they wait
     refuse(request, error, context)
                              returns the response to a request that fails as a whole, or answers
@@ -16,17 +24,20 @@ A module may have, beside `handle`:
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
+from ottla.model.value import Value
 from ottla.wire.api_table import ApiKey
 
 
-class Served(NamedTuple):
+class Served(Value):
     """Versions of an API, and whether it comes so often that not every request is timed."""
 
     oldest: int
     newest: int
     is_hot: bool = False
+    is_forwarded: bool = False
+    """True if only the active controller decides, and other brokers pass the request on."""
 
 
 SERVED: Final[dict[int, Served]] = {
@@ -44,23 +55,39 @@ SERVED: Final[dict[int, Served]] = {
     ApiKey.DESCRIBE_GROUPS: Served(0, 6),
     ApiKey.LIST_GROUPS: Served(0, 5),
     ApiKey.API_VERSIONS: Served(0, 4),
-    ApiKey.CREATE_TOPICS: Served(2, 7),
-    ApiKey.DELETE_TOPICS: Served(1, 6),
+    ApiKey.CREATE_TOPICS: Served(2, 7, is_forwarded=True),
+    ApiKey.DELETE_TOPICS: Served(1, 6, is_forwarded=True),
     ApiKey.DELETE_RECORDS: Served(0, 2),
     ApiKey.INIT_PRODUCER_ID: Served(0, 6),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Served(2, 4),
+    ApiKey.WRITE_TXN_MARKERS: Served(1, 2),
+    ApiKey.ADD_PARTITIONS_TO_TXN: Served(0, 5),
+    ApiKey.ADD_OFFSETS_TO_TXN: Served(0, 4),
+    ApiKey.END_TXN: Served(0, 5),
+    ApiKey.TXN_OFFSET_COMMIT: Served(0, 5),
     ApiKey.DESCRIBE_CONFIGS: Served(1, 4),
-    ApiKey.ALTER_CONFIGS: Served(0, 2),
+    ApiKey.ALTER_CONFIGS: Served(0, 2, is_forwarded=True),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Served(1, 2),
     ApiKey.DESCRIBE_LOG_DIRS: Served(1, 5),
-    ApiKey.CREATE_PARTITIONS: Served(0, 3),
+    ApiKey.CREATE_PARTITIONS: Served(0, 3, is_forwarded=True),
     ApiKey.DELETE_GROUPS: Served(0, 2),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: Served(0, 1),
+    ApiKey.ELECT_LEADERS: Served(0, 2, is_forwarded=True),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Served(0, 1, is_forwarded=True),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Served(0, 1, is_forwarded=True),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Served(0, 0, is_forwarded=True),
     ApiKey.OFFSET_DELETE: Served(0, 0),
+    ApiKey.DESCRIBE_QUORUM: Served(0, 2, is_forwarded=True),
+    ApiKey.UPDATE_FEATURES: Served(0, 2, is_forwarded=True),
     ApiKey.DESCRIBE_CLUSTER: Served(0, 2),
     ApiKey.DESCRIBE_PRODUCERS: Served(0, 0),
+    ApiKey.UNREGISTER_BROKER: Served(0, 0, is_forwarded=True),
+    ApiKey.DESCRIBE_TRANSACTIONS: Served(0, 0),
+    ApiKey.LIST_TRANSACTIONS: Served(0, 2),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Served(0, 0),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: Served(0, 1),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Served(0, 1),
+    ApiKey.ADD_RAFT_VOTER: Served(0, 1, is_forwarded=True),
+    ApiKey.REMOVE_RAFT_VOTER: Served(0, 0, is_forwarded=True),
 }
 
 _OLDEST_ADVERTISED: Final = {ApiKey.PRODUCE: 0}

@@ -5,10 +5,12 @@ from __future__ import annotations
 from ottla.broker.context import RequestContext
 from ottla.broker.decisions import change_configs
 from ottla.broker.node import Node
-from ottla.controller.configs import replacement
+from ottla.controller.configs import ConfigChange, replacement
 from ottla.model.errors import ApiError
+from ottla.wire.lazy_list import LazyList
 from ottla.wire.messages.alter_configs import (
     AlterConfigsRequest,
+    AlterConfigsResource,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
@@ -16,22 +18,25 @@ from ottla.wire.messages.alter_configs import (
 
 def handle(node: Node, request: AlterConfigsRequest, context: RequestContext) -> None:
     """Answer for each resource that it has changed, or why not."""
-    changes = [
-        replacement(
-            resource.resource_type,
-            resource.resource_name,
-            [(config.name, config.value) for config in resource.configs],
-        )
-        for resource in request.resources
-    ]
     change_configs(
         node,
         context,
-        changes,
+        request.resources,
+        _change,
         lambda changed: AlterConfigsResponse(
-            responses=[AlterConfigsResourceResponse(**result._asdict()) for result in changed]
+            responses=LazyList(
+                lambda result: AlterConfigsResourceResponse(**result._asdict()), changed
+            )
         ),
         validate_only=request.validate_only,
+    )
+
+
+def _change(resource: AlterConfigsResource) -> ConfigChange:
+    return replacement(
+        resource.resource_type,
+        resource.resource_name,
+        [(config.name, config.value) for config in resource.configs],
     )
 
 

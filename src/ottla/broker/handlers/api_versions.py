@@ -8,7 +8,9 @@ from ottla.broker.context import RequestContext
 from ottla.broker.handlers import advertised
 from ottla.broker.node import Node
 from ottla.controller.brokers import SUPPORTED_FEATURES
+from ottla.controller.features import KRAFT_VERSION
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.wire.api_table import ApiKey
 from ottla.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -18,6 +20,7 @@ from ottla.wire.messages.api_versions import (
 )
 
 FIRST_LEVEL_ZERO = 4
+_LONGEST_KEPT = 256  # characters: a connection keeps its client's name for as long as it lives
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -27,21 +30,29 @@ def handle(node: Node, request: ApiVersionsRequest, context: RequestContext) -> 
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
             raise ApiError(ErrorCode.INVALID_REQUEST)
-        context.connection.client_software = " ".join(names)
+        context.connection.client_software = " ".join(names)[:_LONGEST_KEPT]
     return ApiVersionsResponse(
         api_keys=_api_keys(),
         supported_features=_supported(context.version),
         finalized_features_epoch=node.image.end_offset - 1,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in node.image.features.items()
+            for name, level in _levels(node).items()
         ],
     )
 
 
+def _levels(node: Node) -> dict[str, int]:
+    """Return the levels of features, also the one that is not in the image."""
+    member = node.controller.member
+    version = 0 if member is None else member.quorum.kraft_version
+    return {**node.image.features, KRAFT_VERSION: version} if version else {**node.image.features}
+
+
 def unsupported_version() -> ApiVersionsResponse:
-    """Return the answer to an unknown version: an error, and the versions that are served."""
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_api_keys())
+    """Return the answer to an unknown version: an error, and the versions of this API."""
+    own = [key for key in _api_keys() if key.api_key == ApiKey.API_VERSIONS]
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
 
 
 def _supported(version: int) -> list[SupportedFeatureKey]:

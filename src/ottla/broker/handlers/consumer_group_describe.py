@@ -5,11 +5,13 @@ from __future__ import annotations
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers.describe_groups import GROUP_OPERATIONS
 from ottla.broker.node import Node
+from ottla.broker.sliced_reply import SlicedReply
 from ottla.coordinator.groups.consumer.description import describe_consumer_group
 from ottla.coordinator.groups.group_shard import GroupShard
 from ottla.coordinator.runtime.combined_reply import answer_together
 from ottla.coordinator.runtime.shard_runtime import ShardRuntime
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.steps import Steps
 from ottla.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -19,11 +21,14 @@ from ottla.wire.messages.consumer_group_describe import (
 
 def handle(
     node: Node, request: ConsumerGroupDescribeRequest, context: RequestContext
-) -> ConsumerGroupDescribeResponse | None:
-    """Return each group, or an error in its place."""
-    answers = [_describe(node, group_id, request) for group_id in request.group_ids]
+) -> Steps[ConsumerGroupDescribeResponse | None]:
+    """Return each group, once, or an error in its place."""
+    answers = []
+    for group_id in dict.fromkeys(request.group_ids):
+        answers.append((yield from _describe(node, group_id, request)))
+        yield
     return answer_together(
-        context.defer,
+        lambda: SlicedReply(context),
         DescribedGroup,
         answers,
         lambda groups: ConsumerGroupDescribeResponse(groups=groups),
@@ -45,7 +50,7 @@ def _refused(group_id: str, error: ApiError) -> DescribedGroup:
 
 def _describe(
     node: Node, group_id: str, request: ConsumerGroupDescribeRequest
-) -> tuple[ShardRuntime[GroupShard] | None, DescribedGroup]:
+) -> Steps[tuple[ShardRuntime[GroupShard] | None, DescribedGroup]]:
     """Return the answer for one group, and the runtime whose commits it has to wait for."""
     try:
         if not group_id:
@@ -53,7 +58,7 @@ def _describe(
         runtime = node.groups.runtime_of(group_id)
     except ApiError as error:
         return None, _refused(group_id, error)
-    described = describe_consumer_group(runtime.shard, group_id)
+    described = yield from describe_consumer_group(runtime.shard, group_id)
     if described.error_code == ErrorCode.NONE and request.include_authorized_operations:
         described.authorized_operations = GROUP_OPERATIONS
     return runtime, described

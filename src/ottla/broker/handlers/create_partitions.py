@@ -5,8 +5,12 @@ from __future__ import annotations
 from ottla.broker.context import RequestContext
 from ottla.broker.decisions import carry_out, error_fields
 from ottla.broker.node import Node
+from ottla.controller.decision import Decision
 from ottla.controller.partitions import GrownTopic, MorePartitions, create_partitions
+from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ApiError
+from ottla.model.steps import Steps, in_steps
+from ottla.wire.lazy_list import LazyList
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -17,17 +21,22 @@ from ottla.wire.messages.create_partitions import (
 
 def handle(node: Node, request: CreatePartitionsRequest, context: RequestContext) -> None:
     """Answer for each topic that it has grown, or why not."""
-    topics = [_more(topic) for topic in request.topics]
+
+    def decide(image: MetadataImage) -> Steps[Decision[GrownTopic]]:
+        topics = yield from in_steps(_more, request.topics)
+        return (yield from create_partitions(image, node.ports.random, topics))
+
     carry_out(
         node,
         context,
-        create_partitions(node.controller.latest_image, node.ports.random, topics),
-        lambda results: CreatePartitionsResponse(results=[_result(*each) for each in results]),
+        decide,
+        lambda results: CreatePartitionsResponse(results=LazyList(_result, results)),
         validate_only=request.validate_only,
     )
 
 
-def _result(grown: GrownTopic, error: ApiError | None) -> CreatePartitionsTopicResult:
+def _result(result: tuple[GrownTopic, ApiError | None]) -> CreatePartitionsTopicResult:
+    grown, error = result
     code, message = error_fields(error)
     return CreatePartitionsTopicResult(name=grown.name, error_code=code, error_message=message)
 

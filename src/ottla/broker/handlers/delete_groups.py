@@ -10,6 +10,7 @@ from ottla.coordinator.groups.group_listing import delete_group
 from ottla.coordinator.runtime.combined_reply import CombinedReply
 from ottla.coordinator.runtime.reply import Reply
 from ottla.model.errors import ApiError
+from ottla.model.steps import Steps
 from ottla.wire.message import Message
 from ottla.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -20,7 +21,7 @@ from ottla.wire.messages.delete_groups import (
 
 def handle(
     node: Node, request: DeleteGroupsRequest, context: RequestContext
-) -> DeleteGroupsResponse | None:
+) -> Steps[DeleteGroupsResponse | None]:
     """Return each group's result, once it is deleted."""
     group_ids = list(dict.fromkeys(request.groups_names))
     if not group_ids:
@@ -33,7 +34,8 @@ def handle(
 
     combined = CombinedReply(context.defer(), len(group_ids), respond)
     for position, group_id in enumerate(group_ids):
-        _delete(node, group_id, combined.part(position))
+        yield from _delete(node, group_id, combined.part(position))
+        yield
     return None
 
 
@@ -49,12 +51,11 @@ def refuse(
     )
 
 
-def _delete(node: Node, group_id: str, reply: Reply) -> None:
+def _delete(node: Node, group_id: str, reply: Reply) -> Steps[None]:
     try:
         runtime = node.groups.runtime_of(group_id)
-        records = delete_group(runtime.shard, group_id)
+        yield from delete_group(runtime, group_id)
     except ApiError as error:
         reply.send(DeletableGroupResult(group_id=group_id, error_code=error.code))
         return
-    runtime.write_in_parts(records)
     runtime.answer(reply, DeletableGroupResult(group_id=group_id))

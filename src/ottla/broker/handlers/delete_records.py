@@ -6,6 +6,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import INTERNAL_TOPICS
+from ottla.model.steps import Steps
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -18,20 +19,26 @@ HIGH_WATERMARK = -1
 
 def handle(
     node: Node, request: DeleteRecordsRequest, context: RequestContext
-) -> DeleteRecordsResponse:
-    """Return the new low watermark of each partition."""
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[
-                    _answer(node, topic.name, asked.partition_index, asked.offset)
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+) -> Steps[DeleteRecordsResponse]:
+    """Return the new low watermark of each partition.
+
+    As in Kafka, of a partition that the request names several times the last offset counts.
+    """
+    asked: dict[str, dict[int, int]] = {}
+    for topic in request.topics:
+        offsets = asked.setdefault(topic.name, {})
+        for partition in topic.partitions:
+            offsets[partition.partition_index] = partition.offset
+            yield
+        yield
+    topics = []
+    for name, offsets in asked.items():
+        results = []
+        for index, offset in offsets.items():
+            results.append(_answer(node, name, index, offset))
+            yield
+        topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
+    return DeleteRecordsResponse(topics=topics)
 
 
 def refuse(

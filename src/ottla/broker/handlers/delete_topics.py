@@ -5,12 +5,17 @@ from __future__ import annotations
 from ottla.broker.context import RequestContext
 from ottla.broker.decisions import carry_out, error_fields
 from ottla.broker.node import Node
+from ottla.controller.decision import Decision
 from ottla.controller.topics import DeletedTopic, UnwantedTopic, delete_topics
+from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.steps import Steps, in_steps
+from ottla.wire.lazy_list import LazyList
 from ottla.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    DeleteTopicState,
 )
 
 FIRST_WITH_DELETION_DISABLED = 3
@@ -18,12 +23,17 @@ FIRST_WITH_DELETION_DISABLED = 3
 
 def handle(node: Node, request: DeleteTopicsRequest, context: RequestContext) -> None:
     """Answer for each topic that it is gone, or why not."""
+
+    def decide(image: MetadataImage) -> Steps[Decision[DeletedTopic]]:
+        topics = yield from in_steps(_topic, _asked(request))
+        return (yield from delete_topics(image, node.config, topics))
+
     carry_out(
         node,
         context,
-        delete_topics(node.controller.latest_image, node.config, _topics(request)),
+        decide,
         lambda results: DeleteTopicsResponse(
-            responses=[_result(deleted, error, context.version) for deleted, error in results]
+            responses=LazyList(lambda each: _result(each[0], each[1], context.version), results)
         ),
     )
 
@@ -49,12 +59,17 @@ def refuse(
                 error_code=error.code,
                 error_message=error.message,
             )
-            for topic in _topics(request)
+            for topic in map(_topic, _asked(request))
         ]
     )
 
 
-def _topics(request: DeleteTopicsRequest) -> list[UnwantedTopic]:
+def _asked(request: DeleteTopicsRequest) -> list[str | DeleteTopicState]:
     """Return the topics asked for, by name or by id."""
-    topics = [UnwantedTopic(name) for name in request.topic_names]
-    return topics + [UnwantedTopic(topic.name, topic.topic_id) for topic in request.topics]
+    return [*request.topic_names, *request.topics]
+
+
+def _topic(asked: str | DeleteTopicState) -> UnwantedTopic:
+    if isinstance(asked, str):
+        return UnwantedTopic(asked)
+    return UnwantedTopic(asked.name, asked.topic_id)

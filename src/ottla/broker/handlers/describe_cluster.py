@@ -22,16 +22,20 @@ def handle(
     """Return the brokers, with their addresses on the listener that the client uses."""
     if request.endpoint_type == CONTROLLERS:
         raise ApiError(
-            ErrorCode.MISMATCHED_ENDPOINT_TYPE, "This is a broker's listener, not a controller's"
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type"
+            " CONTROLLER",
         )
     if request.endpoint_type != BROKERS:
         raise ApiError(
-            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unknown endpoint type {request.endpoint_type}"
+            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            f"Unsupported endpoint type {request.endpoint_type}",
         )
+    brokers = _brokers(node, context.connection.listener, request.include_fenced_brokers)
     return DescribeClusterResponse(
         cluster_id=node.cluster_id,
-        controller_id=node.node_id,
-        brokers=_brokers(node, context.connection.listener, request.include_fenced_brokers),
+        controller_id=node.any_broker([each.broker_id for each in brokers if not each.is_fenced]),
+        brokers=brokers,
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
         ),

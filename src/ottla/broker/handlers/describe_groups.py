@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
+from ottla.broker.sliced_reply import SlicedReply
 from ottla.coordinator.groups.group_listing import describe_group
 from ottla.coordinator.groups.group_shard import GroupShard
 from ottla.coordinator.runtime.combined_reply import answer_together
 from ottla.coordinator.runtime.shard_runtime import ShardRuntime
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.steps import Steps
 from ottla.wire.messages.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
@@ -22,11 +24,17 @@ GROUP_OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
 
 def handle(
     node: Node, request: DescribeGroupsRequest, context: RequestContext
-) -> DescribeGroupsResponse | None:
-    """Return each group. A group that does not exist is dead."""
-    answers = [_describe(node, group_id, request, context) for group_id in request.groups]
+) -> Steps[DescribeGroupsResponse | None]:
+    """Return each group, once. A group that does not exist is dead."""
+    answers = []
+    for group_id in dict.fromkeys(request.groups):
+        answers.append((yield from _describe(node, group_id, request, context)))
+        yield
     return answer_together(
-        context.defer, DescribedGroup, answers, lambda groups: DescribeGroupsResponse(groups=groups)
+        lambda: SlicedReply(context),
+        DescribedGroup,
+        answers,
+        lambda groups: DescribeGroupsResponse(groups=groups),
     )
 
 
@@ -43,13 +51,13 @@ def _refused(group_id: str, error: ApiError) -> DescribedGroup:
 
 def _describe(
     node: Node, group_id: str, request: DescribeGroupsRequest, context: RequestContext
-) -> tuple[ShardRuntime[GroupShard] | None, DescribedGroup]:
+) -> Steps[tuple[ShardRuntime[GroupShard] | None, DescribedGroup]]:
     """Return the answer for one group, and the runtime whose commits it has to wait for."""
     try:
         runtime = node.groups.runtime_of(group_id)
     except ApiError as error:
         return None, _refused(group_id, error)
-    described = describe_group(runtime.shard, group_id)
+    described = yield from describe_group(runtime.shard, group_id)
     if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND and context.version < FIRST_NOT_FOUND:
         described.error_code = ErrorCode.NONE
     if described.error_code == ErrorCode.NONE and request.include_authorized_operations:

@@ -7,6 +7,7 @@ asked for; its cursor says with which topic and partition the next page begins.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
@@ -14,7 +15,9 @@ from ottla.broker.node import Node
 from ottla.metadata.image import MetadataImage, PartitionImage, TopicImage
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import INTERNAL_TOPICS
+from ottla.model.steps import Steps
 from ottla.model.topic_names import reason_invalid
+from ottla.wire.lazy_list import LazyList
 from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -27,13 +30,19 @@ from ottla.wire.messages.describe_topic_partitions import (
 
 def handle(
     node: Node, request: DescribeTopicPartitionsRequest, context: RequestContext
-) -> DescribeTopicPartitionsResponse:
+) -> Steps[DescribeTopicPartitionsResponse]:
     """Return one page of the topics asked for, or of all topics."""
     cursor = request.cursor or RequestCursor()
-    asked = {topic.name for topic in request.topics} or set(node.image.topics)
-    names = sorted(name for name in asked if name >= cursor.topic_name)
+    asked: set[str] = set()
+    for topic in request.topics:
+        asked.add(topic.name)
+        yield
+    if request.cursor is not None:
+        _check_cursor(cursor, asked)
+    names = sorted(name for name in asked or node.image.topics if name >= cursor.topic_name)
     most = node.config.network.max_request_partition_size_limit
-    return _page(node.image, names, cursor, max(min(request.response_partition_limit, most), 1))
+    room = max(min(request.response_partition_limit, most), 1)
+    return (yield from _page(node.image, names, cursor, room))
 
 
 def refuse(
@@ -48,19 +57,33 @@ def refuse(
     )
 
 
+def _check_cursor(cursor: RequestCursor, topics: set[str]) -> None:
+    if topics and cursor.topic_name not in topics:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"The topics of the request do not include that of the cursor: {cursor.topic_name}",
+        )
+    if cursor.partition_index < 0:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"The cursor has an invalid partition: {cursor.partition_index}",
+        )
+
+
 def _page(
     image: MetadataImage, names: list[str], cursor: RequestCursor, room: int
-) -> DescribeTopicPartitionsResponse:
+) -> Steps[DescribeTopicPartitionsResponse]:
     response = DescribeTopicPartitionsResponse()
     for name in names:
+        yield
+        first = cursor.partition_index if name == cursor.topic_name else 0
+        if room == 0:
+            response.next_cursor = ResponseCursor(topic_name=name, partition_index=first)
+            break
         topic = image.topics.get(name)
         if topic is None:
             response.topics.append(_unknown(name))
             continue
-        first = max(cursor.partition_index, 0) if name == cursor.topic_name else 0
-        if room == 0:
-            response.next_cursor = ResponseCursor(topic_name=name, partition_index=first)
-            break
         page = topic.partitions[first : first + room]
         room -= len(page)
         response.topics.append(_topic(image, topic, page))
@@ -79,6 +102,7 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
         error_code=(
             ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         ),
+        topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
@@ -89,7 +113,7 @@ def _topic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(image, partition) for partition in partitions],
+        partitions=LazyList(partial(_partition, image), partitions),
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 

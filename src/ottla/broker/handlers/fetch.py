@@ -3,36 +3,62 @@
 A request is answered when min_bytes are readable, when a partition has an error or has
 diverged, or when max_wait_ms have passed. Reads stop at the high watermark, or at the
 last stable offset for read_committed. KIP-227 sessions answer only what changed.
+
+A response has at most max_bytes of records. It is also full when it holds MOST_COPIED_BYTES in
+memory or MOST_RANGES ranges of files: other partitions have their turn with the next fetch.
+
+Fetches of very many partitions are handled in slices (`ottla.broker.large_fetch`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeAlias
 
+from ottla.broker.codecs.current_leaders import Leader
 from ottla.broker.codecs.fetch import (
     FIRST_TOPIC_ID,
+    FIRST_WITH_LEADERS,
     FetchRequest,
     PartitionData,
     Records,
     decode_fetch,
     encode_fetch_response,
 )
+from ottla.broker.codecs.large_request import MOST_PARTITIONS
 from ottla.broker.context import RequestContext
+from ottla.broker.current_leaders import LEADER_ERRORS, CurrentLeaders
+from ottla.log.damage import DamagedLog
 from ottla.log.log import Log
 from ottla.log.segment.file_slice import FileSlice
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.steps import Steps
 from ottla.replication.fetch_partitions import FetchEntry, Fetcher
 from ottla.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, next_epoch
 from ottla.replication.partition import Partition
+from ottla.replication.partition_leader import PartitionLeader
 from ottla.replication.timers import Timer
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
+    from ottla.wire.message import Message
+    from ottla.wire.messages.fetch import FetchRequest as FetchMessage
 
 FIRST_FROM_FOLLOWERS = 11
 UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 SMALL_READ_BYTES = 32 * 1024  # below this, copying is cheaper than two more system calls
+MOST_COPIED_BYTES = 1024 * 1024
+MOST_RANGES = 64
+HIGH_WATERMARK_DELAY_MS = 5
+"""How long a follower that has all records waits for more before it hears of a new high watermark.
+
+Under load it comes with the next records then, and costs no round trip of its own. Where consumers
+read from followers it is told at once.
+"""
+
+Found: TypeAlias = tuple[int, int, int, int, int, bool]
+"""(bytes left, bytes found, bytes in memory, ranges of files, partitions that exist, whether it is
+enough for an answer) of the partitions that were looked at."""
 
 
 def decoder_of(version: int) -> Callable[..., FetchRequest]:
@@ -40,32 +66,67 @@ def decoder_of(version: int) -> Callable[..., FetchRequest]:
     return decode_fetch
 
 
-def handle(node: Node, request: FetchRequest, context: Context) -> None:
+def handle(node: Node, request: FetchRequest, context: Context) -> Steps[None] | None:
     """Answer with what is there, or park the request until there is enough."""
     context.begin(request)
     try:
         context.join_session(request)
     except ApiError as error:
         context.respond(error.code, 0, [], [])
-        return
+        return None
+    if len(context.fetcher.dirty) > MOST_PARTITIONS:
+        from ottla.broker.large_fetch import answer_in_steps
+
+        return answer_in_steps(context, request.max_wait_ms)
     if not context.answer(final=request.max_wait_ms <= 0):
-        context.park(request.max_wait_ms)
+        context.park(context.patience_ms(request.max_wait_ms))
+    return None
 
 
-def refuse(request: FetchRequest, error: ApiError, context: Context) -> None:
+def handle_large(node: Node, request: FetchMessage, context: Context) -> Steps[None]:
+    """Do the same for a request that names very many partitions."""
+    from ottla.broker.large_fetch import fetch_in_steps
+
+    return fetch_in_steps(request, context)
+
+
+def refuse(
+    request: FetchRequest | FetchMessage, error: ApiError, context: Context
+) -> Message | None:
     """Answer with the error for the request and for each of its partitions.
 
     Versions before 7 have errors for partitions only.
     """
+    if not isinstance(request, FetchRequest):
+        from ottla.broker.large_fetch import refuse_large
+
+        return refuse_large(request, error)
     data = [
         PartitionData(asked.key, asked.partition_index, error.code, -1, -1, -1, None)
         for asked in request.partitions
     ]
     context.respond(error.code, request.session_id, data, [None] * len(data))
+    return None
 
 
 class Context(RequestContext):
     """One request under way: answered at once, or parked on its connection."""
+
+    leaders: CurrentLeaders | None = None
+    """Who leads the partitions that this broker does not lead, if there are any."""
+    is_answering = False
+    """Whether the answer of a large fetch is being made."""
+    changed: FetchEntry | None = None
+    """A partition that changed while a large fetch looked at others."""
+    fetcher = Fetcher()
+    """The partitions to look at: none before the request is decoded."""
+    replica_id = -1
+    session: FetchSession | None = None
+    held_back: tuple[FetchEntry, ...] = ()
+    """Partitions with records that the follower gets later, because of a throttle."""
+    timer: Timer | None = None
+    has_news = False
+    """Whether there is something to say, but no records."""
 
     def begin(self, request: FetchRequest) -> None:
         """Take over the limits that the request sets."""
@@ -74,9 +135,10 @@ class Context(RequestContext):
         self.max_bytes = min(request.max_bytes, node.fetch_max_bytes)
         self.isolation_level = request.isolation_level
         self.replica_id = request.replica_id
-        self.session: FetchSession | None = None
+        self.replica_epoch = request.replica_epoch
+        self.throttle = node.leader_throttle if request.replica_id >= 0 else None
+        self.rack = request.rack if node.is_rack_aware else b""
         self.incremental = False
-        self.timer: Timer | None = None
         self.unreadable: tuple[FetchEntry, ...] = ()
         self.find = (
             node.topics.partition_by_id
@@ -93,12 +155,7 @@ class Context(RequestContext):
             self.fetcher = Fetcher(is_follower=request.replica_id >= 0)
             self._follow(request)
             if request.session_epoch == INITIAL_EPOCH:
-                self.session = sessions.open(
-                    self.fetcher,
-                    privileged=request.replica_id >= 0,
-                    uses_ids=self.version >= FIRST_TOPIC_ID,
-                    now_ms=self.node.monotonic_ms,
-                )
+                self.open_session()
             return
         session = sessions.use(
             request.session_id,
@@ -110,6 +167,7 @@ class Context(RequestContext):
         self._follow(request)
         for key, index in request.forgotten:
             self.fetcher.forget(key, index)
+        sessions.count(session)
         if self.fetcher.entries:
             session.epoch = next_epoch(session.epoch)
             self.session = session
@@ -117,26 +175,39 @@ class Context(RequestContext):
         else:
             sessions.close(session.session_id)
 
+    def open_session(self) -> None:
+        """Keep the partitions of the request in a session, if there is room for one."""
+        self.session = self.node.fetch_sessions.open(
+            self.fetcher,
+            privileged=self.replica_id >= 0,
+            uses_ids=self.version >= FIRST_TOPIC_ID,
+            now_ms=self.node.monotonic_ms,
+        )
+
     def _follow(self, request: FetchRequest) -> None:
         follow = self.fetcher.follow
-        for key, index, leader_epoch, offset, last_epoch, _, max_bytes in request.partitions:
-            follow(key, index).move(leader_epoch, offset, last_epoch, max_bytes)
+        for key, index, leader_epoch, offset, last_epoch, start, max_bytes in request.partitions:
+            follow(key, index).move(leader_epoch, offset, last_epoch, max_bytes, start)
 
     def answer(self, *, final: bool) -> bool:
         """Reply if there is enough to say, or in any case when `final`."""
+        fetcher = self.fetcher
         while True:
             data: list[PartitionData] = []
             entries: list[FetchEntry] = []
-            if not self._collect(data, entries) and not final:
+            looked = list(fetcher.dirty) if self.incremental else fetcher.entries.values()
+            found = self.collect(looked, data, entries, (self.max_bytes, 0, 0, 0, 0, False))
+            if not final and not self.is_enough(found, entries):
+                self.has_news = self.incremental and bool(data)
                 return False
-            records = self._read(data, entries)
+            records = self.read(data, entries)
             if records is not None:
                 self._reply(data, entries, records)
                 return True
             # Look at all of them again: what the unreadable records took is room for others, and
             # others may have been lost with the same directory.
 
-    def _read(self, data: list[PartitionData], entries: list[FetchEntry]) -> list[Records] | None:
+    def read(self, data: list[PartitionData], entries: list[FetchEntry]) -> list[Records] | None:
         """Return each partition's records, those that are few in memory.
 
         None if some cannot be read.
@@ -153,30 +224,51 @@ class Context(RequestContext):
             read.append(records)
         return read
 
-    def _collect(self, data: list[PartitionData], entries: list[FetchEntry]) -> bool:
-        """Look at every partition that may have something to say; whether it is enough."""
+    def collect(
+        self,
+        looked: Iterable[FetchEntry],
+        data: list[PartitionData],
+        entries: list[FetchEntry],
+        found: Found,
+    ) -> Found:
+        """Look at partitions that may have something to say; add to what was found before."""
         fetcher = self.fetcher
-        readable = 0
-        known = 0
-        enough = False
-        for entry in list(fetcher.dirty) if self.incremental else fetcher.entries.values():
-            item = self._look(entry, self.max_bytes - readable, readable == 0)
+        room, readable, copied, ranges, known, enough = found
+        for entry in looked:
+            if room <= 0 and readable and self.incremental:
+                enough = True  # the others stay changed
+                break
+            item = self._look(entry, room, readable == 0)
             if item.error not in UNKNOWN:
                 known += 1
             if item.records is not None:
-                readable += item.records.length
-            elif item.error or item.diverging is not None:
+                length = item.records.length
+                readable += length
+                room -= length
+                if length <= SMALL_READ_BYTES:
+                    copied += length
+                else:
+                    ranges += 1
+                if copied >= MOST_COPIED_BYTES or ranges >= MOST_RANGES:
+                    room = 0
+                    enough = True
+            elif item.error or item.diverging is not None or item.preferred_read_replica >= 0:
                 # A partition that is not there keeps nobody from waiting for the others.
                 enough = enough or item.error not in UNKNOWN
             elif self._unchanged(entry, item):
                 if self._exhausted(entry, item):
-                    fetcher.dirty.pop(entry, None)
+                    fetcher.exhausted(entry, watch=self.session is not None)
                 if self.incremental:
                     continue
             data.append(item)
             entries.append(entry)
+        return room, readable, copied, ranges, known, enough
+
+    def is_enough(self, found: Found, entries: list[FetchEntry]) -> bool:
+        """Return True if what was found is enough for an answer."""
+        _, readable, _, _, known, enough = found
         if self.incremental:
-            known += len(fetcher.entries) - len(entries)
+            known += len(self.fetcher.entries) - len(entries)
         return enough or not known or readable >= self.min_bytes
 
     def _unchanged(self, entry: FetchEntry, item: PartitionData) -> bool:
@@ -200,9 +292,10 @@ class Context(RequestContext):
     ) -> None:
         session = self.session
         session_id = 0
+        self.charge(data, entries)
         if session is not None:
             session_id = session.session_id
-            self._note_sent(data, entries)
+            self.note_sent(data, entries)
         self.respond(ErrorCode.NONE, session_id, data, records)
 
     def respond(
@@ -215,14 +308,22 @@ class Context(RequestContext):
         """Answer with an error for the request, and what there is to say about partitions."""
         self.complete_parts(
             encode_fetch_response(
-                self.version, self.correlation_id, code, session_id, data, records, self.throttle_ms
+                self.version,
+                self.correlation_id,
+                code,
+                session_id,
+                data,
+                records,
+                self.throttle_ms,
+                () if self.leaders is None else self.leaders.endpoints(),
             )
         )
 
-    def _note_sent(self, data: list[PartitionData], entries: list[FetchEntry]) -> None:
+    def note_sent(self, data: list[PartitionData], entries: list[FetchEntry]) -> None:
         """Remember what the consumer knows now."""
         for item, entry in zip(data, entries, strict=True):
-            entry.sent_high_watermark = item.high_watermark
+            # A follower that has to cut its log off takes nothing else from the answer.
+            entry.sent_high_watermark = item.high_watermark if item.diverging is None else -1
             entry.sent_log_start_offset = item.log_start_offset
             if item.records is not None and self.incremental:
                 self.fetcher.served(entry)
@@ -238,17 +339,14 @@ class Context(RequestContext):
         partition = entry.partition
         try:
             if partition is None or partition.removed:
-                partition = self.find(entry.key, entry.index)
-                if self.session is not None:
-                    entry.watch(partition)
-                else:
-                    entry.partition = partition
+                entry.unwatch()
+                partition = entry.partition = self.find(entry.key, entry.index)
             log = partition.log
             if log is None:
                 log = partition.online_log()
             if entry in self.unreadable:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
-            if entry.current_leader_epoch != -1:
+            if entry.current_leader_epoch >= 0:
                 partition.check_leader_epoch(entry.current_leader_epoch)
             if partition.leader is None:
                 self._check_follower(partition)
@@ -268,16 +366,24 @@ class Context(RequestContext):
             if self.replica_id >= 0:
                 self._record_fetch(partition, entry)
                 upto = log.written_end
+                if self.throttle is not None and self._is_held_back(partition, log):
+                    entry.unwatch()
+                    self.held_back = (*self.held_back, entry)
+                    room, first = 0, False
             elif self.isolation_level:
                 upto = log.last_stable_offset
             else:
                 upto = log.high_watermark
+            if self.rack and partition.leader is not None:
+                preferred = self._preferred(partition.leader, entry.fetch_offset)
+                if preferred >= 0:
+                    return self._sent_elsewhere(entry, log, preferred)
             records = None
             if room > 0 or first:
                 records = log.read(
                     entry.fetch_offset, min(entry.max_bytes, room), upto, at_least_one=first
                 )
-            return PartitionData(
+            data = PartitionData(
                 entry.key,
                 entry.index,
                 0,
@@ -286,12 +392,76 @@ class Context(RequestContext):
                 log.log_start_offset,
                 records,
             )
+            if self.isolation_level and records is not None and self.replica_id < 0:
+                aborted = log.aborted_transactions(entry.fetch_offset, records, upto)
+                if aborted:
+                    data = data._replace(aborted=aborted)
+            return data
         except ApiError as error:
-            return PartitionData(entry.key, entry.index, error.code, -1, -1, -1, None)
+            refused = PartitionData(entry.key, entry.index, error.code, -1, -1, -1, None)
+            if error.code in LEADER_ERRORS and self.version >= FIRST_WITH_LEADERS:
+                refused = refused._replace(leader=self._leader(entry))
+            return refused
         except OSError as error:
             assert partition is not None
             code, _ = self.node.storage_failed(partition, error)
             return PartitionData(entry.key, entry.index, code, -1, -1, -1, None)
+
+    def _is_throttled(self, partition: Partition, log: Log) -> bool:
+        return self.node.throttled_leaders.has(
+            partition, log.config.leader_replication_throttled_replicas
+        )
+
+    def _is_held_back(self, partition: Partition, log: Log) -> bool:
+        """Return True if a follower must wait, because too much was sent to such as it."""
+        assert self.throttle is not None
+        return (
+            self.replica_id not in partition.as_leader().isr
+            and self._is_throttled(partition, log)
+            and self.throttle.wait_ms(self.node.monotonic_ms) > 0
+        )
+
+    def charge(self, data: list[PartitionData], entries: list[FetchEntry]) -> None:
+        """Count what is sent to a follower, of the replicas that are throttled."""
+        if self.throttle is None:
+            return
+        size = 0
+        for item, entry in zip(data, entries, strict=True):
+            partition, records = entry.partition, item.records
+            if records is None or partition is None or partition.log is None:
+                continue
+            if self._is_throttled(partition, partition.log):
+                size += records.length
+        self.throttle.charge(size, self.node.monotonic_ms)
+
+    def _preferred(self, leader: PartitionLeader, offset: int) -> int:
+        """Return the replica that the consumer should read from; -1 for this one (KIP-392)."""
+        from ottla.broker.replica_selector import THE_LEADER, preferred_replica
+
+        log = leader.partition.online_log()
+        if self.replica_id >= 0 or not log.log_start_offset <= offset <= log.log_end_offset:
+            return THE_LEADER
+        rack = self.rack.decode(errors="replace")
+        return preferred_replica(self.node, leader, rack, offset, self.connection.listener)
+
+    def _sent_elsewhere(self, entry: FetchEntry, log: Log, replica: int) -> PartitionData:
+        """Name the replica to read from, without records."""
+        return PartitionData(
+            entry.key,
+            entry.index,
+            0,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.log_start_offset,
+            None,
+            preferred_read_replica=replica,
+        )
+
+    def _leader(self, entry: FetchEntry) -> Leader | None:
+        """Return who leads a partition that this broker does not lead, for the response."""
+        if self.leaders is None:
+            self.leaders = CurrentLeaders(self.node, self.connection.listener)
+        return self.leaders.add(entry.key, entry.index, is_id=True)
 
     def _check_follower(self, partition: Partition) -> None:
         """Raise NOT_LEADER_OR_FOLLOWER unless a consumer may read from a follower (KIP-392)."""
@@ -301,7 +471,11 @@ class Context(RequestContext):
     def _record_fetch(self, partition: Partition, entry: FetchEntry) -> None:
         """Tell the leader how far the follower that fetches has come."""
         partition.as_leader().record_fetch(
-            self.replica_id, entry.fetch_offset, self.node.monotonic_ms
+            self.replica_id,
+            entry.fetch_offset,
+            self.node.monotonic_ms,
+            self.replica_epoch,
+            entry.log_start_offset,
         )
 
     def _readable_end(self, log: Log) -> int:
@@ -319,29 +493,80 @@ class Context(RequestContext):
             return epoch, end_offset
         return None
 
+    def patience_ms(self, max_wait_ms: int) -> int:
+        """Return how long to wait: not long if a follower does not know the high watermark."""
+        if self.replica_id >= 0 and self.has_news:
+            return min(max_wait_ms, self._high_watermark_delay_ms())
+        return max_wait_ms
+
+    def _high_watermark_delay_ms(self) -> int:
+        return 0 if self.node.is_rack_aware else HIGH_WATERMARK_DELAY_MS
+
     def park(self, max_wait_ms: int) -> None:
         """Wait for data, at most this long."""
-        self.timer = self.node.timers.at(self.node.monotonic_ms + max_wait_ms, self.finish)
+        self.wait_for_changes(max_wait_ms)
+        fetcher = self.fetcher
+        # In a session, entries that are not dirty watch their partitions already.
+        for entry in fetcher.entries.values() if self.session is None else fetcher.dirty:
+            if entry.partition is not None and entry not in self.held_back:
+                entry.watch(entry.partition)
+
+    def wait_for_changes(self, max_wait_ms: int) -> None:
+        """Wait for partitions that are watched, or will be now."""
+        node = self.node
+        if self.replica_id >= 0 and node.replica_fetchers is not None:
+            waits = node.replica_fetchers.follower_waits
+            max_wait_ms = waits.begin(self, max_wait_ms, node.monotonic_ms)
+        self.timer = node.timers.at(node.monotonic_ms + max_wait_ms, self.finish)
         self.fetcher.on_change = self.partition_changed
         self.defer()
-        if self.session is None:
-            for entry in self.fetcher.entries.values():
-                if entry.partition is not None:
-                    entry.watch(entry.partition)
 
     def partition_changed(self, entry: FetchEntry) -> None:
         """Answer soon if what is new in a partition is enough."""
         partition = entry.partition
+        if self.replica_id >= 0 and self._has_all_records(entry):
+            self._hurry()
+            return
         if (
-            self.min_bytes <= 1
+            (self.min_bytes <= 1 and not self.isolation_level)
             or partition is None
             or partition.removed
             or partition.log is None
-            or partition.leader is None
-            or self._readable() >= self.min_bytes
+            or (partition.leader is None and not self.isolation_level)
+            or (self.isolation_level and self._is_refused(entry, partition))
+            or self._readable() >= max(self.min_bytes, 1)
         ):
-            self.fetcher.on_change = None
-            self.node.completed.append(self)
+            self.answer_soon()
+
+    def answer_soon(self) -> None:
+        """Answer at the end of this wake-up, with what is there then."""
+        self.fetcher.on_change = None
+        self.node.completed.append(self)
+
+    def _has_all_records(self, entry: FetchEntry) -> bool:
+        """Return True if only the high watermark or the log start of a partition is new."""
+        partition = entry.partition
+        return (
+            partition is not None
+            and not partition.removed
+            and partition.leader is not None
+            and partition.log is not None
+            and entry.current_leader_epoch == partition.leader_epoch
+            and entry.fetch_offset >= partition.log.written_end
+        )
+
+    def _hurry(self) -> None:
+        """Answer a follower soon, with more records if some come."""
+        deadline_ms = self.node.monotonic_ms + self._high_watermark_delay_ms()
+        if self.timer is not None and self.timer.deadline_ms > deadline_ms:
+            self.timer.cancel()
+            self.timer = self.node.timers.at(deadline_ms, self.finish)
+
+    def _is_refused(self, entry: FetchEntry, partition: Partition) -> bool:
+        """Return True if a consumer must ask elsewhere, or learn of another leader first."""
+        return (partition.leader is None and self.version < FIRST_FROM_FOLLOWERS) or (
+            entry.current_leader_epoch not in (-1, partition.leader_epoch)
+        )
 
     def _readable(self) -> int:
         """Return how many bytes could be sent now; enough if a partition has an error.
@@ -349,31 +574,46 @@ class Context(RequestContext):
         This runs inside somebody else's commit, so no partition's trouble may leave it.
         """
         readable = 0
+        if len(self.fetcher.dirty) > MOST_PARTITIONS:
+            return max(self.min_bytes, 1)  # too many to look at for each change
         for entry in self.fetcher.dirty:
             partition = entry.partition
             log = None if partition is None or partition.removed else partition.log
             if log is None:
-                return self.min_bytes
+                return max(self.min_bytes, 1)
             upto = self._readable_end(log)
             try:
                 readable += min(log.bytes_available(entry.fetch_offset, upto), entry.max_bytes)
             except (ApiError, OSError):
-                return self.min_bytes
+                return max(self.min_bytes, 1)
         return readable
 
     def finish(self) -> None:
         """Answer with what is there now; the connection goes on."""
-        if not self.is_wanted:
+        if not self.is_wanted or self.is_answering:
             return
         self.abandon()
-        self.answer(final=True)
+        fetcher = self.fetcher
+        if len(fetcher.dirty if self.incremental else fetcher.entries) > MOST_PARTITIONS:
+            from ottla.broker.large_fetch import answer_in_steps
+
+            self.is_answering = True
+            self.run_in_slices(answer_in_steps(self, 0))
+        else:
+            self.answer(final=True)
 
     def abandon(self) -> None:
         """Stop waiting."""
+        if self.replica_id >= 0 and self.node.replica_fetchers is not None:
+            self.node.replica_fetchers.follower_waits.end(self)
         self.fetcher.on_change = None
         if self.timer is not None:
             self.timer.cancel()
-        if self.session is None:
+        if self.session is not None:
+            return
+        if len(self.fetcher.entries) > MOST_PARTITIONS:
+            self.node.sliced_work.run(self.fetcher.unwatch_in_steps())
+        else:
             for entry in self.fetcher.entries.values():
                 entry.unwatch()
 
@@ -381,5 +621,5 @@ class Context(RequestContext):
 def _read_all(records: FileSlice) -> bytes:
     content = records.file.pread(records.length, records.position)
     if len(content) != records.length:
-        raise OSError(f"{records.file.path} is shorter than its log says")
+        raise DamagedLog(records.file.path, "and shorter than its log says")
     return content

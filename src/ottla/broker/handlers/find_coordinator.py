@@ -1,4 +1,7 @@
-"""FindCoordinator, versions 0 to 6: the broker of a group. Batched from version 4 (KIP-699)."""
+"""FindCoordinator, versions 0 to 6: the broker of a group or of a transactional id.
+
+Batched from version 4 (KIP-699). The first one that looks for a coordinator creates its topic.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
 from ottla.coordinator.runtime.partitioner import partition_of
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.model.ids import OFFSETS_TOPIC
+from ottla.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.model.steps import Steps, in_steps
 from ottla.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -20,20 +24,26 @@ FIRST_BATCHED = 4
 GROUP = 0
 TRANSACTION = 1
 NO_NODE = (-1, "", -1)
+_TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
 
 
 def handle(
     node: Node, request: FindCoordinatorRequest, context: RequestContext
-) -> FindCoordinatorResponse | None:
-    """Return the coordinator of each key; create __consumer_offsets with the first group."""
-    if request.key_type != GROUP or OFFSETS_TOPIC in node.image.topics:
+) -> Steps[FindCoordinatorResponse] | None:
+    """Return the coordinator of each key; create the internal topic for the first one."""
+    topic = _TOPICS.get(request.key_type)
+    if topic is None or topic in node.image.topics:
         return _respond(node, request, context)
-    reply = context.defer()
+    context.defer()
+
+    def answer(refusal: ApiError | None) -> Steps[None]:
+        response = yield from _respond(node, request, context, refusal)
+        yield from context.send_in_slices(response)
 
     def created(errors: Mapping[str, ApiError]) -> None:
-        reply.send(_respond(node, request, context, errors.get(OFFSETS_TOPIC)))
+        context.run_in_slices(answer(errors.get(topic)))
 
-    auto_create(node, [OFFSETS_TOPIC], created)
+    auto_create(node, [topic], created)
     return None
 
 
@@ -42,11 +52,13 @@ def _respond(
     request: FindCoordinatorRequest,
     context: RequestContext,
     refusal: ApiError | None = None,
-) -> FindCoordinatorResponse:
-    """Return the coordinator of each key."""
+) -> Steps[FindCoordinatorResponse]:
+    """Return the coordinator of each key. A key that is named several times has one answer."""
     listener = context.connection.listener
-    keys = _keys(request, context)
-    found = [_find(node, request.key_type, key, listener, refusal) for key in keys]
+    keys = dict.fromkeys(_keys(request, context))
+    found = yield from in_steps(
+        lambda key: _find(node, request.key_type, key, listener, refusal), keys
+    )
     return _response(found, context)
 
 
@@ -58,7 +70,9 @@ def refuse(
 
 
 def _keys(request: FindCoordinatorRequest, context: RequestContext) -> list[str]:
-    return request.coordinator_keys if context.version >= FIRST_BATCHED else [request.key]
+    if context.version >= FIRST_BATCHED:
+        return request.coordinator_keys
+    return [request.key]
 
 
 def _response(coordinators: list[Coordinator], context: RequestContext) -> FindCoordinatorResponse:
@@ -97,17 +111,15 @@ def _refused(key: str, error: ApiError) -> Coordinator:
 
 
 def _leader(node: Node, key_type: int, key: str, refusal: ApiError | None) -> int:
-    if key_type == TRANSACTION:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST, "Transactions are not supported by this broker yet"
-        )
-    if key_type != GROUP:
+    name = _TOPICS.get(key_type)
+    if name is None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"There is no coordinator of type {key_type}")
-    topic = node.image.topics.get(OFFSETS_TOPIC)
+    topic = node.image.topics.get(name)
     if topic is None:
         message = None if refusal is None else refusal.message
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
-    return topic.partitions[partition_of(key, node.groups.host.num_partitions)].leader
+    host = node.groups.host if key_type == GROUP else node.transactions.host
+    return topic.partitions[partition_of(key, host.num_partitions)].leader
 
 
 def _address(node: Node, leader: int, listener: str) -> tuple[int, str, int]:

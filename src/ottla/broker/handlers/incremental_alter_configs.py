@@ -7,7 +7,9 @@ from ottla.broker.decisions import change_configs
 from ottla.broker.node import Node
 from ottla.controller.configs import ConfigChange, ConfigOperation
 from ottla.model.errors import ApiError
+from ottla.wire.lazy_list import LazyList
 from ottla.wire.messages.incremental_alter_configs import (
+    AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -16,25 +18,28 @@ from ottla.wire.messages.incremental_alter_configs import (
 
 def handle(node: Node, request: IncrementalAlterConfigsRequest, context: RequestContext) -> None:
     """Answer for each resource that it has changed, or why not."""
-    changes = [
-        ConfigChange(
-            resource.resource_type,
-            resource.resource_name,
-            [
-                ConfigOperation(config.name, config.config_operation, config.value)
-                for config in resource.configs
-            ],
-        )
-        for resource in request.resources
-    ]
     change_configs(
         node,
         context,
-        changes,
+        request.resources,
+        _change,
         lambda changed: IncrementalAlterConfigsResponse(
-            responses=[AlterConfigsResourceResponse(**result._asdict()) for result in changed]
+            responses=LazyList(
+                lambda result: AlterConfigsResourceResponse(**result._asdict()), changed
+            )
         ),
         validate_only=request.validate_only,
+    )
+
+
+def _change(resource: AlterConfigsResource) -> ConfigChange:
+    return ConfigChange(
+        resource.resource_type,
+        resource.resource_name,
+        [
+            ConfigOperation(config.name, config.config_operation, config.value)
+            for config in resource.configs
+        ],
     )
 
 

@@ -12,6 +12,8 @@ from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 _LONGEST_INSTANCE_ID = 8000  # characters: it becomes part of the member id
 
+_MOST_PROTOCOLS = 1000
+
 
 def handle(
     node: Node, request: JoinGroupRequest, context: RequestContext
@@ -36,7 +38,12 @@ def handle(
 
 
 def _check_texts(request: JoinGroupRequest) -> None:
-    """Refuse strings that do not fit into records: the member could not be stored."""
+    """Refuse strings that do not fit into records: the member could not be stored.
+
+    Refuse more protocols than any client has, too: each of them is looked at several times.
+    """
+    if len(request.protocols) > _MOST_PROTOCOLS:
+        raise ApiError(ErrorCode.INVALID_REQUEST)
     if len(request.group_instance_id or "") > _LONGEST_INSTANCE_ID:
         raise ApiError(ErrorCode.INVALID_REQUEST)
     names = [request.protocol_type, *(protocol.name for protocol in request.protocols)]

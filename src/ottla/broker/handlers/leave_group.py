@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
+from ottla.broker.large_leave_group import MEMBERS_A_PART, leave_in_parts, refused
 from ottla.broker.node import Node
 from ottla.coordinator.runtime.reply import Reply
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.steps import Steps
 from ottla.wire.message import Message
 from ottla.wire.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
-    MemberResponse,
 )
 
 FIRST_BATCHED = 3
@@ -19,17 +20,19 @@ FIRST_BATCHED = 3
 
 def handle(
     node: Node, request: LeaveGroupRequest, context: RequestContext
-) -> LeaveGroupResponse | None:
+) -> LeaveGroupResponse | Steps[None] | None:
     """Return each member's result, once the members are removed."""
     if not request.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID)
+    if len(request.members) > MEMBERS_A_PART:
+        return leave_in_parts(node, request, context)
     runtime = node.groups.runtime_of(request.group_id)
     is_old = context.version < FIRST_BATCHED
     if is_old:
         request.members = [MemberIdentity(member_id=request.member_id)]
     group = runtime.shard.groups.get(request.group_id)
     if group is None:
-        response = LeaveGroupResponse(members=[_unknown(member) for member in request.members])
+        response = refused(request.members, ErrorCode.UNKNOWN_MEMBER_ID)
         return _as_old(response) if is_old else response
     reply: Reply = context.defer()
     if is_old:
@@ -55,11 +58,3 @@ def _as_old(response: LeaveGroupResponse) -> LeaveGroupResponse:
     for member in response.members:
         response.error_code = response.error_code or member.error_code
     return response
-
-
-def _unknown(member: MemberIdentity) -> MemberResponse:
-    return MemberResponse(
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        error_code=ErrorCode.UNKNOWN_MEMBER_ID,
-    )

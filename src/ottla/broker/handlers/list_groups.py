@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
+from ottla.broker.sliced_reply import SlicedReply
 from ottla.coordinator.groups.group_listing import list_groups
 from ottla.coordinator.runtime.combined_reply import CombinedReply
+from ottla.model.steps import Steps
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 
 def handle(
     node: Node, request: ListGroupsRequest, context: RequestContext
-) -> ListGroupsResponse | None:
+) -> Steps[ListGroupsResponse | None]:
     """Return the groups that match the filters."""
     states = {state.strip().lower() for state in request.states_filter}
     types = {kind.strip().lower() for kind in request.types_filter}
     runtimes = list(node.groups.host.active_runtimes())
-    response = ListGroupsResponse(
-        groups=[
-            group for runtime in runtimes for group in list_groups(runtime.shard, states, types)
-        ]
-    )
-    unsettled = [runtime for runtime in runtimes if not runtime.is_settled]
+    response = ListGroupsResponse()
+    for runtime in runtimes:
+        response.groups += yield from list_groups(runtime.shard, states, types)
+    unsettled = [runtime for runtime in runtimes if not (runtime.is_active and runtime.is_settled)]
     if not unsettled:
         return response
-    combined = CombinedReply(context.defer(), len(unsettled), lambda parts: parts[0])
+    combined = CombinedReply(SlicedReply(context), len(unsettled), lambda parts: parts[0])
     for position, runtime in enumerate(unsettled):
         runtime.answer(combined.part(position), response)
     return None

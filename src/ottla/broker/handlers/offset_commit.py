@@ -2,7 +2,8 @@
 
 Versions 8 and 9, which most clients send, have a codec of their own. A request waits until its
 records are committed; those behind it are handled meanwhile, so that commits which a client
-pipelines share a batch.
+pipelines share a batch. A large request comes as a message, and is handled in slices
+(`large_offset_commit`).
 """
 
 from __future__ import annotations
@@ -28,10 +29,13 @@ from ottla.coordinator.groups.offset_commit import (
 from ottla.coordinator.groups.records import NO_EXPIRATION
 from ottla.metadata.image import TopicImage
 from ottla.model.errors import ApiError
+from ottla.model.steps import Steps
 from ottla.wire.codec import decoder
+from ottla.wire.lazy_list import LazyList
 from ottla.wire.message import Message
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
 
 HOT_VERSIONS = (8, 9)
+TAKES_LARGE = True
 
 
 class Context(RequestContext):
@@ -105,8 +110,12 @@ def _decode(
     )
 
 
-def refuse(request: CommitRequest, error: ApiError, context: Context) -> CommitResults:
+def refuse(
+    request: CommitRequest | OffsetCommitRequest, error: ApiError, context: Context
+) -> CommitResults | OffsetCommitResponse:
     """Return the error for every partition."""
+    if isinstance(request, OffsetCommitRequest):
+        return _refuse_large(request, error)
     _, _, _, _, _, asked = request
     context.topics = [topic for topic, _ in asked]
     return CommitResults(
@@ -114,8 +123,30 @@ def refuse(request: CommitRequest, error: ApiError, context: Context) -> CommitR
     )
 
 
-def handle(node: Node, request: CommitRequest, context: Context) -> None:
+def _refuse_large(request: OffsetCommitRequest, error: ApiError) -> OffsetCommitResponse:
+    def refused(partition: OffsetCommitRequestPartition) -> OffsetCommitResponsePartition:
+        return OffsetCommitResponsePartition(
+            partition_index=partition.partition_index, error_code=error.code
+        )
+
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=LazyList(refused, topic.partitions),
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def handle(
+    node: Node, request: CommitRequest | OffsetCommitRequest, context: Context
+) -> Steps[None] | None:
     """Answer with each partition's result, once what is taken is committed."""
+    if isinstance(request, OffsetCommitRequest):
+        return _handle_large(node, request, context)
     group_id, generation_id, member_id, instance_id, retention_ms, asked = request
     context.topics = [topic for topic, _ in asked]
     image = node.image
@@ -135,12 +166,28 @@ def handle(node: Node, request: CommitRequest, context: Context) -> None:
         runtime = node.groups.runtime_of(group_id)
     except ApiError as error:
         context.send(refuse_commit(commit, error.code))
-        return
+        return None
     results, records = commit_offsets(runtime.shard, commit)
     if not records:
         context.send(results)
-        return
+        return None
     context.state = WAITING
     context.connection.pending.append(context)
     runtime.shard.answer(context, results)
     runtime.finish(records)
+    return None
+
+
+def _handle_large(node: Node, request: OffsetCommitRequest, context: Context) -> Steps[None]:
+    from ottla.broker.large_offset_commit import commit_in_parts
+
+    head = Commit(
+        context.version,
+        request.group_id,
+        request.generation_id_or_member_epoch,
+        request.member_id,
+        request.group_instance_id,
+        expiration(request.retention_time, node.wall_ms),
+        [],
+    )
+    return commit_in_parts(node, request, head, context)

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
+from ottla.broker.sliced_reply import SlicedReply
 from ottla.coordinator.groups.offset_delete import delete_offsets
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.steps import Steps
 from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
 
 def handle(
     node: Node, request: OffsetDeleteRequest, context: RequestContext
-) -> OffsetDeleteResponse | None:
+) -> Steps[OffsetDeleteResponse | None]:
     """Return each partition's result, once the offsets are deleted."""
     if not request.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID)
     runtime = node.groups.runtime_of(request.group_id)
-    response, records = delete_offsets(runtime.shard, request)
-    if not records:
+    response = yield from delete_offsets(runtime, request)
+    if runtime.is_active and runtime.is_settled:
         return response
-    runtime.shard.answer(context.defer(), response)
-    runtime.finish(records)
+    runtime.answer(SlicedReply(context), response)
     return None

@@ -6,6 +6,8 @@ Offsets that are written but not committed yet are never returned: the answer wa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
 from ottla.coordinator.groups.group_shard import GroupShard
@@ -14,6 +16,7 @@ from ottla.coordinator.runtime.combined_reply import answer_together
 from ottla.coordinator.runtime.shard_runtime import ShardRuntime
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import NO_OFFSET
+from ottla.model.steps import Steps
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -31,9 +34,12 @@ FIRST_TOP_LEVEL_ERROR = 2
 
 def handle(
     node: Node, request: OffsetFetchRequest, context: RequestContext
-) -> OffsetFetchResponse | None:
-    """Return the offsets of each group."""
-    answers = [_fetch(node, asked, request, context) for asked in _groups(request, context)]
+) -> Steps[OffsetFetchResponse | None]:
+    """Return the offsets of each group, each partition once."""
+    answers = []
+    for asked in (yield from _once(_groups(request, context))):
+        answers.append((yield from _fetch(node, asked, request, context)))
+        yield
 
     def respond(groups: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
         if context.version >= FIRST_BATCHED:
@@ -58,18 +64,53 @@ def _fetch(
     asked: OffsetFetchRequestGroup,
     request: OffsetFetchRequest,
     context: RequestContext,
-) -> tuple[ShardRuntime[GroupShard] | None, OffsetFetchResponseGroup]:
+) -> Steps[tuple[ShardRuntime[GroupShard] | None, OffsetFetchResponseGroup]]:
     """Return the answer for one group, and the runtime whose commits it has to wait for."""
     try:
         runtime = node.groups.runtime_of(asked.group_id)
     except ApiError as error:
         return None, refuse_fetch(asked, error.code)
-    return runtime, fetch_offsets(
+    fetched = yield from fetch_offsets(
         runtime.shard,
         asked,
         by_id=context.version >= FIRST_TOPIC_ID,
         require_stable=request.require_stable,
     )
+    return runtime, fetched
+
+
+def _once(groups: Sequence[OffsetFetchRequestGroup]) -> Steps[list[OffsetFetchRequestGroup]]:
+    """Return the groups with what is asked of them, without repetitions.
+
+    An offset comes with metadata, which may be a thousand times as long as the question.
+    """
+    once: dict[str, OffsetFetchRequestGroup] = {}
+    for group in groups:
+        yield
+        known = once.setdefault(group.group_id, group)
+        if known is not group:
+            if known.topics is None or group.topics is None:
+                known.topics = None
+            else:
+                known.topics += group.topics
+    for group in once.values():
+        if group.topics is not None:
+            group.topics = yield from _topics_once(group.topics)
+    return list(once.values())
+
+
+def _topics_once(
+    topics: Sequence[OffsetFetchRequestTopics],
+) -> Steps[list[OffsetFetchRequestTopics]]:
+    once: dict[tuple[str, bytes], tuple[OffsetFetchRequestTopics, dict[int, None]]] = {}
+    for topic in topics:
+        _, indexes = once.setdefault((topic.name, topic.topic_id), (topic, {}))
+        indexes.update(dict.fromkeys(topic.partition_indexes))
+        yield
+    for topic, indexes in once.values():
+        topic.partition_indexes = list(indexes)
+        yield
+    return [topic for topic, _ in once.values()]
 
 
 def _groups(request: OffsetFetchRequest, context: RequestContext) -> list[OffsetFetchRequestGroup]:

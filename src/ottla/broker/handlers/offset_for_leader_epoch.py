@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
 from ottla.model.errors import ApiError
+from ottla.model.steps import Steps
+from ottla.wire.lazy_list import LazyList
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
 
 
 def handle(
     node: Node, request: OffsetForLeaderEpochRequest, context: RequestContext
-) -> OffsetForLeaderEpochResponse:
+) -> Steps[OffsetForLeaderEpochResponse]:
     """Return for each partition where the epoch ended, or the largest one before it."""
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_answer(node, topic.topic, asked) for asked in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+
+    def of_topic(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
+        return OffsetForLeaderTopicResult(
+            topic=topic.topic,
+            partitions=LazyList(partial(_answer, node, topic.topic), topic.partitions),
+        )
+
+    yield
+    return OffsetForLeaderEpochResponse(topics=LazyList(of_topic, request.topics))
 
 
 def refuse(

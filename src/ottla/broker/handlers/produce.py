@@ -2,14 +2,18 @@
 
 acks=0 gets no answer (a refused batch closes the connection, as in Kafka); acks=1 waits until the
 leader has written the batch, acks=all until it is committed: until every in-sync replica has it.
-Requests behind one that waits are handled meanwhile. A batch whose records must be looked at waits
-for a helper process before it is appended (`ottla.replication.delayed_appends`).
+Requests behind one that waits are handled meanwhile. Before it is appended, a batch whose records
+must be looked at waits for a helper process (`ottla.replication.delayed_appends`), and the first
+one of a transaction for its coordinator (`ottla.broker.transactional_produce`).
+
+A request that names very many partitions, or one of them twice, is handled in slices
+(`ottla.broker.large_produce`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.codecs.produce import (
     FIRST_FLEXIBLE,
@@ -24,8 +28,11 @@ from ottla.broker.codecs.produce import (
     refused,
 )
 from ottla.broker.context import WAITING, RequestContext
-from ottla.log.append_rules import NeedsValidation
-from ottla.model.errors import ApiError, ErrorCode
+from ottla.broker.current_leaders import LEADER_ERRORS, CurrentLeaders
+from ottla.log.append_rules import UNCHECKED, NeedsValidation
+from ottla.log.state.verifications import NOT_TRANSACTIONAL, UNVERIFIED
+from ottla.model.errors import NO_BAD_RECORDS, ApiError, ErrorCode
+from ottla.records.batch import ATTRIBUTES_OFFSET, COMPRESSION_MASK, MAGIC_OFFSET, MAGIC_V2
 from ottla.replication.delayed_appends import (
     PARKED_BYTES,
     SEQUENCE_ERRORS,
@@ -37,6 +44,16 @@ from ottla.replication.timers import Timer
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
+    from ottla.model.steps import Steps
+    from ottla.replication.partition import Partition
+    from ottla.wire.messages.produce import ProduceRequest as ProduceMessage
+
+Guards: TypeAlias = dict[tuple[bytes, int], int | ApiError]
+"""For partitions by topic key and index: the guard of a transactional batch, or its refusal."""
+
+FIRST_WITH_ZSTD = 7
+_ZSTD = 4
+WRONG_ACKS = "acks is 0, 1 or -1 (all)"
 
 
 class Context(RequestContext):
@@ -44,12 +61,16 @@ class Context(RequestContext):
 
     acks = 0
     timeout_ms = 0
+    guards: Guards | None = None
+    """What is known about the transaction on each partition, for requests that may have one."""
     open_appends = 0
     """How many appends are not settled; below 0 after a request whose time was over."""
     answers: Answers
-    _late: tuple[tuple[list[PartitionResult], int], ...] = ()
-    """The appends that wait for followers."""
-    _timer: Timer | None = None
+    leaders: CurrentLeaders | None = None
+    """Who leads the partitions that this broker does not lead, if there are any."""
+    late: dict[tuple[int, int], list[PartitionResult]] | None = None
+    """The appends that wait for followers, by the identity of their results and the position."""
+    timer: Timer | None = None
 
     # -- appends that are under way, told by the partition's leader ----------------------
 
@@ -63,65 +84,86 @@ class Context(RequestContext):
     ) -> None:
         """Note what to say about a delayed append if all goes well."""
         index = results[position][0]
-        results[position] = (index, 0, base_offset, append_time, log_start_offset, None, ())
+        results[position] = (
+            index,
+            0,
+            base_offset,
+            append_time,
+            log_start_offset,
+            None,
+            NO_BAD_RECORDS,
+        )
 
     def appended(
         self, results: list[PartitionResult], position: int, error: ApiError | None
     ) -> None:
         """Hear what became of an append: what was said about it holds, or this error does."""
-        if error is None and self.open_appends == 1 and self.acks and self._timer is None:
+        if error is None and self.open_appends == 1 and self.acks and self.timer is None:
             self.open_appends = 0  # the only append, or the last: nearly always
             self.complete(
                 encode_produce_response(
-                    self.version, self.correlation_id, self.answers, self.throttle_ms
+                    self.version,
+                    self.correlation_id,
+                    self.answers,
+                    self.throttle_ms,
+                    self.leaders,
                 )
             )
             return
         if error is not None:
             index = results[position][0]
             results[position] = refused(index, error.code, error.message, error.bad_records)
-        if self._late:
-            self._not_late(results, position)
+            if error.code in LEADER_ERRORS:
+                self.name_leader(next(key for key, some in self.answers if some is results), index)
+        if self.late:
+            self.late.pop((id(results), position), None)
         still_open = self.open_appends - 1
         if still_open:
             self.open_appends = still_open
         else:
             self.answer()
 
+    def name_leader(self, key: bytes, index: int) -> None:
+        """Tell the client who leads a partition that this broker does not lead."""
+        if self.leaders is None:
+            self.leaders = CurrentLeaders(self.node, self.connection.listener)
+        self.leaders.add(key, index, is_id=self.version >= FIRST_TOPIC_ID)
+
     def wait_for_followers(self, results: list[PartitionResult], position: int) -> None:
         """Give the followers the time that the client allows."""
-        self._late += ((results, position),)
-        if self._timer is None:
+        if self.late is None:
+            self.late = {}
+        self.late[id(results), position] = results
+        if self.timer is None:
             node = self.node
             deadline_ms = node.monotonic_ms + max(self.timeout_ms, 0)
-            self._timer = node.timers.at(deadline_ms, self._time_out)
+            self.timer = node.timers.at(deadline_ms, self.time_out)
 
-    def _not_late(self, results: list[PartitionResult], position: int) -> None:
-        self._late = tuple(
-            late for late in self._late if late[0] is not results or late[1] != position
-        )
-
-    def _time_out(self) -> None:
+    def time_out(self) -> None:
         """Refuse what followers do not have yet. It stays in the log, as in Kafka."""
-        for results, position in self._late:
+        for (_, position), results in (self.late or {}).items():
             index = results[position][0]
             results[position] = refused(index, ErrorCode.REQUEST_TIMED_OUT)
         self.answer()
 
     def abandon(self) -> None:
         """Stop waiting: the connection is gone. What was appended stays."""
-        if self._timer is not None:
-            self._timer.cancel()
+        if self.timer is not None:
+            self.timer.cancel()
 
     def answer(self) -> None:
         """Answer with the results there are."""
-        if self._timer is not None:
-            self._timer.cancel()
+        if self.timer is not None:
+            self.timer.cancel()
         self.open_appends = 0
         if self.acks:
             self.complete(
                 encode_produce_response(
-                    self.version, self.correlation_id, self.answers, self.throttle_ms
+                    self.version,
+                    self.correlation_id,
+                    self.answers,
+                    self.throttle_ms,
+                    self.leaders,
                 )
             )
             return
@@ -146,14 +188,14 @@ def handle(node: Node, request: ProduceRequest, context: Context) -> None:
     context.acks = acks
     context.timeout_ms = timeout_ms
     if acks not in (1, -1, 0):
-        code = ErrorCode.INVALID_REQUIRED_ACKS
-        context.answers = _refuse_all(topics, code, "acks is 0, 1 or -1 (all)")
-    elif transactional_id is not None:
-        code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-        message = "transactions are not supported by this broker"
-        context.answers = _refuse_all(topics, code, message)
+        context.answers = _refuse_all(topics, ErrorCode.INVALID_REQUIRED_ACKS, WRONG_ACKS)
     else:
-        _append(node, context, topics, buffer, view)
+        if transactional_id is not None:
+            from ottla.broker.transactional_produce import produce_in_transaction
+
+            produce_in_transaction(node, request, context)
+            return
+        append(node, context, topics, buffer, view)
         if context.open_appends:
             if acks:
                 context.state = WAITING
@@ -162,8 +204,20 @@ def handle(node: Node, request: ProduceRequest, context: Context) -> None:
     context.answer()
 
 
-def refuse(request: ProduceRequest, error: ApiError, context: Context) -> None:
+def handle_large(node: Node, request: ProduceMessage, context: Context) -> Steps[None]:
+    """Do the same for a request that names very many partitions."""
+    from ottla.broker.large_produce import append_in_steps
+
+    return append_in_steps(node, request, context)
+
+
+def refuse(request: ProduceRequest | ProduceMessage, error: ApiError, context: Context) -> None:
     """Answer with the error for every partition; without acks, close the connection."""
+    if not isinstance(request, tuple):
+        from ottla.broker.large_produce import refuse_large
+
+        refuse_large(request, error, context)
+        return
     _, context.acks, _, topics, _, _ = request
     context.answers = _refuse_all(topics, error.code, error.message)
     context.answer()
@@ -177,11 +231,13 @@ def _refuse_all(topics: list[ProduceTopic], code: ErrorCode, message: str | None
     ]
 
 
-def _append(
+def append(
     node: Node, context: Context, topics: list[ProduceTopic], buffer: bytearray, view: memoryview
 ) -> None:
     """Queue each partition's batch, and note what to say about it if all goes well."""
-    acks, answers = context.acks, context.answers
+    acks, answers, guards = context.acks, context.answers, context.guards
+    guard = NOT_TRANSACTIONAL
+    refuses_zstd = context.version < FIRST_WITH_ZSTD
     hosted = node.topics
     by_id = context.version >= FIRST_TOPIC_ID
     find_topic = hosted.by_id.get if by_id else hosted.by_key.get
@@ -193,9 +249,10 @@ def _append(
         for index, first, last in partitions:
             leader = None
             try:
-                partition = None if topic is None else topic.partitions.get(index)
+                partition = None if topic is None else topic.writable.get(index)
                 if partition is None:
                     partition = find_partition(key, index)  # which says what is wrong
+                    raise not_writable(partition)
                 leader = partition.leader
                 if leader is None:
                     raise partition.not_leader()
@@ -206,21 +263,30 @@ def _append(
                     leader.check_in_sync()
                 if first < 0:
                     raise ApiError(ErrorCode.INVALID_RECORD, "the records are null")
+                if refuses_zstd:
+                    _refuse_zstd(buffer, first, last, context.version)
+                if guards is not None:
+                    guard = _guard(guards, key, index)
                 if leader.delayed is not None:
-                    _append_later(node, context, leader, results, index, buffer, view, first, last)
+                    _append_later(
+                        node, context, leader, results, index, buffer, view, first, last, guard
+                    )
                     continue
                 base_offset = log.append_as_leader(
-                    buffer, view, first, last, partition.leader_epoch, node.wall_ms
-                )
+                    buffer, view, first, last, partition.leader_epoch, node.wall_ms,
+                    UNCHECKED, guard,
+                )  # fmt: skip
             except ApiError as refusal:
                 if refusal.code in SEQUENCE_ERRORS and leader is not None and leader.unwritten:
                     leader.unwritten.append((WRITTEN, context, results, len(results)))
                     context.open_appends += 1
+                if refusal.code in LEADER_ERRORS:
+                    context.name_leader(key, index)
                 results.append(refused(index, refusal.code, refusal.message, refusal.bad_records))
             except NeedsValidation as needed:
                 assert leader is not None
                 _append_later(
-                    node, context, leader, results, index, buffer, view, first, last, needed
+                    node, context, leader, results, index, buffer, view, first, last, guard, needed
                 )
             except OSError as problem:
                 assert partition is not None
@@ -233,7 +299,38 @@ def _append(
                 unwritten.append((until, context, results, len(results)))
                 context.open_appends += 1
                 append_time, log_start = log.last_append_time, log.log_start_offset
-                results.append((index, 0, base_offset, append_time, log_start, None, ()))
+                results.append(
+                    (index, 0, base_offset, append_time, log_start, None, NO_BAD_RECORDS)
+                )
+
+
+def _refuse_zstd(buffer: bytearray, first: int, last: int, version: int) -> None:
+    """Refuse batches in zstd, which older clients cannot read (KIP-110)."""
+    if (
+        last - first > ATTRIBUTES_OFFSET + 1
+        and buffer[first + MAGIC_OFFSET] == MAGIC_V2
+        and buffer[first + ATTRIBUTES_OFFSET + 1] & COMPRESSION_MASK == _ZSTD
+    ):
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce version {version} does not allow zstd, version {FIRST_WITH_ZSTD} does",
+        )
+
+
+def _guard(guards: Guards, key: bytes, index: int) -> int:
+    """Return the guard for a partition; raise ApiError if the coordinator has refused it."""
+    guard = guards.get((key, index), UNVERIFIED)
+    if isinstance(guard, ApiError):
+        raise guard
+    return guard
+
+
+def not_writable(partition: Partition) -> ApiError:
+    """Return the error for a partition that only the broker itself writes to."""
+    return ApiError(
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        f"Cannot append to internal topic {partition.topic.name}",
+    )
 
 
 def _append_later(
@@ -246,10 +343,11 @@ def _append_later(
     view: memoryview,
     first: int,
     last: int,
+    guard: int,
     needed: NeedsValidation | None = None,
 ) -> None:
     """Let a batch wait until its records were looked at, or until those before it are appended."""
-    append = DelayedAppend(context, results, len(results), acks_all=context.acks < 0)
+    append = DelayedAppend(context, results, len(results), acks_all=context.acks < 0, guard=guard)
     try:
         append_later(node, leader, append, buffer, view, first, last, needed)
     except ApiError as refusal:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt, PositiveInt
@@ -52,6 +52,13 @@ def consume(
     timeout_ms: Annotated[
         PositiveInt | None, Parameter(help="Stop if no message arrives for this long.")
     ] = None,
+    isolation_level: Annotated[
+        Literal["read_uncommitted", "read_committed"],
+        Parameter(
+            help="With read_committed, messages of aborted transactions are left out, and those of"
+            " an open transaction are printed after its end."
+        ),
+    ] = "read_uncommitted",
     format: Annotated[
         str | None,
         Parameter(
@@ -67,15 +74,16 @@ def consume(
 ) -> int:
     """Print a topic's messages, and wait for new ones until Ctrl-C.
 
-    Without a start option, only new messages are printed. Messages of open and aborted
-    transactions are printed too. The count is printed on stderr at the end.
+    Without a start option, only new messages are printed. The count is printed on stderr at the
+    end.
     """
     start = _start(from_beginning, offset, timestamp)
     writer = _writer(topic, format, json)
     with connect(bootstrap_server, command_config) as client:
-        positions = _positions(client, topic, partition, start)
+        read_committed = isolation_level == "read_committed"
+        positions = _positions(client, topic, partition, start, read_committed=read_committed)
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as cleanly as with Ctrl-C
-        consumer = Consumer(client, topic, positions, _report_jump)
+        consumer = Consumer(client, topic, positions, _report_jump, read_committed=read_committed)
         _follow(consumer, MessageOutput(writer, max_messages), timeout_ms)
     return OK
 
@@ -114,7 +122,9 @@ def _writer(topic: str, text: str | None, as_json: bool) -> Writer:
     return value_writer if text is None else format_writer(text, topic)
 
 
-def _positions(client: Client, topic: str, partitions: list[int], start: _Start) -> dict[int, int]:
+def _positions(
+    client: Client, topic: str, partitions: list[int], start: _Start, *, read_committed: bool
+) -> dict[int, int]:
     deadline = client.deadline(f"finding where to start in {topic}")
     route = find_route(client, topic, deadline)
     for partition in partitions:
@@ -122,7 +132,9 @@ def _positions(client: Client, topic: str, partitions: list[int], start: _Start)
     wanted = partitions or list(route.leaders)
     if start.offset is not None:
         return dict.fromkeys(wanted, start.offset)
-    offsets = start_offsets(client, topic, wanted, start.timestamp, deadline)
+    offsets = start_offsets(
+        client, topic, wanted, start.timestamp, deadline, read_committed=read_committed
+    )
     if start.back:
         earliest = start_offsets(client, topic, wanted, EARLIEST_TIMESTAMP, deadline)
         offsets = {p: max(earliest[p], at - start.back) for p, at in offsets.items()}

@@ -43,6 +43,14 @@ def dump_log(
             show_default=False,
         ),
     ] = False,
+    transactions: Annotated[
+        bool,
+        Parameter(
+            name=("--transactions", "--transaction-log-decoder"),
+            help="Decode records of __transaction_state: transactions. Implies --deep.",
+            show_default=False,
+        ),
+    ] = False,
     verify_only: Annotated[
         bool,
         Parameter(
@@ -65,13 +73,16 @@ def dump_log(
 
     Exit codes: 0 no damage, 1 a file is damaged, 2 a file cannot be opened.
     """
-    if cluster_metadata_decoder and offsets:
-        raise UsageError("give only one of --cluster-metadata-decoder and --offsets")
+    if cluster_metadata_decoder + offsets + transactions > 1:
+        raise UsageError(
+            "give only one of --cluster-metadata-decoder, --offsets and --transactions"
+        )
     return dump(
         files,
         deep=deep,
         cluster_metadata=cluster_metadata_decoder,
         offsets=offsets,
+        transactions=transactions,
         verify_only=verify_only,
         recursive=recursive,
         as_json=json,
@@ -84,6 +95,7 @@ def dump(
     deep: bool = False,
     cluster_metadata: bool = False,
     offsets: bool = False,
+    transactions: bool = False,
     verify_only: bool = False,
     recursive: bool = False,
     as_json: bool = False,
@@ -97,7 +109,7 @@ def dump(
         for problem in problems:
             complain(problem)
         return USAGE
-    decode = _decoder(deep, cluster_metadata, offsets)
+    decode = _decoder(deep, cluster_metadata, offsets, transactions)
     printer: Printer
     if as_json:
         printer = JsonPrinter(rows=not verify_only)
@@ -107,7 +119,9 @@ def dump(
     return FAILED if any(damages) else OK
 
 
-def _decoder(deep: bool, cluster_metadata: bool, offsets: bool) -> Decoder | None:
+def _decoder(
+    deep: bool, cluster_metadata: bool, offsets: bool, transactions: bool
+) -> Decoder | None:
     """Return the decoder for records, or None if records are not shown."""
     if cluster_metadata:
         return metadata_record
@@ -115,6 +129,10 @@ def _decoder(deep: bool, cluster_metadata: bool, offsets: bool) -> Decoder | Non
         from ottla.cli.dump_log.group_offsets import offsets_record
 
         return offsets_record
+    if transactions:
+        from ottla.cli.dump_log.transaction_log import transaction_record
+
+        return transaction_record
     return key_and_value if deep else None
 
 

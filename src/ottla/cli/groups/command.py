@@ -20,7 +20,7 @@ from ottla.cli.groups.view import (
     print_members,
 )
 from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect
-from ottla.cli.output import JsonValue, print_json, print_table
+from ottla.cli.output import JsonValue, note, print_json, print_table
 from ottla.client.cluster import Client
 from ottla.client.errors import Refused
 from ottla.client.groups.groups import GroupOutcome, delete_groups, describe_groups, list_groups
@@ -44,6 +44,7 @@ STATES: Final = (
 )
 TYPES: Final = ("classic", "consumer", "share", "streams")
 _NONE: list[str] = []
+_NO_GROUPS = "There are no such groups."
 
 
 @groups.command(name="list", sort_key=1)
@@ -75,10 +76,13 @@ def list_(
     if json:
         print_json([listing_as_json(listing) for listing in listings])
     elif sys.stdout.isatty():
-        print_table(LISTING_COLUMNS, [listing_row(listing) for listing in listings])
+        rows = [listing_row(listing) for listing in listings]
+        print_table(LISTING_COLUMNS, rows, empty=_NO_GROUPS)
     else:
         for listing in listings:
             print(listing.group)
+        if not listings:
+            note(_NO_GROUPS)
     return OK
 
 
@@ -107,6 +111,8 @@ def describe(
     else:
         for group, partitions in found:
             print_lag(group, partitions)
+        if not found:
+            note(_NO_GROUPS)
     return OK
 
 
@@ -126,6 +132,8 @@ def members(
     else:
         for group in found:
             print_members(group)
+        if not found:
+            note(_NO_GROUPS)
     return OK
 
 
@@ -204,6 +212,8 @@ def _report_partitions(outcomes: Sequence[PartitionOutcome], json: bool) -> int:
             complain(str(error))
         elif not json:
             print(f"{partition}: offset deleted")
+    if not outcomes:
+        note("There are no offsets to delete.")
     if json:
         report: list[JsonValue] = [
             {

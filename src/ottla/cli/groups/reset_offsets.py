@@ -223,14 +223,17 @@ def _read_csv(path: str) -> dict[TopicPartition, int]:
 
 
 def _parse_csv(path: str, text: str) -> dict[TopicPartition, int]:
-    offsets = {}
+    offsets: dict[TopicPartition, int] = {}
     for number, row in enumerate(csv.reader(text.splitlines()), start=1):
         cells = [cell.strip() for cell in row]
         if not any(cells):
             continue
         if len(cells) != _CSV_FIELDS or not all(c.isascii() and c.isdigit() for c in cells[1:]):
             raise DataError(f"{path}, line {number}: expected topic,partition,offset")
-        offsets[TopicPartition(cells[0], int(cells[1]))] = int(cells[2])
+        partition = TopicPartition(cells[0], int(cells[1]))
+        if partition in offsets:
+            raise DataError(f"{path}, line {number}: {partition} is there twice")
+        offsets[partition] = int(cells[2])
     if not offsets:
         raise DataError(f"{path} has no offsets; expected lines of topic,partition,offset")
     return offsets

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ottla.cli.output import Column, JsonValue, counted, print_table
+from ottla.cli.output import Column, JsonValue, counted, print_headline, print_table
 from ottla.client.groups.groups import GroupListing
 from ottla.client.groups.lag import PartitionLag
 from ottla.client.groups.members import GroupDescription, GroupMember
@@ -26,10 +26,13 @@ _LAG_COLUMNS = [
     Column("committed", True),
     Column("log end", True),
     Column("lag", True),
-    Column("member"),
-    Column("client"),
-    Column("host"),
+    Column("member", is_id=True),
+    Column("client", is_id=True, is_extra=True),
+    Column("host", is_extra=True),
 ]
+_NUMBERS = ("epoch", "count")
+_IDS = ("member", "instance", "client")
+_EXTRAS = ("epoch", "subscribed", "host", "client")
 _STEP_COLUMNS = [
     Column("topic"),
     Column("partition", True),
@@ -64,9 +67,9 @@ def listing_as_json(listing: GroupListing) -> JsonValue:
 def print_lag(group: GroupDescription, partitions: Sequence[PartitionLag]) -> None:
     """Print a group: one line about it, then its partitions with lag and assigned members."""
     known = [partition.lag for partition in partitions if partition.lag is not None]
-    print(f"{_headline(group)}  lag {sum(known)}")
-    if partitions:
-        print_table(_LAG_COLUMNS, [_lag_row(partition) for partition in partitions])
+    print_headline([*_headline(group), f"lag {sum(known)}"])
+    rows = [_lag_row(partition) for partition in partitions]
+    print_table(_LAG_COLUMNS, rows, empty=f"Group {group.group} has no offsets and no partitions.")
 
 
 def lag_as_json(group: GroupDescription, partitions: Sequence[PartitionLag]) -> JsonValue:
@@ -80,10 +83,9 @@ def lag_as_json(group: GroupDescription, partitions: Sequence[PartitionLag]) -> 
 
 def print_members(group: GroupDescription) -> None:
     """Print a group: one line about it, then its members with their partitions."""
-    print(_headline(group))
-    if group.members:
-        columns, rows = _member_table(group.members)
-        print_table(columns, rows)
+    print_headline(_headline(group))
+    columns, rows = _member_table(group.members)
+    print_table(columns, rows, empty=f"Group {group.group} has no members.")
 
 
 def members_as_json(group: GroupDescription) -> JsonValue:
@@ -116,7 +118,7 @@ def partitions_text(partitions: Sequence[TopicPartition]) -> str:
     return " ".join(f"{topic}:{_runs(found)}" for topic, found in by_topic.items()) or _NONE
 
 
-def _headline(group: GroupDescription) -> str:
+def _headline(group: GroupDescription) -> list[str]:
     parts = [group.group, group.state, f"type {group.group_type}"]
     if group.protocol_type not in ("", "consumer"):
         parts.append(f"protocol {group.protocol_type}")
@@ -127,7 +129,7 @@ def _headline(group: GroupDescription) -> str:
     node_id, address = group.coordinator
     parts.append(f"coordinator {node_id} ({address})")
     parts.append(counted(len(group.members), "member"))
-    return "  ".join(parts)
+    return parts
 
 
 def _lag_row(found: PartitionLag) -> list[str]:
@@ -163,7 +165,7 @@ def _member_table(members: Sequence[GroupMember]) -> tuple[list[Column], list[li
         "to come": [_to_come(member) for member in members],
     }
     shown = {title: column for title, column in cells.items() if any(column)}
-    columns = [Column(title, title in ("epoch", "count")) for title in shown]
+    columns = [Column(title, title in _NUMBERS, title in _IDS, title in _EXTRAS) for title in shown]
     return columns, [list(row) for row in zip(*shown.values(), strict=True)]
 
 

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
+from threading import Event
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from cyclopts.types import PositiveInt
+from cyclopts.types import PositiveInt, UInt16
 
-from ottla.cli.errors import FAILED, UsageError, complain
-from ottla.cli.load.result import print_result
+from ottla.cli.errors import FAILED, DataError, UsageError, complain, tell
+from ottla.cli.load.result import print_result, print_results
+from ottla.cli.load.topics import check_several, is_several, placed, topics_now
 from ottla.cli.options import BootstrapServer, CommandConfig, Json, client_properties, pairs
-from ottla.cli.spark_extra import need_spark
+from ottla.cli.spark_extra import Verbose, need_spark
+from ottla.client.errors import ClientError
 
 _NONE: list[str] = []
 
 
 def load(
-    topic: Annotated[str, Parameter(help="The topic to load.")],
+    topic: Annotated[
+        str,
+        Parameter(
+            help="The topic to load. Several are separated by commas, or given by a regular"
+            " expression that matches whole names; --to then has {topic} in it."
+        ),
+    ],
     *,
     to: Annotated[
         str,
@@ -66,8 +76,12 @@ def load(
         ),
     ] = None,
     from_: Annotated[
-        Literal["earliest", "latest"],
-        Parameter(name="--from", help="Where the first load starts. Later loads continue."),
+        str,
+        Parameter(
+            name="--from",
+            help="Where the first load starts: earliest, latest, a time such as"
+            ' 2026-11-01T12:00:00Z, or offsets such as {"0": 100}. Later loads continue.',
+        ),
     ] = "earliest",
     coordinates: Annotated[
         bool,
@@ -122,6 +136,13 @@ def load(
         PositiveInt | None,
         Parameter(help="The maximum number of records per commit. Default: a few million."),
     ] = None,
+    max_bytes_per_batch: Annotated[
+        str | None,
+        Parameter(
+            help="About the maximum size of the records of a commit, such as 512m. Default: 1g per"
+            " core."
+        ),
+    ] = None,
     group: Annotated[
         str | None,
         Parameter(
@@ -135,6 +156,22 @@ def load(
             help="Continue if records were deleted before they were loaded.", show_default=False
         ),
     ] = False,
+    reset: Annotated[
+        bool,
+        Parameter(
+            help="Start over: delete the rows of the table, its dead letters and the progress of"
+            " the load, then load everything again.",
+            show_default=False,
+        ),
+    ] = False,
+    isolation_level: Annotated[
+        Literal["read_committed", "read_uncommitted"] | None,
+        Parameter(
+            help="read_committed leaves out the records of aborted transactions and waits for open"
+            " ones; read_uncommitted loads everything. Default: isolation.level of"
+            " --command-config, or else read_committed."
+        ),
+    ] = None,
     catalog: Annotated[
         list[str],
         Parameter(
@@ -152,7 +189,16 @@ def load(
         list[str],
         Parameter(help="A Spark setting, as name=value. Repeatable.", show_default=False),
     ] = _NONE,
+    metrics_port: Annotated[
+        UInt16 | None,
+        Parameter(
+            help="Serve the figures of the running load on this port: /metrics for Prometheus,"
+            " /json as JSON. 0 chooses a free port.",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
+    verbose: Verbose = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> int:
@@ -166,23 +212,38 @@ def load(
     letters, 4 records were deleted before they were loaded, 130 interrupted.
     """
     need_spark()
+    from ottla.cli.load.metrics import MetricsServer
     from ottla.cli.load.progress import LoadView
+    from ottla.cli.load.rounds import Rounds
     from ottla_spark.api import load as run
-    from ottla_spark.java import NoJava
+    from ottla_spark.java import NoSpark
     from ottla_spark.loads.errors import LoadError
+    from ottla_spark.loads.options.load_options import TRIGGER_S
+    from ottla_spark.loads.options.quantities import parse_duration_s
+    from ottla_spark.loads.run.result import LoadResult
+    from ottla_spark.spark_log import UnexpectedError, message_of, spark_log
+    from ottla_spark.stop_signals import stop_on_signals
 
     if once + (every is not None) + continuous > 1:
         raise UsageError("give only one of --once, --every and --continuous")
+    several = is_several(topic)
+    if several:
+        check_several(to, dead_letters, checkpoint)
+    properties = client_properties(bootstrap_server, command_config)
+    reset_already: set[str] = set()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as cleanly as with Ctrl-C
-    try:
+
+    def load_one(
+        name: str, log: Path | None, stop: Event | None, every: str | None, continuous: bool
+    ) -> LoadResult:
         with LoadView() as view:
             result = run(
-                topic,
-                to,
-                client=client_properties(bootstrap_server, command_config),
+                name,
+                placed(to, name),
+                client=properties,
                 master=master,
                 conf=pairs(conf, "--conf"),
-                listener=view,
+                listener=metrics.watched(view, name, placed(to, name)),
                 every=every,
                 continuous=continuous,
                 format=format,
@@ -197,19 +258,46 @@ def load(
                 upsert=upsert,
                 evolve=evolve,
                 compact=compact,
-                dead_letters=dead_letters,
-                checkpoint=checkpoint,
+                dead_letters=dead_letters and placed(dead_letters, name),
+                checkpoint=checkpoint and placed(checkpoint, name),
                 target_file_size=target_file_size,
                 max_records_per_batch=max_records_per_batch,
-                group=group,
+                max_bytes_per_batch=max_bytes_per_batch,
+                group=group and placed(group, name),
                 allow_data_loss=allow_data_loss,
+                reset=reset and name not in reset_already,
+                isolation_level=isolation_level,
                 catalog=pairs(catalog, "--catalog"),
+                log=log,
+                stop=stop,
             )
-        print_result(result.as_json(), json)
+        reset_already.add(name)
+        return result
+
+    try:
+        with (
+            spark_log(LoadError, ClientError, DataError, verbose=verbose) as log,
+            MetricsServer(metrics_port) as metrics,
+        ):
+            if metrics.port is not None:
+                tell(f"metrics at http://127.0.0.1:{metrics.port}/metrics, JSON at /json")
+            if not several:
+                result = load_one(topic, log, None, every, continuous)
+                print_result(result.as_json(), json)
+                return result.exit_code
+            with stop_on_signals() as stop:
+                interval = parse_duration_s(every, "--every") if every is not None else None
+                rounds = Rounds(lambda name: load_one(name, log, stop, None, False), tell, stop)
+                try:
+                    rounds.run(
+                        lambda: topics_now(topic, properties), TRIGGER_S if continuous else interval
+                    )
+                finally:
+                    print_results(rounds.results.values(), json)
+                return rounds.exit_code
     except LoadError as error:
-        complain(str(error))
+        complain(message_of(error))
         return error.exit_code
-    except NoJava as error:
-        complain(str(error))
+    except (NoSpark, UnexpectedError) as error:
+        complain(message_of(error))
         return FAILED
-    return result.exit_code

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ottla.cli.output import Column, JsonValue, print_json, print_table
 
@@ -12,12 +12,27 @@ _KIB = 1024.0
 def print_result(told: Mapping[str, str | int | float | dict[str, str]], as_json: bool) -> None:
     """Print the result of a load. `told` has the names of its JSON form."""
     if as_json:
-        document: dict[str, JsonValue] = {}
-        for name, value in told.items():
-            document[name] = {**value} if isinstance(value, dict) else value
-        print_json(document)
+        print_json(_document(told))
         return
     print_table([Column("load"), Column("")], [[name, text] for name, text in _rows(told) if text])
+
+
+def print_results(
+    told: Iterable[Mapping[str, str | int | float | dict[str, str]]], as_json: bool
+) -> None:
+    """Print the results of several loads: tables, or one JSON document with a list."""
+    if not as_json:
+        for each in told:
+            print_result(each, False)
+        return
+    print_json({"loads": [_document(each) for each in told]})
+
+
+def _document(told: Mapping[str, str | int | float | dict[str, str]]) -> dict[str, JsonValue]:
+    document: dict[str, JsonValue] = {}
+    for name, value in told.items():
+        document[name] = {**value} if isinstance(value, dict) else value
+    return document
 
 
 def _rows(told: Mapping[str, str | int | float | dict[str, str]]) -> list[tuple[str, str]]:
@@ -25,7 +40,7 @@ def _rows(told: Mapping[str, str | int | float | dict[str, str]]) -> list[tuple[
         ("topic", str(told["topic"])),
         ("table", str(told["table"])),
         ("records", _count(told["records"])),
-        ("rows in the table", _count(told["rows"])),
+        ("rows added", _count(told["rows"])),
         ("dead letters", _dead_letters(told)),
         ("new fields", _fields(told["new_fields"])),
         ("fields added", _fields(told["added_fields"])),
@@ -34,7 +49,7 @@ def _rows(told: Mapping[str, str | int | float | dict[str, str]]) -> list[tuple[
         ("files", f"{_count(told['files'])} ({_size(told['bytes'])})"),
         ("files compacted", _count(told["compacted_files"]) if told["compacted_files"] else ""),
         ("seconds", f"{told['seconds']:.1f}" if isinstance(told["seconds"], float) else ""),
-        ("records/s", _count(told["records_per_second"])),
+        ("records/s", _count(told["records_per_second"]) if told["batches"] else ""),
         ("group", str(told["group"])),
     ]
 

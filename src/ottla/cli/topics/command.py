@@ -17,13 +17,15 @@ from ottla.cli.options import (
     connect,
     pairs,
 )
-from ottla.cli.output import Column, JsonValue, print_json, print_table
+from ottla.cli.output import Column, JsonValue, note, print_json, print_table
+from ottla.cli.topics.altered import Altered, alter_in_steps, report_altered
+from ottla.cli.topics.trouble import Trouble
 from ottla.cli.topics.view import description_as_json, listing_as_json, print_description
+from ottla.client.configs import ConfigChange
 from ottla.client.errors import Refused
 from ottla.client.topics.topics import (
     BROKER_DEFAULT,
     Outcome,
-    alter_topic,
     create_topics,
     delete_topics,
     describe_topics,
@@ -46,6 +48,8 @@ Configs = Annotated[
     ),
 ]
 _NONE: list[str] = []
+_ALL = Trouble()
+_NO_TOPICS = "There are no topics."
 
 
 class Tolerated(NamedTuple):
@@ -112,7 +116,7 @@ def list_(
                 Column("topic"),
                 Column("partitions", True),
                 Column("replication", True),
-                Column("id"),
+                Column("id", is_id=True, is_extra=True),
             ],
             [
                 [
@@ -123,10 +127,13 @@ def list_(
                 ]
                 for listing in listings
             ],
+            empty=_NO_TOPICS,
         )
     else:
         for listing in listings:
             print(listing.name)
+        if not listings:
+            note(_NO_TOPICS)
     return OK
 
 
@@ -134,18 +141,21 @@ def list_(
 def describe(
     names: SomeNames = _NONE,
     *,
+    only: Trouble = _ALL,
     json: Json = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> int:
     """Show the id, partitions, leaders, replicas, offsets and own settings of topics."""
     with connect(bootstrap_server, command_config) as client:
-        descriptions = describe_topics(client, names or None)
+        descriptions = only.of(describe_topics(client, names or None))
     if json:
         print_json([description_as_json(description) for description in descriptions])
     else:
         for description in descriptions:
             print_description(description)
+        if not descriptions:
+            note("No partition is like that." if only.is_asked_for else _NO_TOPICS)
     return OK
 
 
@@ -172,25 +182,16 @@ def alter(
     command_config: CommandConfig = None,
 ) -> int:
     """Add partitions to topics, or change their settings."""
-    settings = pairs(config, "--config")
-    if partitions is None and not settings and not delete_config:
+    change = ConfigChange(pairs(config, "--config"), delete_config)
+    if partitions is None and not change.to_set and not delete_config:
         raise UsageError("nothing to alter: give --partitions, --config or --delete-config")
-    outcomes = []
+    results: dict[str, Altered] = {}
     with connect(bootstrap_server, command_config) as client:
         for name in names:
-            error = None
-            try:
-                alter_topic(
-                    client,
-                    name,
-                    partitions=partitions,
-                    set_configs=settings,
-                    delete_configs=delete_config,
-                )
-            except Refused as refused:
-                error = refused
-            outcomes.append(Outcome(name, None, error))
-    return _report(outcomes, "altered", DOES_NOT_EXIST if if_exists else None, json)
+            results[name] = alter_in_steps(client, name, change, partitions)
+            if not isinstance(results[name].error, Refused | None):
+                break  # the broker is away: the other topics would only wait for it as well
+    return report_altered(names, results, if_exists, json)
 
 
 @topics.command(sort_key=5)

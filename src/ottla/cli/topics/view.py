@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.cli.output import Column, JsonValue, print_table
+from ottla.cli.output import Column, JsonValue, print_headline, print_table
 from ottla.client.cluster import NO_NODE
 from ottla.client.topics.topics import PartitionDescription, TopicDescription, TopicListing
 
@@ -22,13 +22,19 @@ _COLUMNS = [
 def print_description(topic: TopicDescription) -> None:
     """Print a topic: one line about it, its settings and its partitions."""
     copies = max((len(partition.replicas) for partition in topic.partitions), default=0)
-    internal = "  internal" if topic.is_internal else ""
-    count = len(topic.partitions)
-    sizes = f"partitions {count}  replication {copies}"
-    print(f"{topic.name}  id {topic.topic_id or '-'}  {sizes}{internal}")
+    facts = [topic.name, f"id {topic.topic_id or '-'}"]
+    facts += [f"partitions {len(topic.partitions)}", f"replication {copies}"]
+    print_headline([*facts, "internal"] if topic.is_internal else facts)
     for name, value in sorted(topic.configs.items()):
         print(f"  {name}={value}")
-    print_table(_COLUMNS, [_row(partition) for partition in topic.partitions])
+    columns, rows = _COLUMNS, [_row(partition) for partition in topic.partitions]
+    if any(partition.eligible_leaders for partition in topic.partitions):
+        columns = [*columns, Column("eligible")]
+        rows = [
+            [*row, _joined(partition.eligible_leaders) or "-"]
+            for row, partition in zip(rows, topic.partitions, strict=True)
+        ]
+    print_table(columns, rows)
 
 
 def description_as_json(topic: TopicDescription) -> JsonValue:
@@ -38,6 +44,7 @@ def description_as_json(topic: TopicDescription) -> JsonValue:
         "id": topic.topic_id,
         "internal": topic.is_internal,
         "configs": dict(topic.configs),
+        "min_insync_replicas": topic.min_insync_replicas,
         "partitions": [dict(partition._asdict()) for partition in topic.partitions],
     }
 

@@ -38,6 +38,8 @@ MAX_BYTES = 16 * 1024 * 1024
 PARTITION_MAX_BYTES = 1024 * 1024
 MAX_WAIT_MS = 500
 NO_SESSION = -1
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
 _STALE_ROUTE = RETRIABLE | {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
@@ -46,7 +48,10 @@ _STALE_ROUTE = RETRIABLE | {
 
 
 class Consumer:
-    """Reads partitions from `positions`. Calls `on_jump` for an offset that no longer exists."""
+    """Reads partitions from `positions`. Calls `on_jump` for an offset that no longer exists.
+
+    With `read_committed`, records of open and aborted transactions are left out.
+    """
 
     def __init__(
         self,
@@ -54,11 +59,14 @@ class Consumer:
         topic: str,
         positions: Mapping[int, int],
         on_jump: Callable[[int, int, int], None],
+        *,
+        read_committed: bool = False,
     ) -> None:
         self.topic = topic
         self.positions = dict(positions)
         self._client = client
         self._on_jump = on_jump
+        self._read_committed = read_committed
         self._route: TopicRoute | None = None
         self._connections: dict[int, Connection] = {}
 
@@ -135,6 +143,7 @@ class Consumer:
             max_wait=MAX_WAIT_MS,
             min_bytes=1,
             max_bytes=MAX_BYTES,
+            isolation_level=READ_COMMITTED if self._read_committed else READ_UNCOMMITTED,
             session_epoch=NO_SESSION,
             topics=[topic],
         )
@@ -168,7 +177,11 @@ class Consumer:
             return None
         check(data.error_code, f"{self.topic}-{partition}")
         fetched = read_fetched(
-            data.records or b"", self.topic, partition, self.positions[partition]
+            data.records or b"",
+            self.topic,
+            partition,
+            self.positions[partition],
+            data.aborted_transactions or (),
         )
         self.positions[partition] = fetched.next_offset
         return fetched
@@ -179,7 +192,14 @@ class Consumer:
         earliest = start_offsets(
             self._client, self.topic, [partition], EARLIEST_TIMESTAMP, deadline
         )
-        latest = start_offsets(self._client, self.topic, [partition], LATEST_TIMESTAMP, deadline)
+        latest = start_offsets(
+            self._client,
+            self.topic,
+            [partition],
+            LATEST_TIMESTAMP,
+            deadline,
+            read_committed=self._read_committed,
+        )
         position = self.positions[partition]
         nearest = max(earliest[partition], min(position, latest[partition]))
         self.positions[partition] = nearest
@@ -188,15 +208,24 @@ class Consumer:
 
 
 def start_offsets(
-    client: Client, topic: str, partitions: Iterable[int], timestamp: int, deadline: Deadline
+    client: Client,
+    topic: str,
+    partitions: Iterable[int],
+    timestamp: int,
+    deadline: Deadline,
+    *,
+    read_committed: bool = False,
 ) -> dict[int, int]:
-    """Return the offset for `timestamp` in each partition; the end if no record is that late."""
+    """Return the offset for `timestamp` in each partition; the end if no record is that late.
+
+    With `read_committed`, the end is the last stable offset.
+    """
     wanted = list(partitions)
 
     def ask() -> dict[int, int]:
         route = find_route(client, topic, deadline)
         leaders = {TopicPartition(topic, p): route.leaders.get(p, NO_NODE) for p in wanted}
-        answers = list_offsets(client, leaders, timestamp, deadline)
+        answers = list_offsets(client, leaders, timestamp, deadline, read_committed=read_committed)
         for partition, answer in answers.items():
             check(answer.error_code, str(partition))
         return {partition.partition: answer.offset for partition, answer in answers.items()}
@@ -204,5 +233,7 @@ def start_offsets(
     offsets = client.retry(ask, deadline, harmless_twice=True)
     late = [partition for partition, offset in offsets.items() if offset == NO_OFFSET]
     if late:
-        offsets |= start_offsets(client, topic, late, LATEST_TIMESTAMP, deadline)
+        offsets |= start_offsets(
+            client, topic, late, LATEST_TIMESTAMP, deadline, read_committed=read_committed
+        )
     return offsets

@@ -1,4 +1,4 @@
-"""Finds the coordinators of groups: FindCoordinator, for many groups at once (KIP-699)."""
+"""Finds the coordinators of groups and transactional ids, of many at once (KIP-699)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoo
 
 T = TypeVar("T")
 GROUP = 0
+TRANSACTION = 1
 FIRST_BATCHED_VERSION = 4
 
 
@@ -32,38 +33,43 @@ def on_coordinator(
     deadline: Deadline,
     *,
     harmless_twice: bool,
+    key_type: int = GROUP,
 ) -> T:
     """Run `action` with a connection to the group's coordinator. Each retry looks it up again."""
 
     def attempt() -> T:
-        coordinator = find_coordinators(client, [group], deadline)[group]
+        coordinator = find_coordinators(client, [group], deadline, key_type)[group]
         return action(client.node(coordinator.node_id, deadline))
 
     return client.retry(attempt, deadline, harmless_twice=harmless_twice)
 
 
 def by_coordinator(
-    client: Client, groups: Sequence[str], deadline: Deadline
+    client: Client, groups: Sequence[str], deadline: Deadline, key_type: int = GROUP
 ) -> dict[GroupCoordinator, list[str]]:
-    """Return the groups by coordinator."""
+    """Return the groups by coordinator, or the transactional ids."""
     found: defaultdict[GroupCoordinator, list[str]] = defaultdict(list)
-    for group, coordinator in find_coordinators(client, groups, deadline).items():
+    for group, coordinator in find_coordinators(client, groups, deadline, key_type).items():
         found[coordinator].append(group)
     return dict(found)
 
 
 def find_coordinators(
-    client: Client, groups: Sequence[str], deadline: Deadline
+    client: Client, groups: Sequence[str], deadline: Deadline, key_type: int = GROUP
 ) -> dict[str, GroupCoordinator]:
-    """Return the coordinator of each group. Wait if the cluster has none yet."""
-    return client.retry(lambda: _find(client, groups, deadline), deadline, harmless_twice=True)
+    """Return the coordinator of each group or id. Wait if the cluster has none yet."""
+    return client.retry(
+        lambda: _find(client, groups, deadline, key_type), deadline, harmless_twice=True
+    )
 
 
-def _find(client: Client, groups: Sequence[str], deadline: Deadline) -> dict[str, GroupCoordinator]:
+def _find(
+    client: Client, groups: Sequence[str], deadline: Deadline, key_type: int
+) -> dict[str, GroupCoordinator]:
     connection = client.any(deadline)
     if connection.version_of(FindCoordinatorRequest) < FIRST_BATCHED_VERSION:
-        return {group: _find_one(client, connection, group, deadline) for group in groups}
-    request = FindCoordinatorRequest(key_type=GROUP, coordinator_keys=list(groups))
+        return {group: _find_one(client, connection, group, deadline, key_type) for group in groups}
+    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=list(groups))
     response = client.call(connection, request, FindCoordinatorResponse, deadline)
     found = {}
     for answer in response.coordinators:
@@ -75,9 +81,9 @@ def _find(client: Client, groups: Sequence[str], deadline: Deadline) -> dict[str
 
 
 def _find_one(
-    client: Client, connection: Connection, group: str, deadline: Deadline
+    client: Client, connection: Connection, group: str, deadline: Deadline, key_type: int
 ) -> GroupCoordinator:
-    request = FindCoordinatorRequest(key_type=GROUP, key=group)
+    request = FindCoordinatorRequest(key_type=key_type, key=group)
     answer = client.call(connection, request, FindCoordinatorResponse, deadline)
     check(answer.error_code, f"the coordinator of group {group}", answer.error_message)
     return GroupCoordinator(answer.node_id, Address(answer.host, answer.port))

@@ -53,13 +53,19 @@ class PartitionOutcome(NamedTuple):
     error: Refused | None
 
 
-def fetch_offsets(client: Client, group: str) -> dict[TopicPartition, Committed]:
-    """Return all committed offsets of a group, ordered by topic and partition."""
+def fetch_offsets(
+    client: Client, group: str, *, require_stable: bool = False
+) -> dict[TopicPartition, Committed]:
+    """Return all committed offsets of a group, ordered by topic and partition.
+
+    With `require_stable`, wait for transactions that are about to change them (KIP-447).
+    """
     deadline = client.deadline(f"reading the offsets of group {group}")
     request = fetch.OffsetFetchRequest(
         group_id=group,
         topics=None,
         groups=[fetch.OffsetFetchRequestGroup(group_id=group, topics=None, member_epoch=-1)],
+        require_stable=require_stable,
     )
 
     def ask(connection: Connection) -> dict[TopicPartition, Committed]:

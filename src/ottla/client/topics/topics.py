@@ -10,9 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.client.cluster import NO_NODE, Client
+from ottla.client.configs import (
+    ConfigChange,
+    Resource,
+    ResourceType,
+    alter_configs,
+    describe_configs,
+)
 from ottla.client.deadline import Deadline
 from ottla.client.errors import Refused, TimedOut, UnsupportedByBroker, check
-from ottla.client.topics.configs import ConfigChange, alter_overrides, describe_overrides
+from ottla.client.topics.eligible_leaders import eligible_leaders
 from ottla.client.topics.offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -41,6 +48,7 @@ from ottla.wire.messages.metadata import MetadataResponsePartition, MetadataResp
 
 BROKER_DEFAULT = -1
 SETTLE_TIMEOUT_MS = 5_000
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
 FIRST_CREATE_VERSION_WITH_DEFAULTS = 4
 
 
@@ -63,6 +71,8 @@ class PartitionDescription(NamedTuple):
     offline_replicas: list[int]
     earliest_offset: int | None
     latest_offset: int | None
+    eligible_leaders: list[int] = []
+    """Replicas outside the ISR that may still be elected (KIP-966)."""
 
 
 class TopicDescription(NamedTuple):
@@ -73,6 +83,7 @@ class TopicDescription(NamedTuple):
     is_internal: bool
     partitions: list[PartitionDescription]
     configs: dict[str, str]
+    min_insync_replicas: int = 1
 
 
 class TopicListing(NamedTuple):
@@ -171,9 +182,11 @@ def alter_topic(
     """Change settings of a topic, then its number of partitions, which can only increase."""
     deadline = client.deadline(f"altering {name}")
     to_set = set_configs or {}
+    change = ConfigChange(to_set, delete_configs)
+    resource = Resource(ResourceType.TOPIC, name)
     if to_set or delete_configs:
         client.retry(
-            lambda: alter_overrides(client, name, ConfigChange(to_set, delete_configs), deadline),
+            lambda: alter_configs(client, resource, change, deadline),
             deadline,
             harmless_twice=False,
         )
@@ -244,7 +257,9 @@ def _describe(
     }
     earliest = list_offsets(client, leaders, EARLIEST_TIMESTAMP, deadline)
     latest = list_offsets(client, leaders, LATEST_TIMESTAMP, deadline)
-    overrides = describe_overrides(client, [topic.name or "" for topic in topics], deadline)
+    resources = [Resource(ResourceType.TOPIC, topic.name or "") for topic in topics]
+    settings = describe_configs(client, resources, deadline)
+    eligible = eligible_leaders(client, [topic.name or "" for topic in topics], deadline)
 
     def partition_of(name: str, found: MetadataResponsePartition) -> PartitionDescription:
         key = TopicPartition(name, found.partition_index)
@@ -257,15 +272,23 @@ def _describe(
             list(found.offline_replicas),
             _known(earliest[key]),
             _known(latest[key]),
+            eligible.get(key, []),
         )
 
     def describe(topic: MetadataResponseTopic) -> TopicDescription:
         name = topic.name or ""
         partitions = [partition_of(name, found) for found in topic.partitions]
         partitions.sort(key=lambda found: found.partition)
-        configs = overrides.get(name, {})
+        found = settings[Resource(ResourceType.TOPIC, name)]
+        configs = {each.name: each.value or "" for each in found if each.is_own}
+        least = next((each.value for each in found if each.name == MIN_INSYNC_REPLICAS), None)
         return TopicDescription(
-            name, _text_id(topic.topic_id), topic.is_internal, partitions, configs
+            name,
+            _text_id(topic.topic_id),
+            topic.is_internal,
+            partitions,
+            configs,
+            int(least or 1),
         )
 
     return sorted((describe(topic) for topic in topics), key=lambda topic: topic.name)

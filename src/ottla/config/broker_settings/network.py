@@ -22,6 +22,7 @@ from ottla.config.listeners import (
     advertised,
     bound,
     inter_broker_name,
+    of_controllers,
 )
 
 
@@ -74,15 +75,16 @@ class NetworkConfig(Component):
         ),
         importance="low",
     )
-    controller_listener_names: tuple[str, ...] = setting(
+    controller_listener_names: tuple[Endpoint, ...] = setting(
         "controller.listener.names",
         "list",
-        default=(),
+        default=None,
         doc=(
-            "The names of listeners for controllers. They are not bound, because a quorum of one"
-            " needs no network."
+            "The names of the listeners on which controllers are reached. A node that is a"
+            " cluster of its own does not bind them."
         ),
         importance="high",
+        resolve=of_controllers,
     )
     inter_broker_listener_name: str = setting(
         "inter.broker.listener.name",
@@ -162,15 +164,18 @@ class NetworkConfig(Component):
         "long",
         default=600000,
         doc=(
-            "The broker closes a connection that sends no request for this long. A negative value"
-            " means never."
+            "The broker closes a connection that sends no request for this long. Single bytes of a"
+            " request do not count, every 64 KiB of a large one do. A negative value means never."
         ),
     )
     queued_max_request_bytes: int = setting(
         "queued.max.request.bytes",
         "long",
         default=-1,
-        doc="The maximum memory of all requests that wait for a response. -1 means no limit.",
+        doc=(
+            "The maximum memory of all requests that have arrived in part or wait their turn."
+            " -1 means 512 MiB."
+        ),
     )
     max_request_partition_size_limit: int = setting(
         "max.request.partition.size.limit",

@@ -16,24 +16,12 @@ def _node_id(values: Values) -> int:
         raise ConfigError(f"node.id ({node_id}) and broker.id ({broker_id}) must be the same")
     if node_id is None:
         node_id = _DEFAULT_NODE_ID if broker_id == -1 else broker_id
-    voters = cast(tuple[str, ...], values["controller.quorum.voters"])
-    if voters and [voter.partition("@")[0] for voter in voters] != [str(node_id)]:
-        raise ConfigError(
-            f"controller.quorum.voters must name this node alone ({node_id}@host:port):"
-            " clusters of several nodes are not supported yet"
-        )
     return node_id
 
 
 def _roles(values: Values) -> tuple[str, ...]:
-    roles = cast(tuple[str, ...], values["process.roles"])
-    # A file for Kafka with ZooKeeper has no roles. This broker accepts it.
-    if roles and set(roles) != {"broker", "controller"}:
-        raise ConfigError(
-            f"Invalid value {','.join(roles)!r} for process.roles: this node is always"
-            " broker,controller; nodes with one role are not supported yet"
-        )
-    return ("broker", "controller")
+    # A file for Kafka with ZooKeeper has no roles. This node accepts it.
+    return cast(tuple[str, ...], values["process.roles"]) or ("broker", "controller")
 
 
 class NodeConfig(Component):
@@ -82,18 +70,11 @@ class NodeConfig(Component):
         default=("broker", "controller"),
         validator=OneOf(("broker", "controller")),
         doc=(
-            "The roles of this process. It is always both broker and controller, in a quorum of"
-            " one; a list without one of them is refused."
+            "The roles of this process: broker, controller, or both. A node that is a cluster of"
+            " its own has both."
         ),
         importance="high",
         resolve=_roles,
-    )
-    controller_quorum_voters: tuple[str, ...] = setting(
-        "controller.quorum.voters",
-        "list",
-        default=(),
-        doc="The controllers, as id@host:port. The list may contain only this node.",
-        importance="high",
     )
     authorizer_class_name: str = setting(
         "authorizer.class.name",

@@ -53,8 +53,8 @@ class OffsetsConfig(Component):
         default=3,
         validator=AtLeast(1),
         doc=(
-            "The number of replicas of __consumer_offsets when it is created, or all brokers if"
-            " there are fewer."
+            "The number of replicas of __consumer_offsets when it is created. Groups have to wait"
+            " until there are as many brokers. A single broker needs no more than itself."
         ),
         importance="high",
     )

@@ -17,6 +17,7 @@ from ottla.coordinator.groups.record_serde import GroupRecord
 from ottla.coordinator.groups.records import OffsetCommitValue
 from ottla.coordinator.runtime.reply import Reply
 from ottla.model.errors import ErrorCode
+from ottla.model.steps import Steps
 from ottla.wire.messages.describe_groups import DescribedGroup
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest
@@ -83,7 +84,7 @@ class Group(ABC):
         """The protocol type that ListGroups shows. Empty if nobody ever joined the group."""
 
     @abstractmethod
-    def describe(self) -> DescribedGroup:
+    def describe(self) -> Steps[DescribedGroup]:
         """Return what DescribeGroups answers. Raise GROUP_ID_NOT_FOUND if it has no answer."""
 
     @abstractmethod

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from ottla.coordinator.groups.consumer.topic_patterns import TopicPatterns
 from ottla.coordinator.groups.group_shard import GroupShard
-from ottla.coordinator.groups.offset_expiration import (
-    deleted_topic_tombstones,
-    expiration_tombstones,
-)
+from ottla.coordinator.groups.member_memory import MemberMemory
+from ottla.coordinator.groups.offset_expiration import delete_topic_offsets, expire_offsets
 from ottla.coordinator.runtime.broker import Broker
-from ottla.coordinator.runtime.host import SLICE_PAUSE_MS, CoordinatorHost, unavailable
+from ottla.coordinator.runtime.host import CoordinatorHost, unavailable
 from ottla.coordinator.runtime.partitioner import partition_of
 from ottla.coordinator.runtime.record import is_too_long
 from ottla.coordinator.runtime.shard import Command
 from ottla.coordinator.runtime.shard_runtime import RuntimeState, ShardRuntime
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import OFFSETS_TOPIC
+from ottla.model.steps import Steps
 
 _SAFE_CHARACTERS = 8000  # always fit into a string of a record, whatever they are
 
@@ -29,6 +28,7 @@ class GroupCoordinator:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self.topic_patterns = TopicPatterns(broker)
+        self.member_memory = MemberMemory()
         self.host = CoordinatorHost(OFFSETS_TOPIC, broker, self._new_shard)
         self.runtimes = self.host.runtimes
         self._schedule_expiration()
@@ -36,7 +36,7 @@ class GroupCoordinator:
     def _new_shard(
         self, broker: Broker, run: Callable[[Command], None], max_batch_bytes: int
     ) -> GroupShard:
-        return GroupShard(broker, run, max_batch_bytes, self.topic_patterns)
+        return GroupShard(broker, run, max_batch_bytes, self.topic_patterns, self.member_memory)
 
     def load(self) -> None:
         """Begin to load the groups of all partitions that this broker leads."""
@@ -54,13 +54,18 @@ class GroupCoordinator:
             raise unavailable(runtime)
         return runtime
 
-    def topic_deleted(self, name: str) -> None:
-        """Delete the offsets that groups committed for a topic."""
-        for runtime in self.runtimes.values():
+    def topics_deleted(self, topics: Mapping[str, bytes]) -> None:
+        """Delete the offsets that groups committed for topics, given by name with their ids."""
+        for runtime in list(self.runtimes.values()):
+            delete = partial(self._run, runtime, partial(delete_topic_offsets, runtime, topics))
             if runtime.state is RuntimeState.ACTIVE:
-                runtime.write_in_parts(deleted_topic_tombstones(runtime.shard, name))
+                delete()
             elif runtime.state is RuntimeState.LOADING:
-                runtime.when_active.append(partial(deleted_topic_tombstones, runtime.shard, name))
+                runtime.when_active.append(delete)
+
+    def _run(self, runtime: ShardRuntime[GroupShard], work: Callable[[], Steps[None]]) -> None:
+        """Do something with a shard in slices, as long as it serves."""
+        self._broker.sliced_work.run(work(), lambda: runtime.is_active)
 
     # -- expiration ----------------------------------------------------------------------
 
@@ -69,14 +74,12 @@ class GroupCoordinator:
         self.host.after(interval_ms, self._expire_all)
 
     def _expire_all(self) -> None:
-        """Expire offsets in one shard after the other, with pauses for other work."""
-        self._expire_next(list(self.runtimes))
+        """Expire offsets in one shard after the other, in slices."""
+        self._broker.sliced_work.run(self._expire())
         self._schedule_expiration()
 
-    def _expire_next(self, indexes: list[int]) -> None:
-        if not indexes:
-            return
-        runtime = self.runtimes.get(indexes.pop())
-        if runtime is not None and runtime.state is RuntimeState.ACTIVE:
-            runtime.write_in_parts(expiration_tombstones(runtime.shard))
-        self.host.after(SLICE_PAUSE_MS, partial(self._expire_next, indexes))
+    def _expire(self) -> Steps[None]:
+        for runtime in list(self.runtimes.values()):
+            if runtime.is_active:
+                yield from expire_offsets(runtime)
+            yield

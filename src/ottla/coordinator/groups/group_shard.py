@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeAlias
 
 from ottla.coordinator.groups import record_serde
@@ -11,8 +11,9 @@ from ottla.coordinator.groups.consumer.replay import CONSUMER_GROUP_KEYS, replay
 from ottla.coordinator.groups.consumer.topic_patterns import TopicPatterns
 from ottla.coordinator.groups.error_response import error_response
 from ottla.coordinator.groups.group import Group
+from ottla.coordinator.groups.member_memory import MemberMemory
 from ottla.coordinator.groups.offsets import Offsets
-from ottla.coordinator.groups.record_serde import OFFSET_COMMIT_PREFIX, GroupRecord
+from ottla.coordinator.groups.record_serde import OFFSET_COMMIT_PREFIX
 from ottla.coordinator.groups.records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -41,9 +42,11 @@ class GroupShard(Shard):
         run: Callable[[Command], None],
         max_batch_bytes: int,
         topic_patterns: TopicPatterns,
+        member_memory: MemberMemory,
     ) -> None:
         super().__init__(broker, run, max_batch_bytes)
         self.topic_patterns = topic_patterns
+        self.member_memory = member_memory
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self.is_loaded = False
@@ -100,6 +103,8 @@ class GroupShard(Shard):
         for key in self.offsets.end_transaction(producer_id, committed=committed):
             if committed and key.group not in self.groups:
                 self._add_group_of_offsets(key.group)
+            elif not committed:
+                self.remove_if_unused(key.group)
 
     def remove_group(self, group_id: str) -> None:
         """Remove a group. Its offsets are removed by records of their own."""
@@ -116,6 +121,7 @@ class GroupShard(Shard):
             and group.is_empty
             and not group.pending_members
             and group_id not in self.offsets.by_group
+            and not self.offsets.has_open_transactions(group_id)
         ):
             self.remove_group(group_id)
 
@@ -132,21 +138,6 @@ class GroupShard(Shard):
     @property
     def has_open_transactions(self) -> bool:
         return self.offsets.has_pending
-
-    @property
-    def live_count(self) -> int:
-        return self.offsets.count + len(self.groups)
-
-    def live_records(self) -> Iterator[GroupRecord]:
-        """Iterate over the records of all groups and offsets."""
-        for group_id in list(self.groups):
-            group = self.groups.get(group_id)
-            if group is not None:
-                yield from group.stored_records()
-            for key in [key for key, _ in self.offsets.of(group_id)]:
-                value = self.offsets.get(key.group, key.topic, key.partition)
-                if value is not None:
-                    yield key, value
 
 
 def _replay_classic_group(shard: GroupShard, key: RecordKey, value: RecordValue | None) -> None:

@@ -9,12 +9,16 @@ from ottla.model.ids import OFFSETS_TOPIC
 _MIN_SEGMENT_BYTES = 1024 * 1024  # the least that `segment.bytes` of a topic allows
 
 
-def offsets_topic(config: OffsetsConfig, num_brokers: int) -> NewTopic:
-    """Return the topic to create, with no more replicas than there are brokers."""
+def offsets_topic(config: OffsetsConfig, *, is_alone: bool) -> NewTopic:
+    """Return the topic to create.
+
+    A broker that is a cluster of its own has the only replica, whatever the setting says. In a
+    cluster the topic cannot be created before there are enough brokers, as with Kafka.
+    """
     return NewTopic(
         OFFSETS_TOPIC,
         config.offsets_topic_num_partitions,
-        min(config.offsets_topic_replication_factor, num_brokers),
+        1 if is_alone else config.offsets_topic_replication_factor,
         configs=[
             ("cleanup.policy", "compact"),
             ("compression.type", "producer"),

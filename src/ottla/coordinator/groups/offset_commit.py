@@ -147,7 +147,7 @@ def _check_stale(
 
 
 def _key(group_id: str, topic: str, partition: int) -> OffsetCommitKey:
-    if len(group_id) > _LONGEST_CACHED:
+    if len(group_id) > _LONGEST_CACHED or len(topic) > _LONGEST_CACHED:
         return OffsetCommitKey(group=group_id, topic=topic, partition=partition)
     return _cached_key(group_id, topic, partition)
 

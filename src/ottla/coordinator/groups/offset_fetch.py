@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ottla.coordinator.groups.error_response import offset_fetch_error
 from ottla.coordinator.groups.group_shard import GroupShard
 from ottla.coordinator.groups.records import OffsetCommitValue
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import NO_LEADER_EPOCH, NO_OFFSET, ZERO_UUID
+from ottla.model.steps import Steps, in_steps
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchResponseGroup,
@@ -17,7 +20,7 @@ from ottla.wire.messages.offset_fetch import (
 
 def fetch_offsets(
     shard: GroupShard, request: OffsetFetchRequestGroup, *, by_id: bool, require_stable: bool
-) -> OffsetFetchResponseGroup:
+) -> Steps[OffsetFetchResponseGroup]:
     """Return the offsets of a group, those asked for or all. `by_id`: topics go by their ids."""
     group = shard.groups.get(request.group_id)
     if group is not None:
@@ -26,7 +29,7 @@ def fetch_offsets(
         except ApiError as error:
             return refuse_fetch(request, error.code)
     fetch = _Fetch(shard, request.group_id, by_id, require_stable)
-    topics = fetch.everything() if request.topics is None else fetch.asked(request)
+    topics = yield from fetch.everything() if request.topics is None else fetch.asked(request)
     return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
 
 
@@ -45,10 +48,11 @@ class _Fetch:
         self._by_id = by_id
         self._require_stable = require_stable
 
-    def asked(self, request: OffsetFetchRequestGroup) -> list[OffsetFetchResponseTopics]:
+    def asked(self, request: OffsetFetchRequestGroup) -> Steps[list[OffsetFetchResponseTopics]]:
         assert request.topics is not None
         answers = []
         for topic in request.topics:
+            yield
             name, indexes = topic.name, topic.partition_indexes
             if self._by_id:
                 image = self._image.topics_by_id.get(topic.topic_id)
@@ -58,22 +62,28 @@ class _Fetch:
                     answers.append(self._topic("", topic.topic_id, partitions))
                     continue
                 name = image.name
-            partitions = [self._find(name, topic.topic_id, index) for index in indexes]
+            partitions = yield from self._partitions(name, topic.topic_id, indexes)
             answers.append(self._topic(name, topic.topic_id, partitions))
         return answers
 
-    def everything(self) -> list[OffsetFetchResponseTopics]:
+    def everything(self) -> Steps[list[OffsetFetchResponseTopics]]:
         answers = []
-        for name, offsets in self._offsets.by_group.get(self._group_id, {}).items():
+        for name, offsets in list(self._offsets.by_group.get(self._group_id, {}).items()):
+            yield
             topic_id = ZERO_UUID
             if self._by_id:
                 image = self._image.topics.get(name)
                 if image is None:
                     continue  # a topic that was deleted has no id to answer with
                 topic_id = image.topic_id
-            partitions = [self._find(name, topic_id, index) for index in offsets]
+            partitions = yield from self._partitions(name, topic_id, list(offsets))
             answers.append(self._topic(name, topic_id, partitions))
         return answers
+
+    def _partitions(
+        self, name: str, topic_id: bytes, indexes: Sequence[int]
+    ) -> Steps[list[OffsetFetchResponsePartitions]]:
+        return (yield from in_steps(lambda index: self._find(name, topic_id, index), indexes))
 
     def _topic(
         self, name: str, topic_id: bytes, partitions: list[OffsetFetchResponsePartitions]

@@ -8,9 +8,12 @@ offset is unstable (KIP-98, KIP-447).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ottla.coordinator.groups.records import OffsetCommitKey, OffsetCommitValue
+
+Place: TypeAlias = tuple[str, str, int]
+"""Group, topic and partition."""
 
 
 class PendingCommit(NamedTuple):
@@ -21,14 +24,22 @@ class PendingCommit(NamedTuple):
 
 
 class Offsets:
-    """Offsets by group, topic and partition."""
+    """Offsets by group, topic and partition.
 
-    __slots__ = ("_pending", "by_group", "count")
+    Pending commits are found by their producer, by their place and by their group, so that no
+    request looks at all open transactions.
+    """
+
+    __slots__ = ("_pending", "_pending_of_group", "_producers", "by_group", "count")
 
     def __init__(self) -> None:
         self.by_group: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
         self.count = 0
-        self._pending: dict[int, dict[tuple[str, str, int], PendingCommit]] = {}
+        self._pending: dict[Place, dict[int, PendingCommit]] = {}
+        """The pending commits of each place, by producer id."""
+        self._producers: dict[int, set[Place]] = {}
+        """The places of each producer's pending commits."""
+        self._pending_of_group: dict[str, set[Place]] = {}
 
     # -- questions -----------------------------------------------------------------------
 
@@ -47,8 +58,7 @@ class Offsets:
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
         """Return True if an open transaction has committed an offset for this partition."""
-        place = (group_id, topic, partition)
-        return any(place in pending for pending in self._pending.values())
+        return (group_id, topic, partition) in self._pending
 
     @property
     def has_pending(self) -> bool:
@@ -57,18 +67,27 @@ class Offsets:
 
     def has_open_transactions(self, group_id: str) -> bool:
         """Return True if an open transaction has committed an offset of this group."""
-        return any(place[0] == group_id for pending in self._pending.values() for place in pending)
+        return group_id in self._pending_of_group
 
     def pending(self) -> Iterator[OffsetCommitKey]:
         """Iterate over the partitions for which open transactions have committed offsets."""
-        for commits in self._pending.values():
-            for group, topic, partition in commits:
-                yield OffsetCommitKey(group=group, topic=topic, partition=partition)
+        for group, topic, partition in self._pending:
+            yield OffsetCommitKey(group=group, topic=topic, partition=partition)
+
+    def pending_of(self, group_id: str) -> Iterator[OffsetCommitKey]:
+        """Iterate over such partitions of one group."""
+        for group, topic, partition in self._pending_of_group.get(group_id, ()):
+            yield OffsetCommitKey(group=group, topic=topic, partition=partition)
 
     # -- replay --------------------------------------------------------------------------
 
     def put(self, key: OffsetCommitKey, value: OffsetCommitValue) -> None:
         """Store an offset that was committed outside of transactions."""
+        self._store(key, value)
+        if self._pending:
+            self._supersede((key.group, key.topic, key.partition), None)
+
+    def _store(self, key: OffsetCommitKey, value: OffsetCommitValue) -> None:
         try:
             partitions = self.by_group[key.group][key.topic]
         except KeyError:
@@ -76,15 +95,15 @@ class Offsets:
         if key.partition not in partitions:
             self.count += 1
         partitions[key.partition] = value
-        if self._pending:
-            self._supersede((key.group, key.topic, key.partition), None)
 
     def put_pending(
         self, key: OffsetCommitKey, value: OffsetCommitValue, producer_id: int, record_offset: int
     ) -> None:
         """Store an offset that was committed in an open transaction."""
-        pending = self._pending.setdefault(producer_id, {})
-        pending[key.group, key.topic, key.partition] = PendingCommit(record_offset, value)
+        place = (key.group, key.topic, key.partition)
+        self._pending.setdefault(place, {})[producer_id] = PendingCommit(record_offset, value)
+        self._producers.setdefault(producer_id, set()).add(place)
+        self._pending_of_group.setdefault(key.group, set()).add(place)
 
     def remove(self, key: OffsetCommitKey) -> None:
         """Remove an offset that was deleted or has expired."""
@@ -101,23 +120,34 @@ class Offsets:
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> list[OffsetCommitKey]:
         """Apply or drop the commits of a transaction, and return their keys."""
-        pending = self._pending.pop(producer_id, {})
         keys = []
-        for (group, topic, partition), commit in pending.items():
+        for place in sorted(self._producers.get(producer_id, ())):
+            group, topic, partition = place
             key = OffsetCommitKey(group=group, topic=topic, partition=partition)
             keys.append(key)
+            commit = self._drop(place, producer_id)
             if committed:
-                others, self._pending = self._pending, {}
-                self.put(key, commit.value)
-                self._pending = others
-                self._supersede((group, topic, partition), commit.record_offset)
+                self._store(key, commit.value)
+                self._supersede(place, commit.record_offset)
         return keys
 
-    def _supersede(self, place: tuple[str, str, int], before: int | None) -> None:
+    def _supersede(self, place: Place, before: int | None) -> None:
         """Drop pending commits of a partition: all, or those with records before an offset."""
-        for producer_id, pending in list(self._pending.items()):
-            commit = pending.get(place)
-            if commit is not None and (before is None or commit.record_offset < before):
-                del pending[place]
-                if not pending:
-                    del self._pending[producer_id]
+        for producer_id, commit in list(self._pending.get(place, {}).items()):
+            if before is None or commit.record_offset < before:
+                self._drop(place, producer_id)
+
+    def _drop(self, place: Place, producer_id: int) -> PendingCommit:
+        commits = self._pending[place]
+        commit = commits.pop(producer_id)
+        if not commits:
+            del self._pending[place]
+            of_group = self._pending_of_group[place[0]]
+            of_group.remove(place)
+            if not of_group:
+                del self._pending_of_group[place[0]]
+        places = self._producers[producer_id]
+        places.remove(place)
+        if not places:
+            del self._producers[producer_id]
+        return commit

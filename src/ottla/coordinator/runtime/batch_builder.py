@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2, seal
+from ottla.records.batch import (
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    TRANSACTIONAL_MASK,
+    seal,
+)
 from ottla.records.compression import compress
 from ottla.wire.primitives import svarint
 
@@ -53,13 +60,15 @@ class BatchBuilder:
         self.size = size
         del self._payload[size - HEADER_SIZE :]
 
-    def seal(self, now_ms: int, codec: int) -> bytearray:
-        """Return the finished batch."""
+    def seal(self, now_ms: int, codec: int, producer: tuple[int, int] | None = None) -> bytearray:
+        """Return the finished batch. One with a producer's id and epoch is in its transaction."""
+        producer_id, epoch = producer or (_NO_PRODUCER, _NO_PRODUCER)
+        attributes = codec | (TRANSACTIONAL_MASK if producer else 0)
         batch = bytearray(HEADER_SIZE)
         batch += compress(codec, self._payload) if codec else self._payload
         HEADER.pack_into(
-            batch, 0, 0, len(batch) - LOG_OVERHEAD, -1, MAGIC_V2, 0, codec, self.count - 1,
-            now_ms, now_ms, _NO_PRODUCER, _NO_PRODUCER, _NO_PRODUCER, self.count,
+            batch, 0, 0, len(batch) - LOG_OVERHEAD, -1, MAGIC_V2, 0, attributes, self.count - 1,
+            now_ms, now_ms, producer_id, epoch, _NO_PRODUCER, self.count,
         )  # fmt: skip
         seal(batch, 0, len(batch))
         return batch

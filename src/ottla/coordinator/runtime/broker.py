@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from ottla.config.broker import BrokerConfig
+from ottla.log.log import Log
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode
+from ottla.model.steps import Steps
 from ottla.ports import Ports
 from ottla.replication.partition import Partition
 from ottla.replication.timers import Timers
 from ottla.replication.topics import HostedTopics
+
+
+class SlicedWork(Protocol):
+    """Runs long work a few milliseconds in each wake-up."""
+
+    def run(self, steps: Steps[Any], is_wanted: Callable[[], bool] = ...) -> bool:
+        """Begin with the work; return True if it is done, False if it goes on later."""
+        ...
 
 
 class Broker(Protocol):
@@ -28,6 +38,10 @@ class Broker(Protocol):
     topics: HostedTopics
     wall_ms: int
 
+    @property
+    def sliced_work(self) -> SlicedWork:
+        """Long work that is done in slices."""
+
     def append_internal(
         self, partition: Partition, batch: bytearray, done: Callable[[ErrorCode], None]
     ) -> None:
@@ -35,6 +49,24 @@ class Broker(Protocol):
 
         The calls for one partition come in the order of the appends. Raise ApiError or
         OSError if the batch cannot be appended at all.
+        """
+
+    def clean_log(self, log: Log) -> None:
+        """Have the log cleaner clean a log soon, up to its end."""
+
+    def append_transactional(
+        self,
+        partition: Partition,
+        batch: bytearray,
+        done: Callable[[ErrorCode], None],
+        *,
+        guard: int = ...,
+        transaction_version: int = ...,
+    ) -> None:
+        """Append a batch of a client's transaction, or the marker that ends it.
+
+        As `append_internal`. Raise ApiError also if the producer is fenced, or has no such
+        transaction. `guard` is what the log gave when the transaction was verified.
         """
 
     def storage_failed(self, partition: Partition, problem: OSError) -> object:

@@ -2,8 +2,8 @@
 
 A broker coordinates what belongs to the partitions that it leads. `refresh` follows the
 metadata: it loads the shards of partitions that this broker leads now, and unloads the others.
-Shards are loaded one after the other, a slice at a time between wake-ups. A shard whose log
-fails is loaded again after a pause.
+A few shards are loaded side by side, the small ones first, a slice at a time between wake-ups.
+Each serves as soon as it is loaded. A shard whose log fails is loaded again after a pause.
 
 Requests for a shard that does not serve get one of these errors:
 
@@ -20,7 +20,8 @@ from functools import partial
 from typing import Any, Generic
 
 from ottla.coordinator.runtime.broker import Broker
-from ottla.coordinator.runtime.log_rewrite import CompactionSchedule
+from ottla.coordinator.runtime.loader import Progress
+from ottla.coordinator.runtime.log_growth import LogGrowth, log_size
 from ottla.coordinator.runtime.shard_runtime import NewShard, RuntimeState, S, ShardRuntime
 from ottla.metadata.image import PartitionImage
 from ottla.model.errors import ApiError, ErrorCode
@@ -30,6 +31,8 @@ RELOAD_DELAY_MS = 1000
 SLICE_PAUSE_MS = 0.1
 """The pause between two slices of background work, in which requests are served."""
 _COMMIT_CHECK_MS = 10
+_SIDE_BY_SIDE = 4
+"""How many shards are loaded at the same time: some wait for bytes while others are replayed."""
 
 
 class CoordinatorHost(Generic[S]):
@@ -47,8 +50,10 @@ class CoordinatorHost(Generic[S]):
         self._broker = broker
         self._new_shard = new_shard
         self._topic_id: bytes | None = None
-        self._to_load: deque[ShardRuntime[S]] = deque()
-        CompactionSchedule(broker, self.runtimes)
+        self._to_load: list[ShardRuntime[S]] = []
+        self._loading: deque[ShardRuntime[S]] = deque()
+        self._is_slice_due = False
+        LogGrowth(broker, self.runtimes)
 
     # -- requests ------------------------------------------------------------------------
 
@@ -116,18 +121,38 @@ class CoordinatorHost(Generic[S]):
         runtime = ShardRuntime(self._broker, partition, self._new_shard, self._failed)
         self.runtimes[index] = runtime
         if partition.log.log_start_offset == partition.log.log_end_offset:
-            runtime.load()
+            runtime.load(self._schedule_slice)
             self._activate(runtime)
             return
         self._to_load.append(runtime)
-        if len(self._to_load) == 1:
+        self._schedule_slice()
+
+    def _schedule_slice(self) -> None:
+        if not self._is_slice_due:
+            self._is_slice_due = True
             self.after(SLICE_PAUSE_MS, self._load_slice)
 
     def _load_slice(self) -> None:
-        if self._to_load[0].load():
-            self._activate(self._to_load.popleft())
-        if self._to_load:
-            self.after(SLICE_PAUSE_MS, self._load_slice)
+        """Replay a slice of the next shard that does not wait for bytes of its log."""
+        self._is_slice_due = False
+        loading = self._loading
+        while self._to_load and len(loading) < _SIDE_BY_SIDE:
+            loading.append(self._smallest())
+        for _ in range(len(loading)):
+            runtime = loading.popleft()
+            progress = runtime.load(self._schedule_slice)
+            if progress is Progress.DONE:
+                self._activate(runtime)
+            else:
+                loading.append(runtime)
+            if progress is not Progress.WAITING:
+                self._schedule_slice()
+                return
+
+    def _smallest(self) -> ShardRuntime[S]:
+        smallest = min(self._to_load, key=log_size)
+        self._to_load.remove(smallest)
+        return smallest
 
     def _activate(self, runtime: ShardRuntime[S]) -> None:
         if not runtime.activate():

@@ -1,5 +1,9 @@
 """Reading a shard back from its log, in slices.
 
+A small log is read and decoded on the loop. Of a larger one, the bytes are read in the
+background and decoded in a helper process, and the loop replays what is left of them. If the
+helper process fails, the loop decodes them too.
+
 A new leader replays its whole log: records above the high watermark may be committed without
 this replica knowing it yet. Nothing is told to clients before the high watermark has passed
 all of them (`is_committed`).
@@ -10,23 +14,44 @@ wrote it, or somebody who is no coordinator, and the rest of the state does not 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from enum import Enum, auto
+from functools import partial
+from itertools import islice
 from struct import Struct, error
 from typing import Final
 
+from ottla.coordinator.runtime.log_entries import TASK, Entry, compacted, entries_of, task_data
 from ottla.coordinator.runtime.record import RecordError
 from ottla.coordinator.runtime.shard import Shard
 from ottla.log.log import Log
+from ottla.log.segment.file_slice import FileSlice
 from ottla.model.ids import NO_PRODUCER_ID
-from ottla.ports import Buffer
-from ottla.records.batch import Batch, CorruptBatch, scan
-from ottla.records.record import records_of
+from ottla.ports import TaskFailed
+from ottla.records.batch import CorruptBatch, scan
+
+SMALL_LOG_BYTES: Final = 128 * 1024
+"""A log of this size is read and decoded on the loop."""
 
 READ_BYTES: Final = 48 * 1024
+LARGE_READ_BYTES: Final = 2 * 1024 * 1024
+"""How much of a larger log is read at a time."""
+
+_ENTRIES_PER_STEP: Final = 700
 _LATEST_PER_STEP: Final = 500
 _MARKER: Final = Struct(">hh")  # version and type of a control record's key
 _ABORT: Final = 0
 _COMMIT: Final = 1
 _REPORTED: Final = 3
+
+
+class Progress(Enum):
+    """What a step has left to do."""
+
+    MORE = auto()
+    WAITING = auto()
+    """For bytes of the log. Then `wake` is called."""
+    DONE = auto()
 
 
 class Loader:
@@ -43,6 +68,11 @@ class Loader:
         self._decode = shard.decode
         self._offset = log.log_start_offset
         self._end_offset = log.log_end_offset
+        self._is_small = log.size <= SMALL_LOG_BYTES
+        self._entries: Iterator[Entry] | None = None
+        """The rest of the entries that were read."""
+        self._is_waiting = False
+        self._problem: OSError | None = None
         self._latest: dict[bytes, tuple[int, bytes | None]] = {}
         """The offset and the value of the last record of each key in LATEST_ONLY."""
         self._damaged = 0
@@ -54,44 +84,93 @@ class Loader:
         """True if the high watermark has passed everything that was replayed."""
         return self._log.high_watermark >= self._end_offset
 
-    def step(self) -> bool:
-        """Replay a slice, and return True if that was all.
-
-        Raise OSError or CorruptBatch if the log cannot be read.
-        """
-        if self._offset >= self._end_offset:
+    def step(self, wake: Callable[[], None]) -> Progress:
+        """Replay a slice. Raise OSError or CorruptBatch if the log cannot be read."""
+        if self._is_waiting:
+            return Progress.WAITING
+        if self._problem is not None:
+            raise self._problem
+        if self._entries is not None:
+            self._replay_some(self._entries)
+        elif self._offset < self._end_offset:
+            return self._read(wake)
+        else:
             self._replay_latest(_LATEST_PER_STEP)
-            return not self._latest
-        data = self._read()
-        for batch in scan(data, 0, len(data)):
-            self._offset = batch.next_offset
-            self._load(batch, data)
-        return self._offset >= self._end_offset and not self._latest
+        if self._entries is None and self._offset >= self._end_offset and not self._latest:
+            return Progress.DONE
+        return Progress.MORE
 
-    def _read(self) -> Buffer:
-        piece = self._log.read(self._offset, READ_BYTES, self._end_offset, at_least_one=True)
+    # -- reading -------------------------------------------------------------------------
+
+    def _read(self, wake: Callable[[], None]) -> Progress:
+        piece = self._find(READ_BYTES if self._is_small else LARGE_READ_BYTES)
+        if piece is None:
+            return Progress.MORE
+        if self._is_small:
+            self._entries = self._decoded(piece.read())
+            return Progress.MORE
+        self._is_waiting = True
+        background = self._shard.broker.ports.background
+        background.submit(piece.read, partial(self._have_read, wake))
+        return Progress.WAITING if self._is_waiting else Progress.MORE
+
+    def _find(self, max_bytes: int) -> FileSlice | None:
+        """Return the next batches; None while the log rebuilds an index in the background."""
+        piece = self._log.read(self._offset, max_bytes, self._end_offset, at_least_one=True)
+        if piece is None and len(self._log.resources.index_jobs):
+            return None
         if piece is None:
             raise CorruptBatch(0, f"the log ends at {self._offset}, before {self._end_offset}")
-        return piece.read()
+        return piece
 
-    def _load(self, batch: Batch, data: Buffer) -> None:
-        records = records_of(data[batch.position : batch.end])
-        if batch.is_transactional:
-            self._replay_latest(len(self._latest))
-        if batch.is_control:
-            for record in records:
-                self._end_transaction(batch.producer_id, record.key)
+    def _have_read(self, wake: Callable[[], None], data: bytes | OSError) -> None:
+        if isinstance(data, OSError):
+            self._problem = data
+            self._ready(wake)
             return
-        if batch.is_transactional:
-            for record in records:
-                self._replay(record.offset, record.key, record.value, batch.producer_id)
-            return
-        latest, prefixes = self._latest, self._shard.LATEST_ONLY
-        for offset, _, key, value, _ in records:
-            if key is not None and key.startswith(prefixes):
-                latest[key] = (offset, value)
+
+        def done(result: bytes | TaskFailed) -> None:
+            if isinstance(result, TaskFailed):
+                self._entries = self._decoded(data)
             else:
-                self._replay(offset, key, value)
+                self._offset, self._entries = compacted(result)
+            self._ready(wake)
+
+        task = task_data(self._shard.LATEST_ONLY, data)
+        try:
+            self._shard.broker.ports.helpers.submit(TASK, task, done)
+        except TaskFailed as failure:
+            done(failure)
+
+    def _ready(self, wake: Callable[[], None]) -> None:
+        self._is_waiting = False
+        wake()
+
+    def _decoded(self, data: bytes) -> Iterator[Entry]:
+        for batch in scan(data, 0, len(data)):
+            self._offset = batch.next_offset
+            yield from entries_of(data, batch)
+
+    # -- replay --------------------------------------------------------------------------
+
+    def _replay_some(self, entries: Iterator[Entry]) -> None:
+        latest, prefixes = self._latest, self._shard.LATEST_ONLY
+        count = 0
+        for offset, producer_id, is_marker, key, value in islice(entries, _ENTRIES_PER_STEP):
+            count += 1
+            if producer_id == NO_PRODUCER_ID and not is_marker:
+                if key is not None and key.startswith(prefixes):
+                    latest[key] = (offset, value)
+                else:
+                    self._replay(offset, key, value)
+                continue
+            self._replay_latest(len(latest))
+            if is_marker:
+                self._end_transaction(producer_id, key)
+            else:
+                self._replay(offset, key, value, producer_id)
+        if count < _ENTRIES_PER_STEP:
+            self._entries = None
 
     def _replay_latest(self, count: int) -> None:
         latest = self._latest

@@ -8,7 +8,7 @@ these, replays them at once, and sends the command's answers when the records ar
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, TypeAlias
 
 from ottla.coordinator.runtime.broker import Broker
@@ -113,15 +113,3 @@ class Shard(ABC):
     def compression_codec(self) -> int:
         """The codec that batches of records are compressed with."""
         return 0
-
-    @property
-    @abstractmethod
-    def live_count(self) -> int:
-        """About how many records are needed to describe the state."""
-
-    @abstractmethod
-    def live_records(self) -> Iterator[CoordinatorRecord]:
-        """Iterate over records that describe the state as the log has it.
-
-        The state may change meanwhile: each record is made when its turn comes.
-        """

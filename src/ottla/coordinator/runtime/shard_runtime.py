@@ -21,12 +21,14 @@ from typing import Generic, TypeAlias, TypeVar
 
 from ottla.coordinator.runtime.batch_builder import BatchBuilder
 from ottla.coordinator.runtime.broker import Broker
-from ottla.coordinator.runtime.loader import Loader
+from ottla.coordinator.runtime.loader import Loader, Progress
 from ottla.coordinator.runtime.record import CoordinatorRecord
 from ottla.coordinator.runtime.reply import Reply
 from ottla.coordinator.runtime.shard import Command, Shard
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.transactions import TransactionEnd
 from ottla.records.batch import CorruptBatch
+from ottla.records.control import ControlType, build_marker
 from ottla.replication.partition import Partition
 from ottla.wire.codec import EncodeError
 from ottla.wire.message import Message
@@ -40,6 +42,29 @@ Answers: TypeAlias = list[tuple[Reply, Message]]
 _RECORDS_PER_WRITE = 500
 _FULL_BATCH_BYTES = 32 * 1024  # of several commands: larger batches would load slowly
 _NOT_LEADER = (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+class _MarkerWritten(Message):
+    """The answer of a marker."""
+
+    __slots__ = ("error_code",)
+
+    def __init__(self) -> None:
+        self.error_code = ErrorCode.NONE
+
+
+class _MarkerReply:
+    """Tells that a marker is committed, or that its partition has another leader."""
+
+    __slots__ = ("_done",)
+
+    def __init__(self, done: Callable[[ErrorCode], None]) -> None:
+        self._done = done
+
+    def send(self, response: Message) -> None:
+        assert isinstance(response, _MarkerWritten)
+        is_written = response.error_code is ErrorCode.NONE
+        self._done(ErrorCode.NONE if is_written else ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 class RuntimeState(Enum):
@@ -69,10 +94,8 @@ class ShardRuntime(Generic[S]):
         self.state = RuntimeState.LOADING
         limit = min(log.config.max_message_bytes, log.config.segment_bytes)
         self.shard = new_shard(broker, self.run, limit)
-        self.when_active: list[Command] = []
-        """Commands to run as soon as the shard is loaded."""
-        self.compacted_count = 0
-        """How many records the last compaction of the log wrote."""
+        self.when_active: list[Callable[[], object]] = []
+        """What to do as soon as the shard is loaded."""
         self._broker = broker
         self._encode = self.shard.encode
         self._on_failure = on_failure
@@ -85,16 +108,16 @@ class ShardRuntime(Generic[S]):
 
     # -- loading and unloading -----------------------------------------------------------
 
-    def load(self) -> bool:
-        """Replay a slice of the log, and return True if there is nothing left to replay."""
+    def load(self, wake: Callable[[], None]) -> Progress:
+        """Replay a slice of the log. `wake` is called after Progress.WAITING."""
         if self._loader is None:
-            return True
+            return Progress.DONE
         try:
-            return self._loader.step()
+            return self._loader.step(wake)
         except (OSError, CorruptBatch, ApiError) as error:
             self._report(f"cannot load: {error}")
             self._fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return True
+            return Progress.DONE
 
     def activate(self) -> bool:
         """Begin to serve after `load`. Return False if what was replayed is not committed yet."""
@@ -109,8 +132,8 @@ class ShardRuntime(Generic[S]):
         self.state = RuntimeState.ACTIVE
         self.shard.loaded()
         self._send()
-        for command in self.when_active:
-            self.write_in_parts(command())
+        for action in self.when_active:
+            action()
         return True
 
     def close(self, code: ErrorCode) -> None:
@@ -149,13 +172,81 @@ class ShardRuntime(Generic[S]):
             if self.state is RuntimeState.ACTIVE:
                 self.finish(records[start : start + _RECORDS_PER_WRITE])
 
-    def rewrite(self, records: Sequence[CoordinatorRecord]) -> None:
-        """Write records that the shard has replayed already."""
+    def write_transactional(
+        self, records: Sequence[CoordinatorRecord], producer_id: int, epoch: int, guard: int
+    ) -> None:
+        """Write the records of a command as part of a client's transaction.
+
+        They count when its marker commits them. If the log refuses them, because the producer is
+        fenced or has no such transaction, the answers get that error, and nothing has changed.
+        """
+        shard = self.shard
+        answers, shard.answers = shard.answers, []
+        batch = BatchBuilder()
         try:
             for record in records:
-                self._add_to_batch([self._encode(record)])
-        except (ApiError, OSError) as error:
+                batch.add(*self._encode(record))
+        except EncodeError:  # a string is longer than a record's string can be
+            self._refuse(answers, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        if batch.size > shard.max_batch_bytes:
+            self._refuse(answers, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        sealed = batch.seal(self._broker.wall_ms, shard.compression_codec, (producer_id, epoch))
+        try:
+            self._append_transactional(sealed, answers, guard, 0)
+        except ApiError as error:
+            self._refuse(answers, error.code)
+            return
+        offset = self.partition.online_log().log_end_offset - len(records)
+        for position, (key, value) in enumerate(records):
+            shard.replay_transactional(key, value, producer_id, offset + position)
+
+    def write_marker(self, end: TransactionEnd, done: Callable[[ErrorCode], None]) -> None:
+        """Write the marker that ends a client's transaction; `done` hears when it is committed.
+
+        Raise ApiError if the log refuses it, or if this broker does not lead the partition.
+        """
+        if self.state is not RuntimeState.ACTIVE:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        marker = build_marker(
+            ControlType.COMMIT if end.is_commit else ControlType.ABORT,
+            producer_id=end.producer_id,
+            producer_epoch=end.producer_epoch,
+            coordinator_epoch=end.coordinator_epoch,
+            timestamp=self._broker.wall_ms,
+        )
+        answers: Answers = [(_MarkerReply(done), _MarkerWritten())]
+        self._append_transactional(marker, answers, 0, end.transaction_version)
+        if self.is_active:
+            self.shard.end_transaction(end.producer_id, committed=end.is_commit)
+
+    def _append_transactional(
+        self, batch: bytearray, answers: Answers, guard: int, transaction_version: int
+    ) -> None:
+        """Append a batch of a transaction after what was written before. Raise ApiError."""
+        if self.leader_epoch != self.partition.leader_epoch or self.partition.removed:
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        if self._batch.count:
+            self._end_of_wake_up()
+            if self.state is RuntimeState.CLOSED:
+                raise ApiError(ErrorCode.NOT_COORDINATOR)
+        self._uncommitted.append(answers)
+        try:
+            self._broker.append_transactional(
+                self.partition,
+                batch,
+                self._committed,
+                guard=guard,
+                transaction_version=transaction_version,
+            )
+        except ApiError:
+            self._uncommitted.pop()
+            raise
+        except OSError as error:
+            self._uncommitted.pop()
             self._write_failed(error)
+            raise ApiError(ErrorCode.NOT_COORDINATOR) from error
 
     def answer(self, reply: Reply, response: Message) -> None:
         """Answer a request once everything written before is committed."""
@@ -164,6 +255,11 @@ class ShardRuntime(Generic[S]):
             return
         self.shard.answer(reply, response)
         self._send()
+
+    @property
+    def is_active(self) -> bool:
+        """True while the shard serves."""
+        return self.state is RuntimeState.ACTIVE
 
     @property
     def is_settled(self) -> bool:

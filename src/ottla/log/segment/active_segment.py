@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.log.file_names import TXN_INDEX
 from ottla.log.resources import Resources
-from ottla.log.segment.offset_index import MAX_RELATIVE_OFFSET
+from ottla.log.segment.batch_scan import MAX_RELATIVE_OFFSET
 from ottla.log.segment.recent_batches import LIMIT, RecentBatches
 from ottla.log.segment.roll_limits import RollLimits
 from ottla.log.segment.segment import ALLOCATE_FROM_BYTES, Segment
-from ottla.log.segment.txn_index import AbortedTxn, append_txn
+from ottla.log.segment.txn_index import AbortedTxn
 from ottla.model.ids import NO_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -168,12 +167,12 @@ class ActiveSegment:
             segment.offset_index.append(last_offset, position, capacity)
             segment.time_index.append(timestamp, timestamp_offset, capacity)
 
-    def _write_aborted(self) -> str:
+    def _write_aborted(self) -> str | None:
         transactions, self._pending_aborted = self._pending_aborted, []
-        path = self.segment.path(TXN_INDEX)
+        changed = None
         for transaction in transactions:
-            append_txn(self._resources.files, path, transaction)
-        return path
+            changed = self.segment.add_aborted(transaction) or changed
+        return changed
 
     def undo(self) -> None:
         """Forget what is queued, and remove from the file what a failed write left there."""

@@ -11,6 +11,7 @@ from struct import Struct
 from typing import Final
 from zlib import crc32
 
+from ottla.log.damage import DamagedLog
 from ottla.ports import Buffer, File
 from ottla.records.batch import (
     HEADER_SIZE,
@@ -22,6 +23,9 @@ from ottla.records.batch import (
     crc_of,
     parse_header,
 )
+
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+"""How far an offset may be from the base offset of its segment: indexes have four bytes for it."""
 
 MIN_CHUNK: Final = 4096
 MAX_CHUNK: Final = 256 * 1024
@@ -74,6 +78,29 @@ def batches(file: File, position: int, end: int) -> Iterator[Batch]:
         if position > end:
             return
         yield batch
+
+
+def written_batches(file: File, position: int, end: int, base_offset: int) -> Iterator[Batch]:
+    """Yield the batches of a segment from a position on.
+
+    Raise DamagedLog where there is none up to the end, or where offsets do not rise or are too
+    far from the base offset of the segment.
+    """
+    next_offset, last_allowed = base_offset, base_offset + MAX_RELATIVE_OFFSET
+    try:
+        for batch in batches(file, position, end):
+            last_offset = batch.base_offset + batch.last_offset_delta
+            if batch.base_offset < next_offset or last_offset > last_allowed:
+                raise CorruptBatch(
+                    position,
+                    f"offsets {batch.base_offset} to {last_offset} after {next_offset - 1}",
+                )
+            position, next_offset = batch.end, last_offset + 1
+            yield batch
+    except CorruptBatch as error:
+        raise DamagedLog(file.path, str(error)) from None
+    if position < end:
+        raise DamagedLog(file.path, f"at position {position}: the batch is incomplete")
 
 
 def checked_batches(file: File, position: int, end: int) -> Iterator[Batch]:

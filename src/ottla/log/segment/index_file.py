@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from errno import EDQUOT, ENOSPC
 from struct import Struct
 
+from ottla.log.damage import CorruptIndex
 from ottla.log.file_pool import FilePool
 from ottla.ports import Files, Mapping
 
@@ -24,6 +25,9 @@ TRIMMED = 0
 PREALLOCATED = 1
 UNKNOWN = 2
 """What is known about the length of the file: that of its entries, the capacity, or nothing."""
+
+COLLECTED = 3
+"""All entries are in memory, and `trim` writes the file."""
 
 
 class IndexFile:
@@ -40,7 +44,7 @@ class IndexFile:
         self.base_offset = base_offset
         self._pool = pool
         self._written = entries
-        self._tail = b""
+        self._tail: bytes | bytearray = bytearray() if length == COLLECTED else b""
         self._last = b""
         self._length = length
 
@@ -49,8 +53,14 @@ class IndexFile:
         return self._written + len(self._tail) // self.ENTRY_SIZE
 
     def open_map(self, files: Files) -> Mapping:
-        """Map the file for the pool."""
-        return files.open(self.path).map(writable=False)
+        """Map the file for the pool; raise CorruptIndex if it is missing or too short."""
+        try:
+            file = files.open(self.path)
+        except FileNotFoundError:
+            raise CorruptIndex(self.path, "(it is missing)") from None
+        if file.size() < self._written * self.ENTRY_SIZE:
+            raise CorruptIndex(self.path, f"and shorter than its {self._written} entries")
+        return file.map(writable=False)
 
     def entry_bytes(self, slot: int) -> bytes:
         """Return the bytes of the entry with this number."""
@@ -76,6 +86,8 @@ class IndexFile:
         """Append an entry. The first one preallocates the file; it is written in blocks."""
         self._tail += entry
         self._last = entry
+        if self._length == COLLECTED:
+            return
         if self._length != PREALLOCATED or len(self._tail) >= _BLOCK_ENTRIES * self.ENTRY_SIZE:
             self.write(capacity_bytes)
 
@@ -164,7 +176,7 @@ def entries_of(files: Files, path: str, entry: Struct) -> Iterator[tuple[int, in
         position += step
 
 
-def _floor(data: Mapping | bytes, count: int, size: int, start: int, key: bytes) -> int:
+def _floor(data: Mapping | bytes | bytearray, count: int, size: int, start: int, key: bytes) -> int:
     low, high, width = 0, count, len(key)
     while low < high:
         middle = (low + high) // 2

@@ -84,6 +84,15 @@ class LogSegments:
         del self._segments[number + 1 :], self.base_offsets[number + 1 :]
         return removed
 
+    def replace(self, old: list[Segment], new: Segment) -> None:
+        """Put a segment in the place of neighbours that begin at the same offset."""
+        number = self.number_at(old[0].base_offset)
+        assert self._segments[number : number + len(old)] == old, "they are neighbours"
+        assert new.base_offset == old[0].base_offset, "it begins where they begin"
+        assert old[-1] is not self.active, "the active segment is not replaced"
+        self._segments[number : number + len(old)] = [new]
+        self.base_offsets[number : number + len(old)] = [new.base_offset]
+
     def replace_all(self, segment: Segment) -> None:
         """Make this the only segment."""
         self._segments = [segment]

@@ -7,13 +7,12 @@ and the position of that batch, 4 bytes each. Relative offsets and positions ris
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final
 
+from ottla.log.segment.batch_scan import MAX_RELATIVE_OFFSET
 from ottla.log.segment.index_file import IndexFile, entries_of
 from ottla.ports import Files
 
-MAX_RELATIVE_OFFSET: Final = 2**31 - 1
-
+MAX_POSITION = 2**31 - 1
 _ENTRY = Struct(">ii")
 
 
@@ -50,6 +49,13 @@ class OffsetIndex(IndexFile):
         if relative < 0:
             return -1
         return self.floor(min(relative, MAX_RELATIVE_OFFSET).to_bytes(4, "big"), 0, 4)
+
+    def offset_from(self, position: int) -> int | None:
+        """Return the offset of the first entry at or after a position, if there is one."""
+        slot = self.floor(min(position, MAX_POSITION).to_bytes(4, "big"), 4, 4)
+        if slot >= 0 and self.entry(slot)[1] == position:
+            return self.entry(slot)[0]
+        return self.entry(slot + 1)[0] if slot + 1 < self.entries else None
 
     def last(self) -> tuple[int, int]:
         """Return offset and position of the last entry; the segment's start if there is none."""

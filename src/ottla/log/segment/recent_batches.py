@@ -37,6 +37,16 @@ class RecentBatches:
         following = self.positions[slot] if slot < len(self.positions) else end
         return self.positions[slot - 1], min(following, end)
 
+    def offset_at(self, position: int) -> int | None:
+        """Return the offset of the first batch at or after a position.
+
+        None if there is none, or if older batches may lie there.
+        """
+        positions = self.positions
+        if not positions or position < positions[0] or position > positions[-1]:
+            return None
+        return self.offsets[bisect_left(positions, position)]
+
     def shorten(self) -> None:
         """Forget the oldest batches if there are too many."""
         excess = len(self.offsets) - KEPT

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.log.segment.offset_index import MAX_RELATIVE_OFFSET
+from ottla.log.segment.batch_scan import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
     from ottla.config.topic import LogConfig

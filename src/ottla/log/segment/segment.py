@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ottla.log.damage import CorruptIndex, DamagedLog
 from ottla.log.file_names import INDEX, LOG, TIME_INDEX, TXN_INDEX, offset_name
 from ottla.log.file_pool import FilePool
-from ottla.log.segment.batch_scan import batches
+from ottla.log.segment.batch_scan import written_batches
 from ottla.log.segment.index_file import UNKNOWN
-from ottla.log.segment.index_rebuild import open_indexes, rebuild_indexes
+from ottla.log.segment.index_rebuild import IndexBuilder, IndexRebuild, read_indexes
 from ottla.log.segment.offset_index import OffsetIndex
 from ottla.log.segment.time_index import TimeIndex
-from ottla.log.segment.txn_index import truncate_txn_index
+from ottla.log.segment.txn_index import AbortedTxn, TxnIndex
 from ottla.model.ids import NO_TIMESTAMP
 from ottla.ports import File, Files
-from ottla.records.batch import Batch, CorruptBatch
+from ottla.records.batch import Batch
 
-MAX_OFFSET = 2**63 - 1
 ALLOCATE_FROM_BYTES = 8 * 1024 * 1024
 """From this size on, disk space is allocated ahead of the writes."""
 MOST_AHEAD_BYTES = 16 * 1024 * 1024
@@ -36,9 +36,11 @@ class Segment:
         "_max_timestamp",
         "_offset_index",
         "_time_index",
+        "_txn_index",
         "allocated_end",
         "base_offset",
         "directory",
+        "has_aborted",
         "is_active",
         "is_loose",
         "max_timestamp_offset",
@@ -60,6 +62,9 @@ class Segment:
         self.max_timestamp_offset = base_offset
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
+        self._txn_index: TxnIndex | None = None
+        self.has_aborted = True
+        """False if no transaction was aborted in this segment: it has no transaction index."""
 
     def __repr__(self) -> str:
         return f"Segment(base_offset={self.base_offset}, size={self.size})"
@@ -88,11 +93,39 @@ class Segment:
         return self._time_index
 
     @property
+    def txn_index(self) -> TxnIndex:
+        """The aborted transactions whose markers are in this segment."""
+        if self._txn_index is None:
+            path = self.path(TXN_INDEX)
+            self._txn_index = TxnIndex(self.pool.files, path, exists=self.has_aborted)
+        return self._txn_index
+
+    def add_aborted(self, transaction: AbortedTxn) -> str | None:
+        """Add a transaction to the index; return the index's path if that changed it."""
+        if not self.txn_index.append(transaction):
+            return None
+        self.has_aborted = True
+        return self.path(TXN_INDEX)
+
+    @property
     def max_timestamp(self) -> int:
         """The largest timestamp of the segment's batches, -1 if none has one."""
         if self._max_timestamp == UNKNOWN_TIMESTAMP:
             self._max_timestamp, self.max_timestamp_offset = self.time_index.last()
         return self._max_timestamp
+
+    @property
+    def knows_max_timestamp(self) -> bool:
+        """True if `max_timestamp` reads nothing."""
+        return self._max_timestamp != UNKNOWN_TIMESTAMP
+
+    @property
+    def time_index_path(self) -> str:
+        return self.path(TIME_INDEX)
+
+    def set_last_time_entry(self, timestamp: int, relative_offset: int) -> None:
+        """Take the largest timestamp from the last entry of the time index."""
+        self.set_max_timestamp(timestamp, self.base_offset + relative_offset)
 
     def make_active(self) -> None:
         """Open the segment for writing."""
@@ -137,14 +170,15 @@ class Segment:
         batch = self.locate(offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
-        truncate_txn_index(self.pool.files, self.path(TXN_INDEX), offset)
+        self.txn_index.truncate_to(offset)
         self.drop_handles()
         self.is_active = True
         if batch is not None:
             self.file.truncate(batch.position)
             self.size = batch.position
+        indexed = self.locate(self.offset_index.last()[0])
         timestamp, timestamp_offset = self.time_index.last()
-        for later in self.batches_from(self.offset_index.last()[1]):
+        for later in self.batches_from(self.size if indexed is None else indexed.position):
             if later.max_timestamp > timestamp:
                 timestamp, timestamp_offset = later.max_timestamp, later.last_offset
         self.set_max_timestamp(timestamp, timestamp_offset)
@@ -179,6 +213,7 @@ class Segment:
         self.offset_index.write(index_bytes)
         self.time_index.write(index_bytes)
         self.pool.files.unlink(self.path(TXN_INDEX))
+        self._txn_index, self.has_aborted = None, False
         self._max_timestamp = NO_TIMESTAMP
 
     def set_empty_indexes(self) -> None:
@@ -216,29 +251,44 @@ class Segment:
         return changed
 
     def batches_from(self, position: int) -> Iterator[Batch]:
-        """Yield the headers of the written batches from a position on."""
-        return batches(self.file, position, self.size)
+        """Yield the headers of the written batches from a position on; raises DamagedLog."""
+        return written_batches(self.file, position, self.size, self.base_offset)
 
     def locate(self, offset: int) -> Batch | None:
-        """Return the first batch that ends at or after `offset`, or None.
+        """Return the first batch that ends at or after `offset`, or None; raises DamagedLog.
 
-        Raises CorruptBatch if the segment itself is damaged.
+        If the index is wrong, it is rebuilt at once, however long that takes.
+        """
+        try:
+            self.open_indexes()
+            return self.locate_by_index(offset)
+        except CorruptIndex:
+            self.rebuild_indexes()
+            return self.locate_by_index(offset)
+
+    def locate_by_index(self, offset: int) -> Batch | None:
+        """Return what `locate` does; raise CorruptIndex if the index is wrong.
+
+        It is wrong if no batch begins at its position, or another one.
         """
         indexed, position = self.offset_index.lookup(offset)
+        if position and not 0 < position < self.size:
+            raise CorruptIndex(self.path(INDEX), f"and has the position {position}")
         try:
             return self._scan_for(offset, position, indexed)
-        except CorruptBatch:
+        except CorruptIndex:
+            raise
+        except DamagedLog:
             if not position:
                 raise
-        # The index is wrong: no batch begins at its position, or another one.
-        self._offset_index, self._time_index = rebuild_indexes(self)
-        return self._scan_for(offset, self.offset_index.lookup(offset)[1], MAX_OFFSET)
+        raise CorruptIndex(self.path(INDEX), f"or the segment is, from position {position} on")
 
     def _scan_for(self, offset: int, position: int, indexed: int) -> Batch | None:
         for batch in self.batches_from(position):
             last_offset = batch.base_offset + batch.last_offset_delta
             if batch.position == position and position and last_offset > indexed:
-                raise CorruptBatch(position, f"ends at {last_offset}, the index says {indexed}")
+                reason = f": a batch ends at {last_offset}, and not at {indexed}"
+                raise CorruptIndex(self.path(INDEX), reason)
             if last_offset >= offset:
                 return batch
         return None
@@ -258,9 +308,35 @@ class Segment:
     def forget_indexes(self) -> None:
         """Free the memory of a rolled segment's indexes. They are opened again when needed."""
         self.drop_handles()
-        self._offset_index = self._time_index = None
+        self._offset_index = self._time_index = self._txn_index = None
+
+    @property
+    def has_indexes(self) -> bool:
+        """True if the indexes are open."""
+        return self._offset_index is not None and self._time_index is not None
 
     def open_indexes(self) -> None:
-        """Open the index files if that was not done yet."""
-        if self._offset_index is None or self._time_index is None:
-            self._offset_index, self._time_index = open_indexes(self)
+        """Open the index files if that was not done yet, and rebuild them if they are damaged."""
+        if not self.has_indexes and not self.read_indexes():
+            self.rebuild_indexes()
+
+    def read_indexes(self) -> bool:
+        """Open the index files; return False if they are missing or damaged."""
+        found = read_indexes(self)
+        if found is None:
+            return False
+        self._offset_index, self._time_index = found
+        return True
+
+    def rebuild_indexes(self) -> None:
+        """Rebuild the index files at once."""
+        rebuild = IndexRebuild(self)
+        rebuild.read_some(None)
+        self.replace_indexes(rebuild)
+
+    def replace_indexes(self, rebuild: IndexRebuild) -> None:
+        """Use the indexes of a rebuild that has read all batches."""
+        self.drop_handles()
+        builder: IndexBuilder = rebuild.write()
+        self._offset_index, self._time_index = builder.offset_index, builder.time_index
+        self.set_max_timestamp(builder.max_timestamp, builder.offset)

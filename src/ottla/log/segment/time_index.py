@@ -17,6 +17,26 @@ from ottla.ports import Files
 _ENTRY = Struct(">qi")
 
 
+def last_entry(files: Files, path: str) -> tuple[int, int] | None:
+    """Return timestamp and relative offset of the last entry of a file, off the loop.
+
+    (-1, 0) if there is none, None if the file is missing or damaged.
+    """
+    try:
+        file = files.open(path)
+    except FileNotFoundError:
+        return None
+    size = file.size()
+    content = file.pread(_ENTRY.size, size - _ENTRY.size) if size else b""
+    file.close()
+    if size % _ENTRY.size:
+        return None
+    if not content:
+        return NO_TIMESTAMP, 0
+    timestamp, relative = _ENTRY.unpack(content)
+    return (timestamp, relative) if timestamp >= 0 and relative >= 0 else None
+
+
 class TimeIndex(IndexFile):
     """The time index of one segment."""
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.log.file_names import INDEX, LOG, TIME_INDEX, TXN_INDEX
-from ottla.log.segment.batch_scan import checked_batches, header_at
+from ottla.log.file_names import INDEX, LOG, TIME_INDEX
+from ottla.log.segment.batch_scan import MAX_RELATIVE_OFFSET, checked_batches, header_at
 from ottla.log.segment.index_rebuild import IndexBuilder
-from ottla.log.segment.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from ottla.log.segment.offset_index import OffsetIndex
 from ottla.log.segment.segment import Segment
 from ottla.log.segment.time_index import TimeIndex
-from ottla.log.segment.txn_index import truncate_txn_index
+from ottla.log.startup.metadata_damage import check_end_of_metadata
 from ottla.log.truncation import discard_segments
+from ottla.model.ids import METADATA_TOPIC
 from ottla.records.batch import CorruptBatch
 
 if TYPE_CHECKING:
@@ -67,10 +68,13 @@ def recover_segment(log: Log, segment: Segment, recovery_point: int) -> tuple[in
         problem = f"bad batch {error}"
     if valid < segment.size:
         problem = problem or f"the batch at position {valid} is incomplete"
+        if log.topic_partition.topic == METADATA_TOPIC:
+            check_end_of_metadata(segment, valid, next_offset, recovery_point, problem)
         segment.cut_for_good(valid)
     segment.set_max_timestamp(builder.max_timestamp, builder.offset)
     log.flush_state.note_changed(*segment.finish())
-    truncate_txn_index(log.resources.files, segment.path(TXN_INDEX), max(next_offset, 0))
+    # Later transactions are added again with their markers, by `rebuild_producers`.
+    segment.txn_index.truncate_to(max(min(next_offset, recovery_point), 0))
     return next_offset, problem
 
 
@@ -105,7 +109,7 @@ def _hole(log: Log, end_offset: int, following: int) -> str | None:
     if log.config.compacts or following >= len(log.segments):
         return None
     next_base = log.segments.base_offsets[following]
-    if end_offset >= next_base:
+    if end_offset >= next_base or next_base <= log.cleaned_upto:
         return None
     return f"offsets {end_offset} to {next_base - 1} are missing"
 

@@ -19,7 +19,7 @@ from ottla.log.file_names import (
     offset_of,
 )
 from ottla.log.resources import Resources
-from ottla.log.segment.batch_scan import batches
+from ottla.log.segment.batch_scan import written_batches
 
 
 def clear_leftovers(resources: Resources, directory: str, notes: list[str]) -> dict[str, int]:
@@ -85,6 +85,7 @@ def _swap(
 
 def _end_of_swap(resources: Resources, directory: str, name: str, offset: int, size: int) -> int:
     end_offset = offset
-    for batch in batches(resources.files.open(f"{directory}/{name}"), 0, size):
+    file = resources.files.open(f"{directory}/{name}")
+    for batch in written_batches(file, 0, size, offset):
         end_offset = batch.next_offset
     return end_offset

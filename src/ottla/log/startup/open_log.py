@@ -8,8 +8,9 @@ first. `notes` gets messages for the operator (what was cut, what was rebuilt).
 from __future__ import annotations
 
 from errno import EDQUOT, ENOSPC
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from ottla.log.damage import DamagedLog
 from ottla.log.file_names import (
     INDEX,
     LEADER_EPOCHS,
@@ -17,6 +18,8 @@ from ottla.log.file_names import (
     PARTITION_METADATA,
     SNAPSHOT,
     TIME_INDEX,
+    TXN_INDEX,
+    offset_name,
     offset_of,
 )
 from ottla.log.log import Log
@@ -25,24 +28,24 @@ from ottla.log.segment.segment import Segment
 from ottla.log.startup.crash_recovery import recover, write_again
 from ottla.log.startup.leftover_files import clear_leftovers
 from ottla.log.state.producer_replay import rebuild_producers
-from ottla.log.store.checkpoints import CorruptCheckpoint
 from ottla.log.store.partition_metadata import read_topic_id, write_topic_id
 from ottla.log.truncation import restart
-from ottla.model.ids import ZERO_UUID, TopicPartition
+from ottla.model.ids import METADATA_TOPIC, ZERO_UUID, TopicPartition
+from ottla.model.value import Value
 from ottla.ports import read_file
-from ottla.records.batch import CorruptBatch
 
 if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
 
 
-class Checkpoint(NamedTuple):
+class Checkpoint(Value):
     """What the checkpoints of a log directory say about one log."""
 
     is_clean: bool
     recovery_point: int = 0
     log_start_offset: int = 0
     high_watermark: int = 0
+    cleaned_upto: int = 0
 
 
 def create_log(
@@ -78,19 +81,26 @@ def open_log(
     names = clear_leftovers(resources, directory, notes)
     topic_id = read_topic_id(resources.files, f"{directory}/{PARTITION_METADATA}", notes)
     log = Log(resources, directory, topic_partition, topic_id, config)
+    log.cleaned_upto = checkpoint.cleaned_upto
     _read_epochs(log, notes)
     _add_files(log, names)
     if not checkpoint.is_clean:
         _doubt_files(log, checkpoint.recovery_point)
+    recovered_from = None
     if log.segments and not checkpoint.is_clean:
-        recover(log, checkpoint.recovery_point, notes)
-    end_offset = _find_end(log, notes)
+        recovered_from = checkpoint.recovery_point
+        recover(log, recovered_from, notes)
+    end_offset, damaged_from = _find_end(log, notes, is_clean=checkpoint.is_clean)
+    if damaged_from is not None:
+        recovered_from = min(damaged_from, recovered_from or damaged_from)
     if checkpoint.is_clean and not end_offset:
         _doubt_files(log, 0)  # a log that never held anything is closed without a flush
     _begin(log, checkpoint, end_offset, notes)
     log.leader_epochs.truncate_from_end(log.written_end)
     log.leader_epochs.truncate_from_start(log.log_start_offset)
-    rebuild_producers(log, notes, is_clean=checkpoint.is_clean)
+    if recovered_from is not None:
+        recovered_from = max(recovered_from, log.segments.base_offsets[0])
+    rebuild_producers(log, notes, is_clean=recovered_from is None, newest=recovered_from)
     if log.written_end >= log.flush_state.due_offset:
         _force_recovered(log, notes)
     return log
@@ -103,7 +113,9 @@ def _add_files(log: Log, names: dict[str, int]) -> None:
         if offset is None:
             continue
         if name.endswith(LOG):
-            log.segments.add(Segment(log.resources.pool, log.directory, offset, size))
+            segment = Segment(log.resources.pool, log.directory, offset, size)
+            segment.has_aborted = offset_name(offset, TXN_INDEX) in names
+            log.segments.add(segment)
         elif name.endswith(SNAPSHOT):
             log.snapshots.add(offset)
 
@@ -152,16 +164,27 @@ def _doubt_files(log: Log, recovery_point: int) -> None:
         changed(*(segment.path(suffix) for suffix in (LOG, INDEX, TIME_INDEX)))
 
 
-def _find_end(log: Log, notes: list[str]) -> int:
-    """Return the offset after the last batch; cut a damaged end even after a clean shutdown."""
+def _find_end(log: Log, notes: list[str], *, is_clean: bool) -> tuple[int, int | None]:
+    """Return the offset after the last batch; cut a damaged end even after a clean shutdown.
+
+    Also returns from where on the log was recovered then, None if it was not damaged.
+    """
     if not log.segments:
-        return 0
+        return 0, None
     segment = log.segments[-1]
     try:
-        return _scan_tail(segment)
-    except CorruptBatch:
-        recover(log, segment.base_offset, notes)
-        return _scan_tail(segment)
+        return _scan_tail(segment), None
+    except DamagedLog as error:
+        if is_clean and log.topic_partition.topic == METADATA_TOPIC:
+            raise DamagedLog(
+                segment.path(LOG),
+                f"after a clean stop ({error}). Restore {log.directory} from a copy",
+            ) from None
+        damaged_from = segment.base_offset
+        recover(log, damaged_from, notes)
+        segment = log.segments[-1]  # another one, if the damaged one was removed
+        segment.rebuild_indexes()
+        return _scan_tail(segment), damaged_from
 
 
 def _scan_tail(segment: Segment) -> int:
@@ -175,7 +198,7 @@ def _scan_tail(segment: Segment) -> int:
         if batch.max_timestamp > timestamp:
             timestamp, timestamp_offset = batch.max_timestamp, batch.last_offset
     if position != segment.size:
-        raise CorruptBatch(position, "the last batch is incomplete")
+        raise DamagedLog(segment.path(LOG), f"at position {position}: no batch begins there")
     segment.set_max_timestamp(timestamp, timestamp_offset)
     segment.drop_handles()
     return end_offset
@@ -187,5 +210,5 @@ def _read_epochs(log: Log, notes: list[str]) -> None:
         log.leader_epochs.load(read_file(log.resources.files, path))
     except FileNotFoundError:
         return
-    except CorruptCheckpoint as error:
+    except ValueError as error:
         notes.append(f"{path}: {error}; leader epochs are read from unflushed batches only")

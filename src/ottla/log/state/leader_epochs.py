@@ -83,7 +83,7 @@ class EpochCache:
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return the largest epoch up to `epoch` and where it ended; (-1, -1) if unknown."""
-        if epoch == NO_LEADER_EPOCH or epoch > self.latest_epoch:
+        if not self.entries or epoch == NO_LEADER_EPOCH or epoch > self.latest_epoch:
             return NO_LEADER_EPOCH, NO_OFFSET
         if epoch == self.latest_epoch:
             return epoch, log_end_offset

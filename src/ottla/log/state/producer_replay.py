@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.log.file_names import LOG, TXN_INDEX
-from ottla.log.segment.txn_index import AbortedTxn, append_txn
+from ottla.log.damage import DamagedLog
+from ottla.log.file_names import LOG
+from ottla.log.segment.txn_index import AbortedTxn
 from ottla.log.state.producer_snapshot import CorruptSnapshot
 from ottla.log.state.producer_states import ProducerBatch, ProducerStates
 from ottla.ports import Buffer
@@ -73,23 +74,33 @@ def update_producers(
     )
     if completed is None or not completed.is_aborted:
         return None
-    stable = min(producers.ongoing.values(), default=completed.last_offset + 1)
+    stable = producers.first_ongoing_offset()
+    if stable is None:
+        stable = completed.last_offset + 1
     return AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable)
 
 
-def rebuild_producers(log: Log, notes: list[str], *, is_clean: bool) -> None:
-    """Set producer state as of the log end: the newest good snapshot, then the batches after it."""
+def rebuild_producers(
+    log: Log, notes: list[str], *, is_clean: bool, newest: int | None = None
+) -> None:
+    """Set producer state as of the log end: the newest good snapshot, then the batches after it.
+
+    With `newest` no later snapshot is used. The batches after it bring their aborted transactions
+    back to the transaction indexes.
+    """
     log.producers.clear()
     log.snapshots.remove_from(log.written_end + 1)
     log.snapshots.remove_strays(set(log.segments.base_offsets))
     start = log.written_end if is_clean else log.segments.base_offsets[0]
-    while log.snapshots.offsets:
-        offset = log.snapshots.offsets[-1]
+    while (offset := log.snapshots.newest_upto(newest)) is not None:
         try:
             log.producers.load(log.snapshots.read(offset))
         except CorruptSnapshot as error:
-            notes.append(f"{log.snapshots.path(offset)}: {error}; removed")
-            log.snapshots.remove_from(offset)
+            notes.append(
+                f"{log.snapshots.path(offset)}: {error}; removed,"
+                " the state of producers is read from the log instead"
+            )
+            log.snapshots.remove(offset)
             start = log.segments.base_offsets[0]  # state is missing, even after a clean shutdown
             continue
         start = offset
@@ -106,21 +117,20 @@ def _replay(log: Log, start_offset: int, notes: list[str]) -> None:
         try:
             _replay_segment(log, segment, start_offset)
         except CorruptBatch as error:
-            notes.append(
-                f"{segment.path(LOG)} is damaged {error}; the state of its producers after"
-                " that is unknown"
-            )
+            problem = DamagedLog(segment.path(LOG), str(error))
+            notes.append(f"{problem}; the state of its producers after that is unknown")
+        except DamagedLog as problem:
+            notes.append(f"{problem}; the state of its producers after that is unknown")
 
 
 def _replay_segment(log: Log, segment: Segment, start_offset: int) -> None:
-    position = segment.offset_index.lookup(start_offset)[1]
-    for batch in segment.batches_from(position):
+    first = segment.locate(start_offset)
+    for batch in () if first is None else segment.batches_from(first.position):
         if batch.producer_id < 0 or batch.base_offset < start_offset:
             continue
         marker = read_marker(segment.read_batch(batch)) if batch.is_control else None
         aborted = update_producers(log.producers, batch, marker)
         log.producers.mark_written()
-        if aborted is not None and append_txn(
-            log.resources.files, segment.path(TXN_INDEX), aborted
-        ):
-            log.flush_state.note_changed(segment.path(TXN_INDEX))
+        changed = None if aborted is None else segment.add_aborted(aborted)
+        if changed is not None:
+            log.flush_state.note_changed(changed)

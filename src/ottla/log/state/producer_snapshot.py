@@ -2,21 +2,24 @@
 
 version (2 bytes), CRC-32C (4) of what follows, then an array of entries: producer id, epoch,
 last sequence, last offset, offset delta, timestamp, coordinator epoch, first offset of the
-open transaction. An entry holds one batch. Kafka writes the last batch of each producer and
-forgets the others at a restart. Here each retained batch has an entry of its own, oldest first:
-a reader that keeps one entry for each producer keeps the last one, as it should.
+open transaction. An entry holds one batch: the last one of its producer, as Kafka writes it.
+
+A log with few producers has its older batches too, each in an entry of its own, oldest first: so
+a clean restart forgets no batch that a client may send again. A reader that keeps one entry for
+each producer, as Kafka does, keeps the last one. With more producers each has one entry, so a
+snapshot has at most 46 bytes a producer and 180 KiB.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from struct import Struct, error
 
 from ottla.log.state.producer_states import (
-    RETAINED_BATCHES,
+    OLDER_SIZE,
     SEQUENCE_MASK,
-    ProducerBatch,
     ProducerEntry,
+    pack_batch,
 )
 from ottla.records.checksum import crc32c
 
@@ -24,6 +27,10 @@ _VERSION = 1
 _HEADER = Struct(">hIi")
 _ENTRY = Struct(">qhiqiqiq")
 _CRC_START = 6
+_pack = _ENTRY.pack
+
+MOST_WITH_OLDER_BATCHES = 1000
+"""How many producers a log may have for a snapshot to hold more than their last batches."""
 
 
 class CorruptSnapshot(ValueError):
@@ -32,14 +39,49 @@ class CorruptSnapshot(ValueError):
 
 def encode_snapshot(entries: Mapping[int, ProducerEntry]) -> bytes:
     """Return the content of a snapshot file."""
+    older = encode_older_batches(entries) if len(entries) <= MOST_WITH_OLDER_BATCHES else b""
+    return finish_snapshot([older, encode_entries(entries.items())])
+
+
+def encode_older_batches(entries: Mapping[int, ProducerEntry]) -> bytes:
+    """Return an entry for each batch that is not the last one of its producer."""
     packed = []
     for producer_id, entry in entries.items():
-        epoch, batches, timestamp, coordinator_epoch, txn = entry
-        for batch in batches[:-1]:
-            packed.append(_pack(producer_id, epoch, batch, batch[4], coordinator_epoch, txn))
-        last = batches[-1] if batches else None
-        packed.append(_pack(producer_id, epoch, last, timestamp, coordinator_epoch, txn))
-    body = len(packed).to_bytes(4, "big") + b"".join(packed)
+        epoch, _, _, coordinator_epoch, txn = entry
+        for _, last_sequence, base_offset, last_offset, timestamp in entry.batches[:-1]:
+            delta = last_offset - base_offset
+            packed.append(
+                _pack(
+                    producer_id, epoch, last_sequence, last_offset, delta, timestamp,
+                    coordinator_epoch, txn,
+                )
+            )  # fmt: skip
+    return b"".join(packed)
+
+
+def encode_entries(entries: Iterable[tuple[int, ProducerEntry]]) -> bytes:
+    """Return the entry of each producer, with its last batch."""
+    packed = []
+    for producer_id, entry in entries:
+        epoch, _, timestamp, coordinator_epoch, txn = entry
+        last_sequence, last_offset, delta = -1, -1, 0
+        last = entry.last_batch
+        if last is not None:
+            _, last_sequence, base_offset, last_offset, _ = last
+            delta = last_offset - base_offset
+        packed.append(
+            _pack(
+                producer_id, epoch, last_sequence, last_offset, delta, timestamp,
+                coordinator_epoch, txn,
+            )
+        )  # fmt: skip
+    return b"".join(packed)
+
+
+def finish_snapshot(parts: Iterable[bytes]) -> bytes:
+    """Return the content of a snapshot file with the given encoded entries."""
+    packed = b"".join(parts)
+    body = (len(packed) // _ENTRY.size).to_bytes(4, "big") + packed
     return _VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
 
 
@@ -51,41 +93,29 @@ def decode_snapshot(content: bytes) -> dict[int, ProducerEntry]:
         raise CorruptSnapshot(f"{len(content)} bytes are too few for a snapshot") from None
     if version != _VERSION:
         raise CorruptSnapshot(f"version {version} is unknown")
-    if crc32c(content[_CRC_START:]) != crc:
-        raise CorruptSnapshot("the CRC does not match")
-    if count < 0 or _HEADER.size + count * _ENTRY.size > len(content):
-        raise CorruptSnapshot(f"{count} entries do not fit")
-    entries: dict[int, ProducerEntry] = {}
-    for number in range(count):
-        _add(entries, _ENTRY.unpack_from(content, _HEADER.size + number * _ENTRY.size))
+    with memoryview(content) as view:
+        if crc32c(view[_CRC_START:]) != crc:
+            raise CorruptSnapshot("the CRC does not match")
+        end = _HEADER.size + count * _ENTRY.size
+        if count < 0 or end > len(content):
+            raise CorruptSnapshot(f"{count} entries do not fit")
+        entries: dict[int, ProducerEntry] = {}
+        try:
+            for fields in _ENTRY.iter_unpack(view[_HEADER.size : end]):
+                _add(entries, fields)
+        except error:
+            raise CorruptSnapshot(f"an entry has impossible offsets: {fields}") from None
     return entries
-
-
-def _pack(
-    producer_id: int,
-    epoch: int,
-    batch: ProducerBatch | None,
-    timestamp: int,
-    coordinator_epoch: int,
-    txn: int,
-) -> bytes:
-    if batch is None:
-        return _ENTRY.pack(producer_id, epoch, -1, -1, 0, timestamp, coordinator_epoch, txn)
-    _, last_sequence, base_offset, last_offset, _ = batch
-    delta = last_offset - base_offset
-    return _ENTRY.pack(
-        producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, txn
-    )
 
 
 def _add(entries: dict[int, ProducerEntry], fields: tuple[int, ...]) -> None:
     producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn = fields
-    batches: tuple[ProducerBatch, ...] = ()
     earlier = entries.get(producer_id)
+    packed = b""
     if earlier is not None and earlier.producer_epoch == epoch:
-        batches = earlier.batches
+        packed = earlier.packed
     if offset >= 0:
         first = (sequence - delta) & SEQUENCE_MASK if sequence >= 0 else sequence
-        batch = ProducerBatch(first, sequence, offset - delta, offset, timestamp)
-        batches = (*batches, batch)[-RETAINED_BATCHES:]
-    entries[producer_id] = ProducerEntry(epoch, batches, timestamp, coordinator_epoch, txn)
+        batch = pack_batch(first, sequence, offset - delta, offset, timestamp)
+        packed = packed[-OLDER_SIZE:] + batch
+    entries[producer_id] = ProducerEntry(epoch, packed, timestamp, coordinator_epoch, txn)

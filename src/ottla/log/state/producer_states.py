@@ -1,8 +1,10 @@
 """What a log knows about its producers: epochs, sequences, transactions (KIP-98, KIP-360).
 
 Each producer id has an entry with its epoch and its last batches, at most five, because a
-client has at most five requests in flight. Entries are never changed, only replaced. The
-replaced ones are kept until the batches they belong to are written: undoing puts them back.
+client has at most five requests in flight. A producer takes less than half a kilobyte: there may
+be hundreds of thousands in a log, so its batches are packed into one bytes object. Entries are
+never changed, only replaced. The replaced ones are kept until the batches they belong to are
+written: undoing puts them back.
 
 `check` decides about a batch of a client:
     unknown producer         any sequence is accepted (its records may have been deleted)
@@ -11,14 +13,19 @@ replaced ones are kept until the batches they belong to are written: undoing put
     same epoch, next sequence  accepted
     same epoch, one of the last batches    a duplicate: the same offset is returned again
     same epoch, anything else              OUT_OF_ORDER_SEQUENCE_NUMBER
-Sequences wrap from 2**31 - 1 to 0.
+Sequences wrap from 2**31 - 1 to 0. What else is asked of batches in transactions is in
+`transaction_checks`.
+
+`ongoing` is sorted by first offset: the first one is where the last stable offset stands still.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from struct import Struct
 from typing import Final, NamedTuple
 
+from ottla.log.state.verifications import Verifications
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import NO_OFFSET, NO_PRODUCER_EPOCH, NO_TIMESTAMP
 
@@ -26,7 +33,16 @@ RETAINED_BATCHES: Final = 5
 SEQUENCE_MASK: Final = 0x7FFFFFFF
 NO_COORDINATOR_EPOCH: Final = -1
 
+_UNKNOWN_OFFSET: Final = -1
+
 _new = tuple.__new__  # what a NamedTuple's constructor does, in half the time
+_BATCH = Struct(">iiqqq")
+_BATCH_SIZE: Final = _BATCH.size
+OLDER_SIZE: Final = (RETAINED_BATCHES - 1) * _BATCH_SIZE
+"""How many bytes of `ProducerEntry.packed` are kept when a batch is added."""
+pack_batch: Final = _BATCH.pack
+"""Return a batch as it is in `ProducerEntry.packed`."""
+_sequences_at = Struct(">ii").unpack_from
 
 
 class ProducerBatch(NamedTuple):
@@ -40,20 +56,56 @@ class ProducerBatch(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """The state of one producer id; batches oldest first."""
+    """The state of one producer id."""
 
     producer_epoch: int
-    batches: tuple[ProducerBatch, ...]
+    packed: bytes
+    """Its last batches, oldest first; see `batches`."""
     last_timestamp: int
     coordinator_epoch: int
     current_txn_first_offset: int
 
+    @classmethod
+    def of(
+        cls,
+        producer_epoch: int,
+        batches: Iterable[ProducerBatch],
+        last_timestamp: int,
+        coordinator_epoch: int,
+        current_txn_first_offset: int,
+    ) -> ProducerEntry:
+        """Return an entry with these batches, oldest first."""
+        packed = b"".join(pack_batch(*batch) for batch in batches)
+        return cls(
+            producer_epoch, packed, last_timestamp, coordinator_epoch, current_txn_first_offset
+        )
+
+    @property
+    def batches(self) -> tuple[ProducerBatch, ...]:
+        """The last batches, oldest first."""
+        return tuple(map(ProducerBatch._make, _BATCH.iter_unpack(self.packed)))
+
+    def find(self, base_sequence: int, last_sequence: int) -> ProducerBatch | None:
+        """Return the batch with these sequences, if it is one of the last."""
+        for batch in self.batches:
+            if batch[0] == base_sequence and batch[1] == last_sequence:
+                return batch
+        return None
+
+    @property
+    def last_batch(self) -> ProducerBatch | None:
+        packed = self.packed
+        if not packed:
+            return None
+        return ProducerBatch._make(_BATCH.unpack_from(packed, len(packed) - _BATCH_SIZE))
+
     @property
     def last_sequence(self) -> int:
-        return self.batches[-1].last_sequence if self.batches else -1
+        last = self.last_batch
+        return -1 if last is None else last.last_sequence
 
 
-_UNKNOWN = ProducerEntry(NO_PRODUCER_EPOCH, (), NO_TIMESTAMP, NO_COORDINATOR_EPOCH, NO_OFFSET)
+_UNKNOWN = ProducerEntry(NO_PRODUCER_EPOCH, b"", NO_TIMESTAMP, NO_COORDINATOR_EPOCH, NO_OFFSET)
 
 
 class CompletedTxn(NamedTuple):
@@ -68,7 +120,16 @@ class CompletedTxn(NamedTuple):
 class ProducerStates:
     """The producers of one log."""
 
-    __slots__ = ("_completed", "_queued_ends", "entries", "ongoing", "queued")
+    __slots__ = (
+        "_completed",
+        "_queued_ends",
+        "_unstable",
+        "_unstable_at",
+        "entries",
+        "ongoing",
+        "queued",
+        "verifications",
+    )
 
     def __init__(self) -> None:
         self.entries: dict[int, ProducerEntry] = {}
@@ -79,6 +140,10 @@ class ProducerStates:
         """How many of the completed transactions have a marker that is not written yet."""
         self.queued: list[tuple[int, ProducerEntry | None]] = []
         """The entries before the changes of batches that are not written yet."""
+        self.verifications = Verifications()
+        self._unstable: int | None = None
+        self._unstable_at = _UNKNOWN_OFFSET
+        """The high watermark for which `_unstable` is the first unstable offset."""
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -93,13 +158,16 @@ class ProducerStates:
         entry = self.entries.get(producer_id)
         if entry is None:
             return None
-        current_epoch, batches, _, _, _ = entry
+        current_epoch, packed, _, _, _ = entry
         if producer_epoch == current_epoch:
-            if base_sequence == ((batches[-1][1] + 1) & SEQUENCE_MASK if batches else 0):
+            expected = 0
+            if packed:
+                expected = _sequences_at(packed, len(packed) - _BATCH_SIZE)[1] + 1 & SEQUENCE_MASK
+            if base_sequence == expected:
                 return None
-            for batch in batches:
-                if batch[0] == base_sequence and batch[1] == last_sequence:
-                    return batch
+            duplicate = entry.find(base_sequence, last_sequence)
+            if duplicate is not None:
+                return duplicate
         elif producer_epoch < current_epoch:
             raise ApiError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -127,18 +195,14 @@ class ProducerStates:
         """Remember a batch that `check` accepted; `undo_queued` may take it back."""
         entry = self.entries.get(producer_id)
         self.queued.append((producer_id, entry))
-        batch = _new(
-            ProducerBatch, (base_sequence, last_sequence, base_offset, last_offset, timestamp)
-        )
+        packed = pack_batch(base_sequence, last_sequence, base_offset, last_offset, timestamp)
         if entry is None:
             entry = _UNKNOWN
-        current_epoch, batches, _, coordinator_epoch, txn = entry
+        current_epoch, older, _, coordinator_epoch, txn = entry
         if current_epoch == producer_epoch:
-            batches = (*batches[1 - RETAINED_BATCHES :], batch)
-        else:
-            batches = (batch,)
+            packed = older[-OLDER_SIZE:] + packed
         self.entries[producer_id] = _new(
-            ProducerEntry, (producer_epoch, batches, timestamp, coordinator_epoch, txn)
+            ProducerEntry, (producer_epoch, packed, timestamp, coordinator_epoch, txn)
         )
 
     def mark_written(self) -> None:
@@ -149,25 +213,36 @@ class ProducerStates:
     def undo_queued(self) -> None:
         """Take back what was appended since the last `mark_written`."""
         for producer_id, entry in reversed(self.queued):
-            self.ongoing.pop(producer_id, None)
             if entry is None:
                 del self.entries[producer_id]
-                continue
-            self.entries[producer_id] = entry
-            if entry.current_txn_first_offset >= 0:
-                self.ongoing[producer_id] = entry.current_txn_first_offset
+            else:
+                self.entries[producer_id] = entry
+        self._restore_ongoing(dict.fromkeys(producer_id for producer_id, _ in self.queued))
         if self._queued_ends:
             del self._completed[-self._queued_ends :]
             self._queued_ends = 0
         self.queued.clear()
+        self._unstable_at = _UNKNOWN_OFFSET
+
+    def _restore_ongoing(self, producer_ids: Iterable[int]) -> None:
+        """Note the open transactions of some producers, as their entries say."""
+        ongoing, is_sorted = self.ongoing, True
+        for producer_id in producer_ids:
+            entry = self.entries.get(producer_id)
+            first_offset = NO_OFFSET if entry is None else entry.current_txn_first_offset
+            if first_offset != ongoing.get(producer_id, NO_OFFSET):
+                ongoing.pop(producer_id, None)
+                if first_offset >= 0:
+                    ongoing[producer_id] = first_offset
+                    is_sorted = False
+        if not is_sorted:
+            self.ongoing = dict(sorted(ongoing.items(), key=lambda item: item[1]))
 
     def load(self, entries: dict[int, ProducerEntry]) -> None:
         """Load the state of a snapshot."""
         self.clear()
         self.entries.update(entries)
-        for producer_id, entry in entries.items():
-            if entry.current_txn_first_offset >= 0:
-                self.ongoing[producer_id] = entry.current_txn_first_offset
+        self._restore_ongoing(entries)
 
     def clear(self) -> None:
         """Forget everything."""
@@ -176,6 +251,8 @@ class ProducerStates:
         self._completed.clear()
         self.queued.clear()
         self._queued_ends = 0
+        self._unstable_at = _UNKNOWN_OFFSET
+        self.verifications.clear()
 
     def append_unchecked(
         self,
@@ -189,10 +266,21 @@ class ProducerStates:
         The first batch of a transaction begins it.
         """
         self.append(producer_id, producer_epoch, *batch)
-        if is_transactional and producer_id not in self.ongoing:
-            self.ongoing[producer_id] = batch.base_offset
+        if is_transactional:
+            self.note_transactional(producer_id, batch.base_offset)
+
+    def note_transactional(self, producer_id: int, base_offset: int) -> None:
+        """Note that the batch that was just appended is part of a transaction.
+
+        The first one begins it. From then on the transaction needs no verification.
+        """
+        if self.verifications:
+            self.verifications.forget(producer_id)
+        if producer_id not in self.ongoing:
+            self.ongoing[producer_id] = base_offset
             entry = self.entries[producer_id]
-            self.entries[producer_id] = entry._replace(current_txn_first_offset=batch.base_offset)
+            self.entries[producer_id] = entry._replace(current_txn_first_offset=base_offset)
+            self._unstable_at = _UNKNOWN_OFFSET
 
     def end_transaction(
         self,
@@ -206,11 +294,13 @@ class ProducerStates:
         """End the producer's transaction; return it if it has any records."""
         entry = self.entries.get(producer_id)
         self.queued.append((producer_id, entry))
+        if self.verifications:
+            self.verifications.forget(producer_id)
         if entry is None:
             entry = _UNKNOWN
-        batches = entry.batches if entry.producer_epoch == producer_epoch else ()
+        packed = entry.packed if entry.producer_epoch == producer_epoch else b""
         self.entries[producer_id] = ProducerEntry(
-            producer_epoch, batches, timestamp, coordinator_epoch, NO_OFFSET
+            producer_epoch, packed, timestamp, coordinator_epoch, NO_OFFSET
         )
         first_offset = self.ongoing.pop(producer_id, None)
         if first_offset is None:
@@ -218,25 +308,47 @@ class ProducerStates:
         completed = CompletedTxn(producer_id, first_offset, offset, is_abort)
         self._completed.append(completed)
         self._queued_ends += 1
+        self._unstable_at = _UNKNOWN_OFFSET
         return completed
+
+    def first_ongoing_offset(self) -> int | None:
+        """Return where the first transaction that has no marker begins."""
+        return next(iter(self.ongoing.values()), None)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Return the first offset of a transaction that is open or whose marker is uncommitted."""
         if not self.ongoing and not self._completed:
             return None
-        self._completed = [t for t in self._completed if t.last_offset >= high_watermark]
-        offsets = [*self.ongoing.values(), *(t.first_offset for t in self._completed)]
-        return min(offsets, default=None)
+        if self._unstable_at != high_watermark:
+            self._completed = [t for t in self._completed if t.last_offset >= high_watermark]
+            first = min((t.first_offset for t in self._completed), default=None)
+            ongoing = self.first_ongoing_offset()
+            if first is None or (ongoing is not None and ongoing < first):
+                first = ongoing
+            self._unstable, self._unstable_at = first, high_watermark
+        return self._unstable
 
-    def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers without recent batches or an open transaction; return how many."""
-        expired = [
-            producer_id
-            for producer_id, entry in self.entries.items()
-            if now_ms - entry.last_timestamp >= expiration_ms and entry.current_txn_first_offset < 0
-        ]
+    def expire(
+        self, now_ms: int, expiration_ms: int, producer_ids: Iterable[int] | None = None
+    ) -> int:
+        """Forget producers without recent batches or an open transaction; return how many.
+
+        With `producer_ids` look at these only.
+        """
+        entries = self.entries
+        expired = []
+        for producer_id in entries if producer_ids is None else producer_ids:
+            entry = entries.get(producer_id)
+            if (
+                entry is not None
+                and now_ms - entry.last_timestamp >= expiration_ms
+                and entry.current_txn_first_offset < 0
+            ):
+                expired.append(producer_id)
         for producer_id in expired:
-            del self.entries[producer_id]
+            del entries[producer_id]
+        if self.verifications:
+            self.verifications.expire(now_ms, expiration_ms)
         return len(expired)
 
     def __iter__(self) -> Iterator[tuple[int, ProducerEntry]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ottla.model.ids import TopicPartition
-from ottla.ports import Files, read_file, write_file_atomically
+from ottla.ports import Files, read_file
 
 _VERSION = "0"
 
@@ -62,8 +62,3 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
         return decode_offsets(read_file(files, path))
     except FileNotFoundError:
         return {}
-
-
-def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace a checkpoint file, durably."""
-    write_file_atomically(files, path, encode_offsets(offsets))

@@ -7,16 +7,21 @@ checkpoint is written in the background, but renamed on the loop, and only if it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Collection, Container, Iterable
 
-from ottla.log.file_names import CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from ottla.log.file_names import (
+    CLEAN_SHUTDOWN,
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+)
 from ottla.log.log import Log
 from ottla.log.startup.open_log import Checkpoint
 from ottla.log.store.checkpoints import (
-    CorruptCheckpoint,
     encode_offsets,
     read_offsets,
-    write_offsets,
 )
 from ottla.model.ids import TopicPartition
 from ottla.ports import Files, read_file, write_file_atomically
@@ -29,12 +34,14 @@ Offsets = dict[TopicPartition, int]
 class CheckpointJob:
     """New checkpoints that are being written."""
 
-    __slots__ = ("_files", "_path", "contents")
+    __slots__ = ("_files", "_path", "contents", "then")
 
     def __init__(self, files: Files, path: str, contents: dict[str, Offsets]) -> None:
         self._files = files
         self._path = path
         self.contents = contents
+        self.then: list[Callable[[], None]] = []
+        """Who is told when it is done, or has failed."""
 
     def write(self) -> None:
         """Write them beside the old ones and force them to disk; off the loop."""
@@ -58,7 +65,7 @@ class CheckpointJob:
 class LogDirectory:
     """A directory that holds the logs of partitions."""
 
-    __slots__ = ("_files", "_job", "_written", "path", "unopened", "was_clean")
+    __slots__ = ("_files", "_job", "_written", "clean_epoch", "path", "unopened", "was_clean")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
@@ -68,6 +75,8 @@ class LogDirectory:
         self.unopened: dict[TopicPartition, Checkpoint] = {}
         """Logs that could not be opened because the disk was full, with their checkpoints."""
         self.was_clean = False
+        self.clean_epoch = -1
+        """The broker epoch in the clean-shutdown marker that was found; -1 if there was none."""
 
     def begin(self, notes: list[str]) -> Callable[[TopicPartition], Checkpoint]:
         """Read the checkpoints and remove the clean-shutdown marker."""
@@ -75,11 +84,13 @@ class LogDirectory:
         marker = f"{self.path}/{CLEAN_SHUTDOWN}"
         self.was_clean = self._files.exists(marker)
         if self.was_clean:
+            self.clean_epoch = _epoch_in(read_file(self._files, marker))
             self._files.unlink(marker)
             self._files.sync_dir(self.path)
         recovery_points = self._read(RECOVERY_POINTS, notes)
         log_starts = self._read(LOG_START_OFFSETS, notes)
         high_watermarks = self._read(HIGH_WATERMARKS, notes)
+        cleaned = self._read(CLEANER_OFFSETS, notes)
 
         def checkpoint_of(partition: TopicPartition) -> Checkpoint:
             return Checkpoint(
@@ -87,13 +98,27 @@ class LogDirectory:
                 recovery_points.get(partition, 0),
                 log_starts.get(partition, 0),
                 high_watermarks.get(partition, 0),
+                cleaned.get(partition, 0),
             )
 
         return checkpoint_of
 
     def write_checkpoints(self, logs: Iterable[Log]) -> None:
-        """Write the three checkpoints, each only if it changed."""
+        """Write the checkpoints, each only if it changed."""
         self._write(self._changed(logs))
+
+    @property
+    def running_job(self) -> CheckpointJob | None:
+        """The checkpoints that are being written."""
+        return self._job
+
+    def remembers(self, partitions: Collection[TopicPartition]) -> bool:
+        """Return True if the checkpoints have one of these partitions, or will have it soon."""
+        job = {} if self._job is None else self._job.contents
+        return not all(
+            offsets.keys().isdisjoint(partitions)
+            for offsets in (*self._written.values(), *job.values())
+        )
 
     def begin_checkpoint(self, logs: Iterable[Log]) -> CheckpointJob | None:
         """Return a job that writes them; None if nothing changed or a job is running."""
@@ -115,16 +140,23 @@ class LogDirectory:
         if self._job is job:
             self._job = None
 
-    def forget(self, partition: TopicPartition) -> None:
-        """Remove a partition from the checkpoints before a log of its name is created."""
-        self._job = None
+    def forget(self, partition: TopicPartition, logs: Container[TopicPartition]) -> None:
+        """Remove a partition from the checkpoints before a log of its name is created.
+
+        `LogStore.forget` has done so in the background, unless that failed. All partitions that
+        are gone are removed with it. So the checkpoints are written once, and not for each
+        partition, if a topic is created again.
+        """
+        job = self._job
+        if job is not None and any(partition in offsets for offsets in job.contents.values()):
+            self._job = None
         stale = [name for name, offsets in self._written.items() if partition in offsets]
-        self._write(
-            {
-                name: {p: o for p, o in self._written[name].items() if p != partition}
-                for name in stale
+        if stale:
+            kept = {
+                name: {p: o for p, o in offsets.items() if p in logs or p in self.unopened}
+                for name, offsets in self._written.items()
             }
-        )
+            self._write({name: kept[name] for name in stale})
 
     def mark_clean(self, broker_epoch: int) -> None:
         """Write the marker that says that all logs were closed properly."""
@@ -135,7 +167,7 @@ class LogDirectory:
         path = f"{self.path}/{name}"
         try:
             offsets = read_offsets(self._files, path)
-        except CorruptCheckpoint as error:
+        except ValueError as error:
             notes.append(f"{path}: {error}; treated as empty")
             return {}
         if self._files.exists(path):
@@ -145,28 +177,39 @@ class LogDirectory:
     def _changed(self, logs: Iterable[Log]) -> dict[str, Offsets]:
         """Return the checkpoints that differ from those written last."""
         recovery_points, starts, high_watermarks = {}, {}, {}
+        cleaned = {}
         for log in logs:
             partition = log.topic_partition
             recovery_points[partition] = log.recovery_point
             high_watermarks[partition] = log.high_watermark
             if log.log_start_offset > log.segments.base_offsets[0]:
                 starts[partition] = log.log_start_offset
+            if log.cleaned_upto:
+                cleaned[partition] = log.cleaned_upto
         for partition, checkpoint in self.unopened.items():
             recovery_points[partition] = checkpoint.recovery_point
             high_watermarks[partition] = checkpoint.high_watermark
             if checkpoint.log_start_offset:
                 starts[partition] = checkpoint.log_start_offset
+            if checkpoint.cleaned_upto:
+                cleaned[partition] = checkpoint.cleaned_upto
         contents = {
             RECOVERY_POINTS: recovery_points,
             LOG_START_OFFSETS: starts,
             HIGH_WATERMARKS: high_watermarks,
         }
+        if cleaned or CLEANER_OFFSETS in self._written:
+            contents[CLEANER_OFFSETS] = cleaned
         return {name: c for name, c in contents.items() if self._written.get(name) != c}
 
     def _write(self, contents: dict[str, Offsets]) -> None:
-        for name, offsets in contents.items():
-            write_offsets(self._files, f"{self.path}/{name}", offsets)
-            self._written[name] = offsets
+        """Replace checkpoints, and wait for the disk."""
+        if contents:
+            job = CheckpointJob(self._files, self.path, contents)
+            job.write()
+            job.put()
+            self._written.update(contents)
+            job.sync()
 
 
 def read_broker_epoch(files: Files, directory: str) -> int | None:
@@ -178,3 +221,9 @@ def read_broker_epoch(files: Files, directory: str) -> int | None:
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
     return epoch if isinstance(epoch, int) else None
+
+
+def _epoch_in(marker: bytes) -> int:
+    """Return the broker epoch in a clean-shutdown marker. Kafka's older ones are empty."""
+    found = re.search(rb'"brokerEpoch"\s*:\s*(\d+)', marker)
+    return -1 if found is None else int(found[1])

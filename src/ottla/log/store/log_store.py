@@ -1,28 +1,31 @@
 """All logs of a broker, over several log directories.
 
 A directory goes offline at a storage error. Its logs are then removed from the store, and its
-partitions are in `offline_partitions`; the other directories are not affected. A full disk and
-too many open files are no such errors: writes fail until there is room again. A log that could
-not be recovered because the disk was full is `unopened` in its directory, which gets no
-clean-shutdown marker until it was opened.
+partitions are in `offline_partitions`; the other directories are not affected. A damaged file is
+no such error: only its log goes offline. A full disk and too many open files are none either:
+writes fail until there is room again. A log that could not be recovered because the disk was full,
+and one that is damaged, is `unopened` in its directory, which gets no clean-shutdown marker.
 
 The periodic jobs are plain methods. The node's timers call them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ottla.log.damage import DamagedLog
 from ottla.log.file_names import DELETE_DIR, STRAY_DIR, retired_directory
 from ottla.log.file_pool import FilePool
 from ottla.log.log import Log
 from ottla.log.resources import Resources
 from ottla.log.startup.open_log import Checkpoint, create_log, open_log
 from ottla.log.store import inventory
+from ottla.log.store.clean_shutdown import close_logs
 from ottla.log.store.log_directory import CheckpointJob, LogDirectory
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
+from ottla.model.steps import Steps, Wait
 from ottla.ports import Background, Clock, Files, Random
 
 if TYPE_CHECKING:
@@ -34,8 +37,13 @@ _SEGMENTS_AT_A_TIME = 8
 _SEGMENT_WORK = 6
 """The cost of deleting a segment, relative to that of checking a log."""
 
+_PRODUCERS_AT_A_TIME = 5000
+"""About a millisecond of checking which producers have expired."""
+
 _ENOUGH_WORK = 50
 """About two milliseconds of work: retention must not hold the loop longer."""
+
+_CHECKPOINT_ATTEMPTS = 2
 
 
 class LogStore:
@@ -53,7 +61,7 @@ class LogStore:
         producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
     ) -> None:
         self.resources = Resources(files, pool, background, clock, random)
-        self.resources.on_error = lambda path, error: self._handle(parent_path(path), error)
+        self.resources.on_error = self._background_failed
         self.resources.trash.on_error = lambda path, error: self.notes.append(
             f"{path}: cannot be removed: {error}"
         )
@@ -61,6 +69,8 @@ class LogStore:
         """The directories that are online."""
         self.offline_dirs: dict[str, OSError] = {}
         self.offline_partitions: set[TopicPartition] = set()
+        self.interrupted_moves: dict[TopicPartition, str] = {}
+        """Logs that were moving when the last process ended, and to which directories."""
         self.notes = self.resources.notes
         """Messages for the operator. Whoever logs them clears the list."""
         self.on_offline: Callable[[str, OSError, list[TopicPartition]], None] = (
@@ -134,6 +144,9 @@ class LogStore:
                 log = open_log(
                     self.resources, path, partition, config, checkpoint=checkpoint, notes=self.notes
                 )
+            except DamagedLog as error:
+                self.note_damage(partition, path, error)
+                raise
             except OSError as error:
                 self._handle(directory.path, error)
                 raise
@@ -162,7 +175,7 @@ class LogStore:
         directory = min(self.directories, key=lambda path: self._counts[path])
         path = f"{directory}/{partition}"
         try:
-            self.directories[directory].forget(partition)
+            self.directories[directory].forget(partition, self._logs)
             log = create_log(self.resources, path, partition, topic_id, config)
         except OSError as error:
             self._remove_unfinished(path)
@@ -190,6 +203,39 @@ class LogStore:
         if path is not None:
             due_ms = self.resources.clock.wall_ms() + log.config.file_delete_delay_ms
             self.resources.trash.add_directory(path, due_ms)
+
+    def replace(self, log: Log, future: Log, path: str) -> Log:
+        """Let a closed log take the place of another one of its partition, in the directory `path`.
+
+        Raises OSError if the new one cannot be put there; the old one is gone then.
+        """
+        partition, directory = log.topic_partition, parent_path(path)
+        self.directories[directory].forget(partition, self._logs)
+        self.drop(log)
+        old = self._retire(log, DELETE_DIR)
+        self.resources.files.rename(future.directory, path)
+        self.resources.files.sync_dir(directory)
+        if old is not None:
+            due_ms = self.resources.clock.wall_ms() + log.config.file_delete_delay_ms
+            self.resources.trash.add_directory(old, due_ms)
+        checkpoint = Checkpoint(
+            True, future.log_end_offset, future.log_start_offset, future.high_watermark
+        )
+        moved = open_log(
+            self.resources, path, partition, log.config, checkpoint=checkpoint, notes=self.notes
+        )
+        self.add(moved)
+        return moved
+
+    def discard(self, future: Log) -> None:
+        """Delete a log that is not in the store: the copy of a move that was given up."""
+        path = self._retire(future, DELETE_DIR)
+        if path is not None:
+            self.resources.trash.add_directory(path, self.resources.clock.wall_ms())
+
+    def directory_failed(self, directory: str, error: OSError) -> None:
+        """Take a directory offline, unless the error is only a full disk."""
+        self._handle(directory, error)
 
     def _delete_unopened(self, partition: TopicPartition) -> None:
         for directory in list(self.directories.values()):
@@ -230,8 +276,50 @@ class LogStore:
     # Errors
 
     def handle_error(self, log: Log, error: OSError) -> None:
-        """Take the directory of a log offline, unless the error is only a full disk."""
-        self._handle(parent_of(log), error)
+        """Take the directory of a log offline, unless the error is only a full disk.
+
+        If the log is damaged, take only this log offline: the disk works.
+        """
+        if isinstance(error, DamagedLog):
+            self._take_log_offline(log, error)
+        else:
+            self._handle(parent_of(log), error)
+
+    def _background_failed(self, path: str, error: OSError) -> None:
+        """Handle an error of work in the background on the log in the directory `path`."""
+        if isinstance(error, DamagedLog):
+            log = next((log for log in self if log.directory == path), None)
+            if log is not None:
+                self._take_log_offline(log, error)
+        else:
+            self._handle(parent_path(path), error)
+
+    def _take_log_offline(self, log: Log, error: DamagedLog) -> None:
+        """Stop using a damaged log. Its files stay, and the next start opens it again."""
+        partition = log.topic_partition
+        if self._logs.get(partition) is not log:
+            return
+        directory = self.directories[parent_of(log)]
+        directory.unopened[partition] = Checkpoint(
+            False,
+            log.recovery_point,
+            log.log_start_offset,
+            log.high_watermark,
+            log.cleaned_upto,
+        )
+        self.drop(log)
+        log.abandon()
+        self.note_damage(partition, log.directory, error)
+        self.on_offline(log.directory, error, [partition])
+
+    def note_damage(self, partition: TopicPartition, path: str, error: DamagedLog) -> None:
+        """Report a damaged log, and do not create it again."""
+        self.offline_partitions.add(partition)
+        self.notes.append(
+            f"{partition} is offline, other partitions are not affected: {error};"
+            f" restore {path} from a copy, or remove it and lose its records,"
+            " and restart the broker"
+        )
 
     def _handle(self, directory: str, error: OSError) -> None:
         if error.errno not in inventory.REFUSED:
@@ -290,9 +378,26 @@ class LogStore:
         except OSError as error:
             self.handle_error(log, error)
 
-    def expire_producers(self, now_ms: int) -> int:
-        """Forget producers without recent batches; return how many."""
-        return sum(log.producers.expire(now_ms, self.producer_expiration_ms) for log in self)
+    def expire_producers(self, now_ms: int) -> Iterator[int]:
+        """Forget producers without recent batches, some with each step; yield how many.
+
+        The caller does other work between steps, as in `run_retention`.
+        """
+        expired = work = 0
+        for log in list(self):
+            producer_ids = list(log.producers.entries)
+            for start in range(0, len(producer_ids), _PRODUCERS_AT_A_TIME):
+                expired += log.producers.expire(
+                    now_ms,
+                    self.producer_expiration_ms,
+                    producer_ids[start : start + _PRODUCERS_AT_A_TIME],
+                )
+                work += len(producer_ids)
+                if work >= _PRODUCERS_AT_A_TIME:
+                    yield expired
+                    expired = work = 0
+            work += 1
+        yield expired
 
     def delete_pending_files(self, now_ms: int) -> int:
         """Start to delete files whose delay is over; return how many."""
@@ -310,6 +415,27 @@ class LogStore:
             if job is not None:
                 self._submit_checkpoint(directory, job)
 
+    def forget(self, partitions: Collection[TopicPartition]) -> Steps[None]:
+        """Remove partitions from the checkpoints before logs of their names are created.
+
+        The checkpoints are written in the background. If that fails, `create` tries again.
+        """
+        for directory in list(self.directories.values()):
+            for _ in range(_CHECKPOINT_ATTEMPTS):
+                if directory.path not in self.directories or not directory.remembers(partitions):
+                    break
+                wait = Wait()
+                job = directory.running_job  # it may have begun before they were deleted
+                if job is not None:
+                    job.then.append(wait.end)
+                elif (job := directory.begin_checkpoint(self._logs_in(directory.path))) is None:
+                    break
+                else:
+                    job.then.append(wait.end)
+                    self._submit_checkpoint(directory, job)
+                if not wait.is_over:
+                    yield wait
+
     def _submit_checkpoint(self, directory: LogDirectory, job: CheckpointJob) -> None:
         def written(result: OSError | None) -> None:
             try:
@@ -324,6 +450,8 @@ class LogStore:
             directory.end_checkpoint(job)
             if result is not None:
                 self._handle(directory.path, result)
+            for tell in job.then:
+                tell()
 
         self.resources.background.submit(job.write, written)
 
@@ -335,9 +463,8 @@ class LogStore:
         for directory in list(self.directories.values()):
             logs = self._logs_in(directory.path)
             try:
-                for log in logs:
-                    log.close()
-                directory.write_checkpoints(logs)
+                close_logs(self.resources.files, directory.path, logs, self._take_log_offline)
+                directory.write_checkpoints(self._logs_in(directory.path))
                 if not directory.unopened:
                     directory.mark_clean(broker_epoch)
             except OSError as error:

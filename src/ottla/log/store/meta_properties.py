@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ottla.log.file_names import META_PROPERTIES
 from ottla.model.ids import uuid_from_text, uuid_to_text
+from ottla.model.value import Value
 from ottla.ports import Files, read_file, write_file_atomically
 
 
-class MetaProperties(NamedTuple):
+class MetaProperties(Value):
     """The identity of a log directory."""
 
     cluster_id: str
@@ -61,6 +60,10 @@ def read_meta(files: Files, directory: str) -> MetaProperties | None:
         return decode_meta(read_file(files, f"{directory}/{META_PROPERTIES}"))
     except FileNotFoundError:
         return None
+    except CorruptMetaProperties:
+        raise
+    except ValueError as error:
+        raise CorruptMetaProperties(str(error)) from None
 
 
 def write_meta(files: Files, directory: str, meta: MetaProperties) -> None:

@@ -42,7 +42,7 @@ class Consumer(Client):
         self._session: Session | None = None
         self._uses_sessions = False
 
-    def _most_in_flight(self) -> int:
+    def most_in_flight(self) -> int:
         return 1
 
     def act(self) -> None:

@@ -31,7 +31,7 @@ class GroupMember(Client):
         self._knows_coordinator = False
         self._silent_until_ms = 0.0
 
-    def _most_in_flight(self) -> int:
+    def most_in_flight(self) -> int:
         return 1
 
     def act(self) -> None:

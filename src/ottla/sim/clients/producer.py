@@ -19,6 +19,7 @@ from ottla.wire.messages.produce import (
 )
 
 _VERSIONS = (3, 7, 8, 9, 11, 12, 13, 13)
+_FIRST_WITH_ZSTD = 7
 _MOST_UNACKED = 5
 _MASK = 0x7FFFFFFF
 
@@ -31,6 +32,8 @@ class ProducingClient(Client):
         version = self.chance.choice(_VERSIONS)
         if not all(target.topic_id for target in targets):
             version = min(version, FIRST_TOPIC_ID - 1)
+        if any(target.sent.is_zstd for target in targets):
+            version = max(version, _FIRST_WITH_ZSTD)
         topics: list[TopicProduceData] = []
         for target in targets:
             data = PartitionProduceData(index=target.partition_index, records=target.sent.payload)

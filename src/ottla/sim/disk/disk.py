@@ -69,9 +69,19 @@ class SimDisk:
         self._is_dead = False
         self.process += 1
 
+    def wipe(self) -> None:
+        """Begin with nothing, as a new disk."""
+        self._root = Directory()
+        self._is_dead = False
+
     def has(self, path: str) -> bool:
         """Return whether a path is there. This never fails and counts as no operation."""
         return self._find(path) is not None
+
+    def peek(self, path: str) -> bytes | None:
+        """Return what a file holds, None if there is none. This counts as no operation."""
+        found = self._find(path)
+        return found.live.read(len(found.live.data), 0) if isinstance(found, Inode) else None
 
     def has_forgotten(self, path: str) -> bool:
         """Return whether a file below a path has visible bytes that no sync will write."""
@@ -178,6 +188,10 @@ class SimDisk:
         directory.sync()
         if is_last:
             raise self.crash()
+
+    def sync_volume(self, path: str) -> bool:
+        """Return False: whoever stops has to sync file by file, where more can go wrong."""
+        return False
 
     def free_bytes(self, path: str) -> tuple[int, int]:
         self.check("free_bytes", path)

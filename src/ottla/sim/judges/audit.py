@@ -13,7 +13,7 @@ from typing import Protocol
 from ottla.model.errors import ErrorCode
 from ottla.model.resources import ResourceType
 from ottla.sim.judges.admin import changed, configs_of, own_configs
-from ottla.sim.judges.conditions import Conditions
+from ottla.sim.judges.conditions import Conditions, deletes
 from ottla.sim.judges.fetch import read_batches
 from ottla.sim.judges.offsets import EARLIEST, LATEST
 from ottla.sim.judges.retention import check_start
@@ -23,7 +23,6 @@ from ottla.sim.network.exchange import Exchange, Violation
 from ottla.wire.message import Message
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest
 from ottla.wire.messages.create_topics import CreateTopicsRequest
-from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -83,7 +82,7 @@ class Audit:
             answer = found.get(name)
             is_other = answer is not None and self._is_other(topic, answer)
             if answer is None or is_other:
-                if not any(_deletes(each, name, topic.topic_id) for each in model.unanswered):
+                if not any(deletes(each, name, topic.topic_id) for each in model.unanswered):
                     raise Violation(f"the topic {name} was lost")
                 model.remove_topic(name)
         for name, answer in found.items():
@@ -97,7 +96,7 @@ class Audit:
         requests = self._model.unanswered
         return (
             count != len(topic.partitions)
-            and any(_deletes(each, name, b"") for each in requests)
+            and any(deletes(each, name, b"") for each in requests)
             and any(_creates(each, name) is not None for each in requests)
             and not any(_grows(each, name) == count for each in requests)
         )
@@ -258,14 +257,6 @@ def _creates(exchange: Exchange, name: str) -> dict[str, str] | None:
     if isinstance(request, MetadataRequest) and any(t.name == name for t in request.topics or ()):
         return {}
     return None
-
-
-def _deletes(exchange: Exchange, name: str, topic_id: bytes) -> bool:
-    request = exchange.request
-    if not isinstance(request, DeleteTopicsRequest):
-        return False
-    by_id = any(topic.topic_id == topic_id for topic in request.topics)
-    return by_id or name in request.topic_names or any(t.name == name for t in request.topics)
 
 
 def _grows(exchange: Exchange, name: str) -> int:

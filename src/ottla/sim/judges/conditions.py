@@ -7,6 +7,8 @@ from typing import Final
 
 from ottla.sim.disk.faults import UNLIMITED, Volume
 from ottla.sim.machine import Machine
+from ottla.sim.network.exchange import Exchange
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 
 _FULL: Final = UNLIMITED // 2
 _RETRY_MS: Final = 2500.0
@@ -40,6 +42,13 @@ class Conditions:
     def offsets_log_end(self, group_id: str) -> int:
         """Return where the log that has the offsets of a group ends."""
         return self._machine.offsets_log_end(group_id)
+
+    def is_being_deleted(self, name: str, topic_id: bytes) -> bool:
+        """Return True if a request deletes this topic and has no reply yet."""
+        loop = self._machine.loop
+        return loop is not None and any(
+            deletes(handled.exchange, name, topic_id) for handled in loop.recorder.open_requests()
+        )
 
     def look(self) -> None:
         """Take note of what is wrong now."""
@@ -89,3 +98,12 @@ class Conditions:
 
     def _is_faulty(self, volume: Volume) -> bool:
         return volume.path in self._broken or volume.free_bytes < _FULL
+
+
+def deletes(exchange: Exchange, name: str, topic_id: bytes) -> bool:
+    """Return True if a request deletes this topic, by its name or id."""
+    request = exchange.request
+    if not isinstance(request, DeleteTopicsRequest):
+        return False
+    by_id = any(topic.topic_id == topic_id for topic in request.topics)
+    return by_id or name in request.topic_names or any(t.name == name for t in request.topics)

@@ -205,7 +205,10 @@ def _judge_error(
 ) -> None:
     what = f"{exchange!r}: {followed.name}-{followed.partition_index} answered {code}"
     if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
-        if place is not None:
+        # A deletion takes effect before its reply, which may take more than one wake-up.
+        if place is not None and not conditions.is_being_deleted(
+            place.topic.name, place.topic.topic_id
+        ):
             raise Violation(f"{what}, yet it exists")
     elif code == ErrorCode.KAFKA_STORAGE_ERROR:
         if place is None or not conditions.may_fail(followed.name, followed.partition_index):

@@ -32,9 +32,14 @@ _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def explains(place: Place | None, code: int, name: str, index: int, conditions: Conditions) -> bool:
-    """Return whether the partition is missing, or its disk has failed, if the code says so."""
+    """Return whether the partition is missing, or its disk has failed, if the code says so.
+
+    A deletion takes effect before its reply.
+    """
     if place is None:
         return code == _UNKNOWN
+    if code == _UNKNOWN:
+        return conditions.is_being_deleted(name, place.topic.topic_id)
     return code == ErrorCode.KAFKA_STORAGE_ERROR and conditions.may_fail(name, index)
 
 

@@ -7,7 +7,8 @@ from random import Random as Generator
 from typing import NamedTuple
 
 from ottla.model.errors import ErrorCode
-from ottla.records.batch import CRC_OFFSET, MAGIC_OFFSET
+from ottla.records.batch import CRC_OFFSET, HEADER_SIZE, MAGIC_OFFSET, parse_header, seal
+from ottla.records.compression import ZSTD
 from ottla.records.record import build_batch
 
 
@@ -77,6 +78,11 @@ class Sent:
         self.is_doubled = False
         self.told: set[int] = set()
 
+    @property
+    def is_zstd(self) -> bool:
+        """True if the records are compressed with zstd, which old versions of Produce refuse."""
+        return parse_header(self.payload, 0).compression == ZSTD
+
     def __repr__(self) -> str:
         return f"batch {self.uid} ({len(self.values)} records, {self.producer}, {self.fate.value})"
 
@@ -133,7 +139,7 @@ def uid_of(value: bytes | None) -> int:
 def damaged(sent: Sent, chance: Generator) -> Sent:
     """Return the same batch with something wrong that the broker must notice."""
     payload = bytearray(sent.payload)
-    match chance.randrange(4):
+    match chance.randrange(5):
         case 0:
             payload[-1] ^= 1
             codes = frozenset({ErrorCode.CORRUPT_MESSAGE})
@@ -143,6 +149,10 @@ def damaged(sent: Sent, chance: Generator) -> Sent:
         case 2:
             payload[CRC_OFFSET] ^= 0x80
             codes = frozenset({ErrorCode.CORRUPT_MESSAGE})
+        case 3:
+            payload[HEADER_SIZE] = 0x01  # no length of a record, no beginning of any codec
+            seal(payload, 0, len(payload))
+            codes = frozenset({ErrorCode.INVALID_RECORD})
         case _:
             del payload[-1:]
             codes = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE})

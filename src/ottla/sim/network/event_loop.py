@@ -8,12 +8,14 @@ from random import Random as Generator
 from typing import Final
 
 from ottla.broker.node import Node
+from ottla.log.damage import LogDirsFailed
 from ottla.network.buffers import RequestBuffers
 from ottla.network.channel import Channel
 from ottla.network.engine import Engine
 from ottla.network.limits import ConnectionLimits
 from ottla.network.stream import READ
 from ottla.sim.background import DeferredBackground
+from ottla.sim.disk.faults import Crash
 from ottla.sim.network.recorder import NodeRecorder
 from ottla.sim.network.stream import SimPoller, SimStream
 
@@ -47,6 +49,8 @@ class SimLoop:
         self._chance = chance
         self._poller = SimPoller()
         self._numbers = 0
+        self.has_events = False
+        """Whether a stream may have something to be read, or is gone."""
         self._blocked: set[SimStream] = set()
         self._calls: deque[Callable[[], None]] = deque()
         self.recorder = NodeRecorder(node)
@@ -60,6 +64,7 @@ class SimLoop:
         )
         self.on_blocked: Callable[[SimStream], None] = lambda stream: None
         """Hears of streams that the broker wants to send more to, later."""
+        self.end_process: Callable[[], None] = lambda: None
 
     # -- connections ---------------------------------------------------------------------
 
@@ -86,8 +91,12 @@ class SimLoop:
         """Make a stream that the engine can be given."""
         self._numbers += 1
         stream = SimStream(self._numbers, self._chance, deliver, on_close)
+        stream.on_event = self._note_event
         self._poller.streams[self._numbers] = stream
         return stream
+
+    def _note_event(self) -> None:
+        self.has_events = True
 
     def close(self, stream: SimStream) -> None:
         """Close a connection from the broker's side, whatever it is doing."""
@@ -126,7 +135,17 @@ class SimLoop:
     # -- the wake-up ---------------------------------------------------------------------
 
     def wake(self, writable: list[SimStream]) -> None:
-        """Take one turn of the loop; `writable` streams take bytes again."""
+        """Take one turn of the loop; `writable` streams take bytes again.
+
+        Crash if the broker ends because its log directories have failed.
+        """
+        try:
+            self._wake(writable)
+        except LogDirsFailed:
+            self.end_process()
+            raise Crash from None
+
+    def _wake(self, writable: list[SimStream]) -> None:
         engine = self.engine
         self.recorder.advance()
         self._background.deliver()
@@ -150,8 +169,16 @@ class SimLoop:
                 channel = self._channel(stream)
                 if engine.receive(channel) and len(ready) == 1:
                     engine.stream_large_frames(channel)
+        engine.resume()
         engine.settle()
         self._tell_blocked()
+        self.has_events = any(map(self._has_event, self.streams()))
+
+    def _has_event(self, stream: SimStream) -> bool:
+        """Return whether a stream has bytes to be read, or an end that is noticed now."""
+        if stream.is_readable and stream.inbox:
+            return True
+        return (stream.eof or stream.error is not None) and not self._is_spared(stream)
 
     def _tell_blocked(self) -> None:
         """Tell which streams must be `writable` at some later time."""

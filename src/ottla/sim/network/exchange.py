@@ -33,6 +33,7 @@ class Exchange:
         "reply",
         "reply_frame",
         "request",
+        "sent_ms",
         "version",
         "wants_reply",
     )
@@ -57,6 +58,8 @@ class Exchange:
         self.frame = frame
         self.wants_reply = wants_reply
         self.note = note
+        self.sent_ms = 0.0
+        """When the client sent it, on the time line."""
         self.handled_ms = 0.0
         """When the node took the request."""
         self.reply: Message | None = None

@@ -27,10 +27,14 @@ SLOW: Final = 0.3
 class End:
     """One end of a connection: a stream of the process that a machine ran then."""
 
-    __slots__ = ("driver", "loop", "stream")
+    __slots__ = ("driver", "listener", "loop", "stream")
 
-    def __init__(self, driver: MachineDriver, stream: SimStream | None = None) -> None:
+    def __init__(
+        self, driver: MachineDriver, stream: SimStream | None = None, listener: str = LISTENER
+    ) -> None:
         self.driver = driver
+        self.listener = listener
+        """Which listener took the connection, at the end of the server."""
         self.loop = driver.machine.loop
         self.stream = stream
 
@@ -62,25 +66,32 @@ class SimNetwork:
     def __init__(self, timeline: Timeline, chance: Generator) -> None:
         self._timeline = timeline
         self._chance = chance
-        self._endpoints: dict[tuple[str, int], MachineDriver] = {}
-        self._cuts: set[frozenset[MachineDriver]] = set()
+        self._endpoints: dict[tuple[str, int], tuple[MachineDriver, str]] = {}
+        self._cuts: set[tuple[MachineDriver, MachineDriver]] = set()
+        """Pairs (sender, target) between which nothing arrives."""
         self._directions: list[Direction] = []
         self._waiting: list[tuple[End, End]] = []
         """Connections that wait to be made until a cut is healed."""
 
-    def add_endpoint(self, host: str, port: int, driver: MachineDriver) -> None:
-        """Let others reach a machine at this address."""
-        self._endpoints[host, port] = driver
+    def add_endpoint(
+        self, host: str, port: int, driver: MachineDriver, listener: str = LISTENER
+    ) -> None:
+        """Let others reach a listener of a machine at this address."""
+        self._endpoints[host, port] = driver, listener
 
     # -- faults --------------------------------------------------------------------------
 
     def cut(self, one: MachineDriver, other: MachineDriver) -> None:
         """Let nothing through between two machines."""
-        self._cuts.add(frozenset((one, other)))
+        self._cuts |= {(one, other), (other, one)}
+
+    def cut_one_way(self, sender: MachineDriver, target: MachineDriver) -> None:
+        """Let nothing of one machine arrive at another; the other way stays open."""
+        self._cuts.add((sender, target))
 
     def heal(self, one: MachineDriver, other: MachineDriver) -> None:
         """Let everything through again, also what was sent meanwhile."""
-        self._cuts.discard(frozenset((one, other)))
+        self._cuts -= {(one, other), (other, one)}
         for direction in self._directions:
             held, direction.held = direction.held, 0
             for _ in range(held):
@@ -103,7 +114,7 @@ class SimNetwork:
                 self._send(direction, None)
 
     def _is_cut(self, one: MachineDriver, other: MachineDriver) -> bool:
-        return frozenset((one, other)) in self._cuts
+        return (one, other) in self._cuts
 
     # -- connections ---------------------------------------------------------------------
 
@@ -117,11 +128,11 @@ class SimNetwork:
         """Begin a connection of a machine to an endpoint."""
         client, loop = End(driver), driver.machine.loop
         assert loop is not None
-        target = self._endpoints.get((host, port))
-        if target is None:
+        found = self._endpoints.get((host, port))
+        if found is None:
             loop.call(lambda: done(OSError(f"{host} is not known")))
             return
-        server = End(target)
+        server = End(found[0], listener=found[1])
         there, back = Direction(client, server), Direction(server, client)
         stream = client.stream = loop.new_stream(
             lambda data: self._send(there, data), lambda: self._send(there, None)
@@ -135,7 +146,7 @@ class SimNetwork:
     def _establish(self, client: End, server: End) -> None:
         if not client.is_alive:
             return
-        if self._is_cut(client.driver, server.driver):
+        if self._is_cut(client.driver, server.driver) or self._is_cut(server.driver, client.driver):
             self._waiting.append((client, server))
             return
         assert client.stream is not None
@@ -143,11 +154,11 @@ class SimNetwork:
         client.stream.connecting = False
         client.driver.make_writable(client.stream)
         if loop is None:
-            client.stream.error = ConnectionRefusedError("nobody listens there")
+            client.stream.fail(ConnectionRefusedError("nobody listens there"))
             return
         back = next(each for each in self._directions if each.sender is server)
         server.stream = loop.accept_peer(
-            LISTENER, lambda data: self._send(back, data), lambda: self._send(back, None)
+            server.listener, lambda data: self._send(back, data), lambda: self._send(back, None)
         )
         server.stream.slow = client.stream.slow
 
@@ -175,10 +186,10 @@ class SimNetwork:
                 _reset(direction.sender)
         elif data is None:
             assert target.stream is not None
-            target.stream.eof = True
+            target.stream.end()
         else:
             assert target.stream is not None
-            target.stream.inbox += data
+            target.stream.arrive(data)
         if data is None:
             self._forget_dead()
 
@@ -197,7 +208,7 @@ def _reset(end: End) -> None:
     """Let a process find its connection broken."""
     if end.is_alive:
         assert end.stream is not None
-        end.stream.error = ConnectionResetError("the other side has no such connection")
+        end.stream.fail(ConnectionResetError("the other side has no such connection"))
 
 
 class SimConnector:

@@ -171,6 +171,8 @@ class NodeRecorder:
         settled = Settled()
         for channel in list(self._waiting):
             waiting = self._waiting[channel]
+            if not waiting and not channel.closed:
+                continue  # bytes that answer nothing are found with the next request
             if channel.closed:
                 settled.lost += [each for each in waiting if not each.waits]
                 del self._waiting[channel]

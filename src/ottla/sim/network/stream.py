@@ -31,6 +31,7 @@ class SimStream:
         "interest",
         "is_recorded",
         "on_close",
+        "on_event",
         "requests",
         "sent_bytes",
         "slow",
@@ -47,6 +48,8 @@ class SimStream:
         self._chance = chance
         self.deliver = deliver
         self.on_close = on_close
+        self.on_event: Callable[[], None] = _nothing
+        """Hears that bytes have arrived, or the end, or an error."""
         self.inbox = bytearray()
         self.requests: deque[Exchange] = deque()
         self.interest = 0
@@ -58,6 +61,23 @@ class SimStream:
         self.is_recorded = True
         """Whether a client sends the requests, as exchanges that are recorded."""
         self.sent_bytes = 0
+
+    # -- what happens outside ------------------------------------------------------------
+
+    def arrive(self, data: bytes) -> None:
+        """Take bytes of the peer."""
+        self.inbox += data
+        self.on_event()
+
+    def end(self) -> None:
+        """Take note that the peer sends nothing more."""
+        self.eof = True
+        self.on_event()
+
+    def fail(self, error: OSError) -> None:
+        """Break the connection."""
+        self.error = error
+        self.on_event()
 
     # -- what the engine calls -----------------------------------------------------------
 
@@ -131,3 +151,7 @@ class SimPoller:
 
     def unregister(self, fileno: int) -> None:
         del self.streams[fileno]
+
+
+def _nothing() -> None:
+    """Do nothing: nobody listens."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ottla_spark.loads.formats.format import REASON, UNKNOWN, VALUE, Learned
 from ottla_spark.loads.schema.arrow_types import arrow_type, udf_on_arrays
-from ottla_spark.loads.schema.evolution import missing_fields, widened
+from ottla_spark.loads.schema.evolution import missing_fields, widened, without_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -73,15 +73,24 @@ class BinaryFormat:
         """Return the records as they are: the reasons are complete."""
         return misfits
 
-    def learn(self, unknown: Sequence[str], values: Sequence[bytes]) -> Learned:
-        """Return the new fields whose types the decoder knows."""
+    def learn(
+        self, unknown: Sequence[str], values: Sequence[bytes], taken: Collection[str] = ()
+    ) -> Learned:
+        """Return the new fields whose types the decoder knows.
+
+        A schema of the registry that is older than the columns has none.
+        """
         from pyspark.sql.types import StructType
 
         schema, fields = self.schema, StructType([])
+        left_out = {}
         for each in unknown:
-            missing = missing_fields(schema, self._decoder.fields_of(each))
+            named = self._decoder.fields_of(each)
+            if not named.fields:
+                left_out[each] = "the schema does not have it"
+            missing = missing_fields(schema, without_names(named, taken))
             schema, fields = widened(schema, missing), widened(fields, missing)
-        return Learned(fields, BinaryFormat(schema, self._decoder))
+        return Learned(fields, BinaryFormat(schema, self._decoder), left_out)
 
     def ignoring(self, unknown: Sequence[str]) -> BinaryFormat:
         """Return a format that no longer reports these as new."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -18,10 +18,14 @@ UNKNOWN = "_ottla_unknown"
 
 
 class Learned(NamedTuple):
-    """The fields that records have and the schema lacks, and a format that has them."""
+    """The fields that records have and the schema lacks, and a format that has them.
+
+    `left_out` are names of fields that cannot be added, and why.
+    """
 
     fields: StructType
     format: Format
+    left_out: Mapping[str, str]
 
 
 class Format(Protocol):
@@ -39,8 +43,13 @@ class Format(Protocol):
     def explain(self, misfits: DataFrame) -> DataFrame:
         """Replace REASON by a better explanation, for the few records that do not fit."""
 
-    def learn(self, unknown: Sequence[str], values: Sequence[bytes]) -> Learned:
-        """Return the new fields, from entries of UNKNOWN and some of the values with them."""
+    def learn(
+        self, unknown: Sequence[str], values: Sequence[bytes], taken: Collection[str] = ()
+    ) -> Learned:
+        """Return the new fields, from entries of UNKNOWN and some of the values with them.
+
+        `taken` are names, in lower case, of columns that the table has for something else.
+        """
 
     def ignoring(self, unknown: Sequence[str]) -> Format:
         """Return a format that no longer reports these as new."""

@@ -16,7 +16,8 @@ from ottla_spark.loads.formats.registry_frame import unframe
 from ottla_spark.loads.formats.schema_registry import Registry
 from ottla_spark.loads.options.load_options import LoadOptions
 from ottla_spark.loads.options.value_format import ValueFormat
-from ottla_spark.loads.schema.evolution import difference, missing_fields, widened
+from ottla_spark.loads.schema.evolution import difference, missing_fields, widened, without_names
+from ottla_spark.loads.schema.table_columns import taken_names
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -64,7 +65,7 @@ def _json_schema(
         return read_spark_schema(options.schema)
     if saved is not None:
         return saved
-    found = infer(values)
+    found = without_names(infer(values), taken_names(options))
     if not found.fields:
         raise LoadError(
             f"none of {len(values)} sampled records is a JSON object with fields: set --schema"

@@ -1,27 +1,28 @@
 """Decodes JSON values with Spark's own parser.
 
-A record fits if it is an object and all its fields have the types of the schema. A missing field
+A record fits if it is one object and all its fields have the types of the schema. A missing field
 is null. Fields that the schema lacks are new; they are searched at the top and in structs, not in
 lists.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla_spark.loads.formats.format import REASON, UNKNOWN, VALUE, Learned
-from ottla_spark.loads.formats.json_inference import infer
+from ottla_spark.loads.formats.json_inference import infer, is_usable
 from ottla_spark.loads.formats.json_mismatch import reason
+from ottla_spark.loads.formats.json_values import json_fits, json_value, parse_json
 from ottla_spark.loads.schema.arrow_types import udf_on_arrays
-from ottla_spark.loads.schema.evolution import missing_fields, widened
+from ottla_spark.loads.schema.evolution import missing_fields, widened, without_names
+from ottla_spark.loads.schema.field_types import field_types
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-_CORRUPT = "_ottla_corrupt"
-_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+_PARSED = "_ottla_parsed"
 
 
 class JsonFormat:
@@ -32,18 +33,21 @@ class JsonFormat:
         self._ignored = ignored
 
     def decode(self, records: DataFrame) -> DataFrame:
-        """Parse once. Spark's corrupt-record column marks values that do not fit."""
+        """Parse each value once."""
         from pyspark.sql import functions as F
-        from pyspark.sql.types import StringType, StructField, StructType
 
         text = F.col("value").cast("string")
-        marked = StructType([*self.schema.fields, StructField(_CORRUPT, StringType())])
-        parsed = F.col(VALUE)
-        misfit = parsed.isNull() | parsed[_CORRUPT].isNotNull() | ~F.is_valid_utf8(text)
-        return records.select("*", F.from_json(text, marked, _OPTIONS).alias(VALUE)).select(
-            "*",
-            F.when(misfit, F.lit("does not fit the schema")).alias(REASON),
-            self._unknown_names(text).alias(UNKNOWN),
+        parsed = F.col(_PARSED)
+        misfit = ~json_fits(parsed) | ~F.is_valid_utf8(text)
+        return (
+            records.select("*", parse_json(text, self.schema).alias(_PARSED))
+            .select(
+                "*",
+                json_value(parsed).alias(VALUE),
+                F.when(misfit, F.lit("does not fit the schema")).alias(REASON),
+                self._unknown_names(text).alias(UNKNOWN),
+            )
+            .drop(_PARSED)
         )
 
     def explain(self, misfits: DataFrame) -> DataFrame:
@@ -63,10 +67,18 @@ class JsonFormat:
         explained = udf_on_arrays(reasons, "string")(F.col("value"))
         return misfits.withColumn(REASON, explained)
 
-    def learn(self, unknown: Sequence[str], values: Sequence[bytes]) -> Learned:
+    def learn(
+        self, unknown: Sequence[str], values: Sequence[bytes], taken: Collection[str] = ()
+    ) -> Learned:
         """Return the new fields, with the types of these values."""
-        fields = missing_fields(self.schema, infer(values))
-        return Learned(fields, JsonFormat(widened(self.schema, fields), self._ignored))
+        fields = missing_fields(self.schema, without_names(infer(values), taken))
+        found = [name for name, _ in field_types(fields)]
+        left_out = {
+            name: _why_left_out(name, taken)
+            for name in unknown
+            if not any(each == name or each.startswith(f"{name}.") for each in found)
+        }
+        return Learned(fields, JsonFormat(widened(self.schema, fields), self._ignored), left_out)
 
     def ignoring(self, unknown: Sequence[str]) -> JsonFormat:
         """Return a format that no longer reports these fields as new."""
@@ -104,3 +116,11 @@ def _structs(
     for field in schema.fields:
         if isinstance(field.dataType, StructType) and "'" not in field.name:
             yield from _structs(field.dataType, (*path, field.name))
+
+
+def _why_left_out(name: str, taken: Collection[str]) -> str:
+    if name.lower() in taken:
+        return "the table has another column with this name"
+    if not all(is_usable(part) for part in name.split(".")):
+        return "it is no name for a column"
+    return "its name differs from another field only by case"

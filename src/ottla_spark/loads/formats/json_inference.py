@@ -4,12 +4,17 @@ Integers are BIGINT (DECIMAL(38,0) if larger), other numbers DOUBLE. Text is TIM
 all values are written in ISO 8601, else STRING. Objects are STRUCT, lists ARRAY. If types differ,
 the wider one is used: BIGINT and DOUBLE give DOUBLE, DATE and TIMESTAMP give TIMESTAMP, anything
 else gives STRING, which holds any JSON as text. A field that is always null is STRING.
+
+One record of the sample must not keep a table from being created. Objects and lists below
+MAX_DEPTH are STRING, because Delta cannot describe much deeper types. Names that no column can
+have are left out. Of names that differ only by case, tables take one: the most frequent.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -21,6 +26,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _TIMESTAMP = re.compile(
     r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}([.]\d{1,9})?)?(Z|[+-]\d{2}:?\d{2})?"
 )
+MAX_DEPTH = 20
 _LONG = 2**63
 _DECIMAL = 10**38
 _NUMBERS = ("bigint", "decimal(38,0)", "double")
@@ -36,6 +42,8 @@ class Items:
 
 Shape: TypeAlias = "str | Items | dict[str, Shape] | None"
 """A simple type by its name, a list, an object, or None for null."""
+Path: TypeAlias = tuple[str, ...]
+"""The names on the way to a value; the elements of a list have the empty name."""
 
 
 def infer(values: Iterable[bytes]) -> StructType:
@@ -43,25 +51,40 @@ def infer(values: Iterable[bytes]) -> StructType:
     from pyspark.sql.types import StructType
 
     merged: Shape = {}
+    counts: Counter[Path] = Counter()
     for value in values:
         try:
             parsed = json.loads(value)
         except (ValueError, RecursionError):
             continue
         if isinstance(parsed, dict):
-            merged = _merge(merged, _shape(parsed))
-    found = _type(merged)
+            merged = _merge(merged, _shape(parsed, (), counts))
+    found = _type(merged, (), counts)
     assert isinstance(found, StructType)
     return found
 
 
-def _shape(value: object) -> Shape:
+def is_usable(name: str) -> bool:
+    """Return whether a column can have this name."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return bool(name) and "\0" not in name
+
+
+def _shape(value: object, path: Path, counts: Counter[Path]) -> Shape:
+    """Return the shape of a value, and count the names in it."""
+    if isinstance(value, dict | list) and len(path) >= MAX_DEPTH:
+        return "string"
     if isinstance(value, dict):
-        return {name: _shape(inside) for name, inside in value.items()}
+        named = {name: inside for name, inside in value.items() if is_usable(name)}
+        counts.update((*path, name) for name in named)
+        return {name: _shape(inside, (*path, name), counts) for name, inside in named.items()}
     if isinstance(value, list):
         merged: Shape = None
         for element in value:
-            merged = _merge(merged, _shape(element))
+            merged = _merge(merged, _shape(element, (*path, ""), counts))
         return Items(merged)
     if isinstance(value, bool):
         return "boolean"
@@ -98,13 +121,17 @@ def _merge(one: Shape, other: Shape) -> Shape:
     return "string"
 
 
-def _type(shape: Shape) -> DataType:
+def _type(shape: Shape, path: Path, counts: Counter[Path]) -> DataType:
     from pyspark.sql import types as T
 
     if isinstance(shape, dict):
-        return T.StructType([T.StructField(name, _type(s)) for name, s in shape.items()])
+        fields = [
+            T.StructField(name, _type(shape[name], (*path, name), counts))
+            for name in _distinct(list(shape), path, counts)
+        ]
+        return T.StructType(fields)
     if isinstance(shape, Items):
-        return T.ArrayType(_type(shape.element))
+        return T.ArrayType(_type(shape.element, (*path, ""), counts))
     simple: dict[str | None, DataType] = {
         "boolean": T.BooleanType(),
         "bigint": T.LongType(),
@@ -114,3 +141,11 @@ def _type(shape: Shape) -> DataType:
         "timestamp": T.TimestampType(),
     }
     return simple.get(shape, T.StringType())
+
+
+def _distinct(names: list[str], path: Path, counts: Counter[Path]) -> list[str]:
+    """Return the names without those that differ from a more frequent one only by case."""
+    best: dict[str, str] = {}
+    for name in sorted(names, key=lambda each: (-counts[*path, each], each)):
+        best.setdefault(name.lower(), name)
+    return [name for name in names if best[name.lower()] == name]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ottla_spark.loads.errors import LoadUsageError
 from ottla_spark.loads.options.dead_letter_option import DeadLetters
 from ottla_spark.loads.options.partition_by import PartitionBy
+from ottla_spark.loads.options.start_option import start_options
 from ottla_spark.loads.options.value_format import ValueFormat
 from ottla_spark.loads.targets.address import TableAddress
 from ottla_spark.loads.targets.registry import compaction_schemes, upsert_schemes
@@ -16,6 +18,9 @@ from ottla_spark.loads.targets.registry import compaction_schemes, upsert_scheme
 MIB = 1 << 20
 DEFAULT_TARGET_FILE_SIZE = 128 * MIB
 TRIGGER_S = 5.0
+ISOLATION_LEVEL = "isolation.level"
+READ_COMMITTED = "read_committed"
+READ_UNCOMMITTED = "read_uncommitted"
 _REGISTRY_FORMATS = frozenset({ValueFormat.AVRO, ValueFormat.PROTOBUF})
 
 
@@ -63,8 +68,13 @@ class LoadOptions:
     checkpoint: str | None = None
     target_file_size: int = DEFAULT_TARGET_FILE_SIZE
     max_records_per_batch: int | None = None
+    max_bytes_per_batch: int | None = None
     group: str | None = None
     allow_data_loss: bool = False
+    reset: bool = False
+    """Delete the rows and the checkpoint first, and load everything again."""
+    isolation_level: str | None = None
+    """read_committed or read_uncommitted; None for the client's property or else the default."""
     catalog: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -75,11 +85,17 @@ class LoadOptions:
             raise LoadUsageError("--registry needs --format avro or --format protobuf")
         if self.message is not None and self.format is not ValueFormat.PROTOBUF:
             raise LoadUsageError("--message needs --format protobuf")
-        if self.starting_offsets not in {"earliest", "latest"}:
-            raise LoadUsageError("--from should be earliest or latest")
+        if self.isolation_level not in {None, READ_COMMITTED, READ_UNCOMMITTED}:
+            raise LoadUsageError(
+                f"--isolation-level should be {READ_COMMITTED} or {READ_UNCOMMITTED}"
+            )
+        start_options(self.starting_offsets, self.topic)
 
     def _check_target(self) -> None:
         target = self.to.target
+        why = target.why_not_at(self.to.location)
+        if why:
+            raise LoadUsageError(f"--to {self.to}: {why}")
         why = target.why_no_upsert(key_columns=1) if self.upsert else ""
         if why:
             raise LoadUsageError(f"--upsert: {why}. Use {upsert_schemes()}")
@@ -105,6 +121,28 @@ class LoadOptions:
         return f"ottla-load.{self.topic}.{self.to.name}.{mark}"
 
     @property
+    def source_properties(self) -> dict[str, str]:
+        """The client properties of the source, which reads only committed records by default."""
+        properties = {ISOLATION_LEVEL: READ_COMMITTED} | dict(self.client)
+        if self.isolation_level is not None:
+            properties[ISOLATION_LEVEL] = self.isolation_level
+        return properties
+
+    @property
+    def read_committed(self) -> bool:
+        """True if records of open and aborted transactions are not loaded."""
+        return self.source_properties[ISOLATION_LEVEL].strip().lower() == READ_COMMITTED
+
+    @property
+    def schema_digest(self) -> str:
+        """A digest of --schema, or of the file that it names; empty without one."""
+        if self.schema is None:
+            return ""
+        path = Path(self.schema)
+        content = path.read_bytes() if _is_file(path) else self.schema.encode()
+        return hashlib.sha256(content).hexdigest()
+
+    @property
     def identity(self) -> dict[str, str]:
         """The options that must not change between runs of one load."""
         return {
@@ -116,3 +154,10 @@ class LoadOptions:
             "headers": str(self.headers).lower(),
             "partition-by": ",".join(map(str, self.partition_by)),
         }
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # DDL is no path
+        return False

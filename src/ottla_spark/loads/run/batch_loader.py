@@ -13,14 +13,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla_spark.loads.formats.format import REASON, UNKNOWN, Format
+from ottla_spark.loads.formats.format import REASON, UNKNOWN, Format, Learned
 from ottla_spark.loads.options.load_options import LoadOptions
 from ottla_spark.loads.run.dead_letters import DeadLetterSink
 from ottla_spark.loads.run.file_size import FileSize
 from ottla_spark.loads.run.tally import Tally
-from ottla_spark.loads.schema.new_fields import field_types, find_new_fields
-from ottla_spark.loads.schema.table_columns import TableColumns, table_columns
+from ottla_spark.loads.schema.field_types import field_types
+from ottla_spark.loads.schema.new_fields import find_new_fields
+from ottla_spark.loads.schema.table_columns import (
+    EMPTY_PARTITION,
+    TableColumns,
+    table_columns,
+    taken_names,
+)
 from ottla_spark.loads.state.load_directory import LoadDirectory
+from ottla_spark.loads.targets.table_check import check_batch
 from ottla_spark.loads.targets.table_writer import (
     DELETED,
     MISFITS,
@@ -37,6 +44,7 @@ if TYPE_CHECKING:
 COMPACT_EVERY = 20
 NO_VALUE = "the value is null: tombstones need --upsert"
 NO_KEY = "the key is null: --upsert needs a key"
+_FIRST_REASON = "_ottla_first_reason"
 
 
 class BatchLoader:
@@ -51,6 +59,7 @@ class BatchLoader:
         form: Format | None,
         say: Callable[[str], None],
         worker_files: WorkerFiles | None = None,
+        record_size: float = 0,
     ) -> None:
         self.tally = Tally()
         self.failure: BaseException | None = None
@@ -61,7 +70,8 @@ class BatchLoader:
         self._dead_letters = dead_letters
         self._format = form
         self._say = say
-        self._file_size = FileSize(options.target_file_size)
+        self._file_size = FileSize(options.target_file_size, record_size)
+        self._has_failed = directory.failures() > 0
         self._columns = table_columns(options, None if form is None else form.schema)
 
     @property
@@ -80,9 +90,9 @@ class BatchLoader:
     def _load(self, records: DataFrame, number: int) -> None:
         query_id = self._directory.checkpoint.query_id()
         assert query_id is not None, "Spark names a checkpoint before its first batch"
+        self._directory.keep_plan()
         batch = Batch(query_id, number)
-        last = self._table.last_batch(query_id)
-        if last is not None and last >= number:
+        if check_batch(batch, self._table):
             self._repeat_dead_letters(batch, records)
             return
         if self._options.evolve and self._format is not None:
@@ -94,6 +104,9 @@ class BatchLoader:
         if misfits:
             self._dead_letters.put(batch, self._misfits(records))
         self._count(added, misfits)
+        if self._has_failed:
+            self._directory.clear_failures()
+            self._has_failed = False
         if not self._options.evolve and added.measured.get("unknown") and self._format is not None:
             self._report_new_fields(records)
         if self._options.compact and (number + 1) % COMPACT_EVERY == 0:
@@ -135,10 +148,11 @@ class BatchLoader:
     def _reason(self, of_format: Column) -> Column:
         from pyspark.sql import functions as F
 
+        of_value = self._columns.empty_partition(of_format)
         if self._options.upsert:
             no_key = F.when(F.col("key").isNull(), F.lit(NO_KEY))
-            return no_key.when(F.col("value").isNotNull(), of_format)
-        return F.when(F.col("value").isNull(), F.lit(NO_VALUE)).otherwise(of_format)
+            return no_key.when(F.col("value").isNotNull(), of_value)
+        return F.when(F.col("value").isNull(), F.lit(NO_VALUE)).otherwise(of_value)
 
     def _observed(self, decoded: DataFrame, measures: Observation) -> DataFrame:
         """Count the records as they are written. This also keeps Spark from decoding them twice."""
@@ -178,11 +192,14 @@ class BatchLoader:
         return misfits if self._format is None else self._explained(misfits, self._format)
 
     def _explained(self, misfits: DataFrame, form: Format) -> DataFrame:
-        """Replace the reasons by the format's explanations, except for null keys and values."""
+        """Replace the reasons of the format by its explanations."""
         from pyspark.sql import functions as F
 
-        explained = form.explain(misfits)
-        return explained.withColumn(REASON, self._reason(F.col(REASON)))
+        first = F.col(_FIRST_REASON)
+        is_explained = first.isin(NO_KEY, NO_VALUE) | first.endswith(EMPTY_PARTITION)
+        explained = form.explain(misfits.withColumn(_FIRST_REASON, F.col(REASON)))
+        reason = F.when(is_explained, first).otherwise(F.col(REASON))
+        return explained.withColumn(REASON, reason).drop(_FIRST_REASON)
 
     def _repeat_dead_letters(self, batch: Batch, records: DataFrame) -> None:
         """Write the dead letters of a batch that the table has since before a crash."""
@@ -198,8 +215,7 @@ class BatchLoader:
 
     def _add_new_fields(self, records: DataFrame) -> None:
         """Add the new fields of this batch to the schema and the table, before it is written."""
-        assert self._format is not None
-        found = find_new_fields(self._decoded(records), self._format)
+        found = self._new_fields(records)
         if found is None:
             return
         names, learned = found
@@ -210,20 +226,30 @@ class BatchLoader:
         for name, kind in field_types(learned.fields):
             self.tally.added_fields[name] = kind
             self._say(f"new field {name} {kind}: added")
+        self._report_left_out(learned)
         self._format = learned.format.ignoring(names)
 
     def _report_new_fields(self, records: DataFrame) -> None:
         """Report new fields once. They are not loaded."""
         assert self._format is not None
-        found = find_new_fields(self._decoded(records), self._format)
+        found = self._new_fields(records)
         if found is None:
             return
         names, learned = found
-        reported = dict(field_types(learned.fields)) or dict.fromkeys(names, "")
-        for name, kind in reported.items():
+        for name, kind in field_types(learned.fields):
             self.tally.new_fields[name] = kind
-            self._say(f"new field {name} {kind}".rstrip() + ": not loaded (--evolve adds it)")
+            self._say(f"new field {name} {kind}: not loaded (--evolve adds it)")
+        self._report_left_out(learned)
         self._format = self._format.ignoring(names)
+
+    def _new_fields(self, records: DataFrame) -> tuple[list[str], Learned] | None:
+        assert self._format is not None
+        return find_new_fields(self._decoded(records), self._format, taken_names(self._options))
+
+    def _report_left_out(self, learned: Learned) -> None:
+        for name, why in learned.left_out.items():
+            self.tally.new_fields[name] = ""
+            self._say(f"new field {name}: not loaded, because {why}")
 
     def _count(self, added: Added, misfits: int) -> None:
         records = added.measured.get(RECORDS, 0)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ottla.client.errors import ClientError
 from ottla_spark.loads.errors import DataLost, LoadError
+from ottla_spark.missing_source import missing_source_message
+from ottla_spark.spark_messages import LONGEST, java_cause, without_codes
 
 if TYPE_CHECKING:
     from py4j.protocol import Py4JJavaError
@@ -17,7 +21,19 @@ _RAISED = re.compile(
 )
 _JAVA_CALL = "An error occurred while calling"
 _LOSS = "DataLoss"
-LONGEST = 600
+_NO_SOURCE = "DATA_SOURCE_NOT_FOUND"
+
+
+@contextmanager
+def explain_failure() -> Iterator[None]:
+    """Raise LoadError with one sentence instead of an exception of Spark with a Java trace."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        raise load_error(error, None) from error
 
 
 def load_error(error: PySparkException | Py4JJavaError, kept: BaseException | None) -> Exception:
@@ -25,6 +41,8 @@ def load_error(error: PySparkException | Py4JJavaError, kept: BaseException | No
     if isinstance(kept, LoadError | ClientError | KeyboardInterrupt):
         return kept if isinstance(kept, Exception) else LoadError("interrupted")
     text = str(kept if kept is not None else error)
+    if _NO_SOURCE in text:
+        return LoadError(missing_source_message())
     cause = root_cause(text)
     if f"{_LOSS}:" in text or "DATA_LOSS" in text:
         return DataLost(f"{cause}. Or load the remaining records with --allow-data-loss")
@@ -32,12 +50,11 @@ def load_error(error: PySparkException | Py4JJavaError, kept: BaseException | No
 
 
 def root_cause(text: str) -> str:
-    """Return the message of the innermost Python traceback, or else the first line."""
+    """Return the message of the innermost Python traceback, or else of Java's innermost cause."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     traces = [i for i, line in enumerate(lines) if "Traceback (most recent" in line]
     after = lines[traces[-1] + 1 :] if traces else []
     said = [found[1] for line in after if (found := _RAISED.match(line))]
-    if said and said[0].startswith(_JAVA_CALL):
-        said = [line[2:] for line in after if line.startswith(": ")]
-    cause = said[0] if said else (lines[0] if lines else "no reason given")
-    return cause[:LONGEST].rstrip(".")
+    if not said or said[0].startswith(_JAVA_CALL):
+        return java_cause("\n".join(after or lines))
+    return without_codes(said[0])[:LONGEST].rstrip(".")

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 
+LARGE_ROW = 64 << 10
+
 
 class FileSize:
-    """Plans files of about `target` bytes."""
+    """Plans files of about `target` bytes. `row_size` is the size of a record in the topic."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int, row_size: float = 0) -> None:
         self._target = target
+        self._row_size = row_size
         self._rows = 0
         self._size = 0
 
@@ -23,9 +26,12 @@ class FileSize:
         self._size += size
 
     def most_rows_a_file(self) -> int:
-        """Return how many rows a file should have; 0 (no limit) before the first files."""
+        """Return how many rows a file should have; 0 (no limit) before the first files.
+
+        If records are large, their size in the topic decides then: a few of them fill a file.
+        """
         if not self._rows or not self._size:
-            return 0
+            return 0 if self._row_size < LARGE_ROW else math.ceil(self._target / self._row_size)
         return max(1, math.ceil(self._target * self._rows / self._size))
 
     def tasks(self, rows: int | None, tasks: int) -> int:

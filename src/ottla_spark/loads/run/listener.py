@@ -55,7 +55,7 @@ class ProgressWatch:
         if self._offsets is None or time.monotonic() - self._asked > OFFSETS_EVERY_S:
             self._asked = time.monotonic()
             try:
-                self._offsets = topic_offsets(self._client, self._options.topic)
+                self._offsets = topic_offsets(self._client, self._options)
             except ClientError:
                 pass  # if the brokers stay away, the query fails with a message
         if self._offsets is not None:

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING
 from ottla.client.settings import SettingError, client_settings
 from ottla_spark.loads.errors import LoadError, LoadUsageError
 from ottla_spark.loads.options.load_options import Continuous, Every, LoadOptions, Once
+from ottla_spark.loads.options.start_option import start_options
 from ottla_spark.loads.options.value_format import ValueFormat
 from ottla_spark.loads.run.batch_loader import BatchLoader
+from ottla_spark.loads.run.batch_size import BatchSize, batch_size
 from ottla_spark.loads.run.failure_cause import load_error
 from ottla_spark.loads.run.listener import Listener, ProgressWatch, lag_of
 from ottla_spark.loads.run.load_setup import LoadSetup, prepare
 from ottla_spark.loads.run.recreated_topic import check_recreated
 from ottla_spark.loads.run.result import LoadResult
-from ottla_spark.loads.run.topic_sample import TopicOffsets, sample, topic_offsets
+from ottla_spark.loads.run.topic_sample import TopicOffsets, record_size, sample, topic_offsets
 from ottla_spark.loads.state.load_directory import LoadDirectory
 from ottla_spark.loads.targets.table_writer import WorkerFiles
 
@@ -32,15 +34,7 @@ if TYPE_CHECKING:
 POLL_S = 1
 STARTS = 4
 _SLOW_WORKER = "Python worker failed to connect back"  # within Spark's fixed ten seconds
-RECORDS_A_CORE = 2_500_000
-UPSERTS_A_BATCH = 500_000
 DECODED_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
-
-
-def check_topic(options: LoadOptions) -> None:
-    """Raise ClientError or LoadUsageError if the topic cannot be reached."""
-    with _connect(options) as client:
-        topic_offsets(client, options.topic)
 
 
 def run_load(
@@ -54,7 +48,7 @@ def run_load(
     own = _own_session(spark)
     began = time.monotonic()
     with ExitStack() as held:
-        client = held.enter_context(_connect(options))
+        client = held.enter_context(connect(options))
         offsets = _wait_for_records(client, options, listener, stop)
         if offsets is None:
             return LoadResult(options, time.monotonic() - began)
@@ -70,6 +64,7 @@ def run_load(
             prepared.format,
             listener.say,
             prepared.worker_files,
+            record_size(client, options.topic, offsets),
         )
         loader.tally.leftovers = prepared.leftovers
         listener.started(lag_of(prepared.directory, offsets))
@@ -77,7 +72,7 @@ def run_load(
         _run(own, options, prepared, loader, watch, stop)
         if stop.is_set() and isinstance(options.when, Once):
             raise KeyboardInterrupt
-        now = topic_offsets(client, options.topic)
+        now = topic_offsets(client, options)
         if options.allow_data_loss and now.topic_id:
             prepared.directory.set_topic_id(now.topic_id)  # it may have changed during the load
         return LoadResult(
@@ -98,7 +93,8 @@ def _own_session(spark: SparkSession) -> SparkSession:
     return own
 
 
-def _connect(options: LoadOptions) -> Client:
+def connect(options: LoadOptions) -> Client:
+    """Return a client of the load; raise LoadUsageError for wrong settings."""
     try:
         return client_settings(options.client).connect()
     except SettingError as error:
@@ -109,7 +105,7 @@ def _wait_for_records(
     client: Client, options: LoadOptions, listener: Listener, stop: threading.Event
 ) -> TopicOffsets | None:
     """Return the topic's offsets; None if it stays empty and a sample is needed for the schema."""
-    offsets = topic_offsets(client, options.topic)
+    offsets = topic_offsets(client, options)
     needs_sample = options.format is not ValueFormat.RAW and options.schema is None
     if offsets.records or not needs_sample:
         return offsets
@@ -117,12 +113,12 @@ def _wait_for_records(
     while not isinstance(options.when, Once) and not offsets.records:
         if stop.wait(min(options.when.interval_s, 5)):
             break
-        offsets = topic_offsets(client, options.topic)
+        offsets = topic_offsets(client, options)
     return offsets if offsets.records else None
 
 
 def _records(
-    spark: SparkSession, options: LoadOptions, worker_files: WorkerFiles | None
+    spark: SparkSession, options: LoadOptions, size: BatchSize, worker_files: WorkerFiles | None
 ) -> DataFrame:
     """Return the stream of the topic's records, or of the files that workers write of them."""
     raw = options.format is ValueFormat.RAW
@@ -132,26 +128,16 @@ def _records(
         reader = worker_files.reader(spark)
     chosen = {
         "subscribe": options.topic,
-        "startingOffsets": options.starting_offsets,
+        **start_options(options.starting_offsets, options.topic),
         "failOnDataLoss": str(not options.allow_data_loss).lower(),
         "groupId": options.group_id,
         "includeHeaders": str(options.headers).lower(),
-        "maxOffsetsPerTrigger": str(_batch_limit(spark, options)),
-    }
+    } | size.options()
     if not raw:
         columns = (*DECODED_COLUMNS, "headers") if options.headers else DECODED_COLUMNS
         chosen["columns"] = ",".join(columns)
-    chosen |= {f"kafka.{name}": text for name, text in options.client.items()}
+    chosen |= {f"kafka.{name}": text for name, text in options.source_properties.items()}
     return reader.options(**chosen).load()
-
-
-def _batch_limit(spark: SparkSession, options: LoadOptions) -> int:
-    """Return the most records of a batch: many, for large files; fewer for merges in memory."""
-    if options.max_records_per_batch is not None:
-        return options.max_records_per_batch
-    if options.upsert:
-        return UPSERTS_A_BATCH
-    return RECORDS_A_CORE * spark.sparkContext.defaultParallelism
 
 
 def _run(
@@ -202,7 +188,8 @@ def _run_query(
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
 
-    writer = _records(spark, options, loader.worker_files).writeStream.foreachBatch(loader)
+    size = batch_size(options, spark.sparkContext.defaultParallelism, directory.failures())
+    writer = _records(spark, options, size, loader.worker_files).writeStream.foreachBatch(loader)
     writer = writer.queryName(options.group_id)
     writer = writer.option("checkpointLocation", directory.checkpoint.path)
     if isinstance(options.when, Continuous):

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.client.consumer.consumer import Consumer, start_offsets
+from ottla.client.errors import ClientError
 from ottla.client.topics.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.client.topics.route import find_route
-from ottla.model.ids import ZERO_UUID
+from ottla.model.ids import ZERO_UUID, TopicPartition
+from ottla_spark.loads.options.load_options import LoadOptions
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Client
@@ -37,16 +39,40 @@ class TopicOffsets:
         return sum(end - self.earliest[partition] for partition, end in self.latest.items())
 
 
-def topic_offsets(client: Client, topic: str) -> TopicOffsets:
-    """Return the current offsets of a topic; raise Refused if there is no such topic."""
+def topic_offsets(client: Client, options: LoadOptions) -> TopicOffsets:
+    """Return the current offsets of a topic; raise Refused if there is no such topic.
+
+    The latest offset is where the load can read to: the last stable offset with read_committed.
+    """
+    topic = options.topic
     deadline = client.deadline(f"listing the offsets of {topic}")
     route = find_route(client, topic, deadline)
     partitions = list(route.leaders)
     return TopicOffsets(
         start_offsets(client, topic, partitions, EARLIEST_TIMESTAMP, deadline),
-        start_offsets(client, topic, partitions, LATEST_TIMESTAMP, deadline),
+        start_offsets(
+            client,
+            topic,
+            partitions,
+            LATEST_TIMESTAMP,
+            deadline,
+            read_committed=options.read_committed,
+        ),
         "" if route.topic_id == ZERO_UUID else route.topic_id.hex(),
     )
+
+
+def record_size(client: Client, topic: str, offsets: TopicOffsets) -> float:
+    """Return the average size of a record in the topic's logs; 0 if that is not known."""
+    from pyspark_ottla.source.log_sizes import log_sizes
+
+    try:
+        route = find_route(client, topic, client.deadline(f"looking up the leaders of {topic}"))
+        leaders = {TopicPartition(topic, p): node for p, node in route.leaders.items()}
+        sizes = log_sizes(client, leaders)
+    except ClientError:
+        return 0.0
+    return sum(sizes.values()) / max(1, offsets.records)
 
 
 def sample(client: Client, topic: str, offsets: TopicOffsets) -> list[bytes]:

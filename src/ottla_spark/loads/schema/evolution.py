@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -40,6 +41,13 @@ def missing_fields(table: StructType, wanted: StructType) -> StructType:
             if deeper.fields:
                 found.append(StructField(field.name, deeper))
     return StructType(found)
+
+
+def without_names(schema: StructType, taken: Collection[str]) -> StructType:
+    """Return the schema without the fields whose names, in lower case, are taken."""
+    from pyspark.sql.types import StructType
+
+    return StructType([field for field in schema.fields if field.name.lower() not in taken])
 
 
 def widened(schema: StructType, added: StructType) -> StructType:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ottla_spark.loads.formats.format import REASON, UNKNOWN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
     from ottla_spark.loads.formats.format import Format, Learned
 
@@ -17,8 +16,13 @@ MOST_NAMES = 100
 MOST_VALUES = 500
 
 
-def find_new_fields(decoded: DataFrame, form: Format) -> tuple[list[str], Learned] | None:
-    """Return what is new in these records, and the fields it gives; None if nothing is new."""
+def find_new_fields(
+    decoded: DataFrame, form: Format, taken: Collection[str]
+) -> tuple[list[str], Learned] | None:
+    """Return what is new in these records, and the fields it gives; None if nothing is new.
+
+    `taken` are names, in lower case, that fields of values cannot have.
+    """
     from pyspark.sql import functions as F
 
     new = decoded.where(F.col(REASON).isNull() & F.col("value").isNotNull() & (F.size(UNKNOWN) > 0))
@@ -26,17 +30,4 @@ def find_new_fields(decoded: DataFrame, form: Format) -> tuple[list[str], Learne
     names = sorted({name for row in some for name in row[1]})[:MOST_NAMES]
     if not names:
         return None
-    return names, form.learn(names, [bytes(row[0]) for row in some])
-
-
-def field_types(schema: StructType, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the path and type of every field, for messages."""
-    from pyspark.sql.types import StructType
-
-    for field in schema.fields:
-        if isinstance(field.dataType, StructType) and prefix + field.name:
-            inside = list(field_types(field.dataType, f"{prefix}{field.name}."))
-            if inside:
-                yield from inside
-                continue
-        yield f"{prefix}{field.name}", field.dataType.simpleString().upper()
+    return names, form.learn(names, [bytes(row[0]) for row in some], taken)

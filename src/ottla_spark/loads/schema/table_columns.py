@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 RAW_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+EMPTY_PARTITION = "a partition value cannot be an empty string"
 COORDINATES = ("topic", "partition", "offset", "timestamp", "key")
 
 
@@ -69,6 +70,25 @@ class TableColumns:
         """Return the expressions that make the columns from decoded records."""
         return [column.expression(self.target) for column in self.columns]
 
+    def empty_partition(self, reason: Column) -> Column:
+        """Return why a record does not fit: the reason so far, or an empty partition value.
+
+        Tables that store partition values in paths or in their log cannot tell an empty string
+        from null.
+        """
+        from pyspark.sql import functions as F
+        from pyspark.sql.types import StringType
+
+        if not self.target.stores_partition_columns:
+            return reason
+        names = {part.source for part in self.partitions if not part.is_time}
+        for column in self.columns:
+            if column.name in names and isinstance(column.kind, StringType):
+                empty = F.lit(f"{column.name}: {EMPTY_PARTITION}")
+                fits = F.coalesce(F.col(column.source) != "", F.lit(True)) | reason.isNotNull()
+                reason = F.when(fits, reason).otherwise(empty)
+        return reason
+
     def rows(self, decoded: DataFrame) -> DataFrame:
         """Return the rows of decoded records."""
         return decoded.select(*self.expressions())
@@ -88,6 +108,14 @@ def table_columns(options: LoadOptions, values: StructType | None) -> TableColum
     return TableColumns(options.to.target, tuple(columns), partitions, key)
 
 
+def taken_names(options: LoadOptions) -> frozenset[str]:
+    """Return the names, in lower case, of columns that are not fields of the values."""
+    names = [f"_{name}" for name in _coordinates(options)]
+    if options.to.target.stores_partition_columns:
+        names += [part.column for part in options.partition_by if part.is_time]
+    return frozenset(name.lower() for name in names)
+
+
 def _raw_columns(options: LoadOptions) -> list[TableColumn]:
     names = (*RAW_COLUMNS, "headers") if options.headers else RAW_COLUMNS
     return [TableColumn(name, name, kafka_type(name)) for name in names]
@@ -98,9 +126,14 @@ def _value_columns(options: LoadOptions, values: StructType) -> list[TableColumn
         TableColumn(field.name, f"{VALUE}.{_quoted(field.name)}", field.dataType)
         for field in values.fields
     ]
-    names = COORDINATES if options.coordinates else (("key",) if options.upsert else ())
-    names = (*names, "headers") if options.headers else names
+    names = _coordinates(options)
     return fields + [TableColumn(f"_{name}", name, kafka_type(name)) for name in names]
+
+
+def _coordinates(options: LoadOptions) -> tuple[str, ...]:
+    """Return the columns of a record that a table with fields of values has too."""
+    names = COORDINATES if options.coordinates else (("key",) if options.upsert else ())
+    return (*names, "headers") if options.headers else names
 
 
 def _resolve(

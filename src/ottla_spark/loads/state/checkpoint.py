@@ -29,6 +29,10 @@ class Checkpoint:
         """Return the highest batch that Spark has planned; None before the first."""
         return self._last("offsets")
 
+    def finished_batch(self) -> int | None:
+        """Return the highest batch that is done: its rows were in the table; None before one."""
+        return self._last("commits")
+
     def remove_half_planned(self) -> None:
         """Remove the temporary file of a first batch whose planning was killed.
 
@@ -40,9 +44,18 @@ class Checkpoint:
         for name in self._storage.children(f"{self.path}/offsets"):
             self._storage.remove(f"{self.path}/offsets/{name}")
 
+    def forget_plan(self, batch: int) -> None:
+        """Forget the plan of the last batch, which is not finished, so that Spark plans it again.
+
+        The table must not have the batch.
+        """
+        assert batch == self.planned_batch()
+        assert batch != self.finished_batch()
+        self._storage.remove(f"{self.path}/offsets/{batch}")
+
     def positions(self) -> dict[tuple[str, str], int]:
         """Return the next offset of each topic and partition; empty before the first batch."""
-        last = self._last("commits")
+        last = self.finished_batch()
         return {} if last is None else (self._offsets(last) or {})
 
     def planned_records(self, batch: int) -> int | None:

@@ -1,29 +1,37 @@
 """The target `delta:PATH`. Executors write Parquet files, the driver commits them with delta-rs.
 
-A commit holds the files and a transaction identifier: the checkpoint's id and the batch's number.
-The table can be asked for it later. An attempt that is killed before its commit leaves a directory
-whose name tells the batch; the next attempt removes it.
+A commit holds the files and two transaction identifiers. The first is the checkpoint's id with the
+batch's number. The second names the topic, with a number made of the checkpoint's id: if two loads
+with different checkpoints start at the same moment, Delta refuses the second commit, because both
+set the same identifier. The table can be asked for both later.
+
+An attempt that is killed before its commit leaves a directory whose name tells the batch; the next
+attempt removes it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
-from ottla_spark.loads.errors import LoadUsageError
+from ottla_spark.loads.errors import LoadUsageError, RolledBack
 from ottla_spark.loads.schema.evolution import as_nullable, difference, missing_fields
 from ottla_spark.loads.state.load_directory import HIDDEN
-from ottla_spark.loads.state.storage import Storage
+from ottla_spark.loads.state.object_store import delta_options, unreachable
+from ottla_spark.loads.state.storage import storage_of
+from ottla_spark.loads.targets.delta_lineage import NOTE, lost_batch, note_of
 from ottla_spark.loads.targets.delta_reader import read_delta
 from ottla_spark.loads.targets.delta_statistics import delta_statistics
 from ottla_spark.loads.targets.staged_files import StagedFile, Staging, check_rows, staged_rows
 from ottla_spark.loads.targets.table_writer import DELETED, Added, Batch, TableWriter
-from ottla_spark.loads.targets.target import Target
+from ottla_spark.loads.targets.target import Glance, Target
 
 if TYPE_CHECKING:
-    from deltalake import CommitProperties, DeltaTable
+    from deltalake import CommitProperties, DeltaTable, Transaction
     from deltalake.transaction import AddAction
     from pyspark.sql import DataFrame, Observation, SparkSession
     from pyspark.sql.types import StructType
@@ -31,8 +39,7 @@ if TYPE_CHECKING:
     from ottla_spark.loads.options.partition_by import PartitionBy
 
 DATA = "data"
-_METADATA_KEY = "ottla"
-_COMMITS_LOOKED_AT = 100
+NO_OWNER = 0
 
 
 class DeltaTarget(Target):
@@ -61,6 +68,13 @@ class DeltaTarget(Target):
         """Open the table in a directory."""
         return DeltaTableWriter(spark, location, writer)
 
+    def glance(self, location: str, writer: str, *, catalog: Mapping[str, str]) -> Glance:
+        """Return the directory of the table and its last batch."""
+        table = DeltaTableWriter(None, location, writer)
+        if not table.exists():
+            return Glance("", lambda _: None)
+        return Glance(location, table.last_batch)
+
     def read(self, spark: SparkSession, location: str, catalog: Mapping[str, str]) -> DataFrame:
         """Return the rows of the table's current version."""
         return read_delta(spark, location)
@@ -72,14 +86,24 @@ TARGET = DeltaTarget()
 class DeltaTableWriter(TableWriter):
     """The table in the directory `path`. Its commits name `topic`."""
 
-    def __init__(self, spark: SparkSession, path: str, topic: str) -> None:
+    def __init__(self, spark: SparkSession | None, path: str, topic: str) -> None:
         self.data_directory = path
         self._partitions: list[str] = []
         self._topic = topic
-        storage = Storage(spark)
+        storage = storage_of(spark, path)
+        self._options = delta_options(path)
         self._staging = Staging(storage, f"{path}/{DATA}")
         self._aside = Staging(storage, f"{path}/{HIDDEN}/staging")
         self._storage = storage
+
+    def exists(self) -> bool:
+        """Return whether there is a table."""
+        from deltalake import DeltaTable
+
+        try:
+            return DeltaTable.is_deltatable(self.data_directory, storage_options=self._options)
+        except OSError as error:
+            raise unreachable(self.data_directory, error) from error
 
     def prepare(
         self, schema: StructType, partitions: Sequence[PartitionBy], *, widen: bool
@@ -88,14 +112,15 @@ class DeltaTableWriter(TableWriter):
         from deltalake import DeltaTable, Schema
 
         self._partitions = [part.column for part in partitions]
-        if not DeltaTable.is_deltatable(self.data_directory):
+        if not self.exists():
             DeltaTable.create(
                 self.data_directory,
                 Schema.from_json(as_nullable(schema).json()),
                 partition_by=self._partitions,
+                mode="ignore",  # another load may create it at this moment
+                storage_options=self._options,
             )
-            return
-        if widen:
+        elif widen:
             self.widen(schema)
         table = self._open()
         if table.metadata().partition_columns != self._partitions:
@@ -119,10 +144,16 @@ class DeltaTableWriter(TableWriter):
 
     def last_batch(self, query_id: str) -> int | None:
         """Return the transaction version of the checkpoint's id."""
+        if not self.exists():
+            return None
         table = self._open()
+        self._check_owner(table, query_id)
         last = table.transaction_version(query_id)
-        if last is None:
-            self._check_other_checkpoint(table)
+        if last is not None and lost_batch(table, query_id):
+            raise RolledBack(
+                f"{self.data_directory} was restored to a version without batch {last}, which the"
+                " checkpoint says was loaded"
+            )
         return last
 
     def add(
@@ -132,14 +163,9 @@ class DeltaTableWriter(TableWriter):
         directory = self._staging.new_attempt(batch)
         files = self._staging.write(rows, directory, self._partitions, most_rows_a_file)
         check_rows(files, measures.get)
-        table = self._open()
-        table.create_write_transaction(
-            [self._action(directory, file) for file in files],
-            mode="append",
-            schema=table.schema(),
-            partition_by=self._partitions,
-            commit_properties=self._properties(batch),
-        )
+        with self._commit(batch, directory) as table:
+            actions = [self._action(directory, file) for file in files]
+            self._append(actions, table, self._properties(batch))
         return Added(len(files), sum(file.size for file in files), measures.get)
 
     def upsert(
@@ -148,21 +174,11 @@ class DeltaTableWriter(TableWriter):
         """Let the executors write the rows to a separate directory, then merge them."""
         directory = self._aside.new_attempt(batch)
         files = self._aside.write(rows, directory, (), 0)
-        table = self._open()
-        if files:
-            source = staged_rows(files).scanner().to_reader()
-            on = " AND ".join(f't."{name}" = s."{name}"' for name in key)
-            columns = {f'"{f.name}"': f's."{f.name}"' for f in table.schema().fields}
-            merge = table.merge(
-                source,
-                predicate=on,
-                source_alias="s",
-                target_alias="t",
-                commit_properties=self._properties(batch),
-            )
-            merge = merge.when_matched_delete(predicate=f's."{DELETED}"')
-            merge = merge.when_matched_update(columns)
-            merge.when_not_matched_insert(columns, predicate=f'NOT s."{DELETED}"').execute()
+        with self._commit(batch, directory) as table:
+            if files:
+                self._merge(files, table, batch, key)
+            else:
+                self._append([], table, self._properties(batch))
         self._storage.remove(directory)
         return Added(len(files), sum(file.size for file in files), measures.get)
 
@@ -175,10 +191,81 @@ class DeltaTableWriter(TableWriter):
         done = self._open().optimize.compact(target_size=target_file_size)
         return int(done["numFilesRemoved"])
 
+    def other_writers(self) -> list[str]:
+        """Return the other topics in the notes of commits since the last reset."""
+        found: set[str] = set()
+        for commit in self._open().history() if self.exists() else ():
+            note = note_of(commit)
+            if note.get("reset"):
+                break
+            found.add(note.get("topic", self._topic))
+        return sorted(found - {self._topic})
+
+    def reset(self) -> None:
+        """Delete all rows in one commit. Older versions keep them until a vacuum."""
+        if not self.exists():
+            return
+        table = self._open()
+        owner = self._owner_transaction(NO_OWNER)
+        note = {"topic": self._topic, "reset": True}
+        properties = _commit_properties(note, [owner])
+        table.delete(commit_properties=properties)
+        table = self._open()
+        if table.transaction_version(owner.app_id) not in (None, NO_OWNER):
+            self._append([], table, properties)  # without rows there was no commit
+
+    @contextmanager
+    def _commit(self, batch: Batch, directory: str) -> Iterator[DeltaTable]:
+        """Give the table to commit to. Two loads of one topic cannot both commit to it.
+
+        The loser removes the files of its attempt and raises LoadUsageError.
+        """
+        from deltalake.exceptions import CommitFailedError
+
+        table = self._open()
+        try:
+            self._check_owner(table, batch.query_id)
+            try:
+                yield table
+            except CommitFailedError:
+                self._check_owner(self._open(), batch.query_id)
+                raise
+        except LoadUsageError:
+            self._storage.remove(directory)
+            raise
+
+    def _append(
+        self, actions: Sequence[AddAction], table: DeltaTable, properties: CommitProperties
+    ) -> None:
+        table.create_write_transaction(
+            [*actions],
+            mode="append",
+            schema=table.schema(),
+            partition_by=table.metadata().partition_columns,
+            commit_properties=properties,
+        )
+
+    def _merge(
+        self, files: list[StagedFile], table: DeltaTable, batch: Batch, key: Sequence[str]
+    ) -> None:
+        source = staged_rows(files).scanner().to_reader()
+        on = " AND ".join(f't."{name}" = s."{name}"' for name in key)
+        columns = {f'"{f.name}"': f's."{f.name}"' for f in table.schema().fields}
+        merge = table.merge(
+            source,
+            predicate=on,
+            source_alias="s",
+            target_alias="t",
+            commit_properties=self._properties(batch),
+        )
+        merge = merge.when_matched_delete(predicate=f's."{DELETED}"')
+        merge = merge.when_matched_update(columns)
+        merge.when_not_matched_insert(columns, predicate=f'NOT s."{DELETED}"').execute()
+
     def _open(self) -> DeltaTable:
         from deltalake import DeltaTable
 
-        return DeltaTable(self.data_directory)
+        return DeltaTable(self.data_directory, storage_options=self._options)
 
     def _action(self, directory: str, file: StagedFile) -> AddAction:
         from deltalake.transaction import AddAction
@@ -194,22 +281,39 @@ class DeltaTableWriter(TableWriter):
         )
 
     def _properties(self, batch: Batch) -> CommitProperties:
-        from deltalake import CommitProperties, Transaction
+        from deltalake import Transaction
 
         note = {"topic": self._topic, "query_id": batch.query_id, "batch": batch.number}
-        return CommitProperties(
-            custom_metadata={_METADATA_KEY: json.dumps(note)},
-            app_transactions=[Transaction(batch.query_id, batch.number)],
-        )
+        owner = self._owner_transaction(_owner_number(batch.query_id))
+        return _commit_properties(note, [Transaction(batch.query_id, batch.number), owner])
 
-    def _check_other_checkpoint(self, table: DeltaTable) -> None:
+    def _owner_transaction(self, number: int) -> Transaction:
+        from deltalake import Transaction
+
+        return Transaction(f"ottla.load.{self._topic}", number)
+
+    def _check_owner(self, table: DeltaTable, query_id: str) -> None:
         """Raise LoadUsageError if another checkpoint loaded the topic: records would come twice."""
-        for commit in table.history(_COMMITS_LOOKED_AT):
-            if json.loads(commit.get(_METADATA_KEY) or "{}").get("topic") == self._topic:
-                raise LoadUsageError(
-                    f"{self.data_directory} has records of {self._topic} that were loaded with"
-                    " another checkpoint: name that one with --checkpoint, or use another table"
-                )
+        owner = table.transaction_version(self._owner_transaction(NO_OWNER).app_id)
+        if owner not in (None, NO_OWNER, _owner_number(query_id)):
+            raise LoadUsageError(
+                f"{self.data_directory} has records of {self._topic} that were loaded with"
+                " another checkpoint: name that one with --checkpoint, use another table, or"
+                " start over with --reset"
+            )
+
+
+def _owner_number(query_id: str) -> int:
+    """Return a number for a checkpoint that no other one has: 60 bits of its id."""
+    return int(hashlib.sha256(query_id.encode()).hexdigest()[:15], 16) or 1
+
+
+def _commit_properties(
+    note: Mapping[str, object], transactions: list[Transaction]
+) -> CommitProperties:
+    from deltalake import CommitProperties
+
+    return CommitProperties(custom_metadata={NOTE: json.dumps(note)}, app_transactions=transactions)
 
 
 def _schema_of(table: DeltaTable) -> StructType:

@@ -13,15 +13,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import unquote
 
 from ottla_spark.loads.errors import LoadError, LoadUsageError
+from ottla_spark.loads.state.arrow_storage import ArrowStorage
 from ottla_spark.loads.state.load_directory import HIDDEN
-from ottla_spark.loads.state.storage import Storage
+from ottla_spark.loads.state.object_store import is_object_store
+from ottla_spark.loads.state.storage import HadoopStorage, local_path
 from ottla_spark.loads.targets.parquet_compaction import ParquetCompaction
 from ottla_spark.loads.targets.parquet_sink_log import SinkLog
 from ottla_spark.loads.targets.parquet_worker_files import ParquetWorkerFiles, worker_files
+from ottla_spark.loads.targets.staged_files import WRITER_OPTIONS
 from ottla_spark.loads.targets.table_writer import Added, Batch, TableWriter
-from ottla_spark.loads.targets.target import Target
+from ottla_spark.loads.targets.target import Glance, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
@@ -49,6 +53,16 @@ class ParquetTarget(Target):
     form: ClassVar[str] = "parquet:PATH"
     takes_several_topics: ClassVar[bool] = False
 
+    def why_not_at(self, location: str) -> str:
+        """Return why the table cannot be in an object store."""
+        if not is_object_store(location):
+            return ""
+        return (
+            "Spark itself writes Parquet tables, and it has no file system for s3://. Use"
+            " delta: or iceberg: there, or s3a:// with Hadoop's module"
+            " (--conf spark.jars.packages=org.apache.hadoop:hadoop-aws:VERSION)"
+        )
+
     def why_no_upsert(self, key_columns: int) -> str:
         """Return why rows cannot be replaced."""
         return "rows in Parquet files cannot be replaced"
@@ -68,6 +82,16 @@ class ParquetTarget(Target):
     ) -> ParquetTableWriter:
         """Open the table in a directory."""
         return ParquetTableWriter(spark, location, compacted=compacted)
+
+    def glance(self, location: str, writer: str, *, catalog: Mapping[str, str]) -> Glance | None:
+        """Return the directory of the table and the last batch in the sink's log."""
+        if local_path(location) is None:
+            return None
+        storage = ArrowStorage()
+        log = SinkLog(storage, location)
+        listed = {storage.canonical(unquote(file.path)) for file in log.files()}
+        there = {stored.uri for stored in storage.data_files(location)}
+        return Glance(location if listed <= there else "", lambda _: log.last_batch())
 
     def read(self, spark: SparkSession, location: str, catalog: Mapping[str, str]) -> DataFrame:
         """Return the rows of the files that Spark finds."""
@@ -92,7 +116,7 @@ class ParquetTableWriter(TableWriter):
         self._log_interval = COMPACTED_LOG_INTERVAL if compacted else LOG_INTERVAL
         self._spark = spark
         self._partitions: list[str] = []
-        self._storage = Storage(spark)
+        self._storage = HadoopStorage(spark)
         self._log = SinkLog(self._storage, path)
         self._compaction = ParquetCompaction(spark, self._storage, self._log, path)
 
@@ -116,11 +140,24 @@ class ParquetTableWriter(TableWriter):
         """Return the last batch in the log; raise LoadUsageError if another checkpoint wrote it."""
         last = self._log.last_batch()
         if last is not None and self._owner() not in {None, query_id}:
-            raise LoadUsageError(
-                f"{self.data_directory} was loaded with another checkpoint:"
-                " name that one with --checkpoint, or use another table"
-            )
+            raise LoadUsageError(self._other_checkpoint)
         return last
+
+    def missing_files(self) -> list[str]:
+        """Return the files that the log lists and the directory lacks."""
+        there = {stored.uri for stored in self._storage.data_files(self.data_directory)}
+        listed = {self._storage.canonical(file.path) for file in self._log.files()}
+        return sorted(listed - there)
+
+    def reset(self) -> None:
+        """Remove the files, then the log, then the note of the checkpoint."""
+        if self._log.last_batch() is None and self._owner() is None:
+            return
+        for stored in self._storage.data_files(self.data_directory):
+            self._storage.remove(stored.uri)
+        self._log.remove()
+        self._compaction.clean()
+        self._storage.remove(self._owner_path)
 
     def add(
         self, batch: Batch, rows: DataFrame, measures: Observation, most_rows_a_file: int
@@ -149,15 +186,15 @@ class ParquetTableWriter(TableWriter):
         self._clear_incoming()
 
     def clean(self, batch: Batch) -> int:
-        """Remove files that the log does not list, except recently compacted ones."""
+        """Remove files that the log does not list."""
         del batch
         removed = self._clear_incoming()
+        self._compaction.clean()
         if self._log.last_batch() is None and self._owner() is None:
             return removed
         listed = {self._storage.canonical(file.path) for file in self._log.files()}
-        kept = self._compaction.recently_replaced()
         for stored in self._storage.data_files(self.data_directory):
-            if stored.uri not in listed and stored.uri not in kept:
+            if stored.uri not in listed:
                 self._storage.remove(stored.uri)
                 removed += 1
         return removed
@@ -195,14 +232,23 @@ class ParquetTableWriter(TableWriter):
         return len(left)
 
     @property
+    def _other_checkpoint(self) -> str:
+        return (
+            f"{self.data_directory} was loaded with another checkpoint: name that one with"
+            " --checkpoint, use another table, or start over with --reset"
+        )
+
+    @property
     def _owner_path(self) -> str:
         return f"{self.data_directory}/{HIDDEN}/table.json"
 
     def _own(self, batch: Batch) -> None:
         """Write down which checkpoint the table belongs to, before its first file."""
-        if self._owner() != batch.query_id:
+        if self._owner() is None:
             content = {"query_id": batch.query_id, "log_interval": self._log_interval}
-            self._storage.write_text(self._owner_path, json.dumps(content) + "\n")
+            self._storage.create_text(self._owner_path, json.dumps(content) + "\n")
+        if self._owner() != batch.query_id:
+            raise LoadUsageError(self._other_checkpoint)
 
     def _owner(self) -> str | None:
         """Return the id of the checkpoint that the table belongs to, and keep its log interval."""
@@ -217,6 +263,7 @@ class ParquetTableWriter(TableWriter):
         jvm: Any = self._spark._jvm
         self._spark.conf.set(_INTERVAL_SETTING, self._log_interval)
         options = {"path": self.data_directory, "maxRecordsPerFile": str(most_rows_a_file)}
+        options |= WRITER_OPTIONS
         return jvm.org.apache.spark.sql.execution.streaming.sinks.FileStreamSink(
             self._spark._jsparkSession,
             self.data_directory,

@@ -1,67 +1,79 @@
-"""Merges the small files of a Parquet table, and keeps the old files for a while.
+"""Merges the small files of a Parquet table.
 
-Spark's readers use the sink's log, which is replaced by one rename. Other readers list the
-directory, so the old files stay for ten minutes.
+Spark's readers use the sink's log. Other readers list the directory and see every file whose name
+does not start with an underscore or a dot. The merged files are therefore written to a hidden
+directory. When all are complete, three quick steps follow: the merged files are moved into the
+table, the log is replaced by one rename, and the old files are removed. Only between the first and
+the last of them does a listing show rows twice.
+
+A crash before the new log leaves merged files that the log does not list, a crash after it leaves
+old files that the log does not list. The next run removes files that the log does not list.
 """
 
 from __future__ import annotations
 
-import json
-import time
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
-from ottla_spark.loads.state.load_directory import HIDDEN
-from ottla_spark.loads.state.storage import Storage
-from ottla_spark.loads.targets.parquet_sink_log import SinkFile, SinkLog, sink_file
+from ottla_spark.loads.state.storage import HadoopStorage
+from ottla_spark.loads.targets.parquet_sink_log import LogName, SinkFile, SinkLog, sink_file
+from ottla_spark.loads.targets.staged_files import WRITER_OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-REPLACED_KEPT_MS = 10 * 60 * 1000
-"""How long compacted files are kept for readers that listed them before."""
+ASIDE = "_compact"
+"""The hidden directory that merged files are written to."""
+
+
+class Merged(NamedTuple):
+    """A merged file: where it was written, where it belongs, and its entry in the log."""
+
+    written: str
+    place: str
+    entry: SinkFile
 
 
 class ParquetCompaction:
     """Compacts the table in `directory`."""
 
-    def __init__(self, spark: SparkSession, storage: Storage, log: SinkLog, directory: str) -> None:
+    def __init__(
+        self, spark: SparkSession, storage: HadoopStorage, log: SinkLog, directory: str
+    ) -> None:
         self._spark = spark
         self._storage = storage
         self._log = log
         self._directory = directory
 
     def run(self, target_file_size: int) -> int:
-        """Rewrite the small files that each log file lists, then replace the log file.
-
-        Return how many files were replaced.
-        """
+        """Merge the small files that each log file lists; return how many files were replaced."""
         gone = 0
         for name in self._log.names():
             files = self._log.read(name)
             small = self._small(files, target_file_size)
-            if not small:
-                continue
-            fresh = [file for group in small for file in self._rewrite(group)]
-            replaced = {file.path for group in small for file in group}
-            self._note_replaced(replaced)
-            self._log.replace(name, [f for f in files if f.path not in replaced] + fresh)
-            gone += len(replaced)
+            if small:
+                merged = [file for group in small for file in self._merge(group)]
+                replaced = {file.path for group in small for file in group}
+                self._swap(name, [f for f in files if f.path not in replaced], merged, replaced)
+                gone += len(replaced)
+        self.clean()
         return gone
 
-    def recently_replaced(self) -> set[str]:
-        """Return compacted files that are still kept for readers."""
-        kept: set[str] = set()
-        for name in self._storage.children(f"{self._directory}/{HIDDEN}"):
-            if not name.startswith("replaced-"):
-                continue
-            path = f"{self._directory}/{HIDDEN}/{name}"
-            if int(name.removeprefix("replaced-").removesuffix(".json")) < time.time() * 1000:
-                self._storage.remove(path)
-            else:
-                kept |= set(json.loads(self._storage.read_text(path)))
-        return kept
+    def clean(self) -> None:
+        """Remove the hidden directory of this or of a killed compaction."""
+        self._storage.remove(f"{self._directory}/{ASIDE}")
+
+    def _swap(
+        self, name: LogName, kept: list[SinkFile], merged: list[Merged], replaced: set[str]
+    ) -> None:
+        """Replace files in the table by merged ones. Everything slow is done before or after."""
+        old = [self._storage.canonical(path) for path in replaced]
+        with self._log.replacement(name, kept + [file.entry for file in merged]):
+            for file in merged:
+                self._storage.move(file.written, file.place)
+        for path in old:
+            self._storage.remove(path)
 
     @staticmethod
     def _small(files: list[SinkFile], target_file_size: int) -> list[list[SinkFile]]:
@@ -81,24 +93,17 @@ class ParquetCompaction:
             groups.append(group)
         return [group for group in groups if len(group) > 1]
 
-    def _rewrite(self, group: list[SinkFile]) -> list[SinkFile]:
-        """Write one file with the rows of a group elsewhere, then move it beside the old files."""
-        aside = f"{self._directory}/{HIDDEN}/compact-{uuid4().hex[:8]}"
+    def _merge(self, group: list[SinkFile]) -> list[Merged]:
+        """Write the rows of a group to one file in a hidden directory."""
+        aside = f"{self._directory}/{ASIDE}/{uuid4().hex[:8]}"
         paths = [self._storage.canonical(file.path) for file in group]
         rows = self._spark.read.option("mergeSchema", "true").parquet(*paths)
-        rows.coalesce(1).write.parquet(aside)
+        rows.coalesce(1).write.options(**WRITER_OPTIONS).parquet(aside)
         directory = paths[0].rpartition("/")[0]
-        fresh = []
+        encoded = group[0].path.rpartition("/")[0]
+        merged = []
         for stored in self._storage.data_files(aside):
-            place = f"{directory}/{stored.uri.rpartition('/')[2]}"
-            self._storage.move(stored.uri, place)
-            encoded = f"{group[0].path.rpartition('/')[0]}/{place.rpartition('/')[2]}"
-            fresh.append(sink_file(encoded, stored.size, stored.modified_ms, like=group[0]))
-        self._storage.remove(aside)
-        return fresh
-
-    def _note_replaced(self, paths: set[str]) -> None:
-        """Write down until when these files are kept, before the log stops listing them."""
-        until_ms = int(time.time() * 1000) + REPLACED_KEPT_MS
-        name = f"{self._directory}/{HIDDEN}/replaced-{until_ms}.json"
-        self._storage.write_text(name, json.dumps(sorted(map(self._storage.canonical, paths))))
+            name = stored.uri.rpartition("/")[2]
+            entry = sink_file(f"{encoded}/{name}", stored.size, stored.modified_ms, like=group[0])
+            merged.append(Merged(stored.uri, f"{directory}/{name}", entry))
+        return merged

@@ -8,12 +8,13 @@ Spark to append to it, and replaces whole log files after a compaction.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla_spark.loads.errors import LoadError
-from ottla_spark.loads.state.storage import Storage
+from ottla_spark.loads.state.storage import HadoopStorage, Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,9 +95,10 @@ class SinkLog:
         sinks = jvm.org.apache.spark.sql.execution.streaming.sinks
         context = spark.sparkContext
         assert context._gateway is not None
+        storage = HadoopStorage(spark)
         listed = context._gateway.new_array(sinks.SinkFileStatus, len(paths))
         for place, path in enumerate(paths):
-            listed[place] = sinks.SinkFileStatus.apply(self._storage.status(path))
+            listed[place] = sinks.SinkFileStatus.apply(storage.status(path))
         log = sinks.FileStreamSinkLog(
             sinks.FileStreamSinkLog.VERSION(),
             spark._jsparkSession,
@@ -106,10 +108,20 @@ class SinkLog:
         if not log.add(batch, listed):
             raise LoadError(f"{self._directory} has batch {batch} already: another load wrote it")
 
-    def replace(self, name: LogName, files: list[SinkFile]) -> None:
-        """Replace one log file atomically by one that lists these files."""
+    def remove(self) -> None:
+        """Remove the whole log."""
+        self._storage.remove(self._directory)
+
+    @contextmanager
+    def replacement(self, name: LogName, files: list[SinkFile]) -> Iterator[None]:
+        """Write a log file that lists these files; at the end rename it to its name.
+
+        If the block raises an exception, the old log file stays.
+        """
         text = "\n".join([VERSION, *(file.line for file in files)])
-        self._storage.write_text(f"{self._directory}/{name}", text)
+        assert isinstance(self._storage, HadoopStorage), "only Spark replaces log files"
+        with self._storage.replacement(f"{self._directory}/{name}", text):
+            yield
 
 
 def _parse(line: str) -> SinkFile:

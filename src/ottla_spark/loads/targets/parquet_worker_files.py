@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ottla_spark.loads.options.value_format import ValueFormat
-from ottla_spark.loads.state.storage import Storage, local_path
+from ottla_spark.loads.state.storage import HadoopStorage, local_path
 from ottla_spark.loads.targets.table_writer import RECORDS, Added, Batch
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def worker_files(
     from pyspark_ottla.parquet.file_options import FileWriting
     from pyspark_ottla.parquet.files_source import FilesSource
 
-    storage = Storage(spark)
+    storage = HadoopStorage(spark)
     incoming = storage.canonical(table.incoming)
     session = {name: str(spark.conf.get(name)) for name in (CODEC_SETTING, OLD_LISTS_SETTING)}
     if not can_use_worker_files(options, incoming, session | storage.settings(WRITER_SETTINGS)):

@@ -13,14 +13,22 @@ from urllib.parse import unquote
 from uuid import uuid4
 
 from ottla_spark.loads.errors import LoadError
+from ottla_spark.loads.state.object_store import is_object_store, locate
 from ottla_spark.loads.state.storage import Storage, local_path
+from ottla_spark.loads.targets.arrow_files import NULL_PARTITION, write_arrow_files
 from ottla_spark.loads.targets.table_writer import MISFITS, RECORDS, Batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _PREFIX_LENGTH = 8
+WRITER_OPTIONS = {"parquet.page.size.row.check.min": "1", "parquet.memory.pool.ratio": "0.5"}
+"""Bounds for the memory of Spark's Parquet writer.
+
+It looks at the size of a row group after 100 rows, whatever their size: with rows of ten megabytes
+that is a gigabyte. Here it looks after the first row, and then as often as the size of rows asks
+for. All row groups together may take half of Java's memory, instead of nearly all of it.
+"""
 
 
 @dataclass(frozen=True)
@@ -57,10 +65,22 @@ class Staging:
         self, rows: DataFrame, directory: str, partitions: Sequence[str], most_rows_a_file: int
     ) -> list[StagedFile]:
         """Write rows as Parquet; return the files that have rows."""
+        if is_object_store(directory):
+            written = write_arrow_files(rows, directory, partitions, most_rows_a_file)
+            self._remove_others(directory, written)
+            return self._files(directory)
         writer = rows.write.mode("error").option("maxRecordsPerFile", most_rows_a_file)
         writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+        writer = writer.options(**WRITER_OPTIONS)
         (writer.partitionBy(*partitions) if partitions else writer).parquet(directory)
         return self._files(directory)
+
+    def _remove_others(self, directory: str, written: Mapping[str, int]) -> None:
+        """Remove the files of failed or repeated tasks."""
+        base = self._storage.canonical(directory)
+        for stored in self._storage.files(directory):
+            if stored.uri.removeprefix(base).lstrip("/") not in written:
+                self._storage.remove(stored.uri)
 
     def clean(self, batch: Batch) -> int:
         """Remove attempts at this batch and later ones; return how many."""
@@ -119,5 +139,7 @@ def staged_rows(files: Sequence[StagedFile]) -> Any:
 def _locate(uri: str) -> tuple[Any, str]:
     from pyarrow.fs import FileSystem, LocalFileSystem
 
+    if is_object_store(uri):
+        return locate(uri)
     local = local_path(uri)
     return FileSystem.from_uri(uri) if local is None else (LocalFileSystem(), local)

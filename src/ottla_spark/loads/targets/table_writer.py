@@ -74,7 +74,11 @@ class TableWriter(ABC):
 
     @abstractmethod
     def last_batch(self, query_id: str) -> int | None:
-        """Return the number of the last batch of this checkpoint in the table."""
+        """Return the number of the last batch of this checkpoint in the table.
+
+        None if there is none, or no table. Raise LoadUsageError if another checkpoint loaded the
+        same topic into it, and RolledBack if the table no longer has the rows of that batch.
+        """
 
     @abstractmethod
     def add(
@@ -92,6 +96,29 @@ class TableWriter(ABC):
         """Replace the row of each key, or delete it where DELETED is true, in one commit.
 
         Called only if the target's `why_no_upsert` allows it.
+        """
+        raise NotImplementedError
+
+    def drop_if_new(self) -> bool:
+        """Drop the table if `prepare` has just created it; return whether it was dropped.
+
+        Only a target whose directory is not known before the table exists needs this.
+        """
+        return False
+
+    def missing_files(self) -> list[str]:
+        """Return the files that the table should have and that are gone."""
+        return []
+
+    def other_writers(self) -> list[str]:
+        """Return the other topics, and sinks of pipelines, that wrote to the table."""
+        return []
+
+    def reset(self) -> None:
+        """Delete all rows, and forget which checkpoint loaded them; do nothing without a table.
+
+        Called only without other writers. An interrupted reset leaves a table that refuses other
+        checkpoints, or that is empty.
         """
         raise NotImplementedError
 

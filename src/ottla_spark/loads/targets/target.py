@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,6 +25,16 @@ if TYPE_CHECKING:
 
 class UnreadableTable(Exception):
     """The table does not exist or cannot be read; the message says why."""
+
+
+class Glance(NamedTuple):
+    """A table without Spark: its directory (empty if there is no table), and its last batch.
+
+    `last_batch` takes the id of a checkpoint, as that of `TableWriter` does.
+    """
+
+    data_directory: str
+    last_batch: Callable[[str], int | None]
 
 
 class Target(ABC):
@@ -56,6 +66,14 @@ class Target(ABC):
         """Return the name of the catalog that a location is in; None without catalogs."""
         return None
 
+    def why_not_at(self, location: str) -> str:
+        """Return why a table cannot be at this location; empty if it can."""
+        return ""
+
+    def why_no_catalog(self, location: str, catalog: Mapping[str, str]) -> str:
+        """Return why the catalog of a location cannot be opened; empty if it can."""
+        return ""
+
     def why_no_upsert(self, key_columns: int) -> str:
         """Return why rows cannot be replaced by a key of so many columns; empty if they can."""
         return f"a {self.scheme}: table cannot replace rows"
@@ -83,6 +101,10 @@ class Target(ABC):
         `writer` names who writes: the topic of a load, the group of a pipeline's sink. `catalog`
         are properties of the catalog. `compacted` is true if the table will be compacted.
         """
+
+    def glance(self, location: str, writer: str, *, catalog: Mapping[str, str]) -> Glance | None:
+        """Return what can be asked of a table before Spark starts; None if nothing can."""
+        return None
 
     @abstractmethod
     def read(self, spark: SparkSession, location: str, catalog: Mapping[str, str]) -> DataFrame:

@@ -41,6 +41,7 @@ def check_spec(
     """Run all checks. `session` is called only when Spark is needed."""
     graph = Graph(spec, problems)
     _check_places(spec, problems)
+    _check_catalogs(spec, problems)
     check_options(spec, problems)
     topics = topic_partitions(spec, problems)
     if topics is not None:
@@ -60,6 +61,19 @@ def _functions(spec: PipelineSpec, problems: Problems) -> dict[str, Function]:
         except FunctionError as error:
             problems.add(step.function.line, f"steps.{step.name}.python", str(error))
     return found
+
+
+def _check_catalogs(spec: PipelineSpec, problems: Problems) -> None:
+    """Report sinks whose catalog is unknown or does not answer, and places that cannot be used."""
+    for sink in spec.sinks.values():
+        if not isinstance(sink, TableSink):
+            continue
+        place, where = sink.place, f"sinks.{sink.name}.table"
+        why = place.target.why_not_at(place.location)
+        why = why or place.target.why_no_catalog(place.location, place.catalog(spec.catalogs))
+        if why:
+            hint = "" if place.is_path else "; configure it in `catalogs` or in ~/.pyiceberg.yaml"
+            problems.add(place.written.line, where, why + hint)
 
 
 def _check_places(spec: PipelineSpec, problems: Problems) -> None:

@@ -10,19 +10,32 @@ from typing import TYPE_CHECKING, Final
 
 from ottla_spark.loads.formats.binary_format import BinaryFormat
 from ottla_spark.loads.formats.format import REASON, VALUE
-from ottla_spark.pipelines.spec.model import BINARY_FORMATS, KEPT_PREFIX, TopicSink, TopicSource
+from ottla_spark.loads.formats.json_format import JsonFormat
+from ottla_spark.loads.formats.json_values import json_fits, json_value, parse_json
+from ottla_spark.loads.run.dead_letters import COLUMNS, REASON_COLUMN, dead_letter_messages
+from ottla_spark.pipelines.spec.model import (
+    BINARY_FORMATS,
+    DEAD_LETTERS,
+    KEPT_PREFIX,
+    TopicSink,
+    TopicSource,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-_BAD: Final = "__bad_record"
+_PARSED: Final = "__parsed"
+_TEXT: Final = "__text"
+_SHOWN: Final = 60
 _DECODED: Final = "__decoded"
 _PLACE: Final = ("topic", "partition", "offset")
 
 
 def record_columns(source: TopicSource) -> list[str]:
     """Return the columns of a record that decoding needs; empty for all of them."""
+    if source.has_misfits_only:
+        return list(COLUMNS)
     if source.format == "raw":
         return []
     place = _PLACE if source.format in BINARY_FORMATS else ()
@@ -39,6 +52,8 @@ def decode(
         return records
     kept = [f.col(column.text).alias(KEPT_PREFIX + column.text) for column in source.keep]
     present = records.where("value IS NOT NULL")
+    if source.has_misfits_only and schema is not None:
+        return _misfits(present, schema)
     text = f.col("value").cast("string")
     if source.format == "text" or schema is None:
         return present.select(text.alias("value"), *kept)
@@ -47,11 +62,22 @@ def decode(
         rows = _fitting(schema.decode(present), source).select(f.col(VALUE).alias(_DECODED), *kept)
     else:
         names = schema.names
-        rows = present.select(_from_json(text, schema, source).alias(_DECODED), *kept)
+        rows = present.select(parse_json(text, schema).alias(_PARSED), text.alias(_TEXT), *kept)
         if source.bad_records == "drop":
-            rows = rows.where(f"{_DECODED}.{_BAD} IS NULL")
+            rows = rows.where(json_fits(f.col(_PARSED)))
+        value = _one_object(f.col(_PARSED), f.col(_TEXT), source).alias(_DECODED)
+        rows = rows.select(value, *(f.col(KEPT_PREFIX + column.text) for column in source.keep))
     fields = [f.col(_DECODED).getField(name).alias(name) for name in names]
     return rows.select(*fields, *(f.col(KEPT_PREFIX + column.text) for column in source.keep))
+
+
+def _misfits(records: DataFrame, schema: StructType | BinaryFormat) -> DataFrame:
+    """Return the records that do not fit, with a reason."""
+    from pyspark.sql import functions as f
+
+    form = schema if isinstance(schema, BinaryFormat) else JsonFormat(schema)
+    explained = form.explain(form.decode(records).where(f"{REASON} IS NOT NULL"))
+    return explained.select(*COLUMNS, f.col(REASON).alias(REASON_COLUMN))
 
 
 def _fitting(decoded: DataFrame, source: TopicSource) -> DataFrame:
@@ -68,15 +94,20 @@ def _fitting(decoded: DataFrame, source: TopicSource) -> DataFrame:
     return decoded.withColumn(VALUE, value)
 
 
-def _from_json(text: Column, schema: StructType, source: TopicSource) -> Column:
+def _one_object(parsed: Column, text: Column, source: TopicSource) -> Column:
+    """Return the value of parsed JSON. One that does not fit is null, or fails the query."""
     from pyspark.sql import functions as f
-    from pyspark.sql.types import StringType, StructField, StructType
 
-    if source.bad_records == "fail":
-        return f.from_json(text, schema, {"mode": "FAILFAST"})
-    marked = StructType([*schema.fields, StructField(_BAD, StringType())])
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BAD}
-    return f.from_json(text, marked, options)
+    value = f.when(json_fits(parsed), json_value(parsed))
+    if source.bad_records != "fail":
+        return value
+    shown = f.substring(text, 1, _SHOWN)
+    why = f.concat(
+        f.lit(f"Malformed records in sources.{source.name}: not one JSON object of the schema: "),
+        shown,
+        f.lit("; set dead_letters, or `bad_records: drop` or `keep`, at the source to continue"),
+    )
+    return value.otherwise(f.raise_error(why))
 
 
 def encode(rows: DataFrame, sink: TopicSink) -> DataFrame:
@@ -85,6 +116,8 @@ def encode(rows: DataFrame, sink: TopicSink) -> DataFrame:
 
     if sink.format == "raw":
         return rows
+    if sink.format == DEAD_LETTERS:
+        return dead_letter_messages(rows, REASON_COLUMN)
     key = f.expr(sink.key.text).cast("string") if sink.key else f.lit(None).cast("string")
     if sink.format == "text":
         return rows.select(key.alias("key"), f.col("value").cast("string").alias("value"))

@@ -148,7 +148,7 @@ class _Run:
         for query in self.queries:
             error = query.query.exception()
             if error is not None:
-                raise QueryFailed(f"sinks.{query.sink}: {cause_of(error)}")
+                raise QueryFailed(f"sinks.{query.sink}: {cause_of(error)}") from error
 
     def _failed(self, query: QueryProgress) -> bool:
         """Return whether a failed query may be restarted; raise QueryFailed if it may not.
@@ -160,7 +160,7 @@ class _Run:
             return False
         if is_slow_python(error) and self._restarts[query.sink] < MAX_RESTARTS:
             return True
-        raise QueryFailed(f"sinks.{query.sink}: {cause_of(error)}")
+        raise QueryFailed(f"sinks.{query.sink}: {cause_of(error)}") from error
 
     def _started(self, name: str) -> StreamingQuery:
         from pyspark.errors import PySparkException

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from ottla_spark.stream_metrics import source_lag, source_metrics
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -25,15 +26,19 @@ class QueryProgress:
     batch: int = NO_BATCH
     batches: int = 0
     rows: int = 0
-    rows_per_second: float = 0.0
+    rows_per_second: float | None = None
     lag: int | None = None
+    metrics: list[dict[str, str]] = field(default_factory=list)
     state_rows: int | None = None
     watermark: str | None = None
 
     def refresh(self) -> bool:
         """Add what Spark reported since the last call; return whether there was a new batch."""
         last = self.query.lastProgress
-        if last is None or (last.batchId == self.batch and last.numInputRows == 0):
+        if last is None:
+            return False
+        newest = last.batchId if _ran(last) else last.batchId - 1
+        if newest <= self.batch:
             return False
         before = self.batch
         for progress in self._since(last):
@@ -41,9 +46,9 @@ class QueryProgress:
         return self.batch != before
 
     def _since(self, last: StreamingQueryProgress) -> list[StreamingQueryProgress]:
-        if last.batchId <= self.batch + 1:
-            return [last] if last.batchId > self.batch else []
-        found = {progress.batchId: progress for progress in self.query.recentProgress}
+        if _ran(last) and last.batchId == self.batch + 1:
+            return [last]
+        found = {each.batchId: each for each in self.query.recentProgress if _ran(each)}
         return [found[batch] for batch in sorted(found) if batch > self.batch]
 
     def _take(self, progress: StreamingQueryProgress) -> None:
@@ -52,40 +57,19 @@ class QueryProgress:
         self.rows += progress.numInputRows
         self.rows_per_second = progress.processedRowsPerSecond
         self.lag = _lag(progress)
+        self.metrics = source_metrics(progress)
         if progress.stateOperators:
             self.state_rows = sum(state.numRowsTotal for state in progress.stateOperators)
         self.watermark = progress.eventTime.get("watermark", self.watermark)
 
 
+def _ran(progress: StreamingQueryProgress) -> bool:
+    """Return whether the batch ran. While there is no data, Spark reports the next one as well."""
+    return bool(progress.numInputRows or "addBatch" in progress.durationMs)
+
+
 def _lag(progress: StreamingQueryProgress) -> int | None:
     """Return the records of all topics that the query has not read yet."""
-    lags = [_source_lag(source.endOffset, source.latestOffset) for source in progress.sources]
+    lags = [source_lag(source) for source in progress.sources]
     known = [lag for lag in lags if lag is not None]
     return sum(known) if known else None
-
-
-def _source_lag(end: str | None, latest: str | None) -> int | None:
-    read, there = _offsets(end), _offsets(latest)
-    if read is None or there is None:
-        return None
-    return sum(max(0, offset - read.get(key, offset)) for key, offset in there.items())
-
-
-def _offsets(text: str | None) -> dict[tuple[str, str], int] | None:
-    """Return offsets by topic and partition; None if the text is not of a topic source."""
-    try:
-        topics = json.loads(text) if text else None
-    except ValueError:
-        return None
-    if not isinstance(topics, dict):
-        return None
-    found: dict[tuple[str, str], int] = {}
-    for topic, partitions in topics.items():
-        if not isinstance(partitions, dict):
-            return None
-        found |= {
-            (topic, partition): offset
-            for partition, offset in partitions.items()
-            if isinstance(offset, int)
-        }
-    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla_spark.loads.state.checkpoint import Checkpoint
-from ottla_spark.loads.state.storage import Storage
+from ottla_spark.loads.state.storage import HadoopStorage
 from ottla_spark.pipelines.check.pipeline_check import Checked
 from ottla_spark.pipelines.frames.frames import Frames, own_session
 from ottla_spark.pipelines.frames.records import encode
@@ -13,6 +13,7 @@ from ottla_spark.pipelines.frames.source_frames import SourceFrames
 from ottla_spark.pipelines.frames.topic_options import sink_options
 from ottla_spark.pipelines.run.table_batches import TableBatches
 from ottla_spark.pipelines.spec.model import Always, Sink, TopicSink, Trigger
+from pyspark_ottla.options.sink_options import sink_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,7 +48,7 @@ def start_query(
     rows = frames_for(checked, spark, sink.name).frame(name)
     writer = _writer(checked, rows, sink).outputMode(sink.mode)
     writer = writer.queryName(checked.spec.group_of(sink.name))
-    checkpoint = Checkpoint(Storage(spark), checked.spec.checkpoint_of(sink.name))
+    checkpoint = Checkpoint(HadoopStorage(spark), checked.spec.checkpoint_of(sink.name))
     checkpoint.remove_half_planned()
     writer = writer.option("checkpointLocation", checkpoint.path)
     if isinstance(trigger, Always):
@@ -61,22 +62,29 @@ def _settings(checked: Checked) -> dict[str, str]:
 
 def _writer(checked: Checked, rows: DataFrame, sink: Sink) -> DataStreamWriter:
     if isinstance(sink, TopicSink):
-        return _topic_writer(encode(rows, sink), sink, sink_options(checked.spec, sink))
+        return _topic_writer(checked, encode(rows, sink), sink)
     columns = [column.text for column in sink.partition_by]
     writer = sink.place.target.stream_writer(rows, sink.place.location, columns)
-    if writer is not None:
-        return writer
     batches = TableBatches(checked.spec, sink, rows.sparkSession)
+    if writer is not None:
+        batches.check_files()
+        return writer
     batches.prepare(rows)
     return rows.writeStream.foreachBatch(batches)
 
 
-def _topic_writer(records: DataFrame, sink: TopicSink, options: dict[str, str]) -> DataStreamWriter:
+def _topic_writer(checked: Checked, records: DataFrame, sink: TopicSink) -> DataStreamWriter:
     """Return the writer of a topic. Python sinks only append, so other modes use foreachBatch."""
+    options = sink_options(checked.spec, sink)
     if sink.mode == "append":
         return records.writeStream.format("ottla").options(**options)
+    once = sink_settings(options).exactly_once
+    path = checked.spec.checkpoint_of(sink.name)
+    checkpoint = Checkpoint(HadoopStorage(records.sparkSession), path)
 
     def append(batch: DataFrame, number: int) -> None:
-        batch.write.format("ottla").options(**options).mode("append").save()
+        identity = {"txnAppId": checkpoint.query_id(), "txnVersion": number} if once else {}
+        writer = batch.write.format("ottla").options(**options, **identity)
+        writer.mode("append").save()
 
     return records.writeStream.foreachBatch(append)

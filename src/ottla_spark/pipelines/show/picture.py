@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla_spark.pipelines.check.pipeline_check import Checked
+from ottla_spark.pipelines.frames.topic_options import sink_options
 from ottla_spark.pipelines.spec.graph import Relation
 from ottla_spark.pipelines.spec.model import (
     DedupStep,
@@ -23,6 +24,7 @@ from ottla_spark.pipelines.spec.model import (
     TopicSource,
     Trigger,
 )
+from pyspark_ottla.options.sink_options import sink_settings
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -172,7 +174,8 @@ def _topic_words(checked: Checked, source: TopicSource) -> str:
     partitions = sum(checked.topics.get(name, 0) for name in names)
     words = f"topic{'s' if len(names) > 1 else ''} {', '.join(names)}"
     count = f" ({partitions} partition{'s' if partitions != 1 else ''})" if partitions else ""
-    return f"{words}{count}, {source.format}"
+    misfits = ", the records that do not fit" if source.has_misfits_only else ""
+    return f"{words}{count}, {source.format}{misfits}"
 
 
 def _sink_says(checked: Checked, sink: Sink) -> str:
@@ -185,4 +188,6 @@ def _sink_says(checked: Checked, sink: Sink) -> str:
     is_new = sink.topic.text not in checked.topics and sink.partitions
     new = f" (new, {sink.partitions} partitions)" if is_new else ""
     key = f", key {sink.key.text}" if sink.key else ""
-    return f"topic {sink.topic.text}{new}, {sink.format}{key}, {sink.mode}, at least once"
+    once = sink_settings(sink_options(checked.spec, sink)).exactly_once
+    how_often = "exactly once" if once else "at least once"
+    return f"topic {sink.topic.text}{new}, {sink.format}{key}, {sink.mode}, {how_often}"

@@ -81,7 +81,7 @@ def summary_row(query: QueryProgress) -> tuple[str, ...]:
         query.sink,
         "-" if query.batch == NO_BATCH else str(query.batch),
         f"{query.rows:,}",
-        f"{query.rows_per_second:,.0f}",
+        "-" if query.rows_per_second is None else f"{query.rows_per_second:,.0f}",
         "-" if query.lag is None else f"{query.lag:,}",
         "-" if query.state_rows is None else f"{query.state_rows:,}",
     )
@@ -96,6 +96,7 @@ def progress_json(query: QueryProgress) -> dict[str, object]:
         "rows": query.rows,
         "rows_per_second": query.rows_per_second,
         "lag": query.lag,
+        "source_metrics": query.metrics,
         "state_rows": query.state_rows,
         "watermark": query.watermark,
     }

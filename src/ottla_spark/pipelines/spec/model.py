@@ -20,6 +20,8 @@ BINARY_FORMATS: Final = ("avro", "protobuf")
 TOPIC_SINK_FORMATS: Final = ("raw", "text", "json")
 FILE_FORMATS: Final = ("parquet", "json", "csv", "orc", "text")
 OUTPUT_MODES: Final = ("append", "update", "complete")
+DEAD_LETTERS: Final = "dead letters"
+"""The format of a topic sink that a source's `dead_letters` adds. A file cannot name it."""
 BAD_RECORDS: Final = ("fail", "drop", "keep")
 RECORD_COLUMNS: Final = ("key", "topic", "partition", "offset", "timestamp", "headers", "value")
 KEPT_PREFIX: Final = "_"
@@ -35,7 +37,10 @@ class Watermark:
 
 @dataclass(frozen=True)
 class TopicSource:
-    """Records of topics, decoded by `format`. `keep` names columns of the record to keep."""
+    """Records of topics, decoded by `format`. `keep` names columns of the record to keep.
+
+    With `has_misfits_only`, its rows are the records that do not fit the schema, with a reason.
+    """
 
     name: str
     line: int
@@ -51,6 +56,8 @@ class TopicSource:
     message: Scalar | None = None
     registry: Scalar | None = None
     registry_login: Scalar | None = None
+    dead_letters: Scalar | None = None
+    has_misfits_only: bool = False
     streams: bool = True
 
 
@@ -123,7 +130,7 @@ Step: TypeAlias = SqlStep | PythonStep | DedupStep
 
 @dataclass(frozen=True)
 class TopicSink:
-    """Writes rows to a topic, at least once."""
+    """Writes rows to a topic."""
 
     name: str
     line: int

@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from ottla_spark.pipelines.spec.dead_letters import dead_letter_ends
 from ottla_spark.pipelines.spec.durations import duration_ms
 from ottla_spark.pipelines.spec.fields import Fields
 from ottla_spark.pipelines.spec.model import (
@@ -22,6 +23,7 @@ from ottla_spark.pipelines.spec.model import (
     Source,
     Step,
     TableSink,
+    TopicSource,
     Trigger,
 )
 from ottla_spark.pipelines.spec.problems import WHOLE_FILE, Problems, closest
@@ -72,9 +74,25 @@ def read_text(text: str, file: Path, problems: Problems) -> PipelineSpec | None:
         sinks=_sinks(fields, file, names),
     )
     fields.done()
+    _add_dead_letters(spec, problems)
     _check_names(spec, problems)
     _check_tables(spec, problems)
     return spec
+
+
+def _add_dead_letters(spec: PipelineSpec, problems: Problems) -> None:
+    """Add the sources and sinks of the key `dead_letters`."""
+    for source in list(spec.sources.values()):
+        ends = dead_letter_ends(source, spec.file) if isinstance(source, TopicSource) else None
+        if ends is None:
+            continue
+        added, sink = ends
+        if added.name in {*spec.sources, *spec.steps, *spec.sinks}:
+            where = f"sources.{source.name}.dead_letters"
+            problems.add(sink.line, where, f"the name {added.name} is taken: rename the other one")
+            continue
+        spec.sources[added.name] = added
+        spec.sinks[sink.name] = sink
 
 
 def _names_below(top: Mapping, key: str) -> list[str]:

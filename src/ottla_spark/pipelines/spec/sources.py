@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from ottla_spark.pipelines.spec.dead_letters import check_dead_letters
 from ottla_spark.pipelines.spec.fields import Fields
 from ottla_spark.pipelines.spec.model import (
     BAD_RECORDS,
@@ -30,6 +31,7 @@ _NEEDED_SCHEMAS: Final = {
 _ONLY_WITH: Final = {
     "schema": tuple(_NEEDED_SCHEMAS),
     "bad_records": tuple(_NEEDED_SCHEMAS),
+    "dead_letters": tuple(_NEEDED_SCHEMAS),
     "message": ("protobuf",),
     "registry": BINARY_FORMATS,
     "registry_login": BINARY_FORMATS,
@@ -45,10 +47,10 @@ def read_source(name: str, fields: Fields, file: Path) -> Source | None:
         return _files(name, fields)
     if kind is None:
         return None
-    return _topic(name, fields)
+    return _topic(name, fields, file)
 
 
-def _topic(name: str, fields: Fields) -> Source | None:
+def _topic(name: str, fields: Fields, file: Path) -> Source | None:
     source = TopicSource(
         name=name,
         line=fields.line,
@@ -64,8 +66,10 @@ def _topic(name: str, fields: Fields) -> Source | None:
         message=fields.word("message"),
         registry=fields.word("registry"),
         registry_login=fields.word("registry_login"),
+        dead_letters=fields.word("dead_letters"),
     )
     _check_format(source, fields)
+    source = check_dead_letters(source, fields, file)
     return source if source.topics or source.pattern else None
 
 

@@ -12,12 +12,11 @@ import pytest
 from ottla.broker.connection import Connection
 from ottla.broker.node import Node
 from ottla.config.topic import LogConfig
-from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.topics import NewTopic
 from ottla.log.append_rules import MAX_INLINE_BYTES
 from ottla.log.log import Log
 from ottla.metadata.records import RemoveTopicRecord
 from ottla.model.errors import ErrorCode
-from ottla.ports import Buffer, TaskFailed, run_task
 from ottla.records.batch import scan
 from ottla.records.record import build_batch, records_of
 from ottla.replication import delayed_appends
@@ -30,31 +29,12 @@ from ottla.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tests.support.decisions import create_topics
+from tests.support.helper_tasks import Helpers
 
 NOW = 1_700_000_000_000
 VERSION = 9
 GZIP, ZSTD = 1, 4
-Done = Callable[[bytes | TaskFailed], None]
-
-
-class Helpers:
-    """Keeps tasks until the test finishes them, in any order."""
-
-    def __init__(self) -> None:
-        self.waiting: list[tuple[str, bytes, Done]] = []
-        self.is_full = False
-
-    def submit(self, task: str, data: Buffer, done: Done) -> None:
-        if self.is_full:
-            raise TaskFailed("full")
-        self.waiting.append((task, bytes(data), done))
-
-    def finish(self, number: int = 0) -> None:
-        task, data, done = self.waiting.pop(number)
-        done(run_task(task, data))
-
-    def fail(self) -> None:
-        self.waiting.pop(0)[2](TaskFailed("it ended"))
 
 
 class Broker:

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from ottla.broker.node import Node
-from ottla.metadata.records import BrokerEndpoint, RegisterBrokerRecord
+from ottla.metadata.records import (
+    BrokerEndpoint,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -15,6 +21,7 @@ from ottla.wire.messages.describe_topic_partitions import (
     RequestCursor,
     TopicRequest,
 )
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 Ask = Callable[..., DescribeClusterResponse]
 
@@ -52,6 +59,32 @@ def test_fenced_brokers_are_shown_when_asked_for(ask: Ask, node: Node) -> None:
     assert [each.broker_id for each in ask(DescribeClusterRequest()).brokers] == [1]
     both = ask(DescribeClusterRequest(include_fenced_brokers=True)).brokers
     assert [(each.broker_id, each.is_fenced) for each in both] == [(1, False), (2, True)]
+
+
+def test_a_leader_that_clients_of_the_listener_cannot_reach(ask: Ask, node: Node) -> None:
+    topic = CreatableTopic(name="far", num_partitions=1, replication_factor=1)
+    ask(CreateTopicsRequest(topics=[topic]))
+    endpoint = BrokerEndpoint(name="OTHER", host="far", port=1)
+    partition = PartitionRecord(
+        partition_id=1,
+        topic_id=node.image.topics["far"].topic_id,
+        replicas=[2, 1],
+        isr=[2],
+        leader=2,
+    )
+    broker = RegisterBrokerRecord(broker_id=2, end_points=[endpoint], fenced=False)
+    node.controller.write([broker, partition])
+
+    def found(version: int) -> Any:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="far")])
+        return ask(request, version).topics[0].partitions[1]  # type: ignore[attr-defined]
+
+    assert found(12).error_code == ErrorCode.LISTENER_NOT_FOUND
+    assert (found(12).leader_id, found(12).offline_replicas) == (-1, [2])
+    assert found(5).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    gone = UnregisterBrokerRecord(broker_id=2)
+    node.controller.write([gone])
+    assert found(12).error_code == ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def test_operations_are_shown_when_asked_for(ask: Ask) -> None:
@@ -162,3 +195,33 @@ def test_a_cursor_to_a_deleted_topic_goes_on_with_the_next(
     pages: Callable[..., DescribeTopicPartitionsResponse],
 ) -> None:
     assert shape(pages(cursor=("ab", 5))) == [("b", [0, 1, 2]), ("c", [0])]
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        RequestCursor(topic_name="b", partition_index=-1),
+        RequestCursor(topic_name="x", partition_index=0),
+        RequestCursor(),
+    ],
+)
+def test_a_cursor_that_cannot_be_is_refused(
+    pages: object, ask: Callable[..., DescribeTopicPartitionsResponse], cursor: RequestCursor
+) -> None:
+    topics = [TopicRequest(name="a"), TopicRequest(name="b")]
+    response = ask(DescribeTopicPartitionsRequest(topics=topics, cursor=cursor))
+    assert [(topic.name, topic.error_code, topic.partitions) for topic in response.topics] == [
+        ("a", ErrorCode.INVALID_REQUEST, []),
+        ("b", ErrorCode.INVALID_REQUEST, []),
+    ]
+
+
+def test_an_unknown_topic_after_a_full_page_is_on_the_next(
+    pages: object, ask: Callable[..., DescribeTopicPartitionsResponse]
+) -> None:
+    topics = [TopicRequest(name="a"), TopicRequest(name="x")]
+    request = DescribeTopicPartitionsRequest(topics=topics, response_partition_limit=2)
+    response = ask(request)
+    assert [topic.name for topic in response.topics] == ["a"]
+    assert response.next_cursor is not None
+    assert (response.next_cursor.topic_name, response.next_cursor.partition_index) == ("x", 0)

@@ -22,7 +22,7 @@ from ottla.wire.messages.describe_configs import (
     DescribeConfigsResult,
 )
 
-TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+TOPIC, BROKER, BROKER_LOGGER, GROUP = 2, 4, 8, 32
 SET, DELETE, APPEND = 0, 1, 2
 Ask = Callable[..., object]
 
@@ -163,6 +163,7 @@ def test_all_levels_in_the_order_in_which_they_count(
         ("log.retention.ms", "3000", 2),
         ("log.retention.ms", "2000", 3),
         ("log.retention.ms", "1000", 4),
+        ("log.retention.hours", "168", 5),
     ]
     (cluster,) = describe(ask, BROKER, "").configs
     assert (cluster.name, cluster.value, cluster.config_source) == ("log.retention.ms", "2000", 3)
@@ -283,7 +284,7 @@ def test_validation_alone_changes_nothing(ask: Ask, node: Node) -> None:
     code, message = incremental(ask, TOPIC, "a", ("retention.ms", SET, "x"), validate_only=True)
     assert code == ErrorCode.INVALID_CONFIG
     assert message is not None
-    assert "Invalid value 'x' for retention.ms" in message
+    assert "Invalid value x for configuration retention.ms" in message
     assert node.image.configs == {}
 
 
@@ -308,3 +309,19 @@ def test_full_changes_in_every_version(ask: Ask, node: Node, version: int) -> No
         ErrorCode.INVALID_REQUEST,
     ]
     assert node.image.topic_config("a") == {"segment.ms": "5"}
+
+
+def test_a_group_setting_names_the_broker_setting_of_its_default(
+    start_node: Callable[..., Node], connect: Callable[..., object]
+) -> None:
+    node = start_node(group_consumer_session_timeout_ms="50000")
+    ask: Ask = connect(node).ask  # type: ignore[attr-defined]
+    found = entry(ask, GROUP, "g", "consumer.session.timeout.ms")
+    assert (found.value, found.config_source) == ("50000", 4)
+    assert origins(found) == [
+        ("group.consumer.session.timeout.ms", "50000", 4),
+        ("group.consumer.session.timeout.ms", "45000", 5),
+    ]
+    assert incremental(ask, GROUP, "g", ("consumer.session.timeout.ms", SET, "55000")) == (0, None)
+    found = entry(ask, GROUP, "g", "consumer.session.timeout.ms")
+    assert origins(found)[0] == ("consumer.session.timeout.ms", "55000", 8)

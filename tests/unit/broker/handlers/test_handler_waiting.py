@@ -8,6 +8,7 @@ from struct import pack
 import pytest
 
 from ottla.broker.connection import Connection
+from ottla.broker.handlers import SERVED
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
 from ottla.memory_files import MemoryFiles
@@ -35,7 +36,7 @@ class Client:
 
     def send(self, request: Message) -> Callable[[], Message | None]:
         """Have a request handled; what is returned gives the answer, None while there is none."""
-        version = request.MAX_VERSION
+        version = SERVED[request.API_KEY].newest
         frame = bytearray(pack(">hhih", request.API_KEY, version, 7, 0) + b"\0")
         frame += encoder(type(request), version)(request)
         self.node.handle(self.connection, frame, memoryview(frame), 0, len(frame))

@@ -17,7 +17,7 @@ from tests.support.dump_log import damages_of, lines_of, write_file
 
 def _snapshot() -> bytes:
     batch = ProducerBatch(5, 9, 100, 104, 1234)
-    return encode_snapshot({42: ProducerEntry(3, (batch,), 1234, 6, 100)})
+    return encode_snapshot({42: ProducerEntry.of(3, (batch,), 1234, 6, 100)})
 
 
 def test_a_producer_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,3 +68,11 @@ def test_offsets_may_come_from_stdin(
     monkeypatch.setattr("sys.stdin", io.StringIO("t,0,5\nt,x,3\n"))
     assert main(["groups", "reset-offsets", "g", "--from-file", "-"]) == 1
     assert "-, line 2: expected topic,partition,offset" in capsys.readouterr().err
+
+
+def test_a_partition_twice_in_a_file_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("t,0,5\nt,1,5\nt,0,7\n"))
+    assert main(["groups", "reset-offsets", "g", "--from-file", "-"]) == 1
+    assert "-, line 3: t-0 is there twice" in capsys.readouterr().err

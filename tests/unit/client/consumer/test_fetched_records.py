@@ -8,7 +8,9 @@ import pytest
 from ottla.client.consumer.fetched_records import read_fetched
 from ottla.client.errors import ClientError
 from ottla.records.compression import CODECS
+from ottla.records.control import ControlType, build_marker
 from ottla.records.record import build_batch
+from ottla.wire.messages.fetch import AbortedTransaction
 
 
 def batch(first: int, count: int, *, codec: int = 0, is_control: bool = False) -> bytes:
@@ -77,3 +79,54 @@ def test_a_wrong_checksum_in_the_old_format() -> None:
     damaged[-1] ^= 1
     with pytest.raises(ClientError, match="checksum"):
         read_fetched(damaged, "t", 0, 4)
+
+
+def in_transaction(first: int, producer_id: int) -> bytes:
+    return bytes(
+        build_batch(
+            [(b"key", b"value", 1000, ())],
+            base_offset=first,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        )
+    )
+
+
+def marker(first: int, producer_id: int, kind: ControlType) -> bytes:
+    return bytes(
+        build_marker(
+            kind,
+            producer_id=producer_id,
+            producer_epoch=0,
+            coordinator_epoch=0,
+            timestamp=1000,
+            base_offset=first,
+        )
+    )
+
+
+def test_aborted_transactions_are_left_out() -> None:
+    data = b"".join(
+        [
+            in_transaction(0, 7),
+            in_transaction(1, 8),
+            batch(2, 1),
+            in_transaction(3, 7),
+            marker(4, 7, ControlType.ABORT),
+            in_transaction(5, 7),
+            marker(6, 8, ControlType.COMMIT),
+            marker(7, 7, ControlType.COMMIT),
+            in_transaction(8, 8),
+            marker(9, 8, ControlType.ABORT),
+        ]
+    )
+    aborted = [
+        AbortedTransaction(producer_id=8, first_offset=8),
+        AbortedTransaction(producer_id=7, first_offset=0),
+    ]
+    fetched = read_fetched(data, "t", 0, 0, aborted)
+    assert [record.offset for record in fetched.records] == [1, 2, 5]
+    assert fetched.next_offset == 10
+    assert len(read_fetched(data, "t", 0, 0).records) == 6

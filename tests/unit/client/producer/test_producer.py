@@ -257,7 +257,10 @@ def test_a_topic_that_the_broker_does_not_create(
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("bad topic", "only ASCII letters"), ("a.b", "another topic's name differs only in")],
+    [
+        ("bad topic", "'bad topic' contains one or more characters other than ASCII"),
+        ("a.b", "another topic's name differs only in"),
+    ],
 )
 def test_a_topic_that_cannot_be_is_told_why(
     broker: FakeBroker, connect: Connect, name: str, words: str

@@ -9,6 +9,7 @@ from ottla.model.errors import ErrorCode
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.wire.messages.offset_commit import OffsetCommitResponse
 from tests.support.groups import (
@@ -64,7 +65,30 @@ def test_find_coordinator_makes_the_topic(version: int) -> None:
     }
 
 
-@pytest.mark.parametrize("key_type", [1, 2, 3, -1])
+@pytest.mark.parametrize("version", range(1, FindCoordinatorRequest.MAX_VERSION + 1))
+def test_the_first_transactional_id_creates_its_topic(broker: Broker, version: int) -> None:
+    client = broker.connect()
+    request = FindCoordinatorRequest(key="t", key_type=1, coordinator_keys=["t"])
+    response = client.ask(request, FindCoordinatorResponse, version)
+    found = response.coordinators[0] if version >= 4 else response
+    assert (found.error_code, found.node_id, found.host) == (ErrorCode.NONE, 1, "localhost")
+    assert len(broker.node.image.topics["__transaction_state"].partitions) == 50
+    assert dict(broker.node.image.topic_config("__transaction_state")) == {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "1",
+        "segment.bytes": "104857600",
+        "unclean.leader.election.enable": "false",
+    }
+    init = client.ask(
+        InitProducerIdRequest(transactional_id="t", transaction_timeout=1000),
+        InitProducerIdResponse,
+        5,
+    )
+    assert (init.error_code, init.producer_epoch) == (ErrorCode.NONE, 0)
+
+
+@pytest.mark.parametrize("key_type", [2, 3, -1])
 def test_there_are_no_coordinators_of_other_types(broker: Broker, key_type: int) -> None:
     request = FindCoordinatorRequest(key="x", key_type=key_type, coordinator_keys=["x"])
     response = broker.connect().ask(request, FindCoordinatorResponse)
@@ -74,6 +98,12 @@ def test_there_are_no_coordinators_of_other_types(broker: Broker, key_type: int)
     old = broker.connect().ask(request, FindCoordinatorResponse, 3)
     assert old.error_code == ErrorCode.INVALID_REQUEST
     assert old.error_message
+
+
+def test_a_key_that_is_repeated_is_looked_up_once(broker: Broker) -> None:
+    request = FindCoordinatorRequest(coordinator_keys=["a", "b", "a", "a", "b"])
+    response = broker.connect().ask(request, FindCoordinatorResponse)
+    assert [found.key for found in response.coordinators] == ["a", "b"]
 
 
 def names(broker: Broker, **filters: list[str]) -> set[str]:

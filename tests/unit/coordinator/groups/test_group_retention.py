@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.controller.topics import UnwantedTopic, delete_topics
+from ottla.controller.topics import UnwantedTopic
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.offset_commit import OffsetCommitResponse
+from tests.support.decisions import delete_topics
 from tests.support.groups import (
     DELAY_MS,
     GROUP,

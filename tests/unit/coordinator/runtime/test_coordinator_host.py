@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from ottla.coordinator.runtime import loader
 from ottla.coordinator.runtime.host import CoordinatorHost
 from ottla.coordinator.runtime.shard_runtime import RuntimeState
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.ports import Buffer, TaskFailed, run_task
 from ottla.records.record import build_batch
 from tests.support.counter_shard import TOPIC, Counters
 
@@ -52,6 +55,96 @@ def test_a_long_log_is_loaded_in_slices(counters: Counters) -> None:
         steps += 1
     assert steps > 3
     assert len(counters.runtime.shard.numbers) == 4000
+
+
+class Helpers:
+    """Helper processes that run a task when they are told to."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[str, Buffer, Callable[[bytes | TaskFailed], None]]] = []
+
+    def submit(
+        self,
+        task: str,
+        data: Buffer,
+        done: Callable[[bytes | TaskFailed], None],
+        lane: str = "",
+    ) -> None:
+        self.waiting.append((task, data, done))
+
+    def run(self, failure: TaskFailed | None = None) -> None:
+        waiting, self.waiting = self.waiting, []
+        for task, data, done in waiting:
+            done(run_task(task, data) if failure is None else failure)
+
+
+def grown(monkeypatch: pytest.MonkeyPatch, partitions: int = 1) -> Counters:
+    """Return counters whose logs are too large to be loaded on the loop."""
+    monkeypatch.setattr(loader, "SMALL_LOG_BYTES", 1000)
+    counters = Counters(partitions)
+    for number in range(300):
+        counters.add(f"counter-{number % 10}", 1)
+        counters.settle()
+    counters.helpers = Helpers()
+    counters.start()
+    counters.pass_ms(1)
+    return counters
+
+
+def test_a_large_log_is_decoded_in_a_helper_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    counters = grown(monkeypatch)
+    helpers = counters.helpers
+    assert isinstance(helpers, Helpers)
+    assert len(helpers.waiting) == 1
+    counters.pass_ms(100)
+    assert counters.state is RuntimeState.LOADING
+    helpers.run()
+    counters.pass_ms(10)
+    assert counters.runtime.shard.numbers == {f"counter-{number}": 30 for number in range(10)}
+
+
+def test_without_helper_processes_the_loop_decodes_in_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loader, "_ENTRIES_PER_STEP", 50)
+    counters = grown(monkeypatch)
+    helpers = counters.helpers
+    assert isinstance(helpers, Helpers)
+    helpers.run(TaskFailed("it ended"))
+    steps = 0
+    while counters.state is RuntimeState.LOADING:
+        counters.pass_ms(1)
+        steps += 1
+    assert steps > 3
+    assert counters.runtime.shard.numbers == {f"counter-{number}": 30 for number in range(10)}
+
+
+def test_other_shards_serve_while_one_waits_for_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    counters = grown(monkeypatch, partitions=3)
+    counters.pass_ms(10)
+    assert counters.state is RuntimeState.LOADING
+    assert [runtime.state for runtime in counters.host.runtimes.values()] == [
+        RuntimeState.LOADING,
+        RuntimeState.ACTIVE,
+        RuntimeState.ACTIVE,
+    ]
+
+
+def test_leadership_that_goes_while_a_helper_decodes_ends_the_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counters = grown(monkeypatch)
+    helpers = counters.helpers
+    assert isinstance(helpers, Helpers)
+    counters.elect(counters.node.node_id + 1)
+    helpers.run()
+    counters.pass_ms(10)
+    assert error_of(counters.host) == ErrorCode.NOT_COORDINATOR
+    counters.elect(counters.node.node_id)
+    counters.pass_ms(10)
+    helpers.run()
+    counters.pass_ms(10)
+    assert counters.read("counter-3").number == 30
 
 
 def test_records_that_cannot_be_decoded_are_skipped(counters: Counters) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.coordinator.runtime.log_rewrite import LogCompaction
 from ottla.coordinator.runtime.shard_runtime import RuntimeState
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.replication.partition import Partition
@@ -138,18 +137,3 @@ def test_timers_run_commands(counters: Counters) -> None:
     assert late.response is None
     counters.pass_ms(1)
     assert late.number == 3
-
-
-def test_a_compacted_log_has_the_same_state(counters: Counters) -> None:
-    for _ in range(20):
-        counters.add("a")
-        counters.add("b", 2)
-        counters.settle()
-    log = counters.runtime.partition.online_log()
-    compaction = LogCompaction(counters.runtime)
-    while not compaction.step():
-        counters.settle()
-    assert (log.log_start_offset, log.log_end_offset) == (40, 42)
-    counters.start()
-    counters.pass_ms(10)
-    assert counters.runtime.shard.numbers == {"a": 20, "b": 40}

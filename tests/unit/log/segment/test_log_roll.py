@@ -8,7 +8,7 @@ import pytest
 
 from ottla.config.topic import LogConfig
 from ottla.log.log import Log
-from ottla.log.segment.offset_index import MAX_RELATIVE_OFFSET
+from ottla.log.segment.batch_scan import MAX_RELATIVE_OFFSET
 from ottla.log.startup.open_log import create_log
 from ottla.records.record import build_batch
 from ottla.server.os_files import OsFiles

@@ -1,53 +1,86 @@
-"""The transaction index: its bytes, and cutting it."""
+"""The transaction index: its bytes, cutting it, and finding transactions in it."""
 
 from __future__ import annotations
 
-from ottla.log.segment.txn_index import (
-    AbortedTxn,
-    append_txn,
-    read_txn_index,
-    truncate_txn_index,
-)
+from ottla.log.segment.txn_index import AbortedTxn, TxnIndex, read_txn_index
 from ottla.memory_files import MemoryFiles
 from ottla.ports import read_file
 
 PATH = "00000000000000000000.txnindex"
 FIRST = AbortedTxn(producer_id=7, first_offset=1, last_offset=10, last_stable_offset=11)
 SECOND = AbortedTxn(producer_id=8, first_offset=3, last_offset=20, last_stable_offset=15)
+THIRD = AbortedTxn(producer_id=7, first_offset=15, last_offset=30, last_stable_offset=31)
+
+
+def new_index(*transactions: AbortedTxn) -> tuple[MemoryFiles, TxnIndex]:
+    files = MemoryFiles()
+    index = TxnIndex(files, PATH, exists=False)
+    for transaction in transactions:
+        index.append(transaction)
+    return files, index
+
+
+def collect(index: TxnIndex, offset: int, upper: int) -> tuple[list[AbortedTxn], bool]:
+    found: list[AbortedTxn] = []
+    return found, index.collect(offset, upper, found)
 
 
 def test_entries_have_34_bytes() -> None:
-    files = MemoryFiles()
-    append_txn(files, PATH, FIRST)
+    files, _ = new_index(FIRST)
     assert read_file(files, PATH).hex() == (
         "000000000000000000070000000000000001000000000000000a000000000000000b"
     )
 
 
 def test_a_marker_is_added_once() -> None:
-    files = MemoryFiles()
-    for transaction in (FIRST, SECOND, SECOND, FIRST):
-        append_txn(files, PATH, transaction)
+    files, index = new_index(FIRST, SECOND, SECOND, FIRST)
     assert read_txn_index(files, PATH) == [FIRST, SECOND]
+    assert not index.append(SECOND)
+    assert index.append(THIRD)
 
 
 def test_truncating_everything_removes_the_file() -> None:
-    files = MemoryFiles()
-    append_txn(files, PATH, FIRST)
-    append_txn(files, PATH, SECOND)
-    truncate_txn_index(files, PATH, 20)
+    files, index = new_index(FIRST, SECOND)
+    index.truncate_to(21)
+    assert read_txn_index(files, PATH) == [FIRST, SECOND]
+    index.truncate_to(20)
     assert read_txn_index(files, PATH) == [FIRST]
-    truncate_txn_index(files, PATH, 5)
+    assert collect(index, 0, 100) == ([FIRST], False)
+    index.truncate_to(5)
     assert not files.exists(PATH)
     assert read_txn_index(files, PATH) == []
+    assert index.append(SECOND)
+    assert read_txn_index(files, PATH) == [SECOND]
 
 
 def test_a_torn_entry_and_a_strange_version_end_the_index() -> None:
-    files = MemoryFiles()
-    append_txn(files, PATH, FIRST)
-    append_txn(files, PATH, SECOND)
+    files, _ = new_index(FIRST, SECOND)
     file = files.open(PATH, writable=True)
     file.truncate(60)
     assert read_txn_index(files, PATH) == [FIRST]
     file.pwritev([b"\x00\x09"], 0)
     assert read_txn_index(files, PATH) == []
+
+
+def test_zeros_after_a_power_failure_end_the_index() -> None:
+    files, _ = new_index(FIRST)
+    files.open(PATH, writable=True).truncate(34 * 3)
+    assert read_txn_index(files, PATH) == [FIRST]
+
+
+def test_an_entry_goes_over_a_torn_one() -> None:
+    files, _ = new_index(FIRST, SECOND)
+    files.open(PATH, writable=True).truncate(60)
+    assert TxnIndex(files, PATH, exists=True).append(SECOND)
+    assert read_txn_index(files, PATH) == [FIRST, SECOND]
+
+
+def test_transactions_with_records_in_a_range_are_found() -> None:
+    files, index = new_index(FIRST, SECOND, THIRD)
+    for read in (index, TxnIndex(files, PATH, exists=True)):
+        assert collect(read, 0, 100) == ([FIRST, SECOND, THIRD], False)
+        assert collect(read, 11, 100) == ([SECOND, THIRD], False)
+        assert collect(read, 21, 25) == ([THIRD], True)
+        assert collect(read, 31, 100) == ([], False)
+        assert collect(read, 0, 3) == ([FIRST], True)  # everything later is stable after it
+        assert collect(read, 4, 14) == ([FIRST, SECOND], True)

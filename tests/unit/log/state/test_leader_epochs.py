@@ -47,7 +47,8 @@ def test_end_offset_for_an_epoch(epoch: int, expected: tuple[int, int]) -> None:
 
 
 def test_without_epochs_nothing_is_known() -> None:
-    assert EpochCache().end_offset_for(0, 10) == (-1, -1)
+    for epoch in (-2, -1, 0):
+        assert EpochCache().end_offset_for(epoch, 10) == (-1, -1)
     assert EpochCache().epoch_for_offset(0) == -1
 
 

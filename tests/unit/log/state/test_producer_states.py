@@ -134,7 +134,7 @@ def test_a_marker_without_records_completes_nothing() -> None:
 
 def test_snapshots_have_kafkas_bytes() -> None:
     batch = ProducerBatch(5, 9, 100, 104, 1234)
-    entries = {1000: ProducerEntry(2, (batch,), 1234, 6, 100)}
+    entries = {1000: ProducerEntry.of(2, (batch,), 1234, 6, 100)}
     body = (
         "00000001"  # entries
         "00000000000003e8"  # producer id
@@ -168,7 +168,7 @@ def test_snapshots_keep_all_retained_batches_the_last_one_last() -> None:
 
 
 def test_snapshots_keep_producers_without_batches() -> None:
-    entries = {5: ProducerEntry(1, (), 77, 2, -1)}
+    entries = {5: ProducerEntry.of(1, (), 77, 2, -1)}
     assert decode_snapshot(encode_snapshot(entries)) == entries
 
 
@@ -176,15 +176,15 @@ def test_snapshots_keep_wrapped_and_missing_sequences() -> None:
     wrapped = ProducerBatch(MAX_SEQUENCE, 1, 10, 12, 5)
     missing = ProducerBatch(-1, -1, 10, 12, 5)
     entries = {
-        1: ProducerEntry(0, (wrapped,), 5, -1, -1),
-        2: ProducerEntry(0, (missing,), 5, -1, -1),
+        1: ProducerEntry.of(0, (wrapped,), 5, -1, -1),
+        2: ProducerEntry.of(0, (missing,), 5, -1, -1),
     }
     assert decode_snapshot(encode_snapshot(entries)) == entries
 
 
 @pytest.mark.parametrize("damage", ["short", "version", "crc", "count", "cut"])
 def test_damaged_snapshots_are_refused(damage: str) -> None:
-    content = bytearray(encode_snapshot({1: ProducerEntry(0, (), 5, -1, -1)}))
+    content = bytearray(encode_snapshot({1: ProducerEntry.of(0, (), 5, -1, -1)}))
     match damage:
         case "short":
             content = content[:5]

@@ -10,7 +10,6 @@ from ottla.log.store.checkpoints import (
     decode_offsets,
     encode_offsets,
     read_offsets,
-    write_offsets,
 )
 from ottla.log.store.meta_properties import (
     CorruptMetaProperties,
@@ -23,6 +22,7 @@ from ottla.log.store.meta_properties import (
 from ottla.log.store.partition_metadata import decode_topic_id, encode_topic_id, read_topic_id
 from ottla.memory_files import MemoryFiles
 from ottla.model.ids import ZERO_UUID, TopicPartition, uuid_from_text
+from ottla.ports import write_file_atomically
 
 OFFSETS = {TopicPartition("orders", 0): 17, TopicPartition("a.b-c_d", 12): 2**40}
 
@@ -37,7 +37,7 @@ def test_offsets_survive_the_file() -> None:
     files = MemoryFiles()
     files.make_dirs("/data")
     assert read_offsets(files, "/data/c") == {}
-    write_offsets(files, "/data/c", OFFSETS)
+    write_file_atomically(files, "/data/c", encode_offsets(OFFSETS))
     assert read_offsets(files, "/data/c") == OFFSETS
 
 

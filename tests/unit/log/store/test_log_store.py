@@ -9,6 +9,7 @@ import pytest
 from ottla.config.topic import LogConfig
 from ottla.log.file_pool import FilePool
 from ottla.log.startup.open_log import create_log
+from ottla.log.store.clean_shutdown import MANY
 from ottla.log.store.log_directory import read_broker_epoch
 from ottla.log.store.log_store import LogStore, parent_of
 from ottla.memory_files import MemoryFiles
@@ -204,6 +205,85 @@ def test_without_a_directory_no_log_can_be_made(broker: Broker) -> None:
     assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
+def damaged_at_rest(broker: Broker) -> Broker:
+    """Return the next start, on a log with a damaged closed segment that has no index."""
+    config = LogConfig(segment_bytes=200, retention_ms=1000)
+    broker.create("a", 3, config)
+    for log in broker.store:
+        for _ in range(5):
+            append_all(log, batch_of(1))
+    broker.store.shutdown()
+    broker.files.unlink("/one/a-0/00000000000000000000.index")
+    file = broker.files.open("/one/a-0/00000000000000000000.log", writable=True)
+    file.pwritev([b"\x77"], 16)
+    again = broker.restart(config)
+    again.store.notes.clear()
+    return again
+
+
+def test_a_damaged_log_goes_offline_alone(broker: Broker) -> None:
+    again = damaged_at_rest(broker)
+    damaged = TopicPartition("a", 0)
+    assert sum(again.store.run_retention(NOW + 10**9)) == 6
+    assert sum(again.store.run_retention(NOW + 10**9)) == 0
+    assert not again.store.offline_dirs
+    assert again.store.offline_partitions == {damaged}
+    assert again.lost == [("/one/a-0", [damaged])]
+    (note,) = again.store.notes
+    assert note.startswith("a-0 is offline, other partitions are not affected: /one/a-0/0000")
+    assert "at position 0" in note
+    assert "restore /one/a-0 from a copy" in note
+    other = again.store.get(TopicPartition("a", 2))
+    assert other is not None
+    assert parent_of(other) == "/one"
+    append_all(other, batch_of(1))
+
+
+def test_a_damaged_log_is_not_marked_clean_and_comes_back_at_the_next_start(
+    broker: Broker,
+) -> None:
+    again = damaged_at_rest(broker)
+    log = again.store.get(TopicPartition("a", 0))
+    assert log is not None
+    with pytest.raises(OSError, match="damaged") as failed:
+        log.offset_for_timestamp(NOW)
+    again.store.handle_error(log, failed.value)
+    again.store.handle_error(log, failed.value)
+    assert len(again.store.notes) == 1
+    again.store.shutdown()
+    assert read_broker_epoch(again.files, "/one") is None
+    assert read_broker_epoch(again.files, "/two") is not None
+    third = again.restart()
+    found = third.store.get(TopicPartition("a", 0))
+    assert found is not None
+    assert found.log_end_offset == 5
+
+
+def test_a_damaged_log_can_be_deleted(broker: Broker) -> None:
+    again = damaged_at_rest(broker)
+    assert sum(again.store.run_retention(NOW + 10**9)) == 6
+    again.store.delete(TopicPartition("a", 0))
+    assert not again.store.offline_partitions
+    assert not again.files.exists("/one/a-0")
+    again.create("a")
+    again.store.shutdown()
+    assert read_broker_epoch(again.files, "/one") is not None
+
+
+def test_a_log_that_is_damaged_beyond_recovery_does_not_stop_the_start(broker: Broker) -> None:
+    broker.create("a", 3)
+    for log in broker.store:
+        append_all(log, batch_of(1))
+    broker.store.shutdown()
+    broker.files.open("/one/a-0/00000000000000000000.log.swap", create=True, writable=True).pwritev(
+        [bytes(100)], 0
+    )
+    again = broker.restart()
+    assert again.store.offline_partitions == {TopicPartition("a", 0)}
+    assert again.store.get(TopicPartition("a", 2)) is not None
+    assert "a-0 is offline" in again.store.notes[-1]
+
+
 def test_a_directory_that_cannot_be_loaded_is_offline_from_the_start(broker: Broker) -> None:
     broker.create("a", 2)
     for log in broker.store:
@@ -362,8 +442,8 @@ def test_silent_producers_are_forgotten(broker: Broker) -> None:
     broker.create("a")
     log = next(iter(broker.store))
     append_all(log, batch_of(1, producer_id=5))
-    assert broker.store.expire_producers(NOW + 999) == 0
-    assert broker.store.expire_producers(NOW + 1000) == 1
+    assert sum(broker.store.expire_producers(NOW + 999)) == 0
+    assert sum(broker.store.expire_producers(NOW + 1000)) == 1
     assert append_all(log, batch_of(1, producer_id=5, base_sequence=77)) == [1]
 
 
@@ -416,3 +496,78 @@ def test_foreign_directories_are_left_alone(broker: Broker) -> None:
     again = broker.restart()
     assert len(again.store) == 0
     assert len(again.store.notes) == 2
+
+
+def filled_partitions(count: int) -> Broker:
+    broker = Broker().load()
+    broker.create("a", count)
+    for log in broker.store:
+        append_all(log, batch_of(1, producer_id=7))
+    broker.files.synced.clear()
+    return broker
+
+
+@pytest.mark.parametrize("can_sync_volume", [True, False])
+def test_many_logs_are_closed_with_few_syncs(can_sync_volume: bool) -> None:
+    broker = filled_partitions(2 * MANY)
+    broker.files.can_sync_volume = can_sync_volume
+    broker.store.shutdown()
+    count = len(broker.files.synced)
+    assert count <= 30 if can_sync_volume else count >= 6 * 2 * MANY
+    again = broker.restart()
+    assert again.store.notes == []
+    assert len(again.store) == 2 * MANY
+    for log in again.store:
+        assert log.log_end_offset == log.recovery_point == 1
+        assert list(log.producers.entries) == [7]
+        assert log.leader_epochs.entries == ((0, 0),)
+
+
+def test_a_volume_that_cannot_be_synced_is_not_marked_clean() -> None:
+    broker = filled_partitions(2 * MANY)
+    broker.files.fail("sync_volume", OSError(EIO, "on purpose"), path="/one")
+    broker.store.shutdown()
+    assert list(broker.store.offline_dirs) == ["/one"]
+    assert read_broker_epoch(broker.files, "/one") is None
+    assert read_broker_epoch(broker.files, "/two") is not None
+
+
+def test_creating_a_deleted_topic_again_writes_each_checkpoint_once() -> None:
+    broker = filled_partitions(20)
+    broker.create("other", 2)
+    broker.store.write_checkpoints()
+    broker.background.run()
+    for number in range(20):
+        broker.store.delete(TopicPartition("a", number))
+    broker.files.synced.clear()
+    broker.create("a", 20)
+    checkpoints = [path for path in broker.files.synced if "checkpoint" in path]
+    assert len(checkpoints) == 4  # recovery points and high watermarks of two directories
+    for directory in DIRS:
+        for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+            content = read_file(broker.files, f"{directory}/{name}")
+            assert b"a " not in content
+            assert b"other " in content
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        "a-0/leader-epoch-checkpoint",
+        "a-0/partition.metadata",
+        "a-0/00000000000000000001.snapshot",
+    ],
+)
+def test_a_small_file_that_has_become_huge_does_not_stop_the_start(name: str) -> None:
+    broker = filled_partitions(2)
+    broker.store.shutdown()
+    broker.files.open(f"/one/{name}", writable=True).truncate(2**31)
+    again = broker.restart()
+    assert not again.store.offline_dirs
+    log = again.store.get(TopicPartition("a", 0))
+    assert log is not None
+    assert log.log_end_offset == 1
+    assert [note for note in again.store.notes if name in note]

@@ -20,7 +20,7 @@ from ottla_spark.loads.formats.avro import BareAvro, avro_schema_struct, read_av
 from ottla_spark.loads.formats.binary_format import Misfit, decode_array
 from ottla_spark.loads.formats.format import REASON, UNKNOWN, VALUE
 from ottla_spark.loads.schema.arrow_types import arrow_type
-from ottla_spark.loads.schema.new_fields import field_types
+from ottla_spark.loads.schema.field_types import field_types
 
 PRICE = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
 WHO = {"type": "record", "name": "Who", "fields": [{"name": "n", "type": "string"}]}

@@ -7,11 +7,22 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    ByteType,
+    DecimalType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
-from ottla_spark.loads.formats.json_inference import infer
+from ottla_spark.loads.formats.json_format import JsonFormat
+from ottla_spark.loads.formats.json_inference import MAX_DEPTH, infer
 from ottla_spark.loads.formats.json_mismatch import reason
-from ottla_spark.loads.schema.new_fields import field_types
+from ottla_spark.loads.schema.field_types import field_types
 
 
 def found(*values: object) -> dict[str, str]:
@@ -57,6 +68,29 @@ def test_values_that_are_no_objects_are_skipped() -> None:
     assert [f.name for f in infer([b"{", b'{"a": 1}']).fields] == ["a"]
 
 
+def test_of_names_that_differ_by_case_the_most_frequent_is_taken() -> None:
+    several = [{"userid": 1}, {"userId": "x", "s": {"a": 1, "A": 2}}, {"userid": 2, "s": {"A": 3}}]
+    assert found(*several) == {"userid": "BIGINT", "s.A": "BIGINT"}
+
+
+def test_names_that_no_column_can_have_are_left_out() -> None:
+    assert [f.name for f in infer([b'{"": 1, "\\ud800": 2, "a\\u0000": 3, "b": 4}']).fields] == [
+        "b"
+    ]
+
+
+def test_deep_objects_are_text() -> None:
+    value: object = 1
+    for level in range(50):
+        value = [value] if level % 7 == 0 else {"x": value}
+    (field,) = infer([json.dumps({"d": value}).encode()]).fields
+    depth, kind = 0, field.dataType
+    while not isinstance(kind, StringType):
+        kind = kind.elementType if isinstance(kind, ArrayType) else kind["x"].dataType  # type: ignore[index]
+        depth += 1
+    assert depth == MAX_DEPTH - 1
+
+
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 INSIDE = PLAIN | st.lists(PLAIN, max_size=3) | st.dictionaries(st.text(), PLAIN, max_size=3)
 OBJECT = st.dictionaries(st.sampled_from("abc"), INSIDE, max_size=3)
@@ -73,6 +107,9 @@ SCHEMA = StructType(
         StructField("id", LongType()),
         StructField("at", TimestampType()),
         StructField("who", StructType([StructField("name", StringType())])),
+        StructField("n", ByteType()),
+        StructField("money", DecimalType(5, 2)),
+        StructField("of", MapType(StringType(), LongType())),
     ]
 )
 
@@ -90,9 +127,32 @@ SCHEMA = StructType(
         (b'{"at": "never"}', 'at: expected TIMESTAMP, found "never"'),
         (b'{"who": []}', "who: expected an object, found []"),
         (b'{"id": "' + b"x" * 500 + b'"}', "xxx..."),
+        (b'{"id": 1}{"id": 2}', "not JSON: Extra data"),
+        (b'{"id": 1} and more', "not JSON: Extra data"),
+        # Only the field that is wrong is named, not another one that might have been.
+        (b'{"at": "2026-01-31T10:00:00Z", "who": 1}', "who: expected an object, found 1"),
+        (b'{"at": "2026-1-3", "who": 1}', "who: expected an object, found 1"),
+        (b'{"at": 5, "who": {}, "n": 300}', "n: expected TINYINT, found 300"),
+        (b'{"id": 9223372036854775808}', "id: expected BIGINT, found 9223372036854775808"),
+        (b'{"at": "2026-13-01", "id": 1}', 'at: expected TIMESTAMP, found "2026-13-01"'),
+        (b'{"money": 123456.5, "id": 1}', "money: expected DECIMAL(5,2), found 123456.5"),
+        (b'{"of": {"x": 1, "y": "z"}}', 'of.y: expected BIGINT, found "z"'),
     ],
 )
 def test_reasons(value: bytes, words: str) -> None:
     said = reason(value, SCHEMA)
     assert words in said
     assert len(said) < 200
+
+
+def test_fields_that_cannot_be_added_are_named_with_the_reason() -> None:
+    schema = StructType([StructField("userid", LongType())])
+    values = [b'{"userId": 1, "_offset": 2, "": 3, "new": 4}']
+    names = ["userId", "_offset", "", "new"]
+    learned = JsonFormat(schema).learn(names, values, {"_offset"})
+    assert dict(field_types(learned.fields)) == {"new": "BIGINT"}
+    assert learned.left_out == {
+        "userId": "its name differs from another field only by case",
+        "_offset": "the table has another column with this name",
+        "": "it is no name for a column",
+    }

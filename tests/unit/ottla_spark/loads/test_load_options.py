@@ -13,6 +13,7 @@ from ottla_spark.loads.options.partition_by import PartitionBy, parse_partition_
 from ottla_spark.loads.options.quantities import parse_duration_s, parse_size
 from ottla_spark.loads.options.value_format import ValueFormat
 from ottla_spark.loads.targets.address import TableAddress, parse_address
+from pyspark_ottla.options.kafka_options import kafka_options
 
 CLIENT = {"bootstrap.servers": "127.0.0.1:9092"}
 
@@ -121,3 +122,26 @@ def test_the_group_is_named_after_the_load() -> None:
     assert first.group_id.startswith("ottla-load.t.orders.")
     assert first.group_id != second.group_id
     assert LoadOptions("t", first.to, CLIENT, group="mine").group_id == "mine"
+
+
+@pytest.mark.parametrize(
+    ("properties", "option", "expected"),
+    [
+        ({}, None, True),
+        ({"isolation.level": "read_uncommitted"}, None, False),
+        ({"isolation.level": "read_uncommitted"}, "read_committed", True),
+        ({}, "read_uncommitted", False),
+    ],
+)
+def test_only_committed_records_are_loaded_unless_another_level_is_set(
+    properties: dict[str, str], option: str | None, expected: bool
+) -> None:
+    to = TableAddress("parquet", "/t")
+    options = LoadOptions("t", to, CLIENT | properties, isolation_level=option)
+    given = {f"kafka.{name}": text for name, text in options.source_properties.items()}
+    assert kafka_options(given).read_committed is options.read_committed is expected
+
+
+def test_other_isolation_levels_are_refused() -> None:
+    with pytest.raises(LoadUsageError, match="--isolation-level should be read_committed or"):
+        LoadOptions("t", TableAddress("parquet", "/t"), CLIENT, isolation_level="serializable")

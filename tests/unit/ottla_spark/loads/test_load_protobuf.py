@@ -20,7 +20,7 @@ from ottla_spark.loads.formats.proto_files import (
 )
 from ottla_spark.loads.formats.protobuf import BareProtobuf, proto_struct
 from ottla_spark.loads.formats.registry_frame import message_indexes, unframe
-from ottla_spark.loads.schema.new_fields import field_types
+from ottla_spark.loads.schema.field_types import field_types
 
 PROTO = """
 syntax = "proto3";

@@ -5,23 +5,24 @@ from __future__ import annotations
 import io
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import fastavro
 import pytest
+from pyspark.sql.types import IntegerType, StructField, StructType
 
 from ottla_spark.loads.errors import LoadError, LoadUsageError
 from ottla_spark.loads.formats import schema_registry as registry_module
-from ottla_spark.loads.formats.avro import FramedAvro
-from ottla_spark.loads.formats.binary_format import Misfit
+from ottla_spark.loads.formats.avro import FramedAvro, avro_schema_struct
+from ottla_spark.loads.formats.binary_format import BinaryFormat, Decoded, Misfit
 from ottla_spark.loads.formats.format_choice import choose_format
 from ottla_spark.loads.formats.protobuf import FramedProtobuf
 from ottla_spark.loads.formats.schema_registry import Registry, UnknownSchema
 from ottla_spark.loads.options.load_options import LoadOptions
 from ottla_spark.loads.options.value_format import ValueFormat
-from ottla_spark.loads.schema.new_fields import field_types
+from ottla_spark.loads.schema.field_types import field_types
 from ottla_spark.loads.targets.address import TableAddress
 
 NAME = {"name": "n", "type": "string"}
@@ -146,6 +147,35 @@ def test_avro_with_references(url: str) -> None:
         decoder.decode(b"\0\0\0\0\x63x")
     with pytest.raises(LoadUsageError, match="is PROTOBUF, not Avro"):
         decoder.decode(b"\0\0\0\0\3x")
+
+
+def test_an_older_schema_has_no_new_field() -> None:
+    columns = avro_schema_struct(NEWER, "the schema")
+    form = BinaryFormat(columns, OlderAvro())
+    learned = form.learn(["1"], [])
+    assert (learned.fields.fields, learned.left_out) == ([], {})
+    assert [field.name for field in form.learn(["2"], [], {"taken"}).fields.fields] == ["new"]
+    assert form.learn(["field number 9"], []).left_out == {
+        "field number 9": "the schema does not have it"
+    }
+
+
+NEWER = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"},'
+NEWER += ' {"name": "b", "type": "int"}]}'
+
+
+class OlderAvro:
+    """A decoder that knows the schemas 1, which lacks a field, and 2, which has two more."""
+
+    def decode(self, value: bytes) -> Decoded:
+        raise AssertionError(value)
+
+    def fields_of(self, unknown: str) -> StructType:
+        names = {"1": ["a"], "2": ["a", "b", "new", "Taken"]}.get(unknown, [])
+        return StructType([StructField(name, IntegerType()) for name in names])
+
+    def ignoring(self, unknown: Sequence[str]) -> OlderAvro:
+        return self
 
 
 def test_protobuf_with_imports_and_positions(url: str) -> None:

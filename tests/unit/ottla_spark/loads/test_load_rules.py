@@ -13,6 +13,7 @@ from ottla_spark.loads.errors import DataLost, LoadError, LoadUsageError
 from ottla_spark.loads.options.load_options import LoadOptions
 from ottla_spark.loads.options.partition_by import parse_partition_by
 from ottla_spark.loads.options.value_format import ValueFormat
+from ottla_spark.loads.run.batch_size import batch_size
 from ottla_spark.loads.run.failure_cause import load_error, root_cause
 from ottla_spark.loads.run.file_size import FileSize
 from ottla_spark.loads.schema.arrow_types import arrow_schema, spark_schema
@@ -142,7 +143,7 @@ pyspark_ottla.errors.DataLoss: t-0: 5 offsets from 1 to 5 cannot be read, they a
 def test_causes() -> None:
     assert root_cause(WORKER_FAILED).startswith("t-0: 5 offsets from 1 to 5 cannot be read")
     java = "\n".join(WORKER_FAILED.splitlines()[:5])
-    assert root_cause(java) == "org.apache.spark.SparkException: Job aborted due to stage failure"
+    assert root_cause(java) == "Job aborted due to stage failure"
     assert root_cause("nothing more") == "nothing more"
     assert root_cause("") == "no reason given"
 
@@ -155,3 +156,29 @@ def test_errors_that_end_a_load() -> None:
     kept = LoadUsageError("mine")
     assert load_error(PySparkException("x"), kept) is kept
     assert type(load_error(PySparkException("x"), ValueError("y"))) is LoadError
+
+
+def test_large_records_fill_a_file_before_sizes_are_learned() -> None:
+    assert FileSize(128 * MIB, 10 * MIB).most_rows_a_file() == 13
+    assert FileSize(128 * MIB, 1000).most_rows_a_file() == 0
+    learning = FileSize(128 * MIB, 10 * MIB)
+    learning.learn(10, MIB)
+    assert learning.most_rows_a_file() == 1280
+
+
+def test_the_size_of_batches() -> None:
+    to = TableAddress("delta", "/t")
+    usual = batch_size(LoadOptions("t", to, {}), 4, 0)
+    assert (usual.records, usual.size, usual.task_size) == (10_000_000, 4 << 30, 1 << 30)
+    assert batch_size(LoadOptions("t", to, {}), 4, 1) == usual
+    third = batch_size(LoadOptions("t", to, {}), 4, 3)
+    assert (third.records, third.size, third.task_size) == (625_000, 1 << 28, 1 << 26)
+    upserts = batch_size(LoadOptions("t", to, {}, upsert=True), 4, 0)
+    assert (upserts.records, upserts.size) == (500_000, 1 << 28)
+    given = LoadOptions("t", to, {}, max_records_per_batch=100, max_bytes_per_batch=1000)
+    assert batch_size(given, 4, 0).options() == {
+        "maxOffsetsPerTrigger": "100",
+        "maxBytesPerTrigger": "1000",
+        "maxBytesPerPartition": str(1 << 30),
+    }
+    assert batch_size(given, 4, 50).records == 1

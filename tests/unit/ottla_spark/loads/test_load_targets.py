@@ -18,8 +18,8 @@ from ottla_spark.loads.options.partition_by import parse_partition_by
 from ottla_spark.loads.run.batch_loader import BatchLoader
 from ottla_spark.loads.run.dead_letters import DeadLetterTopic
 from ottla_spark.loads.schema.table_columns import table_columns
+from ottla_spark.loads.state.arrow_storage import ArrowStorage
 from ottla_spark.loads.state.load_directory import LoadDirectory
-from ottla_spark.loads.state.storage import Storage
 from ottla_spark.loads.targets import registry
 from ottla_spark.loads.targets.address import TableAddress, parse_address
 from ottla_spark.loads.targets.table_writer import RECORDS, Added, Batch, TableWriter
@@ -34,19 +34,6 @@ TARGETS_DIRECTORY = Path(registry.__file__).parent
 def lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Add the target of tests/support/lines_target.py: one file and one line."""
     monkeypatch.setitem(registry.TARGETS, "lines", "tests.support.lines_target")
-
-
-class LocalStorage(Storage):
-    """Storage without Hadoop."""
-
-    def __init__(self) -> None:
-        pass
-
-    def exists(self, path: str) -> bool:
-        return Path(path).exists()
-
-    def read_text(self, path: str) -> str:
-        return Path(path).read_text()
 
 
 class Rows:
@@ -85,7 +72,7 @@ def test_a_load_into_a_target_that_is_one_file(tmp_path: Path) -> None:
     table = target.open(spark, options.to.location, options.topic, catalog=options.catalog)
     columns = table_columns(options, None)
     table.prepare(columns.schema, columns.partitions, widen=False)
-    directory = LoadDirectory(LocalStorage(), f"{tmp_path}/load")
+    directory = LoadDirectory(ArrowStorage(), f"{tmp_path}/load")
     Path(directory.checkpoint.path).mkdir(parents=True)
     Path(directory.checkpoint.path, "metadata").write_text('{"id": "query"}')
 

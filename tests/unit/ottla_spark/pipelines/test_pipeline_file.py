@@ -344,3 +344,49 @@ def test_any_tree_is_read_or_reported(tree: dict[str, object]) -> None:
     lines = text.count("\n") + 1
     assert all(0 <= problem.line <= lines and problem.message for problem in problems)
     assert spec is not None or problems
+
+
+DEAD = """\
+sources:
+  a: {topic: a, format: json, schema: n long, keep: key, dead_letters: "%s"}
+sinks:
+  b: {from: a, topic: b}
+"""
+
+
+def test_dead_letters_add_a_source_and_a_sink() -> None:
+    problems = Problems()
+    spec = read_text(DEAD % "topic:bad", FILE, problems)
+    assert spec is not None
+    assert list(problems) == []
+    added, sink = spec.sources["a_dead_letters"], spec.sinks["a_dead_letters"]
+    assert isinstance(added, TopicSource)
+    assert (added.has_misfits_only, added.keep) == (True, ())
+    assert isinstance(sink, TopicSink)
+    assert (sink.topic.text, sink.partitions, sink.input.text) == ("bad", 1, "a_dead_letters")
+    source = spec.sources["a"]
+    assert isinstance(source, TopicSource)
+    assert source.bad_records == "drop"
+    tables = read_text(DEAD % "parquet:bad", FILE, problems)
+    assert tables is not None
+    lake = tables.sinks["a_dead_letters"]
+    assert isinstance(lake, TableSink)
+    assert lake.place.location == "/pipelines/bad"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (DEAD % "nowhere", "or topic:NAME"),
+        (DEAD.replace("keep: key", "bad_records: keep") % "topic:x", "is not needed"),
+        (
+            DEAD.replace("json, schema: n long, keep: key", "raw") % "topic:x",
+            "needs",
+        ),
+        (DEAD.replace("b: {from", "a_dead_letters: {from") % "topic:x", "is taken"),
+    ],
+)
+def test_mistakes_of_dead_letters(text: str, words: str) -> None:
+    problems = Problems()
+    read_text(text, FILE, problems)
+    assert any(words in problem.message for problem in problems)

@@ -12,10 +12,16 @@ pytest.importorskip("pyspark", reason="needs ottla[spark]")
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from ottla_spark.pipelines.run.progress import QueryProgress
+from ottla_spark.pipelines.show.views import progress_json, summary_row
+from ottla_spark.stream_metrics import source_metrics
 
 
 def report(
-    batch: int, rows: int, end: object = None, latest: object = None
+    batch: int,
+    rows: int,
+    end: object = None,
+    latest: object = None,
+    durations: dict[str, int] | None = None,
 ) -> StreamingQueryProgress:
     source = {
         "description": "ottla",
@@ -33,7 +39,7 @@ def report(
         "timestamp": "2026-01-01T00:00:00.000Z",
         "batchId": batch,
         "batchDuration": 100,
-        "durationMs": {},
+        "durationMs": durations or {},
         "eventTime": {"watermark": "2026-01-01T00:00:00.000Z"},
         "stateOperators": [],
         "sources": [source],
@@ -71,6 +77,20 @@ def test_every_batch_counts_once() -> None:
     assert progress.rows == 28
 
 
+def test_a_batch_that_has_not_run_does_not_count() -> None:
+    idle, empty = {"latestOffset": 3}, {"addBatch": 7}
+    query = Reports([report(0, 0, durations=idle)])
+    progress = QueryProgress("out", query)  # type: ignore[arg-type]
+    assert not progress.refresh()
+    assert (progress.batches, progress.rows_per_second) == (0, None)
+    assert summary_row(progress)[3] == "-"
+    query.recentProgress += [report(0, 4), report(1, 0, durations=empty), report(2, 0)]
+    assert progress.refresh()
+    assert (progress.batch, progress.batches, progress.rows) == (1, 2, 4)
+    query.recentProgress += [report(2, 0, durations=idle)]
+    assert not progress.refresh()
+
+
 @pytest.mark.parametrize(
     ("end", "latest", "lag"),
     [
@@ -89,3 +109,18 @@ def test_lag_counts_records_that_the_query_has_not_read(
     progress = QueryProgress("out", query)  # type: ignore[arg-type]
     assert progress.refresh()
     assert progress.lag == lag
+
+
+def test_metrics_have_the_names_of_sparks_kafka_source() -> None:
+    behind = report(0, 1, '{"a": {"0": 5, "1": 7}}', '{"a": {"0": 8, "1": 7, "2": 9}}')
+    assert source_metrics(behind) == [
+        {
+            "minOffsetsBehindLatest": "0",
+            "maxOffsetsBehindLatest": "3",
+            "avgOffsetsBehindLatest": "1.0",
+        }
+    ]
+    assert source_metrics(report(0, 1, "3", "4")) == [{}]
+    progress = QueryProgress("out", Reports([behind]))  # type: ignore[arg-type]
+    assert progress.refresh()
+    assert progress_json(progress)["source_metrics"] == source_metrics(behind)

@@ -191,3 +191,43 @@ def test_columns_that_can_be_written(columns: StructType, topic: str | None) -> 
 def test_columns_that_cannot_be_written(columns: StructType, topic: str | None, words: str) -> None:
     with pytest.raises(OptionError, match=words):
         check_schema(columns, topic)
+
+
+@pytest.mark.parametrize(
+    ("options", "once"),
+    [
+        ({}, True),
+        ({"deliveryGuarantee": "exactly-once"}, True),
+        ({"DELIVERYGUARANTEE": "At-Least-Once"}, False),
+        ({"kafka.acks": "1"}, False),
+        ({"kafka.enable.idempotence": "false"}, False),
+    ],
+)
+def test_rows_are_written_once_unless_that_is_impossible(
+    options: dict[str, str], once: bool
+) -> None:
+    assert sink_settings({"kafka.bootstrap.servers": "h:1"} | options).exactly_once is once
+
+
+def test_a_write_is_named_by_application_and_version() -> None:
+    made = sink_settings({"kafka.bootstrap.servers": "h:1", "txnAppId": "a", "txnVersion": "7"})
+    assert made.application == ("a", 7)
+    assert settings().application is None
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"deliveryGuarantee": "maybe"}, "expected exactly-once or at-least-once"),
+        ({"deliveryGuarantee": "exactly-once", "kafka.acks": "1"}, "needs an idempotent producer"),
+        ({"txnAppId": "a"}, "set both"),
+        ({"txnVersion": "1"}, "set both"),
+        ({"txnAppId": "a", "txnVersion": "-1"}, "a whole number from 0 on"),
+        ({"txnAppId": "a", "txnVersion": "1", "kafka.acks": "1"}, "need deliveryGuarantee"),
+        ({"kafka.transaction.timeout.ms": "0"}, "a whole number from 1 on"),
+        ({"kafka.transactional.id": "mine"}, "names its transactions itself"),
+    ],
+)
+def test_guarantees_that_cannot_be_given(options: dict[str, str], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        sink_settings({"kafka.bootstrap.servers": "h:1"} | options)

@@ -27,9 +27,10 @@ from ottla.model.ids import TopicPartition
 from ottla.testing import Cluster
 from pyspark_ottla.errors import DataLoss, MissingTopics
 from pyspark_ottla.options.source_options import stream_options
-from pyspark_ottla.source import query_name
+from pyspark_ottla.source import log_sizes, query_name
 from pyspark_ottla.source.query_name import name_in_description, send_name
 from pyspark_ottla.source.stream_reader import StreamReader, StreamTask
+from pyspark_ottla.source.task_plan import ReadTask
 
 ALL = ReadAllAvailable()
 TIMEOUT_S = 10
@@ -376,6 +377,49 @@ def test_brokers_that_are_gone_are_an_error_in_time(
     with pytest.raises(ClientError, match=r"no broker answers|took longer"):
         found.latestOffset(start, ALL)
     assert time.monotonic() - begun < TIMEOUT_S
+
+
+def test_batches_and_tasks_are_limited_by_the_sizes_of_logs(
+    kafka: Kafka, reader: MakeReader
+) -> None:
+    name = kafka.create(2)
+    producer = Producer({"bootstrap.servers": kafka.servers, "batch.num.messages": 1})
+    for number in range(40):
+        producer.produce(name, b"x" * 10_000 if number % 2 else b"y", partition=number % 2)
+    assert producer.flush(TIMEOUT_S) == 0
+    limits = {"maxBytesPerTrigger": "100000", "maxBytesPerPartition": "31000"}
+    stream = reader(kafka.servers, subscribe=name, startingOffsets="earliest", **limits)
+    start, batches, tasks = stream.initialOffset(), [], []
+    while (end := stream.latestOffset(start, stream.getDefaultReadLimit())) != start:
+        batches.append(end[name]["1"] - start[name]["1"])
+        for task in stream.partitions(start, end):
+            assert isinstance(task, ReadTask)
+            tasks.append(sum(r.end - r.start for r in task.ranges if r.partition == 1))
+        start = end
+    assert start == {name: {"0": 20, "1": 20}}
+    assert (max(batches), sum(batches)) == (9, 20)
+    assert (max(tasks), sum(tasks)) == (3, 20)
+
+
+def test_unknown_sizes_of_logs_are_asked_for_once_and_limit_nothing(
+    kafka: Kafka, reader: MakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def refuse(client: Client, leaders: object) -> dict[TopicPartition, int]:
+        asked.append(leaders)
+        raise ClientError("not allowed")
+
+    monkeypatch.setattr(log_sizes, "log_sizes", refuse)
+    name = kafka.create()
+    kafka.produce(name, 20)
+    limits = {"maxBytesPerTrigger": "1", "maxBytesPerPartition": "1"}
+    stream = reader(kafka.servers, subscribe=name, startingOffsets="earliest", **limits)
+    start = stream.initialOffset()
+    end = stream.latestOffset(start, stream.getDefaultReadLimit())
+    assert end == {name: {"0": 20}}
+    assert ranges(stream, start, end) == [(name, 0, 0, 20)]
+    assert len(asked) == 1
 
 
 def test_finished_offsets_are_committed_to_the_group(kafka: Kafka, reader: MakeReader) -> None:

@@ -17,12 +17,13 @@ from pyspark_ottla.source.task_plan import (
     FEW_TASKS,
     LARGE_TASK,
     SMALL_TASK,
+    TaskBytes,
     plan_tasks,
     size_of,
     split_ranges,
     task_count,
 )
-from pyspark_ottla.source.trigger_limits import TriggerDelay, limit_offsets
+from pyspark_ottla.source.trigger_limits import TriggerDelay, limit_bytes, limit_offsets
 
 Sizes = list[tuple[int, int]]
 SIZES = st.lists(
@@ -156,3 +157,42 @@ def test_a_minimum_delays_all_but_the_first_batch_until_the_delay_is_over() -> N
     assert not delay.must_wait(10, now_ms=5_002)
     assert delay.must_wait(9, now_ms=6_001)
     assert not delay.must_wait(0, now_ms=6_002)
+
+
+BYTES = st.lists(st.tuples(st.integers(1, 10**6), st.integers(0, 10**7)), min_size=1, max_size=8)
+
+
+@settings(deadline=None)
+@given(BYTES, st.integers(10**3, 10**9))
+def test_tasks_have_at_most_so_many_bytes(sizes: list[tuple[int, int]], limit: int) -> None:
+    # So that no plan has more than some thousand tasks.
+    limit = max(limit, sum(size * each for size, each in sizes) // 500, 1)
+    ranges = [OffsetRange("t", ZERO_UUID, p, 0, size) for p, (size, _) in enumerate(sizes)]
+    averages = {TopicPartition("t", p): float(each) for p, (_, each) in enumerate(sizes)}
+    sized = TaskBytes(limit, averages)
+    tasks = plan_tasks(ranges, None, None, sized)
+    pieces = sorted((piece for task in tasks for piece in task.ranges), key=lambda r: r.start)
+    for wanted in ranges:
+        mine = [piece for piece in pieces if piece.partition == wanted.partition]
+        assert [mine[0].start, mine[-1].end] == [wanted.start, wanted.end]
+        assert all(one.end == other.start for one, other in pairwise(mine))
+    for task in tasks:
+        one_more = max(averages[TopicPartition("t", piece.partition)] for piece in task.ranges)
+        assert sum(map(sized.of, task.ranges)) <= limit + one_more
+
+
+def test_unknown_sizes_change_no_plan() -> None:
+    ranges = ranges_of([(0, 10**6), (0, 10)])
+    assert plan_tasks(ranges, None, None, TaskBytes(10, {})) == plan_tasks(ranges, None, None)
+
+
+def test_a_batch_has_at_most_so_many_bytes() -> None:
+    start = {TopicPartition("t", p): 100 for p in range(4)}
+    end = {TopicPartition("t", 0): 350, TopicPartition("t", 1): 1100, TopicPartition("t", 2): 100}
+    end[TopicPartition("t", 3)] = 105
+    averages = {TopicPartition("t", 0): 10e6, TopicPartition("t", 1): 1e3}
+    found = limit_bytes(100_000_000, start, end, averages)
+    assert found == end | {TopicPartition("t", 0): 109, TopicPartition("t", 1): 139}
+    assert limit_bytes(10**10, start, end, averages) == end
+    # Each partition makes progress, however large its records are.
+    assert limit_bytes(1, start, end, averages)[TopicPartition("t", 0)] == 101

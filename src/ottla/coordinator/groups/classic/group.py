@@ -25,10 +25,12 @@ from ottla.coordinator.groups.classic.member import ClassicMember
 from ottla.coordinator.groups.classic.subscribed_topics import CONSUMER_PROTOCOL_TYPE, topics_of
 from ottla.coordinator.groups.client import Client
 from ottla.coordinator.groups.group import Group, GroupType
+from ottla.coordinator.groups.member_memory import BATCHES_PER_GROUP, member_bytes
 from ottla.coordinator.groups.record_serde import GroupRecord
 from ottla.coordinator.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitValue
 from ottla.coordinator.runtime.reply import Reply
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.steps import Steps, in_steps
 from ottla.replication.timers import Timer
 from ottla.wire.messages.describe_groups import DescribedGroup
 from ottla.wire.messages.heartbeat import HeartbeatRequest
@@ -62,6 +64,7 @@ class ClassicGroup(Group):
         "leader_id",
         "member_was_added",
         "members",
+        "memory_bytes",
         "pending_members",
         "pending_sync",
         "protocol_name",
@@ -83,6 +86,8 @@ class ClassicGroup(Group):
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
         self.members: dict[str, ClassicMember] = {}
+        self.memory_bytes = 0
+        """What members and given out ids take. It is counted in `MemberMemory` too."""
         self.static_members: dict[str, str] = {}
         """Member ids of static members by group.instance.id."""
         self.pending_members: dict[str, Timer] = {}
@@ -157,6 +162,7 @@ class ClassicGroup(Group):
             rebalance.prepare_rebalance(self)
 
     def close(self, code: ErrorCode) -> None:
+        self._count_memory(-self.memory_bytes)
         for timer in (self.join_timer, self.sync_timer, *self.pending_members.values()):
             if timer is not None:
                 timer.cancel()
@@ -175,6 +181,7 @@ class ClassicGroup(Group):
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
+        self._count_memory(member.memory_bytes)
         self._count_support(member, 1)
         self.set_join(member, reply)
         self.forget_pending(member.member_id)
@@ -186,6 +193,7 @@ class ClassicGroup(Group):
             return
         if member.timer is not None:
             member.timer.cancel()
+        self._count_memory(-member.memory_bytes)
         self._count_support(member, -1)
         if member.join is not None:
             self.joined -= 1
@@ -205,9 +213,11 @@ class ClassicGroup(Group):
         session_timeout_ms: int,
     ) -> None:
         """Update a member that joins again."""
+        self._count_memory(-member.memory_bytes)
         self._count_support(member, -1)
         member.protocols = protocols
         self._count_support(member, 1)
+        self._count_memory(member.memory_bytes)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
         member.former_generation_id = None
@@ -240,13 +250,33 @@ class ClassicGroup(Group):
         self.shard.answer(reply, response)
         return True
 
+    def add_pending(self, member_id: str, timer: Timer) -> None:
+        """Note a member id that was given out."""
+        self.pending_members[member_id] = timer
+        self._count_memory(member_bytes((member_id,)))
+
     def forget_pending(self, member_id: str) -> bool:
         """Forget a member id that was given out. Return False if it was not."""
         timer = self.pending_members.pop(member_id, None)
         if timer is None:
             return False
         timer.cancel()
+        self._count_memory(-member_bytes((member_id,)))
         return True
+
+    def check_memory(self, more: int) -> None:
+        """Raise GROUP_MAX_SIZE_REACHED, or another error, if there is no room for so much more."""
+        limit = BATCHES_PER_GROUP * self.shard.max_batch_bytes
+        if more > 0 and self.memory_bytes + more > limit:
+            raise ApiError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The members of the group take {self.memory_bytes} bytes, and may take {limit}.",
+            )
+        self.shard.member_memory.check(more)
+
+    def _count_memory(self, change: int) -> None:
+        self.memory_bytes += change
+        self.shard.member_memory.held += change
 
     def _count_support(self, member: ClassicMember, change: int) -> None:
         support = self.support
@@ -317,15 +347,17 @@ class ClassicGroup(Group):
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
         return member
 
-    def describe(self) -> DescribedGroup:
+    def describe(self) -> Steps[DescribedGroup]:
         protocol = self.protocol_name if self.state is State.STABLE else None
-        return DescribedGroup(
+        described = DescribedGroup(
             group_id=self.group_id,
             group_state=self.state.value,
             protocol_type=self.protocol_type or "",
             protocol_data=protocol or "",
-            members=[member.describe(protocol) for member in self.members.values()],
         )
+        members = list(self.members.values())
+        described.members = yield from in_steps(lambda each: each.describe(protocol), members)
+        return described
 
     def subscribed_topics(self) -> Collection[str] | None:
         if not self.uses_consumer_protocol or not self.members:

@@ -25,6 +25,7 @@ from ottla.coordinator.groups.classic.rebalance import (
     rebalance_or_complete,
 )
 from ottla.coordinator.groups.client import Client
+from ottla.coordinator.groups.member_memory import member_bytes
 from ottla.coordinator.groups.record_serde import GroupRecord
 from ottla.coordinator.runtime.reply import Reply
 from ottla.model.errors import ApiError, ErrorCode
@@ -46,6 +47,7 @@ def join(
             raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED)
         if not group.supports(request.protocol_type, protocols_of(request)):
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        group.check_memory(_more_memory(group, request))
         if request.member_id:
             return _join_again(group, request, client, reply)
         return _join_anew(group, request, client, reply)
@@ -72,6 +74,17 @@ def _has_room(group: ClassicGroup, member_id: str) -> bool:
     return member is not None or len(group.members) < limit
 
 
+def _more_memory(group: ClassicGroup, request: JoinGroupRequest) -> int:
+    """Return how much more memory the group takes with what a member says about itself now."""
+    known_id = request.member_id
+    if not known_id and request.group_instance_id is not None:
+        known_id = group.static_members.get(request.group_instance_id, "")
+    member = group.members.get(known_id)
+    texts = [protocol.name for protocol in request.protocols]
+    needed = member_bytes([*texts, *(protocol.metadata for protocol in request.protocols)])
+    return needed if member is None else needed - member.memory_bytes
+
+
 def _join_anew(
     group: ClassicGroup, request: JoinGroupRequest, client: Client, reply: Reply
 ) -> list[GroupRecord]:
@@ -85,9 +98,8 @@ def _join_anew(
         return _replace_static(group, old_id, new_id, request, client, reply)
     if client.version < FIRST_MEMBER_ID_REQUIRED:
         return _add(group, new_id, request, client, reply)
-    group.pending_members[new_id] = group.shard.after(
-        request.session_timeout, partial(_pending_over, group, new_id)
-    )
+    timer = group.shard.after(request.session_timeout, partial(_pending_over, group, new_id))
+    group.add_pending(new_id, timer)
     group.shard.answer(
         reply, JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=new_id)
     )
@@ -96,7 +108,7 @@ def _join_anew(
 
 def _pending_over(group: ClassicGroup, member_id: str) -> list[GroupRecord]:
     """Drop a member id that was given out: nobody joined with it in time."""
-    group.pending_members.pop(member_id, None)
+    group.forget_pending(member_id)
     return maybe_complete_join(group)
 
 

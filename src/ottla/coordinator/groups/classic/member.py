@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from ottla.coordinator.groups.client import Client
+from ottla.coordinator.groups.member_memory import member_bytes
 from ottla.coordinator.groups.records import MemberMetadata
 from ottla.coordinator.runtime.reply import Reply
 from ottla.replication.timers import Timer
@@ -107,6 +108,13 @@ class ClassicMember:
             session_timeout=self.session_timeout_ms,
             subscription=self.metadata(protocol),
             assignment=assignment,
+        )
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory the member takes."""
+        return member_bytes(
+            (self.member_id, self.client_id, *self.protocols, *self.protocols.values())
         )
 
     @property

@@ -53,7 +53,9 @@ def join(
             member_id = group.shard.new_member_id(prefix)
         response, records = _join(group, member_id, request, client)
     except ApiError as error:
-        response, records = JoinGroupResponse(error_code=error.code, member_id=member_id), []
+        # As in Kafka, only a member that must come back is told the id that it has to use.
+        known_id = member_id if error.code == ErrorCode.MEMBER_ID_REQUIRED else ""
+        response, records = JoinGroupResponse(error_code=error.code, member_id=known_id), []
     group.shard.answer(reply, response)
     return records
 
@@ -241,7 +243,7 @@ def _waits(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def leave(group: ConsumerGroup, request: LeaveGroupRequest, reply: Reply) -> list[GroupRecord]:
-    """Leave as Group.leave says."""
+    """Leave as Group.leave says. Members of either protocol may be named, and more than once."""
     gone: dict[str, ConsumerMember] = {}
     results = [_leave(group, identity, gone) for identity in request.members]
     group.shard.answer(reply, LeaveGroupResponse(members=results))
@@ -257,10 +259,7 @@ def _leave(
         # An administrator can remove a static member without knowing its member id.
         member_id = group.static_members.get(instance_id, "")
     try:
-        member = _find(group, member_id, instance_id)
-        if member.member_id in gone:
-            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
-        gone[member.member_id] = member
+        gone[member_id] = group.find_member(member_id, instance_id)
     except ApiError as error:
         code = error.code
     return MemberResponse(

@@ -41,6 +41,7 @@ from ottla.coordinator.groups.record_serde import GroupRecord
 from ottla.coordinator.groups.records import OffsetCommitValue
 from ottla.coordinator.runtime.reply import Reply
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.steps import Steps
 from ottla.wire.messages.describe_groups import DescribedGroup
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest
@@ -74,6 +75,7 @@ class ConsumerGroup(Group):
         "is_live",
         "member_counts",
         "members",
+        "memory_bytes",
         "metadata_hash",
         "owners",
         "regexes",
@@ -93,6 +95,8 @@ class ConsumerGroup(Group):
         self.assignment_ms = 0
         """When the target assignment was made, in wall time."""
         self.members: dict[str, ConsumerMember] = {}
+        self.memory_bytes = 0
+        """What the members take, once the group is live. It is counted in `MemberMemory` too."""
         self.static_members: dict[str, str] = {}
         """Member ids of static members by group.instance.id."""
         self.targets: dict[str, Partitions] = {}
@@ -130,19 +134,24 @@ class ConsumerGroup(Group):
     def set_regex(self, regex: str, value: ConsumerGroupRegularExpressionValue | None) -> None:
         """Replay the topics of a regular expression."""
         if value is None:
-            self.regexes.pop(regex, None)
+            if self.regexes.pop(regex, None) is not None:
+                self.shard.topic_patterns.release(regex)
         else:
+            if regex not in self.regexes:
+                self.shard.topic_patterns.use(regex)
             topics = frozenset(value.topics)
             self.regexes[regex] = ResolvedRegex(topics, value.version, value.timestamp)
 
     def set_member(self, member_id: str, metadata: ConsumerGroupMemberMetadataValue) -> None:
         """Replay the metadata of a new or known member."""
         member = self._member(member_id)
+        before = member.memory_bytes
         self.member_counts.add(member, -1)
         self._forget_instance(member)
         was_classic = member.classic is not None
         member.set_metadata(metadata)
         self.member_counts.add(member)
+        self._count_memory(member.memory_bytes - before)
         if metadata.instance_id is not None:
             self.static_members[metadata.instance_id] = member_id
         if self.is_live and member.session_timer is None:
@@ -157,6 +166,7 @@ class ConsumerGroup(Group):
         member = self.members.pop(member_id, None)
         if member is not None:
             self._disown(member)
+            self._count_memory(-member.memory_bytes)
             self.member_counts.add(member, -1)
             self._forget_instance(member)
             member.stop_timers()
@@ -184,7 +194,13 @@ class ConsumerGroup(Group):
         if member is None:
             member = self.members[member_id] = ConsumerMember(member_id)
             self.member_counts.add(member)
+            self._count_memory(member.memory_bytes)
         return member
+
+    def _count_memory(self, change: int) -> None:
+        if self.is_live:
+            self.memory_bytes += change
+            self.shard.member_memory.held += change
 
     def _own(self, member_id: str, partitions: EpochPartitions) -> None:
         for topic_id, numbers in partitions.items():
@@ -211,12 +227,17 @@ class ConsumerGroup(Group):
     def loaded(self) -> None:
         self.is_live = True
         for member in self.members.values():
+            self._count_memory(member.memory_bytes)
             sessions.keep_alive(self, member)
             sessions.expect_revocation(self, member)
 
     def close(self, code: ErrorCode) -> None:
         for member in self.members.values():
             member.stop_timers()
+        for regex in self.regexes:
+            self.shard.topic_patterns.release(regex)
+        self.regexes = {}
+        self._count_memory(-self.memory_bytes)
 
     def stored_records(self) -> Iterator[GroupRecord]:
         group_id, groups = self.group_id, self.shard.groups
@@ -284,7 +305,7 @@ class ConsumerGroup(Group):
             known_id = self.static_members.get(instance_id)
             if known_id is None:
                 raise ApiError(
-                    ErrorCode.UNKNOWN_MEMBER_ID, f"No member has the instance id {instance_id}"
+                    ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown."
                 )
             if known_id != member_id:
                 raise ApiError(
@@ -295,11 +316,11 @@ class ConsumerGroup(Group):
         if member is None:
             raise ApiError(
                 ErrorCode.UNKNOWN_MEMBER_ID,
-                f"Member {member_id} is not a member of group {self.group_id}",
+                f"Member {member_id} is not a member of group {self.group_id}.",
             )
         return member
 
-    def describe(self) -> DescribedGroup:
+    def describe(self) -> Steps[DescribedGroup]:
         raise ApiError(
             ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a classic group."
         )

@@ -20,6 +20,7 @@ from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.consumer.member import ConsumerMember
 from ottla.coordinator.groups.consumer.member_update import MemberUpdate
 from ottla.coordinator.groups.consumer.records import ConsumerGroupMemberMetadataValue
+from ottla.coordinator.groups.consumer.subscription_metadata import MAX_TOPICS
 from ottla.coordinator.groups.group_shard import GroupShard
 from ottla.coordinator.groups.record_serde import GroupRecord
 from ottla.model.errors import ApiError, ErrorCode
@@ -85,6 +86,8 @@ def _check_request(request: ConsumerGroupHeartbeatRequest, version: int, shard: 
     _check_not_empty(request.group_id, "GroupId")
     _check_not_empty(request.instance_id, "InstanceId")
     _check_not_empty(request.rack_id, "RackId")
+    if len(request.subscribed_topic_names or ()) > MAX_TOPICS:
+        raise _invalid(f"SubscribedTopicNames may have {MAX_TOPICS} names.")
     if epoch == JOINING:
         _check_first(request)
     elif epoch < LEAVING_STATIC:
@@ -129,7 +132,7 @@ def _leave(
 ) -> tuple[ConsumerGroupHeartbeatResponse, list[GroupRecord]]:
     group = shard.groups.get(request.group_id)
     if not isinstance(group, ConsumerGroup):
-        raise _not_found(request.group_id)
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
     member = group.find_member(request.member_id, request.instance_id)
     if request.member_epoch == LEAVING_STATIC:
         records = member_removal.leave_for_restart(group, member)
@@ -228,10 +231,12 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) ->
         return
     if epoch == current.previous_epoch and is_subset(owned, current.assigned):
         return
+    compared = "greater" if epoch > current.epoch else "smaller"
     raise ApiError(
         ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The member's epoch {epoch} is not the one known here, {current.epoch}. It must give up"
-        " all its partitions and rejoin.",
+        f"The consumer group member has a {compared} member epoch ({epoch}) than the one known by"
+        f" the group coordinator ({current.epoch}). The member must abandon all its partitions and"
+        " rejoin.",
     )
 
 

@@ -17,9 +17,25 @@ from ottla.coordinator.groups.consumer.records import (
     ClassicMemberMetadata,
     ConsumerGroupMemberMetadataValue,
 )
+from ottla.coordinator.groups.member_memory import member_bytes
 from ottla.replication.timers import Timer
 
 NOBODY: Final = ConsumerGroupMemberMetadataValue()
+
+
+def metadata_bytes(metadata: ConsumerGroupMemberMetadataValue) -> int:
+    """Return about how much memory a member with this metadata takes."""
+    texts: list[str | bytes | None] = [
+        metadata.instance_id,
+        metadata.rack_id,
+        metadata.client_id,
+        metadata.subscribed_topic_regex,
+        *metadata.subscribed_topic_names,
+    ]
+    if metadata.classic_member_metadata is not None:
+        for protocol in metadata.classic_member_metadata.supported_protocols:
+            texts += (protocol.name, protocol.metadata)
+    return member_bytes(texts)
 
 
 class ConsumerMember:
@@ -49,6 +65,11 @@ class ConsumerMember:
         """Replay the member's metadata."""
         self.metadata = metadata
         self.topic_names = frozenset(metadata.subscribed_topic_names)
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory the member takes."""
+        return metadata_bytes(self.metadata)
 
     @property
     def classic(self) -> ClassicMemberMetadata | None:

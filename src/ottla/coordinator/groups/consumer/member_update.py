@@ -15,7 +15,7 @@ from ottla.coordinator.groups.consumer import record_builders
 from ottla.coordinator.groups.consumer.assignment import NO_PARTITIONS, Partitions
 from ottla.coordinator.groups.consumer.current_assignment import JOINING, Current, Target, reconcile
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
-from ottla.coordinator.groups.consumer.member import NOBODY, ConsumerMember
+from ottla.coordinator.groups.consumer.member import NOBODY, ConsumerMember, metadata_bytes
 from ottla.coordinator.groups.consumer.records import ConsumerGroupMemberMetadataValue
 from ottla.coordinator.groups.consumer.subscription_metadata import (
     Subscribed,
@@ -68,11 +68,16 @@ class MemberUpdate:
     # -- the three steps -----------------------------------------------------------------
 
     def set_metadata(self, metadata: ConsumerGroupMemberMetadataValue) -> None:
-        """Step 1: set the member's metadata. Raise INVALID_REGULAR_EXPRESSION."""
+        """Step 1: set the member's metadata.
+
+        Raise INVALID_REGULAR_EXPRESSION, or COORDINATOR_NOT_AVAILABLE if it takes too much memory.
+        """
         changed = self.old is None or _subscribes_otherwise(metadata, self.metadata)
         group, topics_version = self.group, self.group.shard.topic_patterns.version
         self._take_place()
         if self.replaces is not None or self.old is None or metadata != self.metadata:
+            before = 0 if self.old is None else self.old.memory_bytes
+            group.shard.member_memory.check(metadata_bytes(metadata) - before)
             self.records.append(
                 record_builders.member_record(group.group_id, self.member_id, metadata)
             )
@@ -103,7 +108,7 @@ class MemberUpdate:
         """Step 3: move towards the target. Raise FENCED_MEMBER_EPOCH if the member must restart."""
         group = self.group
         current = reconcile(self.member_id, self.current, self.target, owned, group.owners)
-        if self._now is not None:
+        if self._now is not None and self._now.is_complete:
             group.topics_version = group.shard.topic_patterns.version
         if current is not self.current or self.replaces is not None or self.old is None:
             self.current = current

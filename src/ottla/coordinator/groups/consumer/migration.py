@@ -233,10 +233,11 @@ def _as_classic(
         )
         for member in members
     }
+    tombstones = group.tombstones()
     group.close(ErrorCode.NONE)
     group.shard.groups[group.group_id] = made
     group.shard.after(0, partial(_begin_classic, made, rebalances))
-    return [*group.tombstones(), made.record(assignments)]
+    return [*tombstones, made.record(assignments)]
 
 
 def _classic_member(

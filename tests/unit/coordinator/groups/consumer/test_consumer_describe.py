@@ -170,10 +170,10 @@ def test_clients_learn_that_the_protocol_is_there(broker: Broker, version: int) 
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     response = broker.connect().ask(request, ApiVersionsResponse, version)
     final = {f.name: f.max_version_level for f in response.finalized_features}
-    assert final == {"metadata.version": 25, "group.version": 1}
+    assert final == {"metadata.version": 25, "group.version": 1, "transaction.version": 2}
     assert response.finalized_features_epoch >= 0
     supported = {f.name: (f.min_version, f.max_version) for f in response.supported_features}
-    assert supported["metadata.version"] == (7, 25)
+    assert supported["metadata.version"] == (7, 30)
     # Clients of version 3 take a lowest level of 0 for an error.
     assert supported.get("group.version") == ((0, 1) if version == 4 else None)
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from ottla.coordinator.groups.consumer import topic_patterns
 from ottla.coordinator.groups.consumer.current_assignment import MemberState
 from ottla.model.errors import ErrorCode
+from ottla.model.ids import OFFSETS_TOPIC
 from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -287,10 +289,33 @@ def test_a_regular_expression_and_names_together(broker: Broker) -> None:
     assert (consumer.has(), consumer.has("logs-a")) == (EVERYTHING, [0])
 
 
-def test_no_regular_expression_matches_internal_topics(broker: Broker) -> None:
+def test_a_regular_expression_matches_internal_topics_as_in_kafka(broker: Broker) -> None:
     consumer = Consumer(broker, "a", None, regex=".*")
     settle(broker, consumer)
-    assert len(consumer.owned) == PARTITIONS
+    assert consumer_group(broker).regexes[".*"].topics == {TOPIC, OFFSETS_TOPIC}
+    offsets_partitions = len(broker.node.image.topics[OFFSETS_TOPIC].partitions)
+    assert len(consumer.owned) == PARTITIONS + offsets_partitions
+
+
+def test_topics_found_late_reach_the_group_with_its_next_heartbeat(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        broker.create_topic(f"logs-{number}")
+    monkeypatch.setattr(topic_patterns, "BUDGET", 1)
+    monkeypatch.setattr(topic_patterns, "_TURN", 1)
+    consumer = Consumer(broker, "a", None, regex="logs-.*")
+    assert consumer.heartbeat() == ErrorCode.NONE
+    assert consumer_group(broker).regexes["logs-.*"].topics == set()
+    broker.pass_ms(100)
+    settle(broker, consumer)
+    assert len(consumer.owned) == 4
+    broker.crash_and_restart()  # the stored topics count until they are matched again
+    consumer.client = broker.connect("a")
+    consumer.heartbeat()
+    settle(broker, consumer)
+    assert len(consumer.owned) == 4
+    assert len(consumer_group(broker).regexes["logs-.*"].topics) == 4
 
 
 def test_a_bad_regular_expression_changes_nothing(broker: Broker) -> None:

@@ -14,6 +14,7 @@ from ottla.coordinator.groups.consumer.consumer_protocol import (
 from ottla.model.errors import ErrorCode
 from ottla.wire.codec import encoder
 from ottla.wire.messages.join_group import JoinGroupResponse
+from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ottla.wire.primitives import DecodeError
 from tests.support.consumer_groups import (
     GROUP,
@@ -331,13 +332,44 @@ def test_an_administrator_removes_a_static_member(broker: Broker) -> None:
     assert old.leave() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_members_of_the_new_protocol_do_not_leave_by_the_classic_one(broker: Broker) -> None:
-    new = Consumer(broker, "new")
-    settle(broker, new)
-    old = OldConsumer(broker, "old")
-    old.member_id = "new"
-    assert old.leave() is ErrorCode.UNKNOWN_MEMBER_ID
-    assert "new" in consumer_group(broker).members
+def leave(broker: Broker, *members: tuple[str, str | None]) -> list[tuple[str, int]]:
+    """Remove members as an administrator does; return the member id and the error of each."""
+    request = LeaveGroupRequest(
+        group_id=GROUP,
+        members=[MemberIdentity(member_id=one, group_instance_id=other) for one, other in members],
+    )
+    response = broker.connect().ask(request, LeaveGroupResponse)
+    assert response.error_code == ErrorCode.NONE
+    return [(member.member_id, member.error_code) for member in response.members]
+
+
+def test_an_administrator_removes_members_of_the_new_protocol(broker: Broker) -> None:
+    one, two = Consumer(broker, "one"), Consumer(broker, "two", instance_id="i2")
+    three = Consumer(broker, "three", instance_id="i3")
+    settle(broker, one, two, three)
+    assert leave(broker, ("", "i2")) == [("", ErrorCode.NONE)]
+    assert set(consumer_group(broker).members) == {"one", "three"}
+    removed = leave(broker, ("one", None), ("three", "i3"), ("gone", None), ("", "unknown"))
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    assert removed == [("one", 0), ("three", 0), ("gone", unknown), ("", unknown)]
+    assert consumer_group(broker).members == {}
+    assert one.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_static_member_is_not_removed_under_another_member_id(broker: Broker) -> None:
+    settle(broker, Consumer(broker, "one", instance_id="i1"))
+    assert leave(broker, ("two", "i1")) == [("two", ErrorCode.FENCED_INSTANCE_ID)]
+    assert set(consumer_group(broker).members) == {"one"}
+
+
+def test_a_member_that_is_named_twice_leaves_once(broker: Broker) -> None:
+    one, two = Consumer(broker, "one", instance_id="i1"), Consumer(broker, "two")
+    settle(broker, one, two)
+    epoch = consumer_group(broker).epoch
+    named = leave(broker, ("one", "i1"), ("", "i1"), ("one", None))
+    assert named == [("one", 0), ("", 0), ("one", 0)]
+    assert set(consumer_group(broker).members) == {"two"}
+    assert consumer_group(broker).epoch == epoch + 1
 
 
 # -- and back ----------------------------------------------------------------------------

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
-from ottla.coordinator.runtime import log_rewrite
-from ottla.coordinator.runtime.log_rewrite import LogCompaction
 from ottla.model.errors import ErrorCode
 from tests.support.consumer_groups import (
-    ASSIGNMENT_MS,
     REBALANCE_MS,
     SESSION_MS,
     Broker,
@@ -18,6 +13,7 @@ from tests.support.consumer_groups import (
     settle,
     snapshot,
 )
+from tests.support.groups import clean_groups
 
 
 def keep_beating(broker: Broker, duration_ms: int, *consumers: Consumer) -> None:
@@ -150,32 +146,16 @@ def test_an_expired_member_stays_expired(broker: Broker) -> None:
     assert set(consumer_group(broker).members) == {"b"}
 
 
-# -- rewriting the log -------------------------------------------------------------------
+# -- cleaning the log --------------------------------------------------------------------
 
 
-@pytest.fixture
-def three_records_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_rewrite, "_RECORDS_PER_STEP", 3)
-
-
-@pytest.mark.usefixtures("three_records_at_a_time")
-def test_a_group_is_written_anew_while_it_changes(broker: Broker) -> None:
+def test_a_group_survives_the_cleaning_of_its_log(broker: Broker) -> None:
     consumers = [Consumer(broker, f"m{number}", [], regex=".*") for number in range(6)]
     settle(broker, *consumers)
-    work = LogCompaction(broker.node.groups.runtimes[0])
-    steps = 0
-    while not work.step():
-        steps += 1
-        broker.settle()
-        if steps == 2:
-            consumers[5].leave()
-        if steps == 4:
-            consumers.append(Consumer(broker, "late"))
-        for consumer in (*consumers[:5], *consumers[6:]):
-            consumer.poll()
-        broker.pass_ms(ASSIGNMENT_MS)
-    assert steps > 6
+    consumers[5].leave()
+    settle(broker, *consumers[:5], Consumer(broker, "late"))
+    clean_groups(broker)
+    assert broker.log.cleaned_upto == broker.log.log_end_offset
     before = snapshot(consumer_group(broker))
     broker.crash_and_restart()
-    assert broker.log.log_start_offset > 0
     assert snapshot(consumer_group(broker)) == before

@@ -1,0 +1,1 @@
+"""Clusters of Ottla's and Apache Kafka's nodes."""

@@ -1,0 +1,72 @@
+"""BrokerRegistration, versions 0 to 4: a broker that starts joins the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.context import RequestContext
+from ottla.config.listeners import SECURITY_PROTOCOLS, Endpoint
+from ottla.controller.broker_membership import Registration
+from ottla.metadata.image import FeatureRange
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.wire.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Listener,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+FIRST_WITH_PREVIOUS_EPOCH = 3
+
+MOST_ITEMS: Final = 256
+"""Listeners, features or log directories of a node."""
+
+
+def handle(node: Node, request: BrokerRegistrationRequest, context: RequestContext) -> None:
+    """Register the broker, and answer with its epoch."""
+    check_lengths(request.listeners, request.features, request.log_dirs)
+    registration = Registration(
+        request.broker_id,
+        request.cluster_id,
+        request.incarnation_id,
+        tuple(_endpoint(listener) for listener in request.listeners),
+        tuple(
+            FeatureRange(each.name, each.min_supported_version, each.max_supported_version)
+            for each in request.features
+        ),
+        request.rack,
+        tuple(request.log_dirs),
+        request.previous_broker_epoch if context.version >= FIRST_WITH_PREVIOUS_EPOCH else None,
+    )
+    reply = context.defer()
+
+    def done(result: int | ApiError) -> None:
+        if isinstance(result, ApiError):
+            reply.send(BrokerRegistrationResponse(error_code=result.code, broker_epoch=-1))
+        else:
+            node.broker_connections.add(context.connection, request.broker_id)
+            reply.send(BrokerRegistrationResponse(broker_epoch=result))
+
+    try:
+        node.membership.register(registration, done)
+    except ApiError as error:
+        done(error)
+
+
+def check_lengths(*items: Sized) -> None:
+    """Raise INVALID_REQUEST if a registration has more of something than a node can have.
+
+    All of it is in the metadata of every node from then on.
+    """
+    if any(len(each) > MOST_ITEMS for each in items):
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"more than {MOST_ITEMS} items in a registration")
+
+
+def _endpoint(listener: Listener) -> Endpoint:
+    if not 0 <= listener.security_protocol < len(SECURITY_PROTOCOLS):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "an unknown security protocol")
+    protocol = SECURITY_PROTOCOLS[listener.security_protocol]
+    return Endpoint(listener.name, listener.host, listener.port, protocol)

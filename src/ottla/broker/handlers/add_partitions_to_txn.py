@@ -1,0 +1,248 @@
+"""AddPartitionsToTxn, versions 0 to 5: partitions that a transaction writes to (KIP-98, KIP-890).
+
+Clients send versions 0 to 3, for one transaction. Brokers send version 4 and later, for many: the
+leader of a partition adds it for a client of transaction version 2, or only verifies that it was
+added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from ottla.broker.context import RequestContext
+from ottla.broker.node import Node
+from ottla.broker.sliced_reply import SlicedReply
+from ottla.coordinator.runtime.combined_reply import CombinedReply
+from ottla.coordinator.runtime.reply import Reply
+from ottla.coordinator.transactions.add_partitions import MAX_PARTITIONS, AddPartitions
+from ottla.coordinator.transactions.outcome import Outcome
+from ottla.model.acl import CLUSTER_NAME, AclOperation, AclResourceType
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.ids import INTERNAL_TOPICS, TopicPartition
+from ottla.model.steps import Steps
+from ottla.wire.lazy_list import LazyList
+from ottla.wire.message import Message
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+FIRST_PRODUCER_FENCED = 2
+FIRST_OF_BROKERS = 4
+_CLIENT_VERSION_OF_BROKERS = 2
+
+
+def handle(
+    node: Node, request: AddPartitionsToTxnRequest, context: RequestContext
+) -> Steps[AddPartitionsToTxnResponse | None]:
+    """Answer when all transactions are answered."""
+    if context.version >= FIRST_OF_BROKERS:
+        context.authorize(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME)
+    transactions = {each.transactional_id: each for each in _transactions(request, context)}
+    if not transactions:
+        return AddPartitionsToTxnResponse()
+    count = sum(len(topic.partitions) for each in transactions.values() for topic in each.topics)
+    if count > MAX_PARTITIONS:
+        raise ApiError(ErrorCode.POLICY_VIOLATION)
+
+    def respond(parts: Sequence[Message]) -> AddPartitionsToTxnResponse:
+        results = [part for part in parts if isinstance(part, AddPartitionsToTxnResult)]
+        return _response(results, context)
+
+    combined = CombinedReply(SlicedReply(context), len(transactions), respond)
+    for position, transaction in enumerate(transactions.values()):
+        _add(node, transaction, context, combined.part(position))
+        yield
+    return None
+
+
+def answer_broker(
+    node: Node,
+    request: AddPartitionsToTxnRequest,
+    answered: Callable[[AddPartitionsToTxnResponse], None],
+) -> None:
+    """Answer a request of this broker to itself, with one transaction.
+
+    It may wait for the end of the transaction before: it holds up nobody else.
+    """
+    (transaction,) = request.transactions
+
+    def tell(result: Message) -> None:
+        assert isinstance(result, AddPartitionsToTxnResult)
+        answered(AddPartitionsToTxnResponse(results_by_transaction=[result]))
+
+    _ask(node, transaction, _CLIENT_VERSION_OF_BROKERS, tell, may_wait=True)
+
+
+def refuse(
+    request: AddPartitionsToTxnRequest, error: ApiError, context: RequestContext
+) -> AddPartitionsToTxnResponse:
+    """Return the error for all partitions; to brokers for the whole request."""
+    if context.version >= FIRST_OF_BROKERS:
+        return AddPartitionsToTxnResponse(error_code=error.code)
+    (transaction,) = _transactions(request, context)
+    return _response([_same(transaction, _known(error.code, context))], context)
+
+
+def _transactions(
+    request: AddPartitionsToTxnRequest, context: RequestContext
+) -> list[AddPartitionsToTxnTransaction]:
+    if context.version >= FIRST_OF_BROKERS:
+        return request.transactions
+    return [
+        AddPartitionsToTxnTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        )
+    ]
+
+
+def _response(
+    results: list[AddPartitionsToTxnResult], context: RequestContext
+) -> AddPartitionsToTxnResponse:
+    if context.version >= FIRST_OF_BROKERS:
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
+    (result,) = results
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
+
+
+def _add(
+    node: Node, transaction: AddPartitionsToTxnTransaction, context: RequestContext, reply: Reply
+) -> None:
+    """Add or verify the partitions of one transaction, and send its result."""
+    try:
+        refusals = _check(node, transaction, context)
+    except ApiError as error:
+        reply.send(_same(transaction, _known(error.code, context)))
+        return
+    if refusals:
+        reply.send(_each(transaction, refusals))
+        return
+    is_of_broker = context.version >= FIRST_OF_BROKERS
+    _ask(
+        node,
+        transaction,
+        _CLIENT_VERSION_OF_BROKERS if is_of_broker else 0,
+        reply.send,
+        may_wait=not is_of_broker,
+        known=lambda code: _known(code, context),
+    )
+
+
+def _ask(
+    node: Node,
+    transaction: AddPartitionsToTxnTransaction,
+    client_version: int,
+    tell: Callable[[AddPartitionsToTxnResult], None],
+    *,
+    may_wait: bool,
+    known: Callable[[ErrorCode], ErrorCode] = lambda code: code,
+) -> None:
+    """Ask the coordinator, and tell the result of the transaction."""
+
+    def done(outcome: Outcome) -> None:
+        if outcome.partitions is None:
+            tell(_same(transaction, known(outcome.error_code)))
+        else:
+            tell(_each(transaction, dict(outcome.partitions)))
+
+    asked = AddPartitions(
+        transaction.transactional_id,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        list(_partitions(transaction.topics)),
+        client_version,
+    )
+    try:
+        if transaction.verify_only:
+            node.transactions.verify_partitions(asked, done)
+        else:
+            node.transactions.add_partitions(asked, done, may_wait=may_wait)
+    except ApiError as error:
+        tell(_same(transaction, known(error.code)))
+
+
+def _check(
+    node: Node, transaction: AddPartitionsToTxnTransaction, context: RequestContext
+) -> dict[TopicPartition, ErrorCode]:
+    """Return a code for each partition if there are any that cannot be added.
+
+    Then none is added, and the others get OPERATION_NOT_ATTEMPTED.
+    """
+    is_of_client = context.version < FIRST_OF_BROKERS
+    if is_of_client:
+        context.authorize(
+            AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transaction.transactional_id
+        )
+    codes: dict[TopicPartition, ErrorCode] = {}
+    is_refused = False
+    for topic in transaction.topics:
+        code = ErrorCode.OPERATION_NOT_ATTEMPTED
+        image = node.image.topics.get(topic.name)
+        count = 0 if image is None else len(image.partitions)
+        if is_of_client and not (
+            topic.name not in INTERNAL_TOPICS
+            and context.allows(AclOperation.WRITE, AclResourceType.TOPIC, topic.name)
+        ):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        for index in topic.partitions:
+            known = code
+            if known is ErrorCode.OPERATION_NOT_ATTEMPTED and not 0 <= index < count:
+                known = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            codes[TopicPartition(topic.name, index)] = known
+            is_refused = is_refused or known is not ErrorCode.OPERATION_NOT_ATTEMPTED
+    return codes if is_refused else {}
+
+
+def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> dict[TopicPartition, None]:
+    return {
+        TopicPartition(topic.name, index): None for topic in topics for index in topic.partitions
+    }
+
+
+def _known(code: ErrorCode, context: RequestContext) -> ErrorCode:
+    """Return the code that a client understands. Older ones do not know PRODUCER_FENCED."""
+    if code is ErrorCode.PRODUCER_FENCED and context.version < FIRST_PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code
+
+
+def _same(transaction: AddPartitionsToTxnTransaction, code: ErrorCode) -> AddPartitionsToTxnResult:
+    """Return one code for all partitions."""
+    return AddPartitionsToTxnResult(
+        transactional_id=transaction.transactional_id,
+        topic_results=[
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=LazyList(partial(_result, code=code), topic.partitions),
+            )
+            for topic in transaction.topics
+        ],
+    )
+
+
+def _result(index: int, code: ErrorCode) -> AddPartitionsToTxnPartitionResult:
+    return AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+
+
+def _each(
+    transaction: AddPartitionsToTxnTransaction, codes: dict[TopicPartition, ErrorCode]
+) -> AddPartitionsToTxnResult:
+    topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
+    for (topic, index), code in codes.items():
+        topics.setdefault(topic, []).append(_result(index, code))
+    return AddPartitionsToTxnResult(
+        transactional_id=transaction.transactional_id,
+        topic_results=[
+            AddPartitionsToTxnTopicResult(name=name, results_by_partition=results)
+            for name, results in topics.items()
+        ],
+    )

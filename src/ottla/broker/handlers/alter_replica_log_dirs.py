@@ -1,0 +1,70 @@
+"""AlterReplicaLogDirs, versions 1 and 2: move replicas to other log directories (KIP-113)."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.node import Node
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.steps import Steps
+from ottla.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+
+def handle(
+    node: Node, request: AlterReplicaLogDirsRequest, context: RequestContext
+) -> Steps[AlterReplicaLogDirsResponse]:
+    """Begin the moves; answer for each replica whether it has begun. Each is looked at once."""
+    codes: dict[str, dict[int, ErrorCode]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            found = codes.setdefault(topic.name, {})
+            for index in topic.partitions:
+                if index not in found:
+                    found[index] = _move(node, topic.name, index, directory.path)
+                yield
+            yield
+        yield
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+                    for index, code in found.items()
+                ],
+            )
+            for name, found in codes.items()
+        ]
+    )
+
+
+def _move(node: Node, topic: str, index: int, directory: str) -> ErrorCode:
+    try:
+        partition = node.topics.partition_named(topic, index)
+        node.log_moves.move(partition, directory)
+    except ApiError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+def refuse(
+    request: AlterReplicaLogDirsRequest, error: ApiError, context: RequestContext
+) -> AlterReplicaLogDirsResponse:
+    """Return the error for every replica."""
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error.code)
+                    for index in topic.partitions
+                ],
+            )
+            for directory in request.dirs
+            for topic in directory.topics
+        ]
+    )

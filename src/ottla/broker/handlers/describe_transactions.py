@@ -1,0 +1,60 @@
+"""DescribeTransactions, version 0: the state of transactional ids (KIP-664)."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.node import Node
+from ottla.broker.sliced_reply import SlicedReply
+from ottla.coordinator.runtime.combined_reply import answer_together
+from ottla.coordinator.runtime.shard_runtime import ShardRuntime
+from ottla.coordinator.transactions.transaction_listing import describe_transaction
+from ottla.coordinator.transactions.transaction_shard import TransactionShard
+from ottla.model.acl import AclOperation, AclResourceType
+from ottla.model.errors import ApiError
+from ottla.model.steps import Steps
+from ottla.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+
+
+def handle(
+    node: Node, request: DescribeTransactionsRequest, context: RequestContext
+) -> Steps[DescribeTransactionsResponse | None]:
+    """Return each transactional id, once."""
+    answers = []
+    for transactional_id in dict.fromkeys(request.transactional_ids):
+        answers.append(_describe(node, transactional_id, context))
+        yield
+    return answer_together(
+        lambda: SlicedReply(context),
+        TransactionState,
+        answers,
+        lambda states: DescribeTransactionsResponse(transaction_states=states),
+    )
+
+
+def refuse(
+    request: DescribeTransactionsRequest, error: ApiError, context: RequestContext
+) -> DescribeTransactionsResponse:
+    """Return the error for every id."""
+    return DescribeTransactionsResponse(
+        transaction_states=[_refused(each, error) for each in request.transactional_ids]
+    )
+
+
+def _refused(transactional_id: str, error: ApiError) -> TransactionState:
+    return TransactionState(transactional_id=transactional_id, error_code=error.code)
+
+
+def _describe(
+    node: Node, transactional_id: str, context: RequestContext
+) -> tuple[ShardRuntime[TransactionShard] | None, TransactionState]:
+    """Return the answer for one id, and the runtime whose commits it has to wait for."""
+    try:
+        context.authorize(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
+        runtime = node.transactions.runtime_of(transactional_id)
+        return runtime, describe_transaction(runtime.shard, transactional_id)
+    except ApiError as error:
+        return None, _refused(transactional_id, error)

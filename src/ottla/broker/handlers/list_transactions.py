@@ -1,0 +1,69 @@
+"""ListTransactions, versions 0 to 2: the transactional ids that this broker coordinates.
+
+With filters by state and producer id (KIP-664), duration (KIP-994) and name (KIP-1152).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.broker.context import RequestContext
+from ottla.broker.node import Node
+from ottla.broker.sliced_reply import SlicedReply
+from ottla.coordinator.groups.consumer.pattern import Pattern, PatternError
+from ottla.coordinator.runtime.combined_reply import CombinedReply
+from ottla.coordinator.transactions.transaction_listing import (
+    Filters,
+    list_transactions,
+    states_named,
+)
+from ottla.model.acl import AclOperation, AclResourceType
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.steps import Steps
+from ottla.wire.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+
+def handle(
+    node: Node, request: ListTransactionsRequest, context: RequestContext
+) -> Steps[ListTransactionsResponse | None]:
+    """Return the ids that match the filters. States that do not exist match none."""
+    states, unknown = states_named(request.state_filters)
+    filters = Filters(
+        states,
+        set(request.producer_id_filters),
+        request.duration_filter,
+        _matcher(request.transactional_id_pattern),
+    )
+    runtimes = list(node.transactions.host.active_runtimes())
+    response = ListTransactionsResponse(unknown_state_filters=unknown)
+    if unknown and not states:
+        return response
+    for runtime in runtimes:
+        listed = yield from list_transactions(runtime.shard, filters)
+        response.transaction_states += [each for each in listed if _is_allowed(each, context)]
+    unsettled = [runtime for runtime in runtimes if not (runtime.is_active and runtime.is_settled)]
+    if not unsettled:
+        return response
+    combined = CombinedReply(SlicedReply(context), len(unsettled), lambda parts: parts[0])
+    for position, runtime in enumerate(unsettled):
+        runtime.answer(combined.part(position), response)
+    return None
+
+
+def _is_allowed(listed: TransactionState, context: RequestContext) -> bool:
+    return context.allows(
+        AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, listed.transactional_id
+    )
+
+
+def _matcher(pattern: str | None) -> Callable[[str], bool] | None:
+    if not pattern:
+        return None
+    try:
+        return Pattern(pattern).matcher()
+    except PatternError as error:
+        raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from None

@@ -1,0 +1,80 @@
+"""The log cleaner of a broker: its settings, its helper processes and its turns on the loop.
+
+The cleaner is imported and made when the first log with cleanup.policy=compact is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.log.log import Log
+from ottla.model.steps import Steps
+from ottla.ports import HelperProcesses
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+    from ottla.config.broker import BrokerConfig
+    from ottla.log.cleaner.log_cleaner import LogCleaner
+
+
+class LogCleaning:
+    """Looks for compacted logs from time to time, and is the host of the cleaner."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.cleaner: LogCleaner | None = None
+        node.on_config.append(self._reconfigure)
+
+    def start(self) -> None:
+        """Begin to look for compacted logs."""
+        self.call_later(self._node.config.cleaner.log_cleaner_backoff_ms, self._tick)
+
+    def check_soon(self) -> None:
+        """Look for logs to clean now: settings have changed."""
+        if self.cleaner is None and any(log.config.compacts for log in self._node.store):
+            self._make()
+        if self.cleaner is not None:
+            self.cleaner.check_soon()
+
+    def request(self, log: Log) -> None:
+        """Clean a log soon, whatever its dirty ratio."""
+        if self.cleaner is None:
+            self._make()
+        assert self.cleaner is not None
+        self.cleaner.request(log)
+
+    def _tick(self) -> None:
+        self.check_soon()
+        self.call_later(max(self._node.config.cleaner.log_cleaner_backoff_ms, 100), self._tick)
+
+    def _make(self) -> None:
+        from ottla.log.cleaner.log_cleaner import LogCleaner
+
+        self.cleaner = LogCleaner(self._node.store, self, self._node.config.cleaner)
+
+    def _reconfigure(self, config: BrokerConfig) -> None:
+        if self.cleaner is not None:
+            self.cleaner.reconfigure(config.cleaner)
+
+    # -- the host of the cleaner ---------------------------------------------------------
+
+    @property
+    def helpers(self) -> HelperProcesses:
+        return self._node.ports.helpers
+
+    def run(self, steps: Steps[Any]) -> None:
+        """Run steps now and later, a little at a time."""
+        self._node.sliced_work.run(steps)
+
+    def call_later(self, delay_ms: float, action: Callable[[], None]) -> None:
+        """Call `action` after a delay."""
+        self._node.timers.at(self._node.monotonic_ms + delay_ms, action)
+
+    def storage_failed(self, log: Log, error: OSError) -> None:
+        """Handle a storage error of a log; its directory may go offline."""
+        self._node.hosted_logs.log_failed(log, error)
+
+    def report(self, message: str) -> None:
+        """Tell the operator."""
+        self._node.report(message)

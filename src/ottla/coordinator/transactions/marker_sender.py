@@ -1,0 +1,268 @@
+"""Markers on their way to the partitions of decided transactions.
+
+The markers of a wake-up that go to one broker travel together, in one WriteTxnMarkers. While a
+broker has not answered, more markers for it are collected. A marker is sent again until its
+partition has it, to whoever leads the partition then. That ends only if the topic is deleted, or
+this broker no longer coordinates the transaction: its successor sends the markers again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Final
+
+from ottla.coordinator.runtime.broker import Broker
+from ottla.coordinator.transactions.broker import MarkerRoutes
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import TopicPartition
+from ottla.ports import Response
+from ottla.wire.codec import decoder, encoder
+from ottla.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+RETRY_MS: Final = 50
+"""The pause before a marker is sent again."""
+
+REQUEST_TIMEOUT_MS: Final = 30_000
+MAX_PARTITIONS: Final = 2000
+"""How many partitions one request names."""
+
+NO_LEADER: Final = -1
+
+_DONE: Final = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        # The producer has a later epoch there. It got that after this transaction had ended.
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+    }
+)
+"""Answers after which a partition needs no marker any more."""
+
+
+class Markers:
+    """The markers of one transaction: all that is needed to write them, and where they lack.
+
+    `is_wanted` says whether this broker still coordinates the transaction. `complete` is called
+    when every partition has its marker.
+    """
+
+    __slots__ = (
+        "committed",
+        "complete",
+        "coordinator_epoch",
+        "is_wanted",
+        "left",
+        "producer_epoch",
+        "producer_id",
+        "transaction_version",
+    )
+
+    def __init__(
+        self,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        transaction_version: int,
+        coordinator_epoch: Callable[[], int],
+        partitions: Iterable[TopicPartition],
+        is_wanted: Callable[[], bool],
+        complete: Callable[[], None],
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.committed = committed
+        self.transaction_version = transaction_version
+        self.coordinator_epoch = coordinator_epoch
+        self.left = set(partitions)
+        self.is_wanted = is_wanted
+        self.complete = complete
+
+
+class MarkerSender:
+    """Sends the markers of all transactions that this broker coordinates."""
+
+    def __init__(self, broker: Broker, routes: MarkerRoutes) -> None:
+        self._broker = broker
+        self.routes = routes
+        self._queues: dict[int, list[tuple[Markers, TopicPartition]]] = {}
+        """What is to be sent to each broker."""
+        self._in_flight: dict[int, list[tuple[Markers, TopicPartition]]] = {}
+        """What brokers have not answered yet."""
+        self._delayed: list[tuple[Markers, TopicPartition]] = []
+        """What is sent again after a pause, or when the metadata changes."""
+        self._is_retry_due = False
+        self._is_flush_due = False
+
+    def send(self, markers: Markers) -> None:
+        """Send the markers of a transaction. With none it is complete at once."""
+        if not markers.left:
+            markers.complete()
+            return
+        for partition in sorted(markers.left):
+            self._enqueue(markers, partition)
+
+    def metadata_changed(self) -> None:
+        """Look for the leaders again: of partitions that had none, or have another one now."""
+        self._retry()
+        for broker_id, part in self._in_flight.items():
+            moved = [each for each in part if self._leader(each[1]) != broker_id]
+            if moved:
+                part[:] = [each for each in part if self._leader(each[1]) == broker_id]
+                for markers, partition in moved:
+                    self._enqueue(markers, partition)
+
+    # -- queues --------------------------------------------------------------------------
+
+    def _enqueue(self, markers: Markers, partition: TopicPartition) -> None:
+        """Queue a marker for the leader of its partition."""
+        leader = self._leader(partition)
+        if leader is None:
+            self._have(markers, partition)  # the topic is deleted
+        elif leader == NO_LEADER:
+            self._delay(markers, partition)
+        else:
+            self._queues.setdefault(leader, []).append((markers, partition))
+            if not self._is_flush_due:
+                self._is_flush_due = True
+                self._broker.before_write.append(self._flush)
+
+    def _leader(self, partition: TopicPartition) -> int | None:
+        """Return the leader of a partition, NO_LEADER without one, None if it does not exist."""
+        topic = self._broker.image.topics.get(partition.topic)
+        if topic is None or partition.partition >= len(topic.partitions):
+            return None
+        return topic.partitions[partition.partition].leader
+
+    def _delay(self, markers: Markers, partition: TopicPartition) -> None:
+        self._delayed.append((markers, partition))
+        if not self._is_retry_due:
+            self._is_retry_due = True
+            broker = self._broker
+            broker.timers.at(broker.monotonic_ms + RETRY_MS, self._retry_timer)
+
+    def _retry_timer(self) -> None:
+        self._is_retry_due = False
+        self._retry()
+
+    def _retry(self) -> None:
+        delayed, self._delayed = self._delayed, []
+        for markers, partition in delayed:
+            if markers.is_wanted():
+                self._enqueue(markers, partition)
+
+    def _have(self, markers: Markers, partition: TopicPartition) -> None:
+        """Note that a partition has its marker."""
+        if partition in markers.left:
+            markers.left.remove(partition)
+            if not markers.left and markers.is_wanted():
+                markers.complete()
+
+    # -- requests ------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        for broker_id in list(self._queues):
+            self._send_to(broker_id)
+
+    def _send_to(self, broker_id: int) -> None:
+        """Send what is queued for a broker, unless it has not answered yet."""
+        if broker_id in self._in_flight:
+            return
+        queue = [each for each in self._queues.pop(broker_id, []) if each[0].is_wanted()]
+        if not queue:
+            return
+        part, rest = queue[:MAX_PARTITIONS], queue[MAX_PARTITIONS:]
+        if rest:
+            self._queues[broker_id] = rest
+        self._in_flight[broker_id] = part
+        request = _request(part)
+        if broker_id == self._broker.node_id:
+            self.routes.write_here(request, partial(self._answered, broker_id, part))
+        else:
+            self._ask(broker_id, part, request)
+
+    def _ask(
+        self,
+        broker_id: int,
+        part: list[tuple[Markers, TopicPartition]],
+        request: WriteTxnMarkersRequest,
+    ) -> None:
+        version = self.routes.version(broker_id)
+
+        def done(result: Response | OSError) -> None:
+            response = None if isinstance(result, OSError) else _decode(result, version)
+            self._answered(broker_id, part, response)
+
+        peer = self.routes.peer(broker_id)
+        if peer is None:
+            self._answered(broker_id, part, None)
+            return
+        body = encoder(WriteTxnMarkersRequest, version)(request)
+        try:
+            peer.send(WriteTxnMarkersRequest.API_KEY, version, body, REQUEST_TIMEOUT_MS, done)
+        except BlockingIOError:
+            self._answered(broker_id, part, None)
+
+    def _answered(
+        self,
+        broker_id: int,
+        part: list[tuple[Markers, TopicPartition]],
+        response: WriteTxnMarkersResponse | None,
+    ) -> None:
+        """Take the answer of a broker; None if there was none."""
+        del self._in_flight[broker_id]
+        codes = {} if response is None else dict(_codes(response))
+        for markers, partition in part:
+            if codes.get((markers.producer_id, partition)) in _DONE:
+                self._have(markers, partition)
+            elif markers.is_wanted():
+                self._delay(markers, partition)
+        self._send_to(broker_id)
+
+
+def _request(part: Iterable[tuple[Markers, TopicPartition]]) -> WriteTxnMarkersRequest:
+    """Return the request with the markers of several transactions."""
+    by_transaction: dict[int, tuple[Markers, dict[str, list[int]]]] = {}
+    for markers, (topic, index) in part:
+        _, topics = by_transaction.setdefault(id(markers), (markers, {}))
+        topics.setdefault(topic, []).append(index)
+    return WriteTxnMarkersRequest(
+        markers=[
+            WritableTxnMarker(
+                producer_id=markers.producer_id,
+                producer_epoch=markers.producer_epoch,
+                transaction_result=markers.committed,
+                topics=[
+                    WritableTxnMarkerTopic(name=topic, partition_indexes=indexes)
+                    for topic, indexes in topics.items()
+                ],
+                coordinator_epoch=markers.coordinator_epoch(),
+                transaction_version=markers.transaction_version,
+            )
+            for markers, topics in by_transaction.values()
+        ]
+    )
+
+
+def _decode(result: Response, version: int) -> WriteTxnMarkersResponse:
+    view = result.view[result.start : result.end].toreadonly()
+    response, _ = decoder(WriteTxnMarkersResponse, version)(view, 0, len(view))
+    return response
+
+
+def _codes(
+    response: WriteTxnMarkersResponse,
+) -> Iterator[tuple[tuple[int, TopicPartition], int]]:
+    """Iterate over the code of each producer and partition."""
+    for marker in response.markers:
+        for topic in marker.topics:
+            for result in topic.partitions:
+                partition = TopicPartition(topic.name, result.partition_index)
+                yield (marker.producer_id, partition), result.error_code

@@ -1,0 +1,407 @@
+"""One clean of one log, in steps on the loop that mostly wait for others.
+
+Files are read and written in the background, records are looked at by a helper process
+(`cleaning_session.py`). Only choosing what to read and the swap of segments happen on the loop.
+Segments are cleaned from the oldest on, so values that a tombstone deletes are gone before it.
+
+Between two steps the log may be truncated, deleted or shortened by retention. Then the clean is
+given up and its files are removed. What was swapped in before stays: each swap leaves a valid log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from ottla.log.cleaner.cleanable import Cleanable
+from ottla.log.cleaner.cleaning_session import ACTIVE_PRODUCER
+from ottla.log.cleaner.off_loop import Started, after, in_helper
+from ottla.log.cleaner.segment_groups import GroupLimits, SegmentSizes, group_sizes
+from ottla.log.cleaner.segment_swap import CleanedFiles, swap_in
+from ottla.log.cleaner.task_messages import pack, unpack
+from ottla.log.file_names import INDEX, LOG, TIME_INDEX, TXN_INDEX
+from ottla.log.segment.index_jobs import IndexNotReady
+from ottla.log.segment.txn_index import TXN_ENTRY, read_txn_index
+from ottla.model.steps import Steps
+from ottla.ports import File, Files, TaskFailed
+
+if TYPE_CHECKING:
+    from ottla.log.cleaner.io_throttle import IoThrottle
+    from ottla.log.log import Log
+    from ottla.log.segment.segment import Segment
+
+T = TypeVar("T")
+
+_PRODUCERS_A_STEP: Final = 500
+_LONGEST_PAUSE_MS: Final = 20_000
+"""A helper process ends after a minute without a task, so longer waits are interrupted."""
+
+_UNLIMITED_RATE: Final = 1e18
+
+
+class CleaningAborted(Exception):
+    """The log has changed in a way that makes the clean useless."""
+
+
+class DamagedRecords(Exception):
+    """The log has records that cannot be read; it is left alone."""
+
+
+class CleanSettings(NamedTuple):
+    """The broker's settings for one clean."""
+
+    map_bytes: int
+    load_factor: float
+    chunk_bytes: int
+
+
+class CleanStats:
+    """What a clean has done so far."""
+
+    def __init__(self, started_ms: float) -> None:
+        self.started_ms = started_ms
+        self.mapped_ms = self.ended_ms = started_ms
+        self.bytes_mapped = self.bytes_read = self.bytes_written = 0
+        self.records_read = self.records_kept = 0
+        self.keys = 0
+        self.utilization = 0.0
+        self.total_bytes = 0
+
+    @property
+    def seconds(self) -> float:
+        return (self.ended_ms - self.started_ms) / 1000
+
+
+class CleanWorld(NamedTuple):
+    """What a clean needs of its surroundings."""
+
+    submit: Callable[[bytes, Callable[[bytes | TaskFailed], None]], None]
+    """Sends a task to the helper process of this clean."""
+    call_later: Callable[[float, Callable[[], None]], None]
+    is_current: Callable[[], bool]
+    """False if the log is not served any more."""
+    throttle: IoThrottle
+
+
+class _Chunk(NamedTuple):
+    """A part of a segment that is read in the background, as a message to the helper."""
+
+    path: str
+    position: int
+    size: int
+    message: Started[bytes]
+
+
+class CleanRun:
+    """The clean of the part of a log that is cleanable now."""
+
+    def __init__(
+        self, clean_id: str, plan: Cleanable, settings: CleanSettings, world: CleanWorld
+    ) -> None:
+        self._id = clean_id
+        self.plan = plan
+        self.log: Log = plan.log
+        self._settings = settings
+        self._world = world
+        self._resources = plan.log.resources
+        self._latest_offset = plan.first_dirty_offset - 1
+        self._now_ms = self._resources.clock.wall_ms()
+        self._is_first_group = True
+        self.lane = ""
+        """Which helper process works for this clean."""
+        self._file: File | None = None
+        self.stats = CleanStats(self._resources.clock.monotonic_ms())
+
+    def steps(self) -> Steps[int]:
+        """Clean, and return the new first dirty offset.
+
+        Raise CleaningAborted, DamagedRecords, TaskFailed or OSError; the log is valid then, too.
+        """
+        try:
+            end_offset: int = yield from self._clean()
+        except GeneratorExit:  # the broker has ended; the next start removes unfinished files
+            raise
+        except BaseException:
+            self._end_session()
+            raise
+        self._end_session()
+        return end_offset
+
+    def _clean(self) -> Steps[int]:
+        yield from self._begin()
+        yield from self._collect_keys()
+        self.stats.mapped_ms = self._resources.clock.monotonic_ms()
+        end_offset = self._latest_offset + 1
+        if end_offset <= self.plan.first_dirty_offset:
+            raise DamagedRecords(
+                "the keys of a single batch do not fit into log.cleaner.dedupe.buffer.size"
+            )
+        for group in (yield from self._groups(end_offset)):
+            yield from self._clean_group(group)
+        self.stats.ended_ms = self._resources.clock.monotonic_ms()
+        return end_offset
+
+    # -- the first pass ------------------------------------------------------------------
+
+    def _begin(self) -> Steps[None]:
+        plan, config = self.plan, self.log.config
+        producers = yield from self._active_producers()
+        aborted = yield from self._off_loop(self._aborted_transactions())
+        fields = {
+            "map_bytes": self._settings.map_bytes,
+            "load_factor": self._settings.load_factor,
+            "first_dirty_offset": plan.first_dirty_offset,
+            "upper_bound": plan.first_uncleanable_offset,
+            "now_ms": self._now_ms,
+            "bytes": plan.total_bytes,
+            "seed": self._resources.random.uuid().hex(),
+            "delete_retention_ms": config.delete_retention_ms,
+            "index_interval_bytes": config.index_interval_bytes,
+        }
+        yield from self._ask(
+            pack({"task": "begin", "clean": self._id, **fields}, producers, aborted)
+        )
+
+    def _active_producers(self) -> Steps[bytes]:
+        """Return the last batch with data of each known producer, a few with each step."""
+        packed = bytearray()
+        producers = self.log.producers.entries
+        ids = iter(list(producers))
+        while some := list(islice(ids, _PRODUCERS_A_STEP)):
+            for producer_id in some:
+                entry = producers.get(producer_id)
+                if entry is not None:
+                    last = entry.last_batch
+                    offset = -1 if last is None else last.last_offset
+                    packed += ACTIVE_PRODUCER.pack(producer_id, offset, entry.producer_epoch)
+            yield
+        return bytes(packed)
+
+    def _aborted_transactions(self) -> Callable[[], bytes]:
+        """Return work that reads the aborted transactions that begin in the range to clean."""
+        files, upper = self._resources.files, self.plan.first_uncleanable_offset
+        paths = [segment.path(TXN_INDEX) for segment in self.log.segments]
+
+        def read() -> bytes:
+            found = {each for path in paths for each in read_txn_index(files, path)}
+            return b"".join(
+                TXN_ENTRY.pack(0, *each) for each in sorted(found) if each.first_offset < upper
+            )
+
+        return read
+
+    def _collect_keys(self) -> Steps[None]:
+        plan = self.plan
+        for segment in self._segments_between(
+            plan.first_dirty_offset, plan.first_uncleanable_offset
+        ):
+            following = self.log.segments.end_of(segment)
+            assert following is not None, "the active segment is not cleaned"
+            position = 0
+            if segment.base_offset < plan.first_dirty_offset:
+                position = self._position_of(segment, plan.first_dirty_offset)
+            is_full = yield from self._collect_keys_of(segment, position)
+            if is_full:
+                return
+            self._latest_offset = max(self._latest_offset, following - 1)
+
+    def _collect_keys_of(self, segment: Segment, start: int) -> Steps[bool]:
+        """Collect the keys of a segment from a position on; return True if the map is full."""
+        for chunk in self._chunks(segment, start, {"task": "map"}):
+            fields, _ = yield from self._process(chunk)
+            self.stats.bytes_mapped += chunk.size
+            self.stats.keys, self.stats.utilization = fields["keys"], fields["utilization"]
+            self._latest_offset = max(self._latest_offset, fields["latest_offset"])
+            if fields["is_full"]:
+                return True
+            yield from self._slow_down(chunk.size)
+        return False
+
+    # -- the second pass -----------------------------------------------------------------
+
+    def _groups(self, end_offset: int) -> Steps[list[list[Segment]]]:
+        """Return the segments up to an offset in groups, each for one new segment."""
+        segments = self._segments_between(0, end_offset)
+        self.stats.total_bytes = sum(segment.size for segment in segments)
+        sizes = yield from self._off_loop(self._sizes(segments))
+        config, groups, start = self.log.config, [], 0
+        limits = GroupLimits(config.segment_bytes, config.segment_index_bytes)
+        for count in group_sizes(sizes, limits):
+            groups.append(segments[start : start + count])
+            start += count
+        return groups
+
+    def _sizes(self, segments: list[Segment]) -> Callable[[], list[SegmentSizes]]:
+        files, base_offsets = self._resources.files, self.log.segments.base_offsets
+        ends = [self.log.segments.end_of(segment) or base_offsets[-1] for segment in segments]
+        paths = [(segment.path(INDEX), segment.path(TIME_INDEX)) for segment in segments]
+        known = [(segment.base_offset, segment.size) for segment in segments]
+
+        def read() -> list[SegmentSizes]:
+            return [
+                SegmentSizes(base, end, size, _size(files, index), _size(files, times))
+                for (base, size), end, (index, times) in zip(known, ends, paths, strict=True)
+            ]
+
+        return read
+
+    def _clean_group(self, group: list[Segment]) -> Steps[None]:
+        base_offset = group[0].base_offset
+        cleaned = CleanedFiles(self._resources.files, self.log.directory, base_offset)
+        try:
+            fields = yield from self._write_group(group, cleaned)
+            self._check_group(group)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            self._resources.background.submit(cleaned.remove, lambda result: None)
+            raise
+        new = swap_in(self.log, group, cleaned)
+        new.set_max_timestamp(fields["max_timestamp"], fields["max_timestamp_offset"])
+        yield from self._off_loop(lambda: self._resources.files.sync_dir(self.log.directory))
+
+    def _write_group(self, group: list[Segment], cleaned: CleanedFiles) -> Steps[dict[str, Any]]:
+        """Write what stays of a group to files that are ready to be swapped in."""
+        yield from self._off_loop(cleaned.create)
+        base_offset = {"base_offset": group[0].base_offset, "is_first": self._is_first_group}
+        yield from self._ask(pack({"task": "segment", "clean": self._id, **base_offset}))
+        self._is_first_group = False
+        for segment in group:
+            yield from self._clean_segment(segment, cleaned)
+        fields, parts = yield from self._ask(pack({"task": "finish", "clean": self._id}))
+        assert fields["size"] == cleaned.size, "everything was written"
+        self.stats.records_read = fields["records_read"]
+        self.stats.records_kept = fields["records_kept"]
+        yield from self._off_loop(lambda: cleaned.finish(parts[0]))
+        result: dict[str, Any] = fields
+        return result
+
+    def _clean_segment(self, segment: Segment, cleaned: CleanedFiles) -> Steps[None]:
+        write: Started[None] | None = None
+        fields = {"task": "filter", "latest_offset": self._latest_offset}
+        for chunk in self._chunks(segment, 0, fields):
+            _, parts = yield from self._process(chunk)
+            if write is not None:
+                yield from self._finish(write)
+            write = self._start(partial(cleaned.append, *parts))
+            self.stats.bytes_read += chunk.size
+            self.stats.bytes_written += len(parts[0])
+            yield from self._slow_down(chunk.size + len(parts[0]))
+        if write is not None:
+            yield from self._finish(write)
+
+    def _check_group(self, group: list[Segment]) -> None:
+        """Raise CleaningAborted unless these are still neighbours in the log."""
+        number = self.log.segments.number_at(group[0].base_offset)
+        now = [self.log.segments[i] for i in range(number, len(self.log.segments))][: len(group)]
+        if now != group or group[-1] is self.log.active:
+            raise CleaningAborted("its segments have changed")
+
+    # -- common --------------------------------------------------------------------------
+
+    def _segments_between(self, start: int, end: int) -> list[Segment]:
+        """Return the rolled segments that have offsets from `start` up to before `end`."""
+        active = self.log.active
+        segments = self.log.segments.from_offset(start)
+        return [each for each in segments if each.base_offset < end and each is not active]
+
+    def _position_of(self, segment: Segment, offset: int) -> int:
+        try:
+            batch = self._resources.index_jobs.locate(segment, offset)
+        except IndexNotReady:
+            raise CleaningAborted("an index is being rebuilt") from None
+        return segment.size if batch is None else batch.position
+
+    def _chunks(self, segment: Segment, start: int, fields: dict[str, Any]) -> Iterator[_Chunk]:
+        """Yield the chunks of a segment. Each is being read while the one before is looked at."""
+        size = self._settings.chunk_bytes
+        ahead: _Chunk | None = None
+        for position in range(start, segment.size, size):
+            following = self._read_chunk(segment, position, start, fields)
+            if ahead is not None:
+                yield ahead
+            ahead = following
+        if ahead is not None:
+            yield ahead
+
+    def _read_chunk(
+        self, segment: Segment, position: int, start: int, fields: dict[str, Any]
+    ) -> _Chunk:
+        path, end = segment.path(LOG), segment.size
+        size = min(self._settings.chunk_bytes, end - position)
+        more = {"clean": self._id, "is_first": position == start, "left": end - position - size}
+
+        def read() -> bytes:
+            file = self._file
+            if file is None or file.path != path:
+                file = self._file = self._resources.files.open(path)
+            return pack({**fields, **more}, file.pread(size, position))
+
+        return _Chunk(path, position, size, self._start(read))
+
+    def _process(self, chunk: _Chunk) -> Steps[tuple[dict[str, Any], list[memoryview]]]:
+        """Have the helper process look at a chunk of a segment."""
+        message = yield from self._finish(chunk.message)
+        try:
+            return (yield from self._ask(message))
+        except DamagedRecords as damage:
+            where = f"{chunk.path}, in the {chunk.size} bytes from {chunk.position}"
+            raise DamagedRecords(f"{where}: {damage}") from None
+
+    def _ask(self, message: bytes) -> Steps[tuple[dict[str, Any], list[memoryview]]]:
+        fields, parts = unpack((yield from in_helper(self._world.submit, message)))
+        self._check()
+        if "lost" in fields:
+            raise TaskFailed(fields["lost"])
+        if "damage" in fields:
+            raise DamagedRecords(f"at position {fields['position']}: {fields['damage']}")
+        return fields, parts
+
+    def _start(self, work: Callable[[], T]) -> Started[T]:
+        return Started(self._resources.background, work)
+
+    def _finish(self, started: Started[T]) -> Steps[T]:
+        """Return the result of work in the background, if the clean still makes sense."""
+        try:
+            result = yield from started.result()
+        except OSError:
+            self._check()
+            raise
+        self._check()
+        return result
+
+    def _off_loop(self, work: Callable[[], T]) -> Steps[T]:
+        return (yield from self._finish(self._start(work)))
+
+    def _check(self) -> None:
+        if not self._world.is_current():
+            raise CleaningAborted("it is not served any more")
+
+    def _slow_down(self, size: int) -> Steps[None]:
+        if self._world.throttle.bytes_per_second >= _UNLIMITED_RATE:
+            return
+        left_ms = self._world.throttle.delay_ms(size, self._resources.clock.monotonic_ms())
+        while left_ms > 0:
+            pause_ms = min(left_ms, _LONGEST_PAUSE_MS)
+            yield from after(pause_ms, self._world.call_later)
+            self._check()
+            left_ms -= pause_ms
+            if left_ms > 0:
+                yield from self._ask(pack({"task": "ping", "clean": self._id}))
+
+    def _end_session(self) -> None:
+        self._file = None  # not closed: the background may still read from it
+        try:
+            message = pack({"task": "end", "clean": self._id})
+            self._world.submit(message, lambda result: None)
+        except TaskFailed:
+            pass  # it forgets the clean when others begin
+
+
+def _size(files: Files, path: str) -> int:
+    try:
+        return files.stat(path).size
+    except FileNotFoundError:
+        return 0

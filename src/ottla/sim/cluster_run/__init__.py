@@ -1,0 +1,1 @@
+"""Seeded runs of a whole cluster."""

@@ -1,0 +1,172 @@
+"""What kind of run a seed makes: how many brokers, which clients, what goes wrong how often.
+
+Each seed switches some faults off and turns others up.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.sim.seeded_random import generator
+
+_RATES = (0.0, 0.0, 1.0, 3.0)
+_GROUP_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "100",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "2000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "500",
+}
+_DRIFT = 1 / 1024
+"""The step of clock rates: binary, so that sums of times stay exact."""
+
+
+class ClusterProfile(NamedTuple):
+    """The choices of one seed. Weights of faults are relative to each other."""
+
+    brokers: int
+    """Brokers that are controllers as well, and vote."""
+    extra_brokers: int
+    """Brokers without a vote, which join later."""
+    properties: dict[str, str]
+    clock_rates: dict[int, float]
+    topics: int
+    partitions: int
+    min_insync_replicas: int
+    producers: int
+    consumers: int
+    temporary_producers: int
+    """Producers of topics that are deleted and created again."""
+    admins: int
+    classic_members: int
+    consumer_members: int
+    pipelining: int
+    fault_pause_ms: tuple[int, ...]
+    """How long nothing new goes wrong, one of them."""
+    outage_ms: tuple[int, ...]
+    """How long a fault lasts, one of them."""
+    weights: dict[str, float]
+    most_faults: int = -1
+    """After how many faults nothing more goes wrong; -1 is no limit."""
+
+
+def profile_of(seed: int) -> ClusterProfile:
+    """Return the profile of a seed."""
+    chance = generator(seed, "cluster-profile")
+    brokers = chance.choice((3, 3, 3, 3, 4, 5))
+    extra_brokers = chance.choice((0, 0, 1, 1, 2))
+    lose_power = chance.choice(_RATES)
+    fail_disks = chance.choice((0.0, 0.0, 0.0, 1.0))
+    properties = {
+        "offsets.topic.num.partitions": "1",
+        "log.cleaner.enable": "false",  # checks compare all batches that were ever committed
+        "log.initial.task.delay.ms": str(chance.choice((500, 86_400_000))),
+        "replica.lag.time.max.ms": str(chance.choice((500, 2000, 30_000))),
+        "replica.fetch.wait.max.ms": str(chance.choice((50, 500))),
+        "broker.session.timeout.ms": str(chance.choice((1500, 3000, 9000))),
+        "broker.heartbeat.interval.ms": str(chance.choice((200, 1000))),
+        "metadata.log.max.record.bytes.between.snapshots": str(chance.choice((2000, 20_971_520))),
+        "metadata.max.retention.bytes": str(chance.choice((3000, 104_857_600))),
+        "metadata.log.segment.bytes": str(chance.choice((8_388_608, 1_073_741_824))),
+    }
+    properties |= _GROUP_SETTINGS
+    if lose_power or fail_disks:
+        # What is acknowledged must be on disk if several machines may lose power, or are booted
+        # because their disks have failed.
+        properties["log.flush.interval.messages"] = "1"
+    return ClusterProfile(
+        brokers=brokers,
+        extra_brokers=extra_brokers,
+        properties=properties,
+        clock_rates={
+            number: 1 + chance.choice((0, 0, 0, -20, 3, 50)) * _DRIFT
+            for number in range(1, brokers + extra_brokers + 1)
+        },
+        topics=chance.choice((1, 1, 2, 3)),
+        partitions=chance.choice((1, 1, 2, 3)),
+        min_insync_replicas=chance.choice((1, 1, 2)),
+        producers=chance.choice((1, 2, 3)),
+        consumers=chance.choice((1, 2)),
+        temporary_producers=chance.choice((0, 1)),
+        admins=chance.choice((0, 0, 1, 2)),
+        classic_members=chance.choice((0, 0, 0, 2, 3)),
+        consumer_members=chance.choice((0, 0, 0, 2, 3)),
+        pipelining=chance.choice((1, 2, 5)),
+        fault_pause_ms=chance.choice(((100, 500), (300, 2000), (1000, 5000))),
+        outage_ms=chance.choice(((10, 200), (50, 500, 3000), (1000, 12_000))),
+        weights={
+            "kill": chance.choice(_RATES),
+            "crash": chance.choice(_RATES),
+            "power": lose_power,
+            "stop": chance.choice(_RATES),
+            "pause": chance.choice(_RATES),
+            "cut": chance.choice(_RATES),
+            "one_way": chance.choice(_RATES),
+            "isolate": chance.choice(_RATES),
+            "drop": chance.choice(_RATES),
+            "wall": chance.choice((0.0, 0.0, 1.0)),
+            "full": chance.choice((0.0, 0.0, 0.0, 1.0)),
+            "fail_disk": fail_disks,
+            "wipe": chance.choice((0.0, 0.5)),
+            "target_leader": chance.choice((0.0, 1.0, 3.0)),
+        },
+    )
+
+
+def rough_profile(seed: int) -> ClusterProfile:
+    """Return the profile of a small cluster whose brokers come and go all the time."""
+    profile = profile_of(seed)
+    properties = {
+        **profile.properties,
+        "broker.session.timeout.ms": "1000",
+        "broker.heartbeat.interval.ms": "200",
+        "replica.lag.time.max.ms": "500",
+        "metadata.log.max.record.bytes.between.snapshots": "500",
+    }
+    return profile._replace(
+        brokers=3,
+        extra_brokers=0,
+        properties=properties,
+        clock_rates={},
+        topics=1,
+        partitions=1,
+        min_insync_replicas=1,
+        producers=2,
+        consumers=1,
+        temporary_producers=0,
+        admins=0,
+        classic_members=0,
+        consumer_members=0,
+        pipelining=5,
+        fault_pause_ms=(100, 300, 600),
+        outage_ms=(50, 500, 1500),
+        weights={"kill": 3.0, "isolate": 2.0, "pause": 2.0, "one_way": 1.0, "target_leader": 2.0},
+    )
+
+
+def busy_profile(seed: int) -> ClusterProfile:
+    """Return a rough profile with administrators: topics, replicas and brokers come and go."""
+    return rough_profile(seed)._replace(
+        extra_brokers=1,
+        admins=2,
+        temporary_producers=2,
+        outage_ms=(50, 500),
+        fault_pause_ms=(300, 600),
+    )
+
+
+def grouped_profile(seed: int) -> ClusterProfile:
+    """Return a rough profile with groups of both protocols."""
+    return rough_profile(seed)._replace(
+        partitions=3, classic_members=3, consumer_members=3, fault_pause_ms=(500, 1000)
+    )
+
+
+def dark_profile(seed: int) -> ClusterProfile:
+    """Return a rough profile in which machines lose their power."""
+    profile = rough_profile(seed)
+    return profile._replace(
+        properties={**profile.properties, "log.flush.interval.messages": "1"},
+        weights={"power": 3.0, "kill": 1.0, "target_leader": 2.0},
+    )

@@ -1,0 +1,412 @@
+"""A run of a whole cluster: brokers, clients, faults and checks, all from one seed.
+
+Things go wrong for some seconds of virtual time. Then everything is healed, and the cluster must
+be well within a bounded time: brokers are unfenced, ISRs are complete, everything that clients
+sent is acknowledged, readers have read it, and all replicas and images are equal.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from ottla.log.log import Log
+from ottla.metadata.image import MetadataImage, PartitionImage, TopicImage
+from ottla.model.ids import OFFSETS_TOPIC
+from ottla.sim.clients.connected_client import ConnectedClient
+from ottla.sim.cluster import SimCluster
+from ottla.sim.cluster_run.admin import ClusterAdmin
+from ottla.sim.cluster_run.checks import Checks
+from ottla.sim.cluster_run.clients import (
+    ClusterClient,
+    ClusterConsumer,
+    ClusterProducer,
+    TemporaryProducer,
+    TopicCreator,
+    new_topic,
+)
+from ottla.sim.cluster_run.faults import ClusterFaults
+from ottla.sim.cluster_run.group_checks import take_answer
+from ottla.sim.cluster_run.group_history import GroupHistory
+from ottla.sim.cluster_run.group_members import ClassicMember, ConsumerMember, GroupMember
+from ottla.sim.cluster_run.history import History, PartitionKey, batches_of
+from ottla.sim.cluster_run.profile import ClusterProfile, profile_of
+from ottla.sim.cluster_run.topics import INTERNAL, is_loose, key_of
+from ottla.sim.disk.faults import Crash
+from ottla.sim.machine import LISTENER, Machine
+from ottla.sim.network.exchange import Violation, brief
+from ottla.sim.network.recorder import Handled, Settled
+from ottla.sim.network.stream import SimStream
+from ottla.sim.seeded_random import generator
+from ottla.sim.trace import Trace
+
+DEFAULT_SECONDS = 20
+HEALED_WITHIN_MS = 60_000
+_LINE = 240
+
+
+class ClusterRun:
+    """One seed. `run` it once."""
+
+    def __init__(
+        self,
+        seed: int,
+        seconds: float = DEFAULT_SECONDS,
+        trace: Trace | None = None,
+        profile: ClusterProfile | None = None,
+    ) -> None:
+        self.seed = seed
+        self.trace = trace or Trace()
+        self.counts: Counter[str] = Counter()
+        self.history = History()
+        self.profile = profile = profile or profile_of(seed)
+        self.groups = GroupHistory()
+        self.broker_count = profile.brokers + profile.extra_brokers
+        self._numbers = range(1, self.broker_count + 1)
+        self._seconds = seconds
+        self._uids = 0
+        self._clients: list[ClusterClient] = []
+        self._cluster = cluster = SimCluster(
+            profile.brokers,
+            seed,
+            profile.properties,
+            are_one_cluster=True,
+            clock_rates=profile.clock_rates,
+            extra=profile.extra_brokers,
+            on_start=self._watch,
+        )
+        self._checks = Checks(cluster, profile.brokers, self.history, self.note)
+        self._faults = ClusterFaults(
+            cluster,
+            profile,
+            generator(seed, "cluster-faults"),
+            self._note_fault,
+            self._leader,
+            self._is_dispensable,
+        )
+        cluster.after_wake = self._checks.look
+        cluster.on_end = self._ended
+        self._keys = [
+            (f"topic-{topic}", index)
+            for topic in range(profile.topics)
+            for index in range(profile.partitions)
+        ]
+        self._make_clients()
+
+    # -- what clients ask for ------------------------------------------------------------
+
+    @property
+    def image(self) -> MetadataImage:
+        """Return the newest metadata that any node has."""
+        return self._checks.image
+
+    def is_running(self, number: int) -> bool:
+        return self._cluster.is_running(number)
+
+    def has_failing_disk(self, number: int) -> bool:
+        return self._faults.has_failed(number)
+
+    def grown(self, key: PartitionKey) -> None:
+        """Let a producer write to a partition that was added."""
+        if key not in self._keys:
+            self._keys.append(key)
+            self._add_producer(key)
+            self.at(self.monotonic_ms(), self._producers[-1].think)
+
+    def wall_ms(self) -> int:
+        return self._cluster.machine(1).clock.wall_ms()
+
+    def monotonic_ms(self) -> float:
+        return self._cluster.timeline.now_ms
+
+    def at(self, time_ms: float, action: Callable[[], None]) -> None:
+        self._cluster.timeline.at(time_ms, action)
+
+    def new_uid(self) -> int:
+        self._uids += 1
+        return self._uids
+
+    def connect(self, client: ConnectedClient) -> SimStream | None:
+        assert isinstance(client, ClusterClient)
+        loop = self._cluster.machine(client.broker).loop
+        if loop is None:
+            return None
+        stream = loop.connect(
+            LISTENER,
+            lambda data: client.deliver(stream, data),
+            lambda: client.lose_connection(stream),
+        )
+        self._streams.setdefault(client.broker, []).append((client, stream))
+        return stream
+
+    def _make_clients(self) -> None:
+        profile, seed = self.profile, self.seed
+        self._streams: dict[int, list[tuple[ClusterClient, SimStream]]] = {}
+        names = sorted({name for name, _ in self._keys})
+        topics = [
+            new_topic(name, profile.partitions, profile.min_insync_replicas) for name in names
+        ]
+        self._clients.append(TopicCreator("creator", self, generator(seed, "creator"), topics))
+        chance = generator(seed, "cluster-clients")
+        self._producers: list[ClusterProducer] = []
+        for number in range(max(profile.producers, 1)):
+            self._add_producer(
+                self._keys[number % len(self._keys)], chance.randint(1, profile.pipelining)
+            )
+        self._temporary = [
+            TemporaryProducer(name, self, generator(seed, name))
+            for name in (f"temporary-{number}" for number in range(profile.temporary_producers))
+        ]
+        self._admins = [
+            ClusterAdmin(name, self, generator(seed, name))
+            for name in (f"admin-{number}" for number in range(profile.admins))
+        ]
+        self._consumers: list[ClusterConsumer] = []
+        for number in range(profile.consumers):
+            name = f"consumer-{number}"
+            key = self._keys[number % len(self._keys)]
+            self._consumers.append(ClusterConsumer(name, self, generator(seed, name), key))
+        self._members: list[GroupMember] = [
+            ClassicMember(name, self, generator(seed, name))
+            for name in (f"classic-{number}" for number in range(profile.classic_members))
+        ]
+        self._members += [
+            ConsumerMember(name, self, generator(seed, name))
+            for name in (f"member-{number}" for number in range(profile.consumer_members))
+        ]
+        self._clients += [*self._producers, *self._temporary, *self._consumers]
+        self._clients += [*self._admins, *self._members]
+
+    def _add_producer(self, key: PartitionKey, pipelining: int = 1) -> None:
+        name = f"producer-{len(self._producers)}"
+        self._producers.append(
+            ClusterProducer(name, self, generator(self.seed, name), key, pipelining)
+        )
+
+    # -- the run -------------------------------------------------------------------------
+
+    def run(self) -> str:
+        """Play it all; return the trace's hash. Raise Violation if the cluster failed."""
+        try:
+            for client in self._clients:
+                self.at(self.monotonic_ms(), client.think)
+            self._faults.begin()
+            self._cluster.run_for(self._seconds * 1000)
+            self._heal()
+        except Violation:
+            raise
+        except Exception as error:
+            raise Violation(f"{type(error).__name__}: {error}") from error
+        return self.trace.hash
+
+    def _heal(self) -> None:
+        self.note("everything is healed")
+        self._faults.heal_all()
+        for producer in self._producers + self._temporary:
+            producer.slow_down()
+        for admin in self._admins:
+            admin.is_finished = True
+        for member in self._members:
+            member.is_steady = True
+        self._wait_for(lambda: not any(admin.in_flight for admin in self._admins), lambda: "admin")
+        acked = {producer.name: producer.acked for producer in self._producers}
+        commits = {member.name: member.commits for member in self._members}
+        self._wait_for(
+            lambda: not (self._unwell(acked) or self._unsteady(commits)),
+            lambda: self._unwell(acked) or self._unsteady(commits),
+        )
+        for producer in self._producers + self._temporary:
+            producer.is_finishing = True
+        self._wait_for(lambda: not self._unfinished(), self._unfinished)
+        self._check_acknowledged()
+        self._check_replicas()
+        for key, log in sorted(self.history.logs.items()):
+            self.trace.digest(f"{key} {log.end} {list(log.batches.values())}".encode())
+
+    def _wait_for(self, condition: Callable[[], bool], problem: Callable[[], str]) -> None:
+        until_ms = self.monotonic_ms() + HEALED_WITHIN_MS
+        while not condition():
+            if self.monotonic_ms() > until_ms:
+                raise Violation(
+                    f"{HEALED_WITHIN_MS / 1000} s after everything is healed: {problem()}"
+                )
+            self._cluster.run_for(100)
+
+    def _unwell(self, acked: dict[str, int]) -> str:
+        """Return what is not well yet, empty if everything is."""
+        numbers = self._numbers
+        for number in numbers:
+            if not self._cluster.is_running(number):
+                return f"broker {number} does not run"
+            brokers = self._cluster.node(number).image.brokers
+            active = [each for each in numbers if each in brokers and brokers[each].active]
+            if len(active) < len(numbers):
+                return f"broker {number} knows only {active} as active"
+        topics = self._cluster.node(1).image.topics
+        for name in {name for name, _ in self._keys}:
+            if name not in topics:
+                return f"{name} is not there"
+        for name, topic in topics.items():
+            for image in topic.partitions:
+                if image.leader < 0 or len(image.isr) < len(image.replicas):
+                    return f"{name} has the partition {image}"
+                if image.adding_replicas or image.removing_replicas:
+                    return f"{name} is being reassigned: {image}"
+        for producer in self._producers:
+            if producer.acked <= acked.get(producer.name, 0):
+                return f"{producer.name} has sent nothing"
+        return ""
+
+    def _unsteady(self, commits: dict[str, int]) -> str:
+        """Return what is not well with the groups, empty if everything is."""
+        for kind in (ClassicMember, ConsumerMember):
+            members = [member for member in self._members if isinstance(member, kind)]
+            if not members:
+                continue
+            owned = [partition for member in members for partition in member.owned]
+            if sorted(owned) != sorted(members[0].all_partitions()):
+                return f"{kind.GROUP_ID} has assigned {sorted(owned)}"
+            for member in members:
+                if member.owned and member.commits <= commits[member.name]:
+                    return f"{member.name} has committed nothing"
+        return ""
+
+    def _unfinished(self) -> str:
+        """Return what is not as it must be in the end, empty if everything is."""
+        for producer in self._producers + self._temporary:
+            if not producer.is_done:
+                return f"{producer.name} waits for acknowledgements"
+        for number in self._numbers:
+            if not self._cluster.is_running(number):
+                return f"broker {number} does not run"
+        images = [self._cluster.node(number).image for number in self._numbers]
+        if any(_comparable(image) != _comparable(images[0]) for image in images):
+            return "images differ"
+        return self._unequal(images[0]) or self._unread()
+
+    def _unequal(self, image: MetadataImage) -> str:
+        """Return which partition's replicas do not end alike."""
+        for name, topic in image.topics.items():
+            if name.startswith(INTERNAL):
+                continue
+            for partition in topic.partitions:
+                logs = self._replicas(topic, partition)
+                ends = {log and (log.high_watermark, log.written_end) for log in logs}
+                expected = self.history.log(key_of(name, topic.topic_id, partition.partition_id))
+                if not is_loose(name) and ends != {(expected.end, expected.end)}:
+                    return f"{name}-{partition.partition_id} ends at {ends}, not {expected.end}"
+                if len(ends) > 1:
+                    return f"{name}-{partition.partition_id} ends at {ends}"
+        return ""
+
+    def _replicas(self, topic: TopicImage, partition: PartitionImage) -> list[Log | None]:
+        return [
+            self._cluster.node(number)
+            .topics.partition_by_id(topic.topic_id, partition.partition_id)
+            .log
+            for number in partition.replicas
+        ]
+
+    def _unread(self) -> str:
+        for consumer in self._consumers:
+            if consumer.position != self.history.log(consumer.key).end:
+                return f"{consumer.name} has read up to {consumer.position}"
+        return ""
+
+    def _check_replicas(self) -> None:
+        """Compare the replicas of topics of which records may be lost: they are equal now."""
+        for name, topic in self.image.topics.items():
+            for partition in topic.partitions if is_loose(name) else ():
+                contents = [
+                    [data for _, data in batches_of(log, 0, log.written_end)]
+                    for log in self._replicas(topic, partition)
+                    if log is not None
+                ]
+                if any(content != contents[0] for content in contents):
+                    raise Violation(f"replicas of {name}-{partition.partition_id} differ")
+
+    def _check_acknowledged(self) -> None:
+        for key, acked in self.history.acked.items():
+            offsets = self.history.log(key).offsets
+            for uid, offset in acked.items():
+                if offsets.get(uid) != offset:
+                    raise Violation(f"batch {uid} was acknowledged at {offset} of {key}")
+
+    # -- watching ------------------------------------------------------------------------
+
+    def note(self, text: str) -> None:
+        self.trace.note(self.monotonic_ms(), text)
+
+    def _note_fault(self, text: str) -> None:
+        self.counts["faults"] += 1
+        self.note(f"* {text}")
+
+    def _leader(self) -> int:
+        """Return the broker that leads the first partition, or the quorum."""
+        for number in self._numbers:
+            node = self._cluster.machine(number).node
+            if node is not None and any(each.leader is not None for each in node.topics):
+                return number
+        return 1
+
+    def _is_dispensable(self, number: int) -> bool:
+        """Return True if a broker is in no ISR, and no leader may be elected from it."""
+        return not any(
+            number in (*partition.isr, *partition.eligible_leader_replicas)
+            for topic in self.image.topics.values()
+            for partition in topic.partitions
+        )
+
+    def _watch(self, number: int, machine: Machine) -> None:
+        node, loop = machine.node, machine.loop
+        assert node is not None
+        assert loop is not None
+
+        def refused(reason: str) -> None:
+            if "running" in reason:
+                raise Violation(f"broker {number} was refused: {reason}")
+            self.note(f"broker {number} was refused: {reason}")
+            loop.call(lambda: self._kill(number))
+
+        node.when_ready(lambda: None, refused)
+        loop.recorder.on_settled = lambda settled: self._settled(number, settled)
+
+    def _kill(self, number: int) -> None:
+        """End a process in the middle of its wake-up."""
+        self._cluster.machine(number).kill()
+        raise Crash
+
+    def _settled(self, number: int, settled: Settled) -> None:
+        for handled in (*settled.answered, *settled.woken):
+            self._take_reply(number, handled)
+
+    def _take_reply(self, number: int, handled: Handled) -> None:
+        exchange, frame = handled.exchange, handled.reply
+        self.counts[type(exchange.request).__name__] += 1
+        self.note(f"{exchange!r} to {number}"[:_LINE])
+        if frame:
+            self.note(f"  -> {brief(exchange.answer(frame))}"[:_LINE])
+            self.trace.digest(frame)
+            if self._members:
+                is_current = self._is_coordinator(number)
+                take_answer(self.groups, exchange, self.monotonic_ms(), is_current=is_current)
+
+    def _is_coordinator(self, number: int) -> bool:
+        """Return True if a broker leads the offsets by the newest metadata, and knows it."""
+        node = self._cluster.machine(number).node
+        newest, own = (
+            image and image.topics.get(OFFSETS_TOPIC) for image in (self.image, node and node.image)
+        )
+        return bool(newest and own and newest.partitions == own.partitions)
+
+    def _ended(self, number: int) -> None:
+        self.counts["ends"] += 1
+        self._checks.ended(number)
+        self._faults.ended(number)
+        for client, stream in self._streams.pop(number, ()):
+            client.lose_connection(stream)
+
+
+def _comparable(image: MetadataImage) -> tuple[object, ...]:
+    """Return what must be equal on all nodes."""
+    return image.topics, image.configs, image.brokers, image.next_producer_id

@@ -1,0 +1,34 @@
+"""Which topics a run has, by their names, and what is promised about each kind.
+
+topic-N   stay for the whole run, with clean elections: everything is checked
+temp-N    are deleted and created again under the same name; each life has a history of its own
+loose-N   like temp-N, with unclean elections: records may be lost, so nothing is promised but one
+          leader an epoch, and equal replicas at the end
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.sim.cluster_run.history import PartitionKey
+
+LASTING: Final = "topic-"
+TEMPORARY: Final = "temp-"
+LOOSE: Final = "loose-"
+INTERNAL: Final = "__"
+
+
+def key_of(name: str, topic_id: bytes, index: int) -> PartitionKey:
+    """Return the name of a partition's history: each life of a topic has its own."""
+    if may_be_deleted(name):
+        return f"{name}~{topic_id[-3:].hex()}", index
+    return name, index
+
+
+def may_be_deleted(name: str) -> bool:
+    return name.startswith((TEMPORARY, LOOSE))
+
+
+def is_loose(name: str) -> bool:
+    """Return True if unclean elections are allowed."""
+    return name.startswith(LOOSE)

@@ -1,0 +1,100 @@
+"""A compacted topic on a real broker: cleaned by a helper process, on demand and by itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.cli.main import main
+from ottla.testing import Cluster
+
+KEYS, ROUNDS = 50, 40
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(data_dir=tmp_path / "data") as started:
+        yield started
+
+
+def create(cluster: Cluster, name: str, settings: dict[str, str]) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.create_topics([NewTopic(name, 2, 1, config=settings)])[name].result(60)
+
+
+def fill(cluster: Cluster, topic: str) -> dict[bytes, bytes]:
+    """Write each key many times; return the last values."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 1})
+    table = {}
+    for number in range(KEYS * ROUNDS):
+        key, value = b"key-%d" % (number % KEYS), b"%d" % number
+        producer.produce(topic, value, key=key, partition=number % KEYS % 2)
+        table[key] = value
+    assert producer.flush(60) == 0
+    return table
+
+
+def read(cluster: Cluster, topic: str) -> list[tuple[bytes | None, bytes | None]]:
+    """Return all records of a topic."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": "reader",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in (0, 1)])
+    found: list[tuple[bytes | None, bytes | None]] = []
+    ends = 0
+    while ends < 2:
+        message = consumer.poll(60)
+        assert message is not None
+        if message.error() is not None:
+            ends += 1
+        else:
+            found.append((message.key(), message.value()))
+    consumer.close()
+    return found
+
+
+def test_a_topic_is_compacted_on_demand(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create(cluster, "compacted", {"cleanup.policy": "compact"})
+    table = fill(cluster, "compacted")
+    assert len(read(cluster, "compacted")) == KEYS * ROUNDS
+    at = ["--bootstrap-server", cluster.bootstrap_servers]
+    assert main(["compact", "compacted", "--settle", "2", "--json", *at]) == 0
+    replicas = json.loads(capsys.readouterr().out)["replicas"]
+    assert sum(each["after"] for each in replicas) < sum(each["before"] for each in replicas) / 5
+    found = read(cluster, "compacted")
+    assert len(found) == KEYS
+    assert dict(found) == table
+    assert main(["configs", "describe", "--topic", "compacted", *at]) == 0
+    assert "max.compaction.lag.ms=1\n" not in capsys.readouterr().out
+
+
+def test_other_topics_are_refused(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    create(cluster, "plain", {})
+    assert main(["compact", "plain", "--bootstrap-server", cluster.bootstrap_servers]) == 1
+    assert "only compacted topics" in capsys.readouterr().err
+
+
+def test_a_broker_without_compacted_work_has_no_helper(tmp_path: Path) -> None:
+    before = helpers()
+    with Cluster(data_dir=tmp_path / "data") as cluster:
+        create(cluster, "plain", {})
+        fill(cluster, "plain")
+        assert helpers() <= before
+
+
+def helpers() -> set[int]:
+    """Return the helper processes of brokers in this process."""
+    children = psutil.Process().children(recursive=True)
+    return {each.pid for each in children if "ottla.server.helper_main" in each.cmdline()}

@@ -1,0 +1,100 @@
+"""`ottla.testing.Cluster` with several brokers: on threads and as processes, and its faults."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.client.address import parse_addresses
+from ottla.client.cluster import Client
+from ottla.server.errors import StartupError
+from ottla.testing import Cluster
+from tests.harness.confluent import Confluent
+from tests.harness.deadline import eventually
+
+FAST = {"broker.session.timeout.ms": 1000, "broker.heartbeat.interval.ms": 200}
+
+
+def write(cluster: Cluster, topic: str, value: bytes) -> None:
+    """Write with acks=all; raise if it is not acknowledged."""
+    with Confluent().producer(cluster.bootstrap_servers, acks="all") as producer:
+        producer.send(topic, value)
+        (ack,) = producer.flush(30)
+        assert not ack.error
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_brokers_stop_and_come_back(processes: bool) -> None:
+    with Cluster(3, processes=processes) as cluster:
+        assert len(cluster.bootstrap_servers.split(",")) == 3
+        cluster.create_topic("orders")
+        write(cluster, "orders", b"1")
+        first = cluster.leader("orders")
+        cluster.stop(first)
+        eventually(lambda: cluster.leader("orders") not in (-1, first), "another one leads")
+        write(cluster, "orders", b"2")
+        cluster.restart(first)
+        cluster.restart()
+        write(cluster, "orders", b"3")
+        assert cluster.controller() in (1, 2, 3)
+
+
+def test_a_killed_broker_is_replaced() -> None:
+    with Cluster(3, processes=True, memory=True) as cluster:
+        cluster.create_topic("orders")
+        first = cluster.leader("orders")
+        cluster.kill(first)
+        with pytest.raises(RuntimeError, match=f"broker {first} is not running"):
+            cluster.pause(first)
+        eventually(lambda: cluster.leader("orders") not in (-1, first), "another one leads")
+        write(cluster, "orders", b"1")
+        cluster.start(first)
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_a_broker_that_is_cut_off_is_replaced(processes: bool) -> None:
+    with Cluster(3, processes=processes, memory=True, properties=FAST) as cluster:
+        cluster.create_topic("orders")
+        first = cluster.leader("orders")
+        cluster.partition_network(first)
+        eventually(
+            lambda: leader_for_others(cluster, first) not in (-1, first), "another one leads"
+        )
+        cluster.heal()
+        write(cluster, "orders", b"1")
+
+
+def leader_for_others(cluster: Cluster, away: int) -> int:
+    """Return who leads, as the brokers know it that are not cut off."""
+    address = cluster.bootstrap_servers.split(",")[away % 3]
+    with Client(parse_addresses(address)) as client:
+        (topic,) = client.metadata(["orders"], client.deadline("asking"))
+        return topic.partitions[0].leader_id
+
+
+def test_a_paused_broker_goes_on() -> None:
+    with Cluster(3, processes=True, memory=True, properties=FAST) as cluster:
+        cluster.create_topic("orders")
+        first = cluster.leader("orders")
+        cluster.pause(first)
+        eventually(
+            lambda: leader_for_others(cluster, first) not in (-1, first), "another one leads"
+        )
+        cluster.resume(first)
+        write(cluster, "orders", b"1")
+
+
+def test_what_a_cluster_cannot_do() -> None:
+    with pytest.raises(ValueError, match="at least one broker"):
+        Cluster(0)
+    with pytest.raises(ValueError, match=r"node\.id differs from broker to broker"):
+        Cluster(3, properties={"node.id": 4}).start()
+    with pytest.raises(StartupError, match=r"num\.partitons"):
+        Cluster(3, properties={"num.partitons": 4}).start()
+    with Cluster(memory=True) as one:
+        with pytest.raises(RuntimeError, match="several brokers"):
+            one.partition_network(1)
+        with pytest.raises(RuntimeError, match="processes=True"):
+            one.kill()
+        with pytest.raises(RuntimeError, match="there is no broker 2"):
+            one.stop(2)
+        assert one.controller() == 1

@@ -1,0 +1,232 @@
+"""The log cleaner against a model, and a clean that ends at any operation of the disk."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from ottla.config.topic import LogConfig
+from ottla.log.cleaner.cleanable import cleanable
+from ottla.log.log import Log
+from ottla.model.steps import run_to_end
+from ottla.records.control import ControlType, build_marker
+from ottla.sim.clock import VirtualClock
+from ottla.sim.disk.disk import SimDisk
+from ottla.sim.disk.faults import Crash, DiskFaults
+from ottla.testing.fakes import FakeClock
+from tests.support.cleaner import Seen, clean, clean_run, keyed, last_values, seen
+from tests.support.log import DIRECTORY, NOW, new_log, new_resources, read_all, reopen
+
+CONFIG = LogConfig(
+    cleanup_policy=frozenset({"compact"}),
+    segment_bytes=600,
+    index_interval_bytes=100,
+    delete_retention_ms=100,
+)
+KEYS = "abcdef"
+OPEN_KEYS = "xyz"
+"""Keys that only transactions write."""
+
+
+class CleanedLog(RuleBasedStateMachine):
+    """Writes, cleans and crashes; a reader must always end with the last value of each key."""
+
+    log: Log
+
+    @initialize()
+    def begin(self) -> None:
+        self.log = new_log(CONFIG)
+        self.written: dict[int, Seen] = {}
+        """Every record by offset, without those of aborted transactions."""
+        self.open: dict[int, list[Seen]] = {}
+        self.sequences: dict[int, int] = {}
+
+    def _append(self, batch: bytearray) -> None:
+        self.log.append_as_follower(batch, memoryview(batch), 0, len(batch), NOW)
+        self.log.write_queued()
+        self.log.high_watermark = self.log.log_end_offset
+
+    @rule(
+        records=st.lists(
+            st.tuples(st.sampled_from(KEYS), st.sampled_from(["1", "22", "3" * 40, None])),
+            min_size=1,
+            max_size=5,
+        ),
+        codec=st.sampled_from([0, 0, 3, 4]),
+    )
+    def produce(self, records: list[tuple[str, str | None]], codec: int) -> None:
+        offset = self.log.log_end_offset
+        self._append(keyed(*records, codec=codec, base_offset=offset))
+        for number, record in enumerate(self._seen(records, offset)):
+            self.written[offset + number] = record
+
+    @rule(producer_id=st.sampled_from([1, 2]), key=st.sampled_from(OPEN_KEYS))
+    def produce_in_transaction(self, producer_id: int, key: str) -> None:
+        offset = self.log.log_end_offset
+        sequence = self.sequences.get(producer_id, 0)
+        self.sequences[producer_id] = sequence + 1
+        value = f"{producer_id}-{sequence}"
+        self._append(
+            keyed(
+                (key, value),
+                base_offset=offset,
+                producer_id=producer_id,
+                producer_epoch=0,
+                base_sequence=sequence,
+                is_transactional=True,
+            )
+        )
+        self.open.setdefault(producer_id, []).extend(self._seen([(key, value)], offset))
+
+    @rule(producer_id=st.sampled_from([1, 2]), commits=st.booleans())
+    def end_transaction(self, producer_id: int, commits: bool) -> None:
+        records = self.open.pop(producer_id, [])
+        if not records:
+            return
+        marker = ControlType.COMMIT if commits else ControlType.ABORT
+        self._append(
+            build_marker(
+                marker,
+                producer_id=producer_id,
+                producer_epoch=0,
+                coordinator_epoch=0,
+                timestamp=NOW,
+                base_offset=self.log.log_end_offset,
+            )
+        )
+        if commits:
+            self.written.update({record.offset: record for record in records})
+
+    @rule()
+    def roll(self) -> None:
+        self.log.roll(NOW)
+
+    @rule(keys=st.sampled_from([1, 3, 1000]), chunk=st.sampled_from([70, 400, 1 << 16]))
+    def clean(self, keys: int, chunk: int) -> None:
+        if not cleanable(self.log, NOW).cleanable_bytes:
+            return
+        before = {record.offset for record in seen(self.log)}
+        clean(self.log, map_bytes=208 * (keys + 10), chunk_bytes=chunk)
+        after = {record.offset for record in seen(self.log)}
+        assert after <= before, "a clean adds nothing"
+        assert all(o in after for o in before if o >= self.log.active.base_offset)
+
+    @rule(milliseconds=st.sampled_from([1, 60, 200]))
+    def wait(self, milliseconds: int) -> None:
+        clock = self.log.resources.clock
+        assert isinstance(clock, FakeClock)
+        clock.now_ms += milliseconds
+
+    @rule(is_clean=st.booleans())
+    def restart(self, is_clean: bool) -> None:
+        cleaned_upto, now_ms = self.log.cleaned_upto, self.log.resources.clock.wall_ms()
+        if is_clean:
+            self.log.close()
+        self.log = reopen(self.log, is_clean=is_clean)
+        self.log.cleaned_upto = cleaned_upto
+        clock = self.log.resources.clock
+        assert isinstance(clock, FakeClock)
+        clock.now_ms = now_ms
+
+    @invariant()
+    def readers_see_the_last_values(self) -> None:
+        stable = self.log.last_stable_offset
+        expected = [record for offset, record in sorted(self.written.items()) if offset < stable]
+        found = [record for record in self._committed() if record.offset < stable]
+        offsets = [record.offset for record in found]
+        assert offsets == sorted(set(offsets)), "in the order of the log"
+        assert all(self.written[record.offset] == record for record in found)
+        assert last_values(found) == last_values(expected)
+
+    @invariant()
+    def producers_are_known(self) -> None:
+        for producer_id, sequence in self.sequences.items():
+            assert self.log.producers.entries[producer_id].last_sequence == sequence - 1
+
+    def _committed(self) -> list[Seen]:
+        """Return what a read_committed reader sees below the last stable offset."""
+        return [record for record in seen(self.log) if record.offset in self.written]
+
+    def _seen(self, records: list[tuple[str, str | None]], offset: int) -> list[Seen]:
+        return [
+            Seen(offset + n, key.encode(), None if value is None else value.encode(), NOW + n)
+            for n, (key, value) in enumerate(records)
+        ]
+
+
+TestCleanedLog = CleanedLog.TestCase
+TestCleanedLog.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def dirty_log(disk: SimDisk) -> Log:
+    """Return a log on disk with several segments, tombstones and an aborted transaction."""
+    disk.make_dirs(DIRECTORY)
+    resources = new_resources(disk)
+    log = new_log(CONFIG, resources)
+    for number in range(24):
+        value = None if number % 7 == 3 else f"{number}" * (number % 5 + 1)
+        batch = keyed(
+            (f"{number % 9}", value),
+            ("same", str(number)),
+            base_offset=log.log_end_offset,
+            codec=(0, 4)[number % 2],
+        )
+        log.append_as_follower(batch, memoryview(batch), 0, len(batch), NOW)
+        log.write_queued()
+    log.high_watermark = log.log_end_offset
+    log.roll(NOW)
+    log.flush()
+    disk.sync_dir("/data")
+    disk.sync_dir("/")
+    return log
+
+
+@pytest.mark.parametrize("loss", ["kill", "lose_unsynced", "lose_power"])
+def test_a_clean_that_ends_at_any_operation_leaves_a_valid_log(loss: str) -> None:
+    operations, is_done = 0, False
+    while not is_done:
+        faults = DiskFaults(Random(operations), ["/data"])
+        disk = SimDisk(VirtualClock(), Random(operations), faults)
+        log = dirty_log(disk)
+        before = {record.offset: record for record in seen(log)}
+        faults.operations_until_crash = operations
+        try:
+            run_to_end(clean_run(log).steps())
+            is_done = True
+        except Crash:
+            pass
+        faults.heal()
+        getattr(disk, loss)()
+        disk.restart()
+        again = reopen(log, recovery_point=log.recovery_point)
+        found = seen(again)
+        assert all(before[record.offset] == record for record in found)
+        assert last_values(found) == last_values(list(before.values()))
+        assert again.log_end_offset == log.log_end_offset
+        clean(again)
+        assert last_values(seen(again)) == last_values(list(before.values()))
+        operations += 1
+    assert operations > 30
+
+
+@given(st.integers(0, 2**32), st.integers(0, 60))
+@settings(max_examples=40, deadline=None)
+def test_a_clean_on_a_full_disk_leaves_the_log_as_it_is(seed: int, room: int) -> None:
+    faults = DiskFaults(Random(seed), ["/data"])
+    disk = SimDisk(VirtualClock(), Random(seed), faults)
+    log = dirty_log(disk)
+    before = list(seen(log))
+    faults.volumes[0].free_bytes = room * 20
+    try:
+        run_to_end(clean_run(log).steps())
+    except OSError:
+        faults.heal()
+        names = [entry.name for entry in disk.list(DIRECTORY)]
+        assert not any(name.endswith((".cleaned", ".swap")) for name in names)
+    faults.heal()
+    assert last_values(seen(log)) == last_values(before)
+    assert len(read_all(log)) <= len(before)

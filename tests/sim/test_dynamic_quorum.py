@@ -1,0 +1,104 @@
+"""A quorum that is not given by the settings: it begins by itself, and controllers join it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.model.errors import ErrorCode
+from ottla.sim.cluster import CONTROLLER_PORT, SimCluster, host_of
+from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tests.sim.test_membership import unfenced
+from tests.sim.test_quorum_of_several import NODES, active
+from tests.sim.test_replication import started
+
+SERVERS = ",".join(f"{host_of(each)}:{CONTROLLER_PORT}" for each in NODES)
+DYNAMIC = {"controller.quorum.voters": "", "controller.quorum.bootstrap.servers": SERVERS}
+
+
+def voters(cluster: SimCluster, number: int) -> set[int]:
+    member = cluster.node(number).controller.member
+    assert member is not None
+    return set(member.quorum.voters.ids)
+
+
+def all_vote(cluster: SimCluster) -> bool:
+    return all(voters(cluster, number) == set(NODES) for number in NODES)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_empty_nodes_make_a_cluster(seed: int) -> None:
+    cluster = SimCluster(3, seed, DYNAMIC, are_one_cluster=True)
+    cluster.run_until(lambda: all_vote(cluster))
+    cluster.run_until(lambda: all(unfenced(cluster, each) == set(NODES) for each in NODES))
+    for number in NODES:
+        cluster.kill(number)
+    for number in NODES:
+        cluster.start(number)
+    cluster.run_until(lambda: all(unfenced(cluster, each) == set(NODES) for each in NODES))
+    assert all_vote(cluster)
+
+
+def test_no_cluster_begins_while_a_controller_does_not_answer() -> None:
+    cluster = SimCluster(3, 7, DYNAMIC, are_one_cluster=True)
+    cluster.cut(1, 3)
+    cluster.run_for(20_000)
+    assert [voters(cluster, number) for number in NODES] == [set(), set(), set()]
+    cluster.heal(1, 3)
+    cluster.run_until(lambda: all_vote(cluster))
+
+
+def test_the_first_one_joins_again_on_an_empty_disk() -> None:
+    cluster = SimCluster(3, 8, DYNAMIC, are_one_cluster=True)
+    cluster.run_until(lambda: all_vote(cluster))
+    lost = directory(cluster, 1)
+    cluster.kill(1)
+    disk = cluster.machine(1).disk
+    disk.restart()
+    disk.remove_tree("/data")
+    disk.make_dirs("/data")
+    cluster.start(1)
+    cluster.run_until(lambda: all_vote(cluster) and directory(cluster, 2) != lost)
+    assert directory(cluster, 1) == directory(cluster, 2) == directory(cluster, 3)
+
+
+def directory(cluster: SimCluster, number: int) -> bytes | None:
+    """Return the directory of voter 1, as a node knows it."""
+    member = cluster.node(number).controller.member
+    assert member is not None
+    voter = member.quorum.voters.get(1)
+    return None if voter is None else voter.key.directory_id
+
+
+def update_kraft_version(cluster: SimCluster, level: int) -> int:
+    controller = active(cluster)
+    assert controller is not None
+    update = FeatureUpdateKey(feature="kraft.version", max_version_level=level, upgrade_type=1)
+    request = UpdateFeaturesRequest(timeout=10_000, feature_updates=[update])
+    return int(cluster.ask(controller, request, 2).error_code)  # type: ignore[attr-defined]
+
+
+def kraft_version(cluster: SimCluster, number: int) -> int:
+    member = cluster.node(number).controller.member
+    assert member is not None
+    return member.quorum.kraft_version
+
+
+def test_a_static_quorum_becomes_a_dynamic_one() -> None:
+    cluster = started(9)
+    nodes = [cluster.node(number) for number in NODES]
+    cluster.run_until(lambda: all(set(each.image.controllers) == set(NODES) for each in nodes))
+    assert update_kraft_version(cluster, 2) == ErrorCode.INVALID_UPDATE_VERSION
+    assert update_kraft_version(cluster, 1) == 0
+    cluster.run_until(lambda: all(kraft_version(cluster, number) == 1 for number in NODES))
+    assert update_kraft_version(cluster, 1) == 0
+    assert update_kraft_version(cluster, 0) == ErrorCode.INVALID_UPDATE_VERSION
+    assert all_vote(cluster)
+    assert directory(cluster, 2) == cluster.node(1).hosted_logs.identity.directory_ids[0]
+    leader = active(cluster)
+    assert leader is not None
+    cluster.kill(leader)
+    others = [number for number in NODES if number != leader]
+    cluster.run_until(lambda: active(cluster, *others) is not None)
+    cluster.start(leader)
+    cluster.run_until(lambda: all(unfenced(cluster, each) == set(NODES) for each in NODES))
+    assert all(kraft_version(cluster, number) == 1 for number in NODES)

@@ -1,0 +1,40 @@
+"""Loading a shard while its log rebuilds an index in the background."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from ottla.config.topic import LogConfig
+from ottla.coordinator.runtime.loader import Loader, Progress
+from ottla.coordinator.runtime.shard import Shard
+from ottla.log.segment import index_jobs
+from ottla.sim.background import DeferredBackground
+from tests.support.log import append_all, batch_of, names_in, new_log, reopen
+
+
+def test_the_loader_waits_for_an_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_jobs, "AT_ONCE_BYTES", 0)
+    log = new_log(LogConfig(segment_bytes=300))
+    for _ in range(9):
+        append_all(log, batch_of(1))
+    log.close()
+    log.resources.files.unlink(log.path(names_in(log, ".index")[0]))
+    again = reopen(log, is_clean=True)
+    again.resources.background = background = DeferredBackground()
+    again.resources.index_jobs.is_serving = True
+    seen: list[object] = []
+    shard = SimpleNamespace(decode=lambda key, value: seen.append(value), LATEST_ONLY=())
+    loader = Loader(again, cast(Shard, shard))
+    assert loader.step(_nothing) is Progress.MORE
+    assert not seen
+    background.finish()
+    while loader.step(_nothing) is not Progress.DONE:
+        pass
+    assert len(seen) == 9
+
+
+def _nothing() -> None:
+    """Ignore that there is more to do: the test asks again anyway."""

@@ -1,0 +1,243 @@
+"""What one clean of a log keeps, and what it leaves on disk."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.config.topic import LogConfig
+from ottla.log.cleaner.clean_run import DamagedRecords
+from ottla.log.file_names import DELETED
+from ottla.log.log import Log
+from ottla.model.steps import run_to_end
+from ottla.records.compression import CODECS
+from ottla.testing.fakes import FakeClock
+from tests.support.cleaner import clean, clean_run, fill, keyed, last_values, roll, seen
+from tests.support.log import NOW, append_all, names_in, new_log, read_all, reopen
+
+COMPACT = LogConfig(
+    cleanup_policy=frozenset({"compact"}), delete_retention_ms=1000, index_interval_bytes=64
+)
+
+
+def compacted() -> Log:
+    return new_log(COMPACT)
+
+
+def advance(log: Log, milliseconds: int) -> None:
+    clock = log.resources.clock
+    assert isinstance(clock, FakeClock)
+    clock.now_ms += milliseconds
+
+
+def values(log: Log) -> list[tuple[int, str, str | None]]:
+    return [
+        (r.offset, (r.key or b"").decode(), None if r.value is None else r.value.decode())
+        for r in seen(log)
+    ]
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=list(CODECS))
+def test_the_last_record_of_each_key_stays_at_its_offset(codec: int) -> None:
+    log = compacted()
+    fill(
+        log,
+        [keyed(("a", "1"), ("b", "1"), ("c", "1"), codec=codec)],
+        [keyed(("a", "2"), ("d", "1"), codec=codec)],
+        [keyed(("a", "3"), codec=codec), keyed(("b", "2"), codec=codec)],
+    )
+    before = {record.offset: record for record in seen(log)}
+    clean(log)
+    assert values(log) == [(2, "c", "1"), (4, "d", "1"), (5, "a", "3"), (6, "b", "2")]
+    assert all(before[record.offset] == record for record in seen(log))
+    assert log.cleaned_upto == 7
+    assert {batch.compression for batch in read_all(log)} == {codec}
+
+
+def test_the_active_segment_is_not_touched() -> None:
+    log = compacted()
+    fill(log, [keyed(("a", "1"), ("b", "1"))])
+    append_all(log, keyed(("a", "2")))
+    clean(log)
+    assert values(log) == [(0, "a", "1"), (1, "b", "1"), (2, "a", "2")]
+    assert log.cleaned_upto == 2
+
+
+def test_small_segments_become_one() -> None:
+    log = compacted()
+    for number in range(40):
+        fill(log, [keyed(("a", str(number)), (f"k{number}", "v"))])
+    clean(log)
+    assert log.segments.base_offsets == [0, 64, 80]
+    assert len(seen(log)) == 41
+    assert [record.offset for record in seen(log)] == sorted({*range(1, 80, 2), 78})
+
+
+def test_groups_stay_within_the_size_of_a_segment() -> None:
+    batch = keyed(("k", "v" * 100))
+    log = new_log(COMPACT.replace(segment_bytes=2 * len(batch)))
+    for number in range(8):
+        append_all(log, keyed((f"{number}", "v" * 100)))
+    roll(log)
+    clean(log)
+    assert log.segments.base_offsets == [0, 2, 4, 6, 8]
+
+
+def test_a_read_from_a_removed_offset_gives_the_next_one() -> None:
+    log = compacted()
+    fill(log, [keyed(("a", "1")), keyed(("a", "2"))], [keyed(("a", "3")), keyed(("b", "1"))])
+    clean(log)
+    for offset in range(3):
+        assert seen(log, offset)[0].offset == 2
+    assert seen(log, 3)[0].key == b"b"
+
+
+def test_a_tombstone_stays_for_its_time_and_then_goes() -> None:
+    log = compacted()
+    fill(log, [keyed(("a", "1"), ("b", "1"))], [keyed(("a", None), timestamp=NOW - 5000)])
+    clean(log)
+    assert values(log) == [(1, "b", "1"), (2, "a", None)]
+    tombstone = read_all(log)[-1]
+    assert tombstone.delete_horizon_ms == NOW + 1000
+    assert seen(log)[-1].timestamp == NOW - 5000
+    advance(log, 999)
+    fill(log, [keyed(("c", "1"))])
+    clean(log)
+    assert values(log)[1] == (2, "a", None)
+    advance(log, 1)
+    fill(log, [keyed(("d", "1"))])
+    clean(log)
+    assert values(log) == [(1, "b", "1"), (3, "c", "1"), (4, "d", "1")]
+
+
+def test_a_tombstone_that_was_overwritten_goes_at_once() -> None:
+    log = compacted()
+    fill(log, [keyed(("a", None))], [keyed(("a", "2"))])
+    clean(log)
+    assert values(log) == [(1, "a", "2")]
+
+
+def test_the_last_batch_of_a_live_producer_keeps_its_sequence() -> None:
+    log = compacted()
+    producer = {"producer_id": 7, "producer_epoch": 0}
+    fill(
+        log,
+        [keyed(("a", "1"), base_sequence=0, **producer)],
+        [keyed(("a", "2"), ("b", "2"), base_sequence=1, **producer)],
+        [keyed(("a", "3"), ("b", "3"))],
+    )
+    clean(log)
+    headers = read_all(log)
+    assert [(b.base_offset, b.last_offset, b.record_count) for b in headers] == [
+        (1, 2, 0),
+        (3, 4, 2),
+    ]
+    assert headers[0].last_sequence == 2
+    again = reopen(log)
+    assert again.producers.entries[7].last_sequence == 2
+    assert append_all(again, keyed(("c", "1"), base_sequence=3, **producer)) == [5]
+
+
+def test_the_last_batch_of_the_range_keeps_its_offsets() -> None:
+    log = compacted()
+    fill(log, [keyed(("a", None), ("a", None))])
+    advance(log, 5000)
+    clean(log)
+    advance(log, 5000)
+    log.cleaned_upto = 0
+    clean(log)
+    assert [(b.last_offset, b.record_count) for b in read_all(log)] == [(1, 0)]
+    assert reopen(log).log_end_offset == 2
+
+
+def test_a_map_that_is_full_cleans_in_several_rounds() -> None:
+    log = compacted()
+    for number in range(30):
+        fill(log, [keyed((f"k{number % 20}", str(number)), (f"x{number}", "v"))])
+    rounds = 0
+    while log.cleaned_upto < 60:
+        before, rounds = log.cleaned_upto, rounds + 1
+        clean(log, map_bytes=208 * 12)
+        assert log.cleaned_upto > before
+    assert rounds > 2
+    offsets = [record.offset for record in seen(log)]
+    assert offsets == sorted({*range(1, 60, 2), *range(20, 60, 2)})
+
+
+def test_batches_larger_than_a_chunk_are_read_whole() -> None:
+    log = compacted()
+    fill(
+        log,
+        [keyed(("a", "x" * 5000), ("b", "x" * 5000)), keyed(("c", "1"))],
+        [keyed(("a", "y" * 9000))],
+    )
+    clean(log, chunk_bytes=100)
+    assert [(r.offset, r.key) for r in seen(log)] == [(1, b"b"), (2, b"c"), (3, b"a")]
+
+
+def test_indexes_of_a_cleaned_segment_are_as_a_rebuild_makes_them() -> None:
+    log = compacted()
+    for number in range(10):
+        batches = [keyed((f"{number}-{i}", "v" * i), timestamp=NOW + i) for i in range(20)]
+        fill(log, [*batches, keyed(("same", str(number)))])
+    clean(log)
+    segment = log.segments[0]
+    assert segment.offset_index.entries > 10
+    for batch in segment.batches_from(0):
+        assert segment.locate(batch.base_offset) == batch
+    assert (segment.max_timestamp, segment.max_timestamp_offset) == segment.time_index.last()
+    found = log.offset_for_timestamp(NOW + 19)
+    assert found is not None
+    assert found.timestamp == NOW + 19
+
+
+def test_old_segments_are_renamed_for_later_deletion() -> None:
+    log = compacted()
+    fill(log, [keyed(("a", "1"))], [keyed(("a", "2"))])
+    clean(log)
+    assert names_in(log, ".log" + DELETED) == [f"{0:020d}.log.deleted", f"{1:020d}.log.deleted"]
+    assert names_in(log, ".snapshot") == [f"{2:020d}.snapshot"]
+    assert not names_in(log, ".swap")
+    assert not names_in(log, ".cleaned")
+
+
+def test_the_last_stable_offset_limits_a_clean() -> None:
+    log = compacted()
+    fill(log, [keyed(("a", "1"))], [keyed(("a", "2"))], [keyed(("a", "3"))])
+    log.high_watermark = 1
+    clean(log)
+    log.high_watermark = 3
+    assert [r.offset for r in seen(log)] == [0, 1, 2]
+
+
+def test_damage_is_reported_and_nothing_changes() -> None:
+    log = compacted()
+    fill(log, [keyed(("a", "1"))], [keyed(("a", "2"))])
+    path = log.segments[0].path(".log")
+    file = log.resources.files.open(path, writable=True)
+    file.pwritev([b"\xff"], file.size() - 3)
+    before = [(b.base_offset, b.crc) for b in read_all(log)]
+    with pytest.raises(DamagedRecords, match=r"0\.log.*CRC"):
+        run_to_end(clean_run(log).steps())
+    assert [(b.base_offset, b.crc) for b in read_all(log)] == before
+    assert not names_in(log, ".cleaned")
+
+
+def test_a_truncated_log_is_dirty_from_there() -> None:
+    log = compacted()
+    fill(log, [keyed(("a", "1"), ("b", "1"))], [keyed(("a", "2"))], [keyed(("a", "3"))])
+    clean(log)
+    assert log.cleaned_upto == 4
+    log.high_watermark = 2
+    log.truncate_to(2)
+    assert log.cleaned_upto == 2
+
+
+def test_cleaning_twice_changes_nothing() -> None:
+    log = compacted()
+    fill(log, [keyed(("a", "1"), ("b", None))], [keyed(("a", "2"))])
+    clean(log)
+    before = [(b.base_offset, b.crc) for b in read_all(log)]
+    log.cleaned_upto = 0
+    clean(log)
+    assert [(b.base_offset, b.crc) for b in read_all(log)] == before
+    assert last_values(seen(log)) == {b"a": b"2"}

@@ -1,0 +1,130 @@
+"""Proposals of ISRs: what the high watermark waits for, and what each answer means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ottla.model.errors import ErrorCode
+from ottla.replication.isr_changes import IsrChanges
+from ottla.replication.partition_leader import PartitionLeader
+from tests.support.replication import Replica, Waiter, image
+
+
+class Controller:
+    """Keeps what is proposed until the test answers it; timers run when the test says so."""
+
+    def __init__(self) -> None:
+        self.active = {1, 2, 3}
+        self.proposals: list[tuple[int, ...] | None] = []
+        self._leaders: list[PartitionLeader] = []
+        self._done: Callable[[dict[PartitionLeader, int]], None] | None = None
+        self._soon: list[Callable[[], None]] = []
+        self._later: list[Callable[[], None]] = []
+
+    def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
+        return broker_id in self.active
+
+    def propose(
+        self, leaders: list[PartitionLeader], done: Callable[[dict[PartitionLeader, int]], None]
+    ) -> None:
+        self.proposals += [leader.proposed_isr for leader in leaders]
+        self._leaders, self._done = leaders, done
+
+    def at_wake_up_end(self, action: Callable[[], None]) -> None:
+        self._soon.append(action)
+
+    def later(self, delay_ms: float, action: Callable[[], None]) -> None:
+        self._later.append(action)
+
+    def end_wake_up(self) -> None:
+        soon, self._soon = self._soon, []
+        for action in soon:
+            action()
+
+    def run_timers(self) -> None:
+        later, self._later = self._later, []
+        for action in later:
+            action()
+        self.end_wake_up()
+
+    def answer(self, code: ErrorCode) -> None:
+        done, self._done = self._done, None
+        assert done is not None, "nothing is proposed"
+        done({leader: int(code) for leader in self._leaders})
+
+
+class Case:
+    """A leader with followers 2, in sync, and 3, which has caught up and is proposed."""
+
+    def __init__(self) -> None:
+        self.controller = Controller()
+        self.replica = Replica(1, image(isr=(1, 2)))
+        self.replica.partition.topic.isr_changes = IsrChanges(self.controller)
+        self.fetch(3, 0)
+        self.controller.end_wake_up()
+        assert self.controller.proposals == [(1, 2, 3)]
+
+    def fetch(self, follower: int, offset: int) -> None:
+        self.replica.partition.as_leader().record_fetch(follower, offset, 0.0)
+
+    def write_that_waits_for_the_newcomer(self) -> Waiter:
+        waiter = self.replica.write(5)
+        self.fetch(2, 5)
+        assert waiter.told == []
+        return waiter
+
+
+REFUSALS = [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED]
+UNCERTAIN = [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH]
+TOLD_LATER = [ErrorCode.NONE, ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.FENCED_LEADER_EPOCH]
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+def test_a_refused_proposal_commits_what_the_isr_has(code: ErrorCode) -> None:
+    case = Case()
+    waiter = case.write_that_waits_for_the_newcomer()
+    case.controller.answer(code)
+    assert case.replica.log.high_watermark == 5
+    assert waiter.told == [None]
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+def test_a_refused_follower_is_proposed_again_once_it_is_eligible(code: ErrorCode) -> None:
+    case = Case()
+    case.controller.active.remove(3)
+    case.controller.answer(code)
+    case.controller.run_timers()
+    assert case.controller.proposals == [(1, 2, 3)]
+    case.controller.active.add(3)
+    case.fetch(3, 0)
+    case.controller.end_wake_up()
+    assert case.controller.proposals == [(1, 2, 3), (1, 2, 3)]
+
+
+@pytest.mark.parametrize("code", UNCERTAIN)
+def test_a_proposal_without_an_answer_holds_the_high_watermark_and_is_repeated(
+    code: ErrorCode,
+) -> None:
+    case = Case()
+    waiter = case.write_that_waits_for_the_newcomer()
+    case.controller.answer(code)
+    assert case.replica.log.high_watermark == 0
+    case.controller.run_timers()
+    assert case.controller.proposals == [(1, 2, 3), (1, 2, 3)]
+    assert waiter.told == []
+    case.controller.answer(ErrorCode.INELIGIBLE_REPLICA)
+    assert waiter.told == [None]
+
+
+@pytest.mark.parametrize("code", TOLD_LATER)
+def test_the_metadata_ends_a_proposal_that_the_controller_knows(code: ErrorCode) -> None:
+    case = Case()
+    waiter = case.write_that_waits_for_the_newcomer()
+    case.controller.answer(code)
+    case.controller.run_timers()
+    assert waiter.told == []
+    assert case.controller.proposals == [(1, 2, 3)]
+    case.replica.take_role(image(isr=(1, 2)))
+    assert waiter.told == [None]
