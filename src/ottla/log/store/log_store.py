@@ -71,6 +71,8 @@ class LogStore:
         self.offline_partitions: set[TopicPartition] = set()
         self.interrupted_moves: dict[TopicPartition, str] = {}
         """Logs that were moving when the last process ended, and to which directories."""
+        self.preferred: dict[TopicPartition, str] = {}
+        """Directories for logs that do not exist yet, if somebody has asked for one."""
         self.notes = self.resources.notes
         """Messages for the operator. Whoever logs them clears the list."""
         self.on_offline: Callable[[str, OSError, list[TopicPartition]], None] = (
@@ -168,11 +170,18 @@ class LogStore:
     # Creating and deleting
 
     def create(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
-        """Create a log in the directory with the fewest; KAFKA_STORAGE_ERROR if none is online."""
+        """Create a log in the directory asked for, else in the one with the fewest.
+
+        KAFKA_STORAGE_ERROR if none is online.
+        """
         assert partition not in self._logs, f"{partition} exists"
         if not self.directories:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "No log directory is online")
-        directory = min(self.directories, key=lambda path: self._counts[path])
+        asked = self.preferred.pop(partition, "")
+        if asked in self.directories:
+            directory = asked
+        else:
+            directory = min(self.directories, key=lambda path: self._counts[path])
         path = f"{directory}/{partition}"
         try:
             self.directories[directory].forget(partition, self._logs)
