@@ -9,7 +9,12 @@ import pytest
 
 from ottla.broker import transactional_produce
 from ottla.coordinator.groups.offsets import Offsets
-from ottla.coordinator.transactions import end_transaction, init_producer, marker_sender
+from ottla.coordinator.transactions import (
+    add_partitions,
+    end_transaction,
+    init_producer,
+    marker_sender,
+)
 from ottla.coordinator.transactions.marker_sender import Markers, MarkerSender
 from ottla.coordinator.transactions.outcome import Outcome
 from ottla.coordinator.transactions.transaction_coordinator import TransactionCoordinator
@@ -67,8 +72,8 @@ def forget_aborted_transactions_on_followers(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def let_zombies_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do not compare the epochs of producers."""
-    check = ProducerStates.check
+    """Do not compare the epochs of producers, neither here nor in the coordinator."""
+    check, check_producer = ProducerStates.check, add_partitions.check_producer
 
     def blind(self: ProducerStates, producer_id: int, epoch: int, *sequences: int) -> Any:
         entry = self.entries.get(producer_id)
@@ -76,8 +81,17 @@ def let_zombies_write(monkeypatch: pytest.MonkeyPatch) -> None:
             return None
         return check(self, producer_id, epoch, *sequences)
 
+    def trusting(transaction: Any, request: Any) -> Any:
+        epoch = transaction.value.producer_epoch
+        return check_producer(transaction, request._replace(epoch=epoch))
+
+    def begin(producers: ProducerStates, *values: int, adds_partition: bool) -> int:
+        return producers.verifications.begin(*values, adds_partition=adds_partition)
+
     monkeypatch.setattr(ProducerStates, "check", blind)
-    skip_verification(monkeypatch)
+    monkeypatch.setattr(add_partitions, "check_producer", trusting)
+    monkeypatch.setattr(transaction_checks, "_check_verified", lambda *values: None)
+    monkeypatch.setattr("ottla.log.log.begin_verification", begin)
 
 
 def skip_verification(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,15 +145,14 @@ class Copier(CourseClient):
             if found and self._target in self.environment.image.topics:
                 yield from self._copy(found)
 
-    def _stumble(self) -> Course:
+    def _stumble(self, chance: float = 0.03) -> Course:
         """Sometimes crash, or be away for a while."""
-        if self.is_steady:
-            return
         dice = self.chance.random()
-        if dice < 0.01:
+        if self.is_steady or dice > chance:
+            return
+        if dice * 3 < chance:
             raise StartOver
-        if dice < 0.03:
-            yield Pause(self.chance.choice((100.0, 1500.0, 4000.0)))
+        yield Pause(self.chance.choice((100.0, 1500.0, 4000.0)))
 
     def calm_down(self) -> None:
         """Go on as a new process with which nothing goes wrong."""
@@ -209,7 +208,7 @@ class Copier(CourseClient):
         is_commit = self.is_steady or self.chance.random() < 0.8
         if is_commit or self.chance.random() < 0.5:
             yield from self._commit_offset(transaction)
-        yield from self._stumble()
+        yield from self._stumble(0.1)
         yield from self._end(transaction, committed=is_commit)
         if is_commit:
             self._position = transaction.end

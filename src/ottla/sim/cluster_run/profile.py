@@ -186,7 +186,12 @@ def grouped_profile(seed: int) -> ClusterProfile:
 def transactional_profile(seed: int) -> ClusterProfile:
     """Return a rough profile with clients that copy partitions in transactions."""
     return rough_profile(seed)._replace(
-        partitions=2, producers=2, copiers=2, rivals=1, fault_pause_ms=(300, 600)
+        partitions=2,
+        producers=2,
+        copiers=2,
+        rivals=1,
+        fault_pause_ms=(500, 1000),
+        outage_ms=(50, 500),
     )
 
 
