@@ -206,10 +206,11 @@ class RequestContext:
         self.parts = parts
         if state == NEW:
             connection.pending.append(self)
-        if connection.parked is self:
-            connection.parked = None
+        else:
+            if connection.parked is self:
+                connection.parked = None
+            self.api.node.ready.append(connection)
         connection.release_complete()
-        self.api.node.ready.append(connection)
         metrics = self.api.metrics
         metrics.response_bytes += in_memory + in_files
         if self.is_timed:

@@ -191,8 +191,8 @@ class Engine:
         receiver.arena_used = receiver.large_bytes = 0
         ready, send = node.ready, self.send
         while to_send or ready:
-            if len(ready) == 1 and not to_send:
-                channel: Channel = ready.pop().edge  # type: ignore[assignment]
+            if len(to_send) + len(ready) == 1:
+                channel: Channel = to_send.pop() if to_send else ready.pop().edge  # type: ignore[assignment]
                 if not channel.closed:
                     send(channel)
             else:

@@ -95,6 +95,9 @@ _PARTITION = {  # version: struct of a partition
     9: Struct(">iiqqi"),
     12: Struct(">iiqiqi"),
 }
+_ONE_REST = Struct(">BiiqiqiBBBBB")
+"""What follows the key of the only topic: the count of partitions, the partition, its tags, tags of
+the topic, the count of forgotten topics, the length of the rack, tags of the request."""
 
 
 def decode_fetch(
@@ -123,9 +126,28 @@ def _decode_flexible(
             7
         ].unpack_from(buffer, p)
         p += 25
+    topic_count = buffer[p]
+    if topic_count == 2:  # one topic, and probably one partition: nearly always
+        key, q = _topic_key(version, buffer, view, p + 1, end)
+        if q + _ONE_REST.size <= end:
+            (
+                count, index, leader_epoch, offset, last_epoch, log_start, limit,
+                tags, topic_tags, forgotten_count, rack_length, more_tags,
+            ) = _ONE_REST.unpack_from(buffer, q)  # fmt: skip
+            if (
+                count == 2
+                and not (tags or topic_tags or more_tags)
+                and forgotten_count == 1 >= rack_length
+            ):
+                only = FetchPartitionRequest(
+                    key, index, leader_epoch, offset, last_epoch, log_start, limit
+                )
+                return FetchRequest(
+                    replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, epoch,
+                    [only], [],
+                )  # fmt: skip
     unpack = _PARTITION[12].unpack_from
     partitions: list[FetchPartitionRequest] = []
-    topic_count = buffer[p]
     p += 1
     if topic_count >= 0x80:
         topic_count, p = read_uvarint(buffer, p - 1, end)
