@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 MOST_LARGE_BYTES = 4 * 1024 * 1024
 """The bytes of large requests that are handled side by side. A larger one is handled alone."""
 
-_HEADER = Struct(">hhih")  # api key, version, correlation id, length of the client id
+_unpack_header = Struct(">hhih").unpack_from
+"""Returns the API key, the version, the correlation id and the length of the client id."""
 _PREFIX = Struct(">hhi")
 
 
@@ -102,12 +103,14 @@ class Pipeline:
         if position > end:
             self._too_short(connection, buffer, start, end)
             return
-        key, version, correlation_id, length = _HEADER.unpack_from(buffer, start)
-        api = self.apis.get(key)
-        if api is None:
+        key, version, correlation_id, length = _unpack_header(buffer, start)
+        try:
+            api = self.apis[key]
+        except KeyError:
             api = self._load(key)
-        decode = api.decoders.get(version)
-        if decode is None:
+        try:
+            decode = api.decoders[version]
+        except KeyError:
             self._refuse_version(connection, api, version, correlation_id)
             return
         context = api.context_class(api, connection, version, correlation_id)

@@ -42,7 +42,7 @@ class Receiver:
         self._chunk_bytes = min(CHUNK_BYTES, arena_bytes)
         self._last_start = arena_bytes - self._chunk_bytes
         """Up to where the arena may be used for another chunk to fit."""
-        self._fresh_bytes = self._chunk_bytes
+        self._set_fresh_bytes(self._chunk_bytes)
         self.arena_used = 0
         """How much of the arena holds frames that are not settled."""
         self.large_bytes = 0
@@ -50,11 +50,16 @@ class Receiver:
 
     def receive_little(self) -> None:
         """Receive little at a time from now on: what cannot be handled takes memory."""
-        self._fresh_bytes = min(LITTLE_CHUNK_BYTES, self._chunk_bytes)
+        self._set_fresh_bytes(min(LITTLE_CHUNK_BYTES, self._chunk_bytes))
 
     def receive_much(self) -> None:
         """Receive as much at a time as usual again."""
-        self._fresh_bytes = self._chunk_bytes
+        self._set_fresh_bytes(self._chunk_bytes)
+
+    def _set_fresh_bytes(self, count: int) -> None:
+        self._fresh_bytes = count
+        self._first_chunk = self._arena_view[:count]
+        """Where the first bytes of a wake-up are received."""
 
     def receive(self, channel: Channel) -> bool:
         """Receive as much as one connection may before it is the turn of others.
@@ -122,7 +127,8 @@ class Receiver:
             if channel.closed or channel.buffer is not None or not takes_requests(channel):
                 return 0
             start = self.arena_used
-        count = channel.recv_into(self._arena_view[start : start + self._fresh_bytes])
+        chunk = self._arena_view[start : start + self._fresh_bytes] if start else self._first_chunk
+        count = channel.recv_into(chunk)
         if count == 0:
             self._engine.close(channel)
             return 0
