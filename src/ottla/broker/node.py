@@ -286,8 +286,7 @@ class Node:
         """Begin a wake-up: read the clock and run the timers that are due."""
         self.wall_ms = self.clock.wall_ms()
         self.monotonic_ms = now_ms = self.clock.monotonic_ms()
-        deadline_ms = self.timers.next_deadline_ms()
-        if deadline_ms is not None and deadline_ms <= now_ms:
+        if self.timers.are_due(now_ms):
             called = self.timers.run(now_ms)
             took_ms = self.clock.monotonic_ms() - now_ms
             if took_ms > NOTED_MS:
@@ -300,18 +299,21 @@ class Node:
     def settle(self) -> None:
         """Write what was appended, then answer the requests that waited for it."""
         while self.before_write or self.appended or self.completed:
-            collected, self.before_write = self.before_write, []
-            for append in collected:
-                append()
-            appended, self.appended = self.appended, []
-            for leader in appended:
-                try:
-                    leader.write()
-                except OSError as problem:
-                    leader.refuse_unwritten(*self.storage_failed(leader.partition, problem))
-            requests, self.completed = self.completed, []
-            for request in requests:
-                request.finish()
+            if self.before_write:
+                collected, self.before_write = self.before_write, []
+                for append in collected:
+                    append()
+            if self.appended:
+                appended, self.appended = self.appended, []
+                for leader in appended:
+                    try:
+                        leader.write()
+                    except OSError as problem:
+                        leader.refuse_unwritten(*self.storage_failed(leader.partition, problem))
+            if self.completed:
+                requests, self.completed = self.completed, []
+                for request in requests:
+                    request.finish()
 
     def append_internal(
         self, partition: Partition, batch: bytearray, done: Callable[[ErrorCode], None]

@@ -259,14 +259,18 @@ class PartitionLeader:
         Raise OSError if the log cannot be written. The log has then undone what was queued, and
         the caller tells the waiters with `refuse_unwritten`.
         """
-        log = self.partition.log
+        partition = self.partition
+        log = partition.log
         if log is None:  # its directory was lost since the append
             raise OSError(EIO, "the log directory is offline")
         if self.followers:
             self._note_behind(log)
         log.write_queued()
-        if self.partition.leader is not self:
+        if partition.leader is not self:
             self._tell_resigned()
+            return
+        if self.replica_count == 1:
+            self._commit_alone(log)
             return
         self.advance_high_watermark()
         if self.followers and self.partition.watchers:
@@ -287,6 +291,18 @@ class PartitionLeader:
                 waiter.wait_for_followers(place, position)
         if has_shrunk:
             self._tell_committed()
+
+    def _commit_alone(self, log: Log) -> None:
+        """Commit what is written, and tell the waiters: there is no other replica."""
+        partition = self.partition
+        end = log.written_end
+        if end > log.high_watermark:
+            log.high_watermark = end
+            if partition.watchers:
+                partition.notify()
+        unwritten, self.unwritten = self.unwritten, []
+        for _, waiter, place, position in unwritten:
+            waiter.appended(place, position, None)
 
     def _tell_resigned(self) -> None:
         """Tell those whose appends were written after this broker stopped leading."""
