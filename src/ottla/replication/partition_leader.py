@@ -163,6 +163,8 @@ class PartitionLeader:
         self._leader_epoch = image.leader_epoch
         self.replica_count = len(image.replicas)
         self.isr = image.isr
+        if others:
+            self._check_followers_later()
         if self.partition.log is not None:
             self.advance_high_watermark()
             self._tell_committed()
@@ -377,6 +379,22 @@ class PartitionLeader:
         log = self.partition.online_log()
         return follower.log_end_offset >= max(log.high_watermark, self.start_offset)
 
+    @property
+    def has_no_follower_behind(self) -> bool:
+        """True if all in-sync followers have everything that is written."""
+        log = self.partition.log
+        return log is not None and all(
+            follower.log_end_offset >= log.written_end
+            for replica_id, follower in self.followers.items()
+            if replica_id in self.isr
+        )
+
+    def _check_followers_later(self) -> None:
+        """Have the next check for followers that lag look at this partition."""
+        changes = self.partition.topic.isr_changes
+        if changes is not None:
+            changes.to_check[self] = None
+
     def lagging(self, now_ms: float, lag_max_ms: float) -> list[int]:
         """Return the in-sync followers that have not caught up for too long."""
         log = self.partition.log
@@ -395,6 +413,7 @@ class PartitionLeader:
 
     def _note_behind(self, log: Log) -> None:
         """Note that followers which have everything had it until this write."""
+        self._check_followers_later()
         now_ms = log.resources.clock.monotonic_ms()
         for follower in self.followers.values():
             if follower.log_end_offset >= log.written_end:
