@@ -55,6 +55,8 @@ class ClusterProfile(NamedTuple):
     transaction_timeout_ms: int
     output_segment_bytes: int
     """The size of segments of what transactions write."""
+    cleans: bool
+    """Whether logs are compacted: those of coordinators, and what transactions write."""
     pipelining: int
     fault_pause_ms: tuple[int, ...]
     """How long nothing new goes wrong, one of them."""
@@ -89,7 +91,7 @@ def profile_of(seed: int) -> ClusterProfile:
         # What is acknowledged must be on disk if several machines may lose power, or are booted
         # because their disks have failed.
         properties["log.flush.interval.messages"] = "1"
-    return ClusterProfile(
+    profile = ClusterProfile(
         brokers=brokers,
         extra_brokers=extra_brokers,
         properties=properties,
@@ -130,7 +132,22 @@ def profile_of(seed: int) -> ClusterProfile:
         transaction_version=chance.choice((0, 1, 2, 2)),
         transaction_timeout_ms=chance.choice((1500, 3000, 60_000)),
         output_segment_bytes=chance.choice((700, 2000, 1_048_576)),
+        cleans=False,
     )
+    return with_cleaner(profile) if chance.random() < 0.3 else profile
+
+
+def with_cleaner(profile: ClusterProfile) -> ClusterProfile:
+    """Return a profile with small segments that are compacted all the time."""
+    properties = {
+        **profile.properties,
+        "log.cleaner.enable": "true",
+        "log.cleaner.backoff.ms": "200",
+        "log.cleaner.min.cleanable.ratio": "0.01",
+        "log.cleaner.delete.retention.ms": "3000",
+        "log.flush.offset.checkpoint.interval.ms": "500",
+    }
+    return profile._replace(properties=properties, cleans=True)
 
 
 def rough_profile(seed: int) -> ClusterProfile:
@@ -142,8 +159,10 @@ def rough_profile(seed: int) -> ClusterProfile:
         "broker.heartbeat.interval.ms": "200",
         "replica.lag.time.max.ms": "500",
         "metadata.log.max.record.bytes.between.snapshots": "500",
+        "log.cleaner.enable": "false",
     }
     return profile._replace(
+        cleans=False,
         brokers=3,
         extra_brokers=0,
         properties=properties,
@@ -193,6 +212,11 @@ def transactional_profile(seed: int) -> ClusterProfile:
         fault_pause_ms=(500, 1000),
         outage_ms=(50, 500),
     )
+
+
+def cleaned_profile(seed: int) -> ClusterProfile:
+    """Return a profile with transactions and with logs that are compacted."""
+    return with_cleaner(transactional_profile(seed))
 
 
 def dark_profile(seed: int) -> ClusterProfile:

@@ -13,10 +13,10 @@ from random import Random as Generator
 
 from ottla.log.log import Log
 from ottla.metadata.image import MetadataImage, PartitionImage, TopicImage
-from ottla.model.ids import OFFSETS_TOPIC
+from ottla.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.sim.clients.connected_client import ConnectedClient
 from ottla.sim.cluster import SimCluster
-from ottla.sim.cluster_run.admin import ClusterAdmin
+from ottla.sim.cluster_run.admin import ClusterAdmin, SegmentSetter
 from ottla.sim.cluster_run.checks import Checks
 from ottla.sim.cluster_run.clients import (
     ClusterClient,
@@ -26,12 +26,13 @@ from ottla.sim.cluster_run.clients import (
     TopicCreator,
     new_topic,
 )
+from ottla.sim.cluster_run.compacted_history import CompactedHistory
 from ottla.sim.cluster_run.copier import Copier
 from ottla.sim.cluster_run.faults import ClusterFaults
 from ottla.sim.cluster_run.group_checks import take_answer
 from ottla.sim.cluster_run.group_history import GroupHistory
 from ottla.sim.cluster_run.group_members import ClassicMember, ConsumerMember, GroupMember
-from ottla.sim.cluster_run.history import History, PartitionKey, batches_of
+from ottla.sim.cluster_run.history import History, LogHistory, PartitionKey, batches_of
 from ottla.sim.cluster_run.profile import ClusterProfile, profile_of
 from ottla.sim.cluster_run.topics import INTERNAL, OUTPUT, is_loose, key_of
 from ottla.sim.cluster_run.transaction_history import TransactionHistory
@@ -49,6 +50,7 @@ DEFAULT_SECONDS = 20
 HEALED_WITHIN_MS = 60_000
 _LINE = 240
 _CLOCK_SKEW_MS = 10_000.0
+_CLEANED_SEGMENT_BYTES = 1000
 _OUTPUT = f"{OUTPUT}0"
 _OUTPUT_PARTITIONS = 2
 
@@ -66,8 +68,10 @@ class ClusterRun:
         self.seed = seed
         self.trace = trace or Trace()
         self.counts: Counter[str] = Counter()
-        self.history = History()
         self.profile = profile = profile or profile_of(seed)
+        self.history = History(
+            lambda topic: CompactedHistory if is_compacted(topic, profile) else LogHistory
+        )
         self.groups = GroupHistory()
         self.transactions = TransactionHistory(self.note)
         self.transactions.is_strict = not profile.weights.get("fail_disk")
@@ -168,10 +172,15 @@ class ClusterRun:
                     _OUTPUT,
                     _OUTPUT_PARTITIONS,
                     profile.min_insync_replicas,
-                    profile.output_segment_bytes,
+                    segment_bytes=profile.output_segment_bytes,
+                    is_compacted=is_compacted(_OUTPUT, profile),
                 )
             )
         self._clients.append(TopicCreator("creator", self, generator(seed, "creator"), topics))
+        if profile.cleans:
+            self._clients.append(
+                SegmentSetter("setter", self, generator(seed, "setter"), _CLEANED_SEGMENT_BYTES)
+            )
         chance = generator(seed, "cluster-clients")
         self._producers: list[ClusterProducer] = []
         for number in range(max(profile.producers, 1)):
@@ -217,6 +226,7 @@ class ClusterRun:
                 name = f"reader-{index}-{level}"
                 reader = TransactionReader(name, self, generator(self.seed, name), (_OUTPUT, index))
                 reader.isolation_level = level
+                reader.allows_gaps = is_compacted(_OUTPUT, profile)
                 self._consumers.append(reader)
 
     def _new_copier(self, name: str, source: PartitionKey, chance: Generator) -> Copier:
@@ -407,6 +417,16 @@ class ClusterRun:
                 if any(content != contents[0] for content in contents):
                     raise Violation(f"replicas of {name}-{partition.partition_id} differ")
 
+        for name, topic in self.image.topics.items():
+            for partition in topic.partitions if is_compacted(name, self.profile) else ():
+                history = self.history.log((name, partition.partition_id))
+                assert isinstance(history, CompactedHistory)
+                for number, log in zip(
+                    partition.replicas, self._replicas(topic, partition), strict=True
+                ):
+                    assert log is not None
+                    history.check_whole(f"broker {number}", log)
+
     def _check_acknowledged(self) -> None:
         for key, acked in self.history.acked.items():
             offsets = self.history.log(key).offsets
@@ -506,6 +526,13 @@ class ClusterRun:
         self._faults.ended(number)
         for client, stream in self._streams.pop(number, ()):
             client.lose_connection(stream)
+
+
+def is_compacted(topic: str, profile: ClusterProfile) -> bool:
+    """Return True if replicas of a topic may lack records that later ones replace."""
+    return profile.cleans and (
+        topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) or topic.startswith(OUTPUT)
+    )
 
 
 def _comparable(image: MetadataImage) -> tuple[object, ...]:
