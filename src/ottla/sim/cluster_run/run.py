@@ -14,6 +14,7 @@ from random import Random as Generator
 from ottla.log.log import Log
 from ottla.metadata.image import MetadataImage, PartitionImage, TopicImage
 from ottla.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.raft.voters import VoterSet
 from ottla.sim.clients.connected_client import ConnectedClient
 from ottla.sim.cluster import SimCluster
 from ottla.sim.cluster_run.admin import ClusterAdmin, SegmentSetter
@@ -37,6 +38,7 @@ from ottla.sim.cluster_run.profile import ClusterProfile, profile_of
 from ottla.sim.cluster_run.topics import INTERNAL, OUTPUT, is_loose, key_of
 from ottla.sim.cluster_run.transaction_history import TransactionHistory
 from ottla.sim.cluster_run.transaction_readers import TransactionReader
+from ottla.sim.cluster_run.voters import VoterAdmin
 from ottla.sim.disk.faults import Crash
 from ottla.sim.machine import LISTENER, Machine
 from ottla.sim.network.exchange import Exchange, Violation, brief
@@ -93,7 +95,9 @@ class ClusterRun:
             extra=profile.extra_brokers,
             on_start=self._watch,
         )
-        self._checks = Checks(cluster, profile.brokers, self.history, self.note)
+        self._checks = Checks(
+            cluster, profile.brokers, self.history, self.note, is_dynamic=profile.is_dynamic
+        )
         self._faults = ClusterFaults(
             cluster,
             profile,
@@ -125,6 +129,24 @@ class ClusterRun:
 
     def has_failing_disk(self, number: int) -> bool:
         return self._faults.has_failed(number)
+
+    def quorum(self) -> tuple[int, VoterSet] | None:
+        """Return the leader of the quorum and the voters that it knows, None without one."""
+        leaders = []
+        for number in self._numbers:
+            node = self._cluster.machine(number).node
+            member = None if node is None else node.controller.member
+            if member is not None and member.quorum.is_leader:
+                leaders.append((member.quorum.election.epoch, number, member.quorum.voters))
+        if not leaders:
+            return None
+        _, number, voters = max(leaders, key=lambda each: each[0])
+        return number, voters
+
+    def directory_of(self, number: int) -> bytes | None:
+        """Return the directory id of a controller, None if it does not run."""
+        node = self._cluster.machine(number).node
+        return None if node is None else node.hosted_logs.identity.directory_ids[0]
 
     def grown(self, key: PartitionKey) -> None:
         """Let a producer write to a partition that was added."""
@@ -195,6 +217,10 @@ class ClusterRun:
             ClusterAdmin(name, self, generator(seed, name))
             for name in (f"admin-{number}" for number in range(profile.admins))
         ]
+        self._voter_admins = [
+            VoterAdmin(name, self, generator(seed, name), profile.brokers)
+            for name in (("voter-admin",) if profile.is_dynamic else ())
+        ]
         self._consumers: list[ClusterConsumer] = []
         for number in range(profile.consumers):
             name = f"consumer-{number}"
@@ -210,7 +236,7 @@ class ClusterRun:
         ]
         self._make_copiers()
         self._clients += [*self._producers, *self._temporary, *self._consumers]
-        self._clients += [*self._admins, *self._members]
+        self._clients += [*self._admins, *self._voter_admins, *self._members]
 
     def _make_copiers(self) -> None:
         """Make the clients of transactions, and readers of what they write."""
@@ -272,6 +298,8 @@ class ClusterRun:
             producer.slow_down()
         for admin in self._admins:
             admin.is_finished = True
+        for voter_admin in self._voter_admins:
+            voter_admin.is_finished = True
         for member in self._members:
             member.is_steady = True
         for copier in self._copiers:
