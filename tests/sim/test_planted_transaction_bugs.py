@@ -208,7 +208,14 @@ def clean_the_newest_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CleaningSession, "_keep", keep_none)
 
 
-TXN, CLEANED = transactional_profile, cleaned_profile
+def stopping_profile(seed: int) -> ClusterProfile:
+    """Return a profile in which brokers hand over what they lead."""
+    return transactional_profile(seed)._replace(
+        weights={"stop": 1.0, "kill": 1.0, "target_leader": 2.0}, outage_ms=(50,)
+    )
+
+
+TXN, CLEANED, STOPPING = transactional_profile, cleaned_profile, stopping_profile
 PLANTED = [
     pytest.param(read_up_to_the_high_watermark, TXN, 4, 6),
     pytest.param(take_an_abort_for_a_commit, TXN, 4, 6),
@@ -217,7 +224,7 @@ PLANTED = [
     pytest.param(let_zombies_write, TXN, 5, 25),
     pytest.param(skip_verification, TXN, 5, 25),
     pytest.param(send_markers_at_once, TXN, 4, 6),
-    pytest.param(forget_decisions_with_a_failover, TXN, 5, 25),
+    pytest.param(forget_decisions_with_a_failover, STOPPING, 5, 25),
     pytest.param(complete_after_the_first_marker, TXN, 4, 6),
     pytest.param(give_up_markers, TXN, 5, 25),
     pytest.param(keep_the_epoch, TXN, 5, 25),
