@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
@@ -58,6 +59,8 @@ class Runner(Generic[B]):
     warm_up: Callable[[Target, Scale], None] = warm_up
     settle_s: float = 0.3
     """The time that a broker gets after a pause, for its overdue timers."""
+    rounds_limit_s: float = inf
+    """No further round of a workload begins after this time."""
     say: Callable[[str], None] = print
     step: Callable[[], None] = lambda: None
     base: Path = Path()
@@ -140,7 +143,11 @@ class Runner(Generic[B]):
     ) -> None:
         """Run the rounds. Each takes all brokers, alternately from the front and from the back."""
         failed: list[B] = []
+        began = time.monotonic()
         for number in range(rounds):
+            if time.monotonic() - began > self.rounds_limit_s:
+                self.results.circumstances.append(f"{name}: {number} of {rounds} rounds")
+                return
             for broker in brokers[:: -1 if number % 2 else 1]:
                 self.say(f"{name}: {broker.system}, round {number + 1} of {rounds}")
                 if broker not in failed and not self._attempt(name, broker, measure):
