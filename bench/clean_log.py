@@ -32,7 +32,7 @@ from ottla.model.ids import TopicPartition
 from ottla.model.steps import Wait
 from ottla.records.compression import CODECS
 from ottla.records.record import build_batch
-from ottla.server.helper_processes import HelperLanes
+from ottla.server.helper_lanes import HelperLanes
 from ottla.server.os_files import OsFiles
 from ottla.server.system import SystemClock, SystemRandom
 from ottla.testing.fakes import InlineBackground
