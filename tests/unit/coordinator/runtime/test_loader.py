@@ -46,7 +46,17 @@ def test_what_comes_before_a_transaction_is_replayed_in_steps() -> None:
     for first in range(0, 3000, 100):
         keys = [b"k%d" % number for number in range(first, first + 100)]
         append_all(log, build_batch([(key, b"v", NOW, ()) for key in keys]))
-    append_all(log, batch_of(1, producer_id=7))
+    transactional = build_batch(
+        [(b"k", b"v", NOW, ())],
+        base_offset=3000,
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+        leader_epoch=0,
+        is_transactional=True,
+    )
+    log.append_as_follower(transactional, memoryview(transactional), 0, len(transactional), NOW)
+    log.write_queued()
     replayed: list[object] = []
     shard = SimpleNamespace(
         decode=lambda key, value: (key, value),
