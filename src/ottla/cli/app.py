@@ -40,6 +40,7 @@ _COMMANDS = {
     "elect-leaders": "ottla.cli.elections:elect_leaders_command",
     "leaders": "ottla.cli.elections:leaders",
     "compact": "ottla.cli.compact:compact",
+    "tier": "ottla.cli.tier.command:tier",
     "produce": "ottla.cli.produce.command:produce",
     "consume": "ottla.cli.consume.command:consume",
     "load": "ottla.cli.load.command:load",
