@@ -5,16 +5,14 @@ It is imported only by a broker with a tier: see `remote.log.storage.url`.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
 from typing import Final, TypeVar
-from urllib.parse import quote, unquote, urlsplit
 
-from ottla.ports import ObjectStore
+from ottla.ports import ObjectStore, ObjectStoreError
 from ottla.server.errors import StartupError
 from ottla.server.object_store import ObstoreObjectStore
 
@@ -93,25 +91,13 @@ def open_tier_store(url: str | None, threads: StoreThreads) -> ObjectStore:
             " file:./cold or s3://bucket/prefix"
         )
     try:
-        return ObstoreObjectStore(absolute_url(url), threads)
+        return ObstoreObjectStore(url, threads)
     except ImportError as error:
         raise StartupError(
             f"remote.log.storage.url needs the extra tier: pip install 'ottla[tier]' ({error})"
         ) from None
-    except ValueError as error:
+    except (ValueError, ObjectStoreError) as error:
         raise StartupError(f"remote.log.storage.url: {error}") from None
-    except Exception as error:  # obstore's own errors have no common base without importing it
-        raise StartupError(
-            f"remote.log.storage.url {url} cannot be opened: {str(error).partition(chr(10))[0]}"
-        ) from error
-
-
-def absolute_url(url: str) -> str:
-    """Return a file: URL with an absolute path; any other URL as it is."""
-    parts = urlsplit(url)
-    if parts.scheme != "file" or parts.netloc:
-        return url
-    return "file:" + quote(os.path.abspath(unquote(parts.path)))
 
 
 def _raise(bug: Exception) -> None:

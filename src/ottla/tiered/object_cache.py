@@ -26,7 +26,8 @@ READ_AHEAD: Final = 4
 """How many chunks are read ahead of a reader."""
 MOST_BYTES: Final = 64 * 1024 * 1024
 REPEAT_AFTER_MS: Final = 1000
-_WHOLE: Final = 2**31 - 1
+_WHOLE: Final = 64 * 1024 * 1024
+"""No object but a log is larger: an index of 10 MiB is usual at most."""
 _MOST_FAILURES: Final = 1000
 
 
@@ -158,8 +159,11 @@ class ObjectCache:
     def _read(self, key: CacheKey, length: int, result: bytes | ObjectStoreError) -> None:
         self._under_way -= 1
         waiting = self._loading.pop(key)
-        if isinstance(result, bytes) and key.kind == LOG and len(result) != length:
-            result = ObjectStoreError(f"a remote segment has {len(result)} bytes, not {length}")
+        if isinstance(result, bytes) and (len(result) == length) != (key.kind == LOG):
+            result = ObjectStoreError(
+                f"the {key.kind} of a remote segment has {len(result)} bytes at the position where"
+                f" {length} were asked for"
+            )
         if isinstance(result, ObjectStoreError):
             if len(self._failed) >= _MOST_FAILURES:
                 self._failed.clear()

@@ -22,7 +22,7 @@ from ottla.wire.messages.delete_records import (
 )
 from ottla.wire.messages.fetch import ReplicaState
 from tests.support.broker import Client, partition_image
-from tests.support.tier import AWAY, TieredBroker, names
+from tests.support.tiered_broker import AWAY, TieredBroker, names
 from tests.support.transactional_broker import markers, produce, with_coordinator
 from tests.support.transactions import transactional
 
