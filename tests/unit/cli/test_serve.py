@@ -26,6 +26,8 @@ UP_LINES = [
     ["--brokers", "3"],
     ["--brokers=5", "--port", "0", "--set", "num.partitions=3", "--advertise", "laptop.local"],
     ["--brokers", "1"],
+    ["--tier", "file:./cold"],
+    ["--tier=s3://bucket/prefix", "--brokers", "3", "--set", "remote.log.storage.url=memory:"],
 ]
 UNSURE_LINES = [
     ["up", "--help"],
@@ -70,6 +72,7 @@ def parse_fully(words: list[str]) -> Serve:
         advertise=given["advertise"],
         verbose=given["verbose"],
         brokers=given["brokers"],
+        tier=given["tier"],
     )
 
 

@@ -131,7 +131,8 @@ def _begin(log: Log, checkpoint: Checkpoint, end_offset: int, notes: list[str]) 
         )
         restart(log, start_offset)
     end_offset = max(end_offset, start_offset)
-    start_offset = max(start_offset, log.segments.base_offsets[0])
+    if not log.config.remote_storage_enable:  # else the remote tier has what comes before
+        start_offset = max(start_offset, log.segments.base_offsets[0])
     recovery_point = end_offset if checkpoint.is_clean else checkpoint.recovery_point
     log.flush_state.set_recovery_point(min(recovery_point, end_offset))
     high_watermark = max(min(checkpoint.high_watermark, end_offset), start_offset)

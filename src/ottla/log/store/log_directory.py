@@ -182,7 +182,10 @@ class LogDirectory:
             partition = log.topic_partition
             recovery_points[partition] = log.recovery_point
             high_watermarks[partition] = log.high_watermark
-            if log.log_start_offset > log.segments.base_offsets[0]:
+            if (
+                log.log_start_offset > log.segments.base_offsets[0]
+                or log.config.remote_storage_enable
+            ):
                 starts[partition] = log.log_start_offset
             if log.cleaned_upto:
                 cleaned[partition] = log.cleaned_upto
