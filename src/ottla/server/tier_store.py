@@ -13,6 +13,7 @@ from queue import SimpleQueue
 from typing import Final, TypeVar
 
 from ottla.ports import ObjectStore, ObjectStoreError
+from ottla.server.background import schedule_as_batch_job
 from ottla.server.errors import StartupError
 from ottla.server.object_store import ObstoreObjectStore
 
@@ -62,6 +63,7 @@ class StoreThreads:
         self._work.put(run)
 
     def _run(self) -> None:
+        schedule_as_batch_job()
         while (work := self._work.get()) is not None:
             work()
             self._wake_loop()
