@@ -135,6 +135,12 @@ def test_a_tiered_topic_on_s3(cluster: Cluster, capsys: pytest.CaptureFixture[st
     assert local["end_offset"] == ROUNDS * 9 - 1
     assert 0 < local["bytes"] < remote["bytes"]
 
+    assert main(["topics", "describe", TOPIC, *at]) == 0
+    row = capsys.readouterr().out.splitlines()[-1].split()
+    assert row[-4:] == [
+        *("0", str(ROUNDS * 9), str(remote["end_offset"]), str(local["start_offset"]))
+    ]
+
     assert consume(cluster) == committed
     for command in ("check", "verify"):
         for where in (at, ["--tier", URL], ["--tier", URL, *at]):

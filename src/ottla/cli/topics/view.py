@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ottla.cli.output import Column, JsonValue, print_headline, print_table
 from ottla.client.cluster import NO_NODE
 from ottla.client.topics.topics import PartitionDescription, TopicDescription, TopicListing
+from ottla.model.ids import NO_OFFSET
 
 _COLUMNS = [
     Column("partition", True),
@@ -28,6 +29,12 @@ def print_description(topic: TopicDescription) -> None:
     for name, value in sorted(topic.configs.items()):
         print(f"  {name}={value}")
     columns, rows = _COLUMNS, [_row(partition) for partition in topic.partitions]
+    if any(partition.latest_tiered_offset is not None for partition in topic.partitions):
+        columns = [*columns, Column("remote to", True), Column("local from", True)]
+        rows = [
+            [*row, _remote_end(partition), _known(partition.earliest_local_offset)]
+            for row, partition in zip(rows, topic.partitions, strict=True)
+        ]
     if any(partition.eligible_leaders for partition in topic.partitions):
         columns = [*columns, Column("eligible")]
         rows = [
@@ -70,6 +77,11 @@ def _row(partition: PartitionDescription) -> list[str]:
         _known(partition.earliest_offset),
         _known(partition.latest_offset),
     ]
+
+
+def _remote_end(partition: PartitionDescription) -> str:
+    offset = partition.latest_tiered_offset
+    return "-" if offset == NO_OFFSET else _known(offset)
 
 
 def _joined(nodes: Iterable[int]) -> str:
