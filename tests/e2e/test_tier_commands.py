@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,30 @@ DEADLINE_S = 120
 ROUNDS = 40
 
 
+@contextmanager
+def tiered_cluster(directory: Path, url: str) -> Iterator[Cluster]:
+    """A broker with a tier, and a topic in it."""
+    settings: dict[str, str | int] = {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.storage.url": url,
+        "remote.log.manager.task.interval.ms": 100,
+        "log.retention.check.interval.ms": 200,
+        "log.initial.task.delay.ms": 0,
+        "rlmm.config.remote.log.metadata.topic.num.partitions": 1,
+    }
+    with Cluster(data_dir=directory / "data", properties=settings) as started:
+        started.create_topic(
+            TOPIC,
+            configs={
+                "remote.storage.enable": "true",
+                "internal.segment.bytes": "20000",
+                "local.retention.bytes": "20000",
+                "file.delete.delay.ms": "0",
+            },
+        )
+        yield started
+
+
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     monkeypatch.delenv("OTTLA_BOOTSTRAP_SERVERS", raising=False)
@@ -30,24 +55,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
         create_bucket(address, "tier")
         for name, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": address}.items():
             monkeypatch.setenv(name, value)
-        settings: dict[str, str | int] = {
-            "remote.log.storage.system.enable": "true",
-            "remote.log.storage.url": URL,
-            "remote.log.manager.task.interval.ms": 100,
-            "log.retention.check.interval.ms": 200,
-            "log.initial.task.delay.ms": 0,
-            "rlmm.config.remote.log.metadata.topic.num.partitions": 1,
-        }
-        with Cluster(data_dir=tmp_path / "data", properties=settings) as started:
-            started.create_topic(
-                TOPIC,
-                configs={
-                    "remote.storage.enable": "true",
-                    "internal.segment.bytes": "20000",
-                    "local.retention.bytes": "20000",
-                    "file.delete.delay.ms": "0",
-                },
-            )
+        with tiered_cluster(tmp_path, URL) as started:
             yield started
 
 
@@ -160,6 +168,37 @@ def test_a_tiered_topic_on_s3(cluster: Cluster, capsys: pytest.CaptureFixture[st
     store.delete(logs[1])
     (found,) = run("check", *at, code=1)["problems"]
     assert found == {"object": logs[1].rpartition("/")[2], "text": "the object is missing"}
+
+
+def test_a_store_that_is_away_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("OTTLA_BOOTSTRAP_SERVERS", raising=False)
+    cold, away = tmp_path / "cold", tmp_path / "away"
+    with tiered_cluster(tmp_path, f"file:{cold}") as cluster:
+        at = ["--bootstrap-server", cluster.bootstrap_servers]
+
+        def run(command: str) -> Any:
+            assert main(["tier", command, TOPIC, "--json", *at]) == 0
+            (partition,) = json.loads(capsys.readouterr().out)["partitions"]
+            return partition
+
+        def is_copied() -> bool:
+            found = run("describe")
+            end = found["remote"]["end_offset"] or 0
+            return bool(found["local"]["end_offset"] - end <= 45 and found["local"]["start_offset"])
+
+        committed = write(cluster)
+        eventually(is_copied)
+        cold.rename(away)
+        assert main(["tier", "check", TOPIC, *at]) == 1
+        assert "there is no such directory" in capsys.readouterr().err
+        committed += write(cluster)
+        away.rename(cold)
+        assert run("check")["problems"] == []  # nothing that is not remote was deleted
+        eventually(is_copied)
+        assert consume(cluster) == committed
+        assert run("verify")["problems"] == []
 
 
 def test_brokers_without_a_tier(capsys: pytest.CaptureFixture[str]) -> None:
