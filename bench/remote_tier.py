@@ -29,7 +29,7 @@ from harness.native import rdkafka_load
 from harness.problem import BenchError
 from harness.target import Target, target_at
 from harness.works import consume, fill
-from ottla.cli.tier.view import size
+from ottla.cli.sizes import size_text
 from ottla.client.address import parse_addresses
 from ottla.client.cluster import Client
 from ottla.client.topics.topics import alter_topic
@@ -130,7 +130,7 @@ def upload(cluster: Cluster, directory: Path) -> dict[str, float]:
 
     await_true(copied)
     seconds = time.monotonic() - began
-    print(f"{size(expected)} uploaded in {seconds:.2f} s", file=sys.stderr)
+    print(f"{size_text(expected)} uploaded in {seconds:.2f} s", file=sys.stderr)
     return {"upload_mb_per_s": expected / 1e6 / seconds}
 
 

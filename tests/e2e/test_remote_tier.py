@@ -125,7 +125,8 @@ def read_all(cluster: Cluster) -> dict[int, bytes]:
 
 def offset_of(cluster: Cluster, spec: OffsetSpec) -> int:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    return admin.list_offsets({PARTITION: spec})[PARTITION].result(60).offset
+    offset: int = admin.list_offsets({PARTITION: spec})[PARTITION].result(60).offset
+    return offset
 
 
 def eventually(check: Callable[[], bool]) -> None:
@@ -165,7 +166,7 @@ def test_a_broker_is_killed_while_it_copies(broker: Cluster, tmp_path: Path) -> 
     eventually(lambda: local_segments(tmp_path)[0] > 1000)
     eventually(lambda: is_settled(tmp_path))
     assert read_all(broker) == writer.acknowledged
-    earliest = offset_of(broker, OffsetSpec.earliest())
+    earliest = offset_of(broker, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
     assert earliest == 0
     remote = open_topic(f"file:{tmp_path}/cold", "t").partition(0)
     read = {record.offset: record.value for record in remote.records()}

@@ -1,4 +1,4 @@
-"""Timestamps and durations of command-line options, converted to milliseconds, and back."""
+"""Timestamps and durations of command-line options, converted to milliseconds."""
 
 from __future__ import annotations
 
@@ -38,12 +38,3 @@ def duration_ms(text: str, option: str) -> int:
     if not parts:
         raise UsageError(f"{option} {text!r} should be a duration like 1d12h30m or P1DT12H30M")
     return int(sum(float(number) * _MS[unit] for unit, number in parts.items()))
-
-
-def shown_timestamp(milliseconds: int) -> str:
-    """Return a timestamp as local time, or as it is if no calendar has it."""
-    try:
-        moment = datetime.fromtimestamp(milliseconds / 1000)
-    except (ValueError, OverflowError, OSError):
-        return str(milliseconds)
-    return moment.isoformat(" ", "seconds")

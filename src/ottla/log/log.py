@@ -213,7 +213,10 @@ class Log:
 
         Where the first transaction begins that is open, or whose marker is not committed.
         """
-        unstable = self.producers.first_unstable_offset(self.high_watermark)
+        producers = self.producers
+        if not producers.ongoing and not producers.completed:
+            return self.high_watermark
+        unstable = producers.first_unstable_offset(self.high_watermark)
         if unstable is None or unstable >= self.high_watermark:
             return self.high_watermark
         return max(unstable, self.log_start_offset)

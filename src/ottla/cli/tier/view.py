@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ottla.cli.output import Column, JsonValue, counted, print_headline, print_table
+from ottla.cli.sizes import size_text, time_text
 from ottla.cli.tier.source import LocalPart, TierSource
-from ottla.cli.times import shown_timestamp
-from ottla.model.ids import uuid_to_text
+from ottla.model.ids import NO_TIMESTAMP, uuid_to_text
 from ottla.tier_reader.findings import Finding
 from ottla.tier_reader.segment_chain import ChainedSegment, SegmentChain
 
@@ -50,7 +50,12 @@ def print_parts(results: Sequence[PartitionResult]) -> None:
         Column("remote size", True),
     ]
     rows = [
-        [str(each.partition), str(len(each.chain.segments)), _remote(each.chain), size(each.size)]
+        [
+            str(each.partition),
+            str(len(each.chain.segments)),
+            _remote(each.chain),
+            size_text(each.size),
+        ]
         for each in results
     ]
     if any(each.local is not None for each in results):
@@ -75,8 +80,8 @@ def print_segments(results: Sequence[PartitionResult]) -> None:
             str(each.partition),
             str(segment.first_offset),
             str(segment.last_offset),
-            size(segment.manifest.total_size),
-            _time(segment.manifest.max_timestamp_ms),
+            size_text(segment.manifest.total_size),
+            time_text(_known(segment.manifest.max_timestamp_ms)),
             str(segment.manifest.broker_id),
             uuid_to_text(segment.manifest.segment_id),
         ]
@@ -99,7 +104,7 @@ def print_check(results: Sequence[PartitionResult]) -> None:
     rows = []
     for each in results:
         row = [str(each.partition), str(len(each.chain.segments)), _remote(each.chain)]
-        row += [size(each.size)] + ([str(each.records or 0)] if with_records else [])
+        row += [size_text(each.size)] + ([str(each.records or 0)] if with_records else [])
         rows.append([*row, counted(each.problems, "problem") if each.problems else "ok"])
     print_table([*columns, Column("result")], rows)
     _print_findings(results)
@@ -113,18 +118,6 @@ def description_as_json(source: TierSource, results: Sequence[PartitionResult]) 
         "tier": source.url,
         "partitions": [_partition_as_json(each) for each in results],
     }
-
-
-def size(count: int) -> str:
-    """Return a number of bytes for people."""
-    if count < 1000:
-        return f"{count} B"
-    thousands = count / 1000
-    for unit in ("kB", "MB", "GB"):
-        if thousands < 999.95:
-            return f"{thousands:.1f} {unit}"
-        thousands /= 1000
-    return f"{thousands:.1f} TB"
 
 
 def _print_findings(results: Sequence[PartitionResult]) -> None:
@@ -151,7 +144,7 @@ def _local(local: LocalPart | None) -> list[str]:
     if local is None:
         return ["?", "?"]
     start, end = _local_start(local), local.offsets.latest
-    known = "?" if local.size is None else size(local.size)
+    known = size_text(local.size)
     if start is None or end is None:
         return ["?", known]
     return ["-" if start >= end else f"{start} to {end - 1}", known]
@@ -162,8 +155,8 @@ def _local_start(local: LocalPart) -> int | None:
     return offsets.earliest if offsets.earliest_local is None else offsets.earliest_local
 
 
-def _time(timestamp_ms: int) -> str:
-    return "-" if timestamp_ms < 0 else shown_timestamp(timestamp_ms)
+def _known(timestamp_ms: int) -> int | None:
+    return None if timestamp_ms == NO_TIMESTAMP else timestamp_ms
 
 
 def _partition_as_json(result: PartitionResult) -> JsonValue:

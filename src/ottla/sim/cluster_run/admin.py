@@ -14,7 +14,7 @@ from ottla.metadata.image import MetadataImage, PartitionImage, TopicImage
 from ottla.model.errors import ErrorCode
 from ottla.sim.cluster_run.clients import ClusterClient, ClusterRunOfClients
 from ottla.sim.cluster_run.history import PartitionKey
-from ottla.sim.cluster_run.topics import INTERNAL, LASTING, LOOSE, TEMPORARY, is_loose
+from ottla.sim.cluster_run.topics import INTERNAL, LASTING, LOOSE, OUTPUT, TEMPORARY, is_loose
 from ottla.sim.network.exchange import Exchange, Violation
 from ottla.wire.message import Message
 from ottla.wire.messages.alter_partition_reassignments import (
@@ -144,7 +144,7 @@ class ClusterAdmin(ClusterClient):
 
     def _grow(self, image: MetadataImage) -> tuple[Message, int] | None:
         topic = self._topic(image)
-        if topic is None or topic.name.startswith(INTERNAL):
+        if topic is None or topic.name.startswith((INTERNAL, OUTPUT)):
             return None
         if topic.name.startswith(LASTING):
             if self._grown >= _MOST_GROWTH:

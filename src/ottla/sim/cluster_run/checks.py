@@ -265,9 +265,11 @@ class Checks:
     ) -> None:
         """Check that everybody in the ISR has what the leader calls committed."""
         leader = partition.leader
-        if leader is None and (number, key) not in self._led:
-            raise Violation(f"{partition.name}: follower {number} is the first at {high_watermark}")
         newest = self._newest(partition)
+        # It may have led for a part of the wake-up, if nobody else is in sync.
+        is_alone = newest is not None and newest.isr == (number,)
+        if leader is None and (number, key) not in self._led and not is_alone:
+            raise Violation(f"{partition.name}: follower {number} is the first at {high_watermark}")
         is_current = newest is not None and newest.leader_epoch == partition.leader_epoch
         if newest is not None and (is_current or leader is None):
             isr = newest.isr  # also of one that committed and then resigned in this wake-up

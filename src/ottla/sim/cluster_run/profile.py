@@ -18,6 +18,11 @@ _GROUP_SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "500",
 }
+_TRANSACTION_SETTINGS = {
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.min.isr": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
+}
 _DRIFT = 1 / 1024
 """The step of clock rates: binary, so that sums of times stay exact."""
 
@@ -41,6 +46,15 @@ class ClusterProfile(NamedTuple):
     admins: int
     classic_members: int
     consumer_members: int
+    copiers: int
+    """Clients that copy partitions in transactions, each another one."""
+    rivals: int
+    """How many of the copied partitions have a second client with the same transactional id."""
+    transaction_version: int
+    """The newest transaction version that clients have."""
+    transaction_timeout_ms: int
+    output_segment_bytes: int
+    """The size of segments of what transactions write."""
     pipelining: int
     fault_pause_ms: tuple[int, ...]
     """How long nothing new goes wrong, one of them."""
@@ -70,7 +84,7 @@ def profile_of(seed: int) -> ClusterProfile:
         "metadata.max.retention.bytes": str(chance.choice((3000, 104_857_600))),
         "metadata.log.segment.bytes": str(chance.choice((8_388_608, 1_073_741_824))),
     }
-    properties |= _GROUP_SETTINGS
+    properties |= _GROUP_SETTINGS | _TRANSACTION_SETTINGS
     if lose_power or fail_disks:
         # What is acknowledged must be on disk if several machines may lose power, or are booted
         # because their disks have failed.
@@ -111,6 +125,11 @@ def profile_of(seed: int) -> ClusterProfile:
             "wipe": chance.choice((0.0, 0.5)),
             "target_leader": chance.choice((0.0, 1.0, 3.0)),
         },
+        copiers=chance.choice((0, 0, 1, 2)),
+        rivals=chance.choice((0, 1, 2)),
+        transaction_version=chance.choice((0, 1, 2, 2)),
+        transaction_timeout_ms=chance.choice((1500, 3000, 60_000)),
+        output_segment_bytes=chance.choice((700, 2000, 1_048_576)),
     )
 
 
@@ -138,6 +157,7 @@ def rough_profile(seed: int) -> ClusterProfile:
         admins=0,
         classic_members=0,
         consumer_members=0,
+        copiers=0,
         pipelining=5,
         fault_pause_ms=(100, 300, 600),
         outage_ms=(50, 500, 1500),
@@ -160,6 +180,18 @@ def grouped_profile(seed: int) -> ClusterProfile:
     """Return a rough profile with groups of both protocols."""
     return rough_profile(seed)._replace(
         partitions=3, classic_members=3, consumer_members=3, fault_pause_ms=(500, 1000)
+    )
+
+
+def transactional_profile(seed: int) -> ClusterProfile:
+    """Return a rough profile with clients that copy partitions in transactions."""
+    return rough_profile(seed)._replace(
+        partitions=2,
+        producers=2,
+        copiers=2,
+        rivals=1,
+        fault_pause_ms=(500, 1000),
+        outage_ms=(50, 500),
     )
 
 

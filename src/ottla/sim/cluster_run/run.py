@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from random import Random as Generator
 
 from ottla.log.log import Log
 from ottla.metadata.image import MetadataImage, PartitionImage, TopicImage
@@ -25,24 +26,31 @@ from ottla.sim.cluster_run.clients import (
     TopicCreator,
     new_topic,
 )
+from ottla.sim.cluster_run.copier import Copier
 from ottla.sim.cluster_run.faults import ClusterFaults
 from ottla.sim.cluster_run.group_checks import take_answer
 from ottla.sim.cluster_run.group_history import GroupHistory
 from ottla.sim.cluster_run.group_members import ClassicMember, ConsumerMember, GroupMember
 from ottla.sim.cluster_run.history import History, PartitionKey, batches_of
 from ottla.sim.cluster_run.profile import ClusterProfile, profile_of
-from ottla.sim.cluster_run.topics import INTERNAL, is_loose, key_of
+from ottla.sim.cluster_run.topics import INTERNAL, OUTPUT, is_loose, key_of
+from ottla.sim.cluster_run.transaction_history import TransactionHistory
+from ottla.sim.cluster_run.transaction_readers import TransactionReader
 from ottla.sim.disk.faults import Crash
 from ottla.sim.machine import LISTENER, Machine
-from ottla.sim.network.exchange import Violation, brief
+from ottla.sim.network.exchange import Exchange, Violation, brief
 from ottla.sim.network.recorder import Handled, Settled
 from ottla.sim.network.stream import SimStream
 from ottla.sim.seeded_random import generator
 from ottla.sim.trace import Trace
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 DEFAULT_SECONDS = 20
 HEALED_WITHIN_MS = 60_000
 _LINE = 240
+_CLOCK_SKEW_MS = 10_000.0
+_OUTPUT = f"{OUTPUT}0"
+_OUTPUT_PARTITIONS = 2
 
 
 class ClusterRun:
@@ -61,6 +69,12 @@ class ClusterRun:
         self.history = History()
         self.profile = profile = profile or profile_of(seed)
         self.groups = GroupHistory()
+        self.transactions = TransactionHistory(self.note)
+        self.transactions.is_strict = not profile.weights.get("fail_disk")
+        self.clock_skew_ms = 0.0
+        if profile.clock_rates or profile.weights.get("wall"):
+            self.clock_skew_ms = _CLOCK_SKEW_MS
+        self._inits: dict[int, int] = {}
         self.broker_count = profile.brokers + profile.extra_brokers
         self._numbers = range(1, self.broker_count + 1)
         self._seconds = seconds
@@ -84,7 +98,9 @@ class ClusterRun:
             self._leader,
             self._is_dispensable,
         )
-        cluster.after_wake = self._checks.look
+        cluster.after_wake = self._look
+        if profile.copiers:
+            self.history.on_added = self.transactions.added
         cluster.on_end = self._ended
         self._keys = [
             (f"topic-{topic}", index)
@@ -146,6 +162,15 @@ class ClusterRun:
         topics = [
             new_topic(name, profile.partitions, profile.min_insync_replicas) for name in names
         ]
+        if profile.copiers:
+            topics.append(
+                new_topic(
+                    _OUTPUT,
+                    _OUTPUT_PARTITIONS,
+                    profile.min_insync_replicas,
+                    profile.output_segment_bytes,
+                )
+            )
         self._clients.append(TopicCreator("creator", self, generator(seed, "creator"), topics))
         chance = generator(seed, "cluster-clients")
         self._producers: list[ClusterProducer] = []
@@ -174,8 +199,37 @@ class ClusterRun:
             ConsumerMember(name, self, generator(seed, name))
             for name in (f"member-{number}" for number in range(profile.consumer_members))
         ]
+        self._make_copiers()
         self._clients += [*self._producers, *self._temporary, *self._consumers]
         self._clients += [*self._admins, *self._members]
+
+    def _make_copiers(self) -> None:
+        """Make the clients of transactions, and readers of what they write."""
+        profile, chance = self.profile, generator(self.seed, "transactions")
+        self._copiers: list[Copier] = []
+        self._rivals: list[Copier] = []
+        for number, source in enumerate(self._keys[: profile.copiers]):
+            self._copiers.append(self._new_copier(f"copier-{number}", source, chance))
+            if number < profile.rivals:
+                self._rivals.append(self._new_copier(f"rival-{number}", source, chance))
+        for index in range(_OUTPUT_PARTITIONS if self._copiers else 0):
+            for level in (0, 1):
+                name = f"reader-{index}-{level}"
+                reader = TransactionReader(name, self, generator(self.seed, name), (_OUTPUT, index))
+                reader.isolation_level = level
+                self._consumers.append(reader)
+
+    def _new_copier(self, name: str, source: PartitionKey, chance: Generator) -> Copier:
+        newest = self.profile.transaction_version
+        return Copier(
+            name,
+            self,
+            generator(self.seed, name),
+            source=source,
+            target=_OUTPUT,
+            version=chance.choice((newest, newest, chance.randint(0, newest))),
+            timeout_ms=self.profile.transaction_timeout_ms,
+        )
 
     def _add_producer(self, key: PartitionKey, pipelining: int = 1) -> None:
         name = f"producer-{len(self._producers)}"
@@ -190,6 +244,8 @@ class ClusterRun:
         try:
             for client in self._clients:
                 self.at(self.monotonic_ms(), client.think)
+            for copier in self._copiers + self._rivals:
+                self.at(self.monotonic_ms(), copier.start)
             self._faults.begin()
             self._cluster.run_for(self._seconds * 1000)
             self._heal()
@@ -208,6 +264,10 @@ class ClusterRun:
             admin.is_finished = True
         for member in self._members:
             member.is_steady = True
+        for copier in self._copiers:
+            copier.calm_down()
+        for rival in self._rivals:
+            rival.is_retired = True
         self._wait_for(lambda: not any(admin.in_flight for admin in self._admins), lambda: "admin")
         acked = {producer.name: producer.acked for producer in self._producers}
         commits = {member.name: member.commits for member in self._members}
@@ -217,6 +277,8 @@ class ClusterRun:
         )
         for producer in self._producers + self._temporary:
             producer.is_finishing = True
+        for consumer in self._consumers:
+            consumer.read_once_more()
         self._wait_for(lambda: not self._unfinished(), self._unfinished)
         self._check_acknowledged()
         self._check_replicas()
@@ -282,7 +344,27 @@ class ClusterRun:
         images = [self._cluster.node(number).image for number in self._numbers]
         if any(_comparable(image) != _comparable(images[0]) for image in images):
             return "images differ"
-        return self._unequal(images[0]) or self._unread()
+        return self._uncopied() or self._unequal(images[0]) or self._unstable() or self._unread()
+
+    def _uncopied(self) -> str:
+        """Return what transactions have still to do."""
+        for copier in self._copiers:
+            position = self.transactions.id(copier.transactional_id).position
+            if position != self.history.log(copier.source).end:
+                return f"{copier.name} has copied up to {position}"
+        return self.transactions.unfinished()
+
+    def _unstable(self) -> str:
+        """Return which partition has an open transaction, as its leader says."""
+        for number in self._numbers:
+            for partition in self._cluster.node(number).topics:
+                log = partition.log
+                if log is not None and log.last_stable_offset < log.high_watermark:
+                    return (
+                        f"a transaction hangs: the last stable offset of {partition.name} on"
+                        f" {number} is {log.last_stable_offset}, below {log.high_watermark}"
+                    )
+        return ""
 
     def _unequal(self, image: MetadataImage) -> str:
         """Return which partition's replicas do not end alike."""
@@ -337,6 +419,11 @@ class ClusterRun:
     def note(self, text: str) -> None:
         self.trace.note(self.monotonic_ms(), text)
 
+    def _look(self, number: int) -> None:
+        """Check what a wake-up of a broker has changed."""
+        self._checks.look(number)
+        self.transactions.settle()
+
     def _note_fault(self, text: str) -> None:
         self.counts["faults"] += 1
         self.note(f"* {text}")
@@ -387,9 +474,23 @@ class ClusterRun:
         if frame:
             self.note(f"  -> {brief(exchange.answer(frame))}"[:_LINE])
             self.trace.digest(frame)
+            self._take_init(exchange)
             if self._members:
                 is_current = self._is_coordinator(number)
                 take_answer(self.groups, exchange, self.monotonic_ms(), is_current=is_current)
+
+    def _take_init(self, exchange: Exchange) -> None:
+        """Take note of who has taken over a transactional id."""
+        request, reply = exchange.request, exchange.reply
+        if isinstance(request, InitProducerIdRequest) and request.transactional_id:
+            assert isinstance(reply, InitProducerIdResponse)
+            epoch = None if reply.error_code else reply.producer_epoch
+            number = self.transactions.init_decided(request.transactional_id, epoch)
+            self._inits[id(exchange)] = number
+
+    def init_number(self, exchange: Exchange) -> int:
+        """Return which decision about its transactional id an answer was."""
+        return self._inits[id(exchange)]
 
     def _is_coordinator(self, number: int) -> bool:
         """Return True if a broker leads the offsets by the newest metadata, and knows it."""
