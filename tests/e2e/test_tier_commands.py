@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 
 from ottla.cli.main import main
+from ottla.cli.sizes import size_text
 from ottla.server.blocking_store import all_objects, open_blocking_store
 from ottla.testing import Cluster
 from ottla.tier_reader import open_topic
@@ -146,7 +147,12 @@ def test_a_tiered_topic_on_s3(cluster: Cluster, capsys: pytest.CaptureFixture[st
     assert main(["topics", "describe", TOPIC, *at]) == 0
     row = capsys.readouterr().out.splitlines()[-1].split()
     assert row[5:7] == ["0", str(ROUNDS * 9)]
-    assert row[-2:] == [str(remote["end_offset"]), str(local["start_offset"])]
+    assert row[-4:-2] == [str(remote["end_offset"]), str(local["start_offset"])]
+    logs_bytes = sum(segment["objects"]["log"] for segment in remote["segments"])
+    assert " ".join(row[-2:]) == size_text(logs_bytes)
+    assert main(["log-dirs", "--topic", TOPIC, "--json", *at]) == 0
+    (directory,) = json.loads(capsys.readouterr().out)
+    assert directory["logs"][0]["remote_size"] == logs_bytes
 
     assert consume(cluster) == committed
     for command in ("check", "verify"):

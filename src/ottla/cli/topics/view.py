@@ -22,6 +22,11 @@ _COLUMNS = [
     Column("latest", True),
     Column("size", True),
 ]
+_REMOTE_COLUMNS = [
+    Column("remote to", True),
+    Column("local from", True),
+    Column("remote size", True, is_extra=True),
+]
 _COMPACTION_COLUMNS = [Column("dirty", True), Column("last clean", is_extra=True)]
 
 
@@ -40,10 +45,10 @@ def print_description(topic: TopicDescription, logs: LeaderLogs) -> None:
         columns = [*columns, *_COMPACTION_COLUMNS]
         rows = [[*row, *_compaction(log)] for row, log in zip(rows, found, strict=True)]
     if any(partition.latest_tiered_offset is not None for partition in topic.partitions):
-        columns = [*columns, Column("remote to", True), Column("local from", True)]
+        columns = [*columns, *_REMOTE_COLUMNS]
         rows = [
-            [*row, _remote_end(partition), _known(partition.earliest_local_offset)]
-            for row, partition in zip(rows, topic.partitions, strict=True)
+            [*row, *_remote(partition, log)]
+            for row, partition, log in zip(rows, topic.partitions, found, strict=True)
         ]
     if any(partition.eligible_leaders for partition in topic.partitions):
         columns = [*columns, Column("eligible")]
@@ -84,6 +89,7 @@ def listing_as_json(topic: TopicListing) -> JsonValue:
 def _log_as_json(log: LogDescription | None) -> dict[str, JsonValue]:
     return {
         "size": None if log is None else log.size,
+        "remote_size": None if log is None else log.remote_size,
         "dirty_ratio": None if log is None else log.dirty_ratio,
         "last_clean_ms": None if log is None else log.last_clean_ms,
     }
@@ -108,9 +114,13 @@ def _row(partition: PartitionDescription, log: LogDescription | None) -> list[st
     ]
 
 
-def _remote_end(partition: PartitionDescription) -> str:
-    offset = partition.latest_tiered_offset
-    return "-" if offset == NO_OFFSET else _known(offset)
+def _remote(partition: PartitionDescription, log: LogDescription | None) -> list[str]:
+    end = partition.latest_tiered_offset
+    return [
+        "-" if end == NO_OFFSET else _known(end),
+        _known(partition.earliest_local_offset),
+        size_text(None if log is None else log.remote_size),
+    ]
 
 
 def _joined(nodes: Iterable[int]) -> str:
