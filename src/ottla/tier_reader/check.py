@@ -46,7 +46,7 @@ def _missing(
 ) -> Iterator[Finding]:
     """Yield the objects of a segment that are missing or have another size.
 
-    The store is asked again: a listing takes time, and the segment may have been uploaded meanwhile.
+    The store is asked again: a listing takes time, and the upload may have ended meanwhile.
     """
     for kind, summary in manifest.objects.items():
         key = manifest.key(kind)
