@@ -38,6 +38,7 @@ from ottla.testing import Cluster
 from ottla.tier_reader import open_topic
 
 SEGMENT_BYTES = 64 * 1024 * 1024
+RECORD_BYTES = 1024
 READERS = 10
 LIMIT_S = 300.0
 RATE = 1000
@@ -91,7 +92,7 @@ def measure(options: argparse.Namespace, directory: Path) -> dict[str, float]:
                 "file.delete.delay.ms": "0",
             },
         )
-        total = fill(target, "old", options.megabytes * 1_000_000, 1024)
+        total = fill(target, "old", options.megabytes * 1_000_000, RECORD_BYTES)
         forget_pages(directory)
         figures["consume_local_mb_per_s"] = consume(target, "old", total, 1)["mb_per_s"]
         figures |= upload(cluster, directory)
@@ -106,7 +107,7 @@ def measure(options: argparse.Namespace, directory: Path) -> dict[str, float]:
         forget_pages(directory)
         figures |= read_without_broker(f"file:{directory}/cold")
         cluster.create_topic("fresh")
-        figures |= latencies(options, cluster, target)
+        figures |= latencies(options, cluster, target, int(total / RECORD_BYTES))
         figures["broker_resident_mb"] = target.resident_mb()
     return {name: round(value, 3) for name, value in figures.items()}
 
@@ -142,12 +143,14 @@ def read_without_broker(url: str) -> dict[str, float]:
     return {"reader_mb_per_s": read / 1e6 / (time.monotonic() - began)}
 
 
-def latencies(options: argparse.Namespace, cluster: Cluster, target: Target) -> dict[str, float]:
+def latencies(
+    options: argparse.Namespace, cluster: Cluster, target: Target, records: int
+) -> dict[str, float]:
     """Return the p99 of produce to consume, without old readers and with them."""
     alone, crowded = [], []
     for _ in range(options.rounds):
         alone.append(latency(target, options.seconds))
-        with old_readers(cluster, options.reader_rate):
+        with old_readers(cluster, records, options.reader_rate):
             crowded.append(latency(target, options.seconds))
     without, beside = median(alone), median(crowded)
     return {
@@ -174,11 +177,11 @@ def latency(target: Target, seconds: float) -> float:
 
 
 @contextmanager
-def old_readers(cluster: Cluster, rate_mb_per_s: float) -> Iterator[None]:
+def old_readers(cluster: Cluster, records: int, rate_mb_per_s: float) -> Iterator[None]:
     """Have consumers read the old topic again and again, each from another offset."""
     context = multiprocessing.get_context("spawn")
     process = context.Process(
-        target=read_old, args=(cluster.bootstrap_servers, rate_mb_per_s), daemon=True
+        target=read_old, args=(cluster.bootstrap_servers, records, rate_mb_per_s), daemon=True
     )
     process.start()
     try:
@@ -189,7 +192,7 @@ def old_readers(cluster: Cluster, rate_mb_per_s: float) -> Iterator[None]:
         process.join()
 
 
-def read_old(bootstrap_servers: str, rate_mb_per_s: float) -> None:
+def read_old(bootstrap_servers: str, records: int, rate_mb_per_s: float) -> None:
     """Read the old topic with ten consumers, until killed."""
     consumers = []
     for number in range(READERS):
@@ -201,7 +204,7 @@ def read_old(bootstrap_servers: str, rate_mb_per_s: float) -> None:
                 "queued.max.messages.kbytes": 2048,
             }
         )
-        consumer.assign([TopicPartition("old", 0, number * 50_000)])
+        consumer.assign([TopicPartition("old", 0, number * records // READERS)])
         consumers.append(consumer)
     began, read = time.monotonic(), 0
     while True:
