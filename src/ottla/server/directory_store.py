@@ -70,7 +70,8 @@ class DirectoryStore:
         def read() -> bytes:
             file = _FILES.open(path)
             try:
-                return file.pread(length, position)
+                # no more than there is: memory for all of `length` would be allocated
+                return file.pread(max(min(length, file.size() - position), 0), position)
             finally:
                 file.close()
 
