@@ -90,6 +90,7 @@ class Log:
         "_group_start",
         "_idle_end",
         "_rules",
+        "_tiered_start",
         "active_segment",
         "cleaned_upto",
         "config",
@@ -145,6 +146,8 @@ class Log:
         self._group_start = _NO_GROUP
         """Where the group of queued batches begins, if a roll has written a part of it."""
         self._idle_end = -1
+        self._tiered_start: int | None = None
+        """Where the log begins if it turns out that its topic is tiered."""
 
     def __repr__(self) -> str:
         return (
@@ -172,10 +175,25 @@ class Log:
 
     def reconfigure(self, config: LogConfig) -> None:
         """Apply new settings from the next append on."""
+        if config.remote_storage_enable and self._tiered_start is not None:
+            self._begin_in_tier(self._tiered_start)
         self.config = config
         self._rules = self.resources.append_rules(config)
         self.active_segment.reconfigure(config)
         self.flush_state.reconfigure(config.flush_messages)
+
+    def note_tiered_start(self, log_start_offset: int) -> None:
+        """Remember where the log begins if its topic is tiered.
+
+        A broker of a cluster opens its logs before it has read all settings of topics.
+        """
+        self._tiered_start = log_start_offset
+
+    def _begin_in_tier(self, log_start_offset: int) -> None:
+        """Move the log start offset back to what the remote tier has."""
+        self._tiered_start = None
+        if log_start_offset < self.log_start_offset <= self.segments.base_offsets[0]:
+            self.log_start_offset = log_start_offset
 
     def adopt_topic_id(self, topic_id: bytes) -> None:
         """Give a log without a topic id the id of its topic, and force it to disk."""

@@ -97,7 +97,11 @@ def open_log(
         _doubt_files(log, 0)  # a log that never held anything is closed without a flush
     _begin(log, checkpoint, end_offset, notes)
     log.leader_epochs.truncate_from_end(log.written_end)
-    log.leader_epochs.truncate_from_start(log.log_start_offset)
+    start = log.log_start_offset
+    if checkpoint.log_start_offset < start:
+        log.note_tiered_start(checkpoint.log_start_offset)
+        start = checkpoint.log_start_offset  # a tiered log needs the epochs of its remote part
+    log.leader_epochs.truncate_from_start(start)
     if recovered_from is not None:
         recovered_from = max(recovered_from, log.segments.base_offsets[0])
     rebuild_producers(log, notes, is_clean=recovered_from is None, newest=recovered_from)
