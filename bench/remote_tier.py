@@ -1,6 +1,6 @@
 """How fast the remote tier is, with a directory as store.
 
-    python bench/remote_tier.py --megabytes 1000
+    python bench/remote_tier.py --megabytes 1100
 
 It fills a topic, lets the broker copy it, and reads it from the local segments and then from the
 tier, both times without pages of the files in memory. Last it measures the latency of fresh
@@ -37,7 +37,7 @@ from ottla.server.blocking_store import all_objects, open_blocking_store
 from ottla.testing import Cluster
 from ottla.tier_reader import open_topic
 
-SEGMENT_BYTES = 64 * 1024 * 1024
+SEGMENT_BYTES = 256 * 1024 * 1024
 RECORD_BYTES = 1024
 READERS = 10
 LIMIT_S = 300.0
@@ -48,7 +48,7 @@ WARM_S = 2.0
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--megabytes", type=int, default=1000, help="how much to write")
+    parser.add_argument("--megabytes", type=int, default=1100, help="how much to write")
     parser.add_argument("--rounds", type=int, default=3, help="of latency")
     parser.add_argument("--seconds", type=float, default=8.0, help="of each latency round")
     parser.add_argument("--reader-rate", type=float, default=5.0, help="MB/s of each old reader")
