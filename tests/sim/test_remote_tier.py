@@ -248,7 +248,19 @@ def run(seed: int, steps: int = 40) -> TieredCluster:
     return case
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_nothing_is_lost(seed: int) -> None:
     case = run(seed)
     assert len(case.acknowledged) > 30
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        13,  # a log was opened before its topic was known to be tiered
+        19,  # a leader that was paused has uploaded what another one had given up
+        48,  # a segment was missing in metadata of which not everything was read
+    ],
+)
+def test_seeds_that_have_found_something(seed: int) -> None:
+    run(seed, 60)

@@ -9,6 +9,7 @@ from ottla.log.segment.segment import Segment
 from ottla.model.errors import ErrorCode
 from ottla.ports import ObjectStoreError
 from ottla.tiered.metadata_records import SegmentMetadata, SegmentState
+from ottla.tiered.remote_segments import RemoteSegments
 from ottla.tiered.segment_files import describe_segment, objects_of
 from ottla.tiered.segment_upload import SegmentUpload, delete_objects
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from ottla.broker.remote_tier.tiered_partition import TieredPartition
 
 WRITE_AGAIN_MS: Final = 1000
+GIVE_UP_MS: Final = 60_000
+"""How long a broker that does not lead any more waits to hear what became of its copy."""
 
 
 class CopyTask:
@@ -36,6 +39,8 @@ class CopyTask:
             now_ms=node.clock.wall_ms(),
         )
         self._objects = objects_of(log, segment, end_offset)
+        self._known_in: RemoteSegments | None = None
+        """The metadata in which the segment was seen."""
         self._is_over = False
         self._is_stored = False
         """True once all objects are stored, and COPY_FINISHED may be written."""
@@ -98,30 +103,51 @@ class CopyTask:
         if code and self._is_wanted:
             self._owner.tier.later(WRITE_AGAIN_MS, self._write_again)
         elif code:
-            self._end()
-        # Else the copy is over when the record comes back with the metadata.
+            self._owner.tier.later(GIVE_UP_MS, self._end)
+        # The copy is over when the metadata says what became of it.
 
     def _write_again(self) -> None:
-        if not self._is_over:
-            if self._is_wanted:
-                self._write_finished()
-            else:
-                self._end()
+        if self._is_over:
+            return
+        if self._is_wanted:
+            self._write_finished()
+        else:
+            self._owner.tier.later(GIVE_UP_MS, self._end)
 
-    def metadata_changed(self, known: SegmentMetadata | None) -> None:
-        """Follow what the metadata says about the segment."""
+    def metadata_changed(self, segments: RemoteSegments) -> None:
+        """Follow what the metadata says about the segment.
+
+        A segment that is not in it may be one of which nothing was read yet. It is known to be
+        deleted only if it was there before.
+        """
+        known = segments.segments.get(self.segment.segment_id)
+        was_known = self._known_in is segments
+        if known is not None:
+            self._known_in = segments
         if self._is_over or not self._is_stored:
             return
         if known is not None and known.state == SegmentState.COPY_FINISHED:
             self._end()
-        elif known is None or known.state != SegmentState.COPY_STARTED:
+        elif (known is None and was_known) or (
+            known is not None and known.state != SegmentState.COPY_STARTED
+        ):
             self._give_up()  # another leader has copied the same records and given this up
 
     def _give_up(self) -> None:
         """Delete what was stored: nobody will know of it."""
         if not self._is_over:
             self._is_over = True
-            delete_objects(self._owner.tier.store, self.segment, lambda error: self._owner.done())
+            self._delete_stored()
+
+    def _delete_stored(self) -> None:
+        def deleted(error: OSError | None) -> None:
+            if error is None:
+                self._owner.done()
+            else:
+                problem = f"an upload that was given up cannot be deleted: {error}"
+                self._owner.repeat(problem, self._delete_stored)
+
+        delete_objects(self._owner.tier.store, self.segment, deleted)
 
     def _end(self, problem: str | None = None) -> None:
         if not self._is_over:

@@ -5,10 +5,11 @@ Only a leader knows how much is committed, so a follower of the partition asks i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.broker.remote_tier.metadata_state import MetadataState
 from ottla.model.errors import ApiError
+from ottla.model.ids import REMOTE_LOG_METADATA_TOPIC
 from ottla.model.steps import Steps
 from ottla.ports import Peer, Response
 from ottla.replication.fetch_session import FINAL_EPOCH
@@ -20,10 +21,21 @@ from ottla.replication.replica_fetch_codec import (
     encode_request,
 )
 from ottla.wire.api_table import ApiKey
+from ottla.wire.codec import decoder, encoder
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
+_Answer: TypeAlias = tuple[int, bytes, int, int]
+"""What a fetch has brought of a partition: its index, batches, high watermark, log start."""
+_LATEST: Final = -1
+_LIST_VERSION: Final = 7
 READ_BYTES: Final = 64 * 1024
 MAX_WAIT_MS: Final = 500
 RETRY_MS: Final = 200
@@ -121,7 +133,7 @@ class LeaderFetcher:
             self._retry()
             return
         reply = decode_reply(result.buffer, result.start, result.end)
-        answers = []
+        answers: list[_Answer] = []
         has_failed = bool(reply.error)
         for fetched in reply.partitions:
             state = self.states.get(fetched.partition_index)
@@ -129,22 +141,65 @@ class LeaderFetcher:
                 has_failed = has_failed or bool(fetched.error)
                 continue
             data = bytes(result.view[fetched.start : fetched.end])
-            answers.append((state, data, fetched.high_watermark, fetched.log_start_offset))
+            answers.append(
+                (fetched.partition_index, data, fetched.high_watermark, fetched.log_start_offset)
+            )
         self._node.sliced_work.run(self._apply(answers, has_failed))
 
-    def _apply(
-        self, answers: list[tuple[MetadataState, bytes, int, int]], has_failed: bool
-    ) -> Steps[None]:
-        for state, data, high_watermark, log_start_offset in answers:
+    def _apply(self, answers: list[_Answer], has_failed: bool) -> Steps[None]:
+        at_the_end: list[int] = []
+        for index, data, high_watermark, log_start_offset in answers:
+            state = self.states.get(index)
+            if state is None:
+                continue
             state.next_offset = max(state.next_offset, log_start_offset)
             yield from state.apply(data)
-            if state.next_offset >= high_watermark:
-                state.is_caught_up = True
-        self._is_busy = False
-        if has_failed:
+            if state.next_offset >= high_watermark and not state.is_caught_up:
+                at_the_end.append(index)
+        if at_the_end:
+            self._confirm(at_the_end)
+        elif has_failed:
             self._retry()
         else:
-            self.fetch()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self._is_busy = False
+        self.fetch()
+
+    def _confirm(self, indexes: list[int]) -> None:
+        """Ask where partitions end: the high watermark of a new leader may be an old one.
+
+        It answers this only when it knows how much is committed (KIP-207).
+        """
+        asked = [ListOffsetsPartition(partition_index=each, timestamp=_LATEST) for each in indexes]
+        topic = ListOffsetsTopic(name=REMOTE_LOG_METADATA_TOPIC, partitions=asked)
+        body = encoder(ListOffsetsRequest, _LIST_VERSION)(ListOffsetsRequest(topics=[topic]))
+        try:
+            self._peer.send(ApiKey.LIST_OFFSETS, _LIST_VERSION, body, TIMEOUT_MS, self._confirmed)
+        except BlockingIOError:
+            self._retry()
+
+    def _confirmed(self, result: Response | OSError) -> None:
+        if self._is_closed:
+            return
+        if isinstance(result, OSError):
+            self._retry()
+            return
+        view = result.view[result.start : result.end].toreadonly()
+        response, _ = decoder(ListOffsetsResponse, _LIST_VERSION)(view, 0, len(view))
+        is_certain = True
+        for topic in response.topics:
+            for answer in topic.partitions:
+                state = self.states.get(answer.partition_index)
+                if answer.error_code:
+                    is_certain = False
+                elif state is not None and state.next_offset >= answer.offset:
+                    state.is_caught_up = True
+        if is_certain:
+            self._go_on()
+        else:
+            self._retry()
 
     def _retry(self) -> None:
         self._is_busy = True

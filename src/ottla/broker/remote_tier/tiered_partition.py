@@ -86,7 +86,7 @@ class TieredPartition:
             return
         self._follow(log, segments)
         if self.copy is not None:
-            self.copy.metadata_changed(segments.segments.get(self.copy.segment.segment_id))
+            self.copy.metadata_changed(segments)
         if self.partition.leader is not None:
             self._lead(log, segments)
 
