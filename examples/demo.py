@@ -253,7 +253,7 @@ def count_in_a_group(broker: BrokerProcess, count: int, results: Results) -> Non
 def kill_a_leader(count: int, results: Results) -> None:
     """Start three brokers and kill the leader of a partition under load."""
     begin = time.perf_counter()
-    with Cluster(3, processes=True) as cluster:
+    with Cluster(3, processes=True, proxied=False) as cluster:
         results.add("three brokers start", time.perf_counter() - begin)
         failover = Failover(cluster)
         begin = time.perf_counter()

@@ -96,8 +96,17 @@ def _cached_or_fetched(version: str) -> Path:
     if not directory.is_dir():
         with tempfile.TemporaryDirectory(prefix="fetching-", dir=cache_directory()) as work:
             _copy_jars(version, Path(work))
-            Path(work, "jars").rename(directory)
+            keep_jars(Path(work, "jars"), directory)
     return directory
+
+
+def keep_jars(jars: Path, directory: Path) -> None:
+    """Move complete jars into the cache, unless another process was faster."""
+    try:
+        jars.rename(directory)
+    except OSError:
+        if not directory.is_dir():
+            raise
 
 
 def _copy_jars(version: str, work: Path, only: str | None = None) -> None:

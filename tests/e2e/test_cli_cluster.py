@@ -56,6 +56,9 @@ class Processes:
         for number in list(self._running):
             self.kill(number)
 
+    def log_dirs(self, number: int) -> tuple[Path, Path]:
+        return self._directory / str(number), self._directory / f"{number}-more"
+
     def _config(self, number: int) -> Path:
         voters = ",".join(f"{each}@127.0.0.1:{port}" for each, port in self._controllers.items())
         settings = {
@@ -66,7 +69,7 @@ class Processes:
             f"CONTROLLER://127.0.0.1:{self._controllers[number]}",
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": voters,
-            "log.dirs": self._directory / str(number),
+            "log.dirs": ",".join(map(str, self.log_dirs(number))),
             "broker.rack": "abc"[number - 1],
         }
         path = self._directory / f"{number}.properties"
@@ -160,6 +163,39 @@ def test_replicas_are_moved(shown: Callable[..., Any], ottla: Ottla, tmp_path: P
     assert ottla("reassign", "execute", back, "--wait")[0] == 0
     code, _, err = ottla("reassign", "cancel", "--all")
     assert (code, err.strip()) == (0, "Nothing is being reassigned.")
+
+
+def test_a_plan_names_log_directories(
+    cluster: Processes, shown: Callable[..., Any], ottla: Ottla, tmp_path: Path
+) -> None:
+    words = ("--partitions", 1, "--replication-factor", 1)
+    assert ottla("topics", "create", "placed", *words)[0] == 0
+    (topic,) = shown("topics", "describe", "placed")
+    (source,) = topic["partitions"][0]["replicas"]
+    target = source % 3 + 1
+    first, second = cluster.log_dirs(source)
+    kept = second if (first / "placed-0").exists() else first
+    file = tmp_path / "placed.json"
+
+    def plan(*wanted: tuple[int, Path]) -> Path:
+        partition = {
+            "topic": "placed",
+            "partition": 0,
+            "replicas": [broker for broker, _ in wanted],
+            "log_dirs": [str(path) for _, path in wanted],
+        }
+        file.write_text(json.dumps({"version": 1, "partitions": [partition]}))
+        return file
+
+    plan((source, kept), (target, cluster.log_dirs(target)[1]))
+    assert ottla("reassign", "verify", file)[0] == 1
+    code, out, err = ottla("reassign", "execute", file, "--wait")
+    assert (code, out.count("complete")) == (0, 1), err
+    assert (kept / "placed-0").is_dir()
+    assert (cluster.log_dirs(target)[1] / "placed-0").is_dir()
+    assert shown("reassign", "verify", file)[0]["in_other_log_dir"] == []
+    code, _, err = ottla("reassign", "execute", plan((source, tmp_path)))
+    assert (code, "LOG_DIR_NOT_FOUND" in err) == (1, True)
 
 
 def test_features_are_shown_and_changed(shown: Callable[..., Any], ottla: Ottla) -> None:

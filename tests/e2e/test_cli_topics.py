@@ -155,8 +155,8 @@ def test_a_pipe_gets_plain_columns(topics: Topics) -> None:
     lines = topics("describe", "columns").stdout.splitlines()
     assert lines[0].startswith("columns  id ")
     assert [line.split() for line in lines[1:]] == [
-        ["partition", "leader", "epoch", "replicas", "isr", "earliest", "latest"],
-        ["0", "1", "0", "1", "1", "0", "0"],
+        ["partition", "leader", "epoch", "replicas", "isr", "earliest", "latest", "size"],
+        ["0", "1", "0", "1", "1", "0", "0", "0", "B"],
     ]
 
 

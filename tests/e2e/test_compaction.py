@@ -70,7 +70,7 @@ def test_a_topic_is_compacted_on_demand(
     table = fill(cluster, "compacted")
     assert len(read(cluster, "compacted")) == KEYS * ROUNDS
     at = ["--bootstrap-server", cluster.bootstrap_servers]
-    assert main(["compact", "compacted", "--settle", "2", "--json", *at]) == 0
+    assert main(["compact", "compacted", "--settle", "60", "--json", *at]) == 0
     replicas = json.loads(capsys.readouterr().out)["replicas"]
     assert sum(each["after"] for each in replicas) < sum(each["before"] for each in replicas) / 5
     found = read(cluster, "compacted")
@@ -98,3 +98,65 @@ def helpers() -> set[int]:
     """Return the helper processes of brokers in this process."""
     children = psutil.Process().children(recursive=True)
     return {each.pid for each in children if "ottla.server.helper_main" in each.cmdline()}
+
+
+def test_sizes_and_the_dirty_share_are_shown(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create(cluster, "compacted", {"cleanup.policy": "compact"})
+    create(cluster, "plain", {})
+    fill(cluster, "compacted")
+    fill(cluster, "plain")
+    at = ["--bootstrap-server", cluster.bootstrap_servers]
+    assert main(["compact", "compacted", "--settle", "60", *at]) == 0
+    capsys.readouterr()
+    assert main(["log-dirs", "--topic", "compacted", "--topic", "plain", "--json", *at]) == 0
+    (directory,) = json.loads(capsys.readouterr().out)
+    assert directory["error"] is None
+    assert directory["total_bytes"] >= directory["usable_bytes"] > 0
+    logs = {(log["topic"], log["partition"]): log for log in directory["logs"]}
+    assert set(logs) == {("compacted", 0), ("compacted", 1), ("plain", 0), ("plain", 1)}
+    assert logs["plain", 0]["dirty_ratio"] is None
+    assert logs["plain", 0]["size"] > logs["compacted", 0]["size"] > 0
+    assert logs["compacted", 0]["dirty_ratio"] == 0
+    assert logs["compacted", 0]["last_clean_ms"] > 1_600_000_000_000
+    assert main(["log-dirs", *at]) == 0
+    assert "0%" in capsys.readouterr().out
+    assert main(["topics", "describe", "compacted", "--json", *at]) == 0
+    partition = json.loads(capsys.readouterr().out)[0]["partitions"][0]
+    assert partition["size"] == logs["compacted", 0]["size"]
+    assert partition["last_clean_ms"] == logs["compacted", 0]["last_clean_ms"]
+    assert main(["topics", "describe", "compacted", *at]) == 0
+    assert "last clean" in capsys.readouterr().out
+    assert main(["log-dirs", "--broker", "77", *at]) == 1
+    assert "there is no broker 77" in capsys.readouterr().err
+
+
+def test_a_key_is_erased_on_every_replica(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Cluster(data_dir=tmp_path / "data", brokers=2) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        config = {"cleanup.policy": "compact", "file.delete.delay.ms": "0"}
+        admin.create_topics([NewTopic("users", 2, 2, config=config)])["users"].result(60)
+        secret = fill(cluster, "users")[b"key-7"]
+        at = ["--bootstrap-server", cluster.bootstrap_servers]
+        assert main(["erase", "--topic", "users", "--key", "key-7", "--json", *at]) == 0
+        report = json.loads(capsys.readouterr().out)
+        assert report["erased"] is True
+        assert [each["partition"] for each in report["tombstones"]] == [1]
+        assert {each["broker"] for each in report["replicas"]} == {1, 2}
+        for replica in report["replicas"]:
+            segments = replica["segments"]
+            assert len(segments) >= 2, "the active segment was rolled"
+            assert sum(each["records"] for each in segments) == KEYS // 2
+            assert not any(each["values"] for each in segments)
+            assert sum(len(each["tombstones"]) for each in segments) == 1
+        assert dict(read(cluster, "users"))[b"key-7"] is None
+        assert all(value != secret for _, value in read(cluster, "users"))
+        # Again: there is nothing left to do.
+        assert main(["erase", "--topic", "users", "--key", "6b65792d37", "--hex", *at]) == 0
+        assert "nothing was written" in capsys.readouterr().out
+        create(cluster, "plain", {})
+        assert main(["erase", "--topic", "plain", "--key", "x", *at]) == 1
+        assert "only compacted topics" in capsys.readouterr().err

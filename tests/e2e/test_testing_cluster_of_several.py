@@ -38,6 +38,30 @@ def test_brokers_stop_and_come_back(processes: bool) -> None:
         assert cluster.controller() in (1, 2, 3)
 
 
+def known_brokers(server: str) -> list[int]:
+    """Return the brokers that one of them knows."""
+    with Client(parse_addresses(server)) as client:
+        client.metadata([], client.deadline("asking"))
+        return sorted(client.brokers)
+
+
+def test_a_cluster_is_ready_when_each_broker_knows_all_others() -> None:
+    with Cluster(3, processes=True) as cluster:
+        for _ in range(3):
+            for server in cluster.bootstrap_servers.split(","):
+                assert known_brokers(server) == [1, 2, 3]
+            cluster.restart()
+
+
+def test_brokers_without_proxies() -> None:
+    with Cluster(3, processes=True, memory=True, proxied=False) as cluster:
+        cluster.create_topic("orders")
+        cluster.kill(cluster.leader("orders"))
+        write(cluster, "orders", b"1")
+        with pytest.raises(RuntimeError, match="proxies between them"):
+            cluster.partition_network(1)
+
+
 def test_a_killed_broker_is_replaced() -> None:
     with Cluster(3, processes=True, memory=True) as cluster:
         cluster.create_topic("orders")

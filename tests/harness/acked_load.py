@@ -25,8 +25,10 @@ class AckedLoad:
         self.acked: list[dict[int, int | None]] = [{} for _ in range(partitions)]
         """For each partition: the offsets of acknowledged numbers.
 
-        None if the client does not know it: a later batch was acknowledged, and so this one, whose
-        own request had timed out.
+        None if librdkafka does not know it, which happens in two ways after a request that got no
+        answer: a later batch was acknowledged, and so this one (`rd_kafka_dr_implicit_ack`); or the
+        batch was sent again, and the broker refused it as a duplicate, so that it has it
+        (DUPLICATE_SEQUENCE_NUMBER in `rd_kafka_handle_idempotent_Produce_error`).
         """
         self._sent = [0] * partitions
         self._errors: list[str] = []

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.recently_fenced import LISTED_MS
 from ottla.model.errors import ErrorCode
 from ottla.sim.cluster import CONTROLLER, SimCluster
 from ottla.wire.messages.alter_partition_reassignments import (
@@ -73,6 +74,7 @@ def test_metadata_leaves_out_a_dead_broker(seed: int) -> None:
     create(cluster, "shared", (3, 1, 2))
     cluster.kill(3)
     cluster.run_until(lambda: all(unfenced(cluster, n) == {1, 2} for n in (1, 2)))
+    cluster.run_for(LISTED_MS + 1)
     response = described(cluster, 1, "alone")
     assert sorted(broker.node_id for broker in response.brokers) == [1, 2]
     assert response.controller_id in (1, 2)
@@ -92,6 +94,27 @@ def test_metadata_leaves_out_a_dead_broker(seed: int) -> None:
         3: True,
     }
     assert shown.controller_id in (1, 2)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_dead_broker_is_listed_until_clients_have_followed_its_leaders(seed: int) -> None:
+    """librdkafka loses partitions for a second if broker and leader change in one answer."""
+    cluster = started(seed)
+    create(cluster, "shared", (3, 1, 2))
+    cluster.kill(3)
+    cluster.run_until(lambda: all(unfenced(cluster, n) == {1, 2} for n in (1, 2)))
+    for version in (1, 12):
+        response = described(cluster, 1, "shared", version)
+        assert sorted(broker.node_id for broker in response.brokers) == [1, 2, 3]
+        assert response.controller_id in (1, 2)
+        (partition,) = response.topics[0].partitions
+        assert (partition.error_code, partition.leader_id) == (0, 1)
+    assert partition.offline_replicas == [3]
+    cluster.start(3)
+    cluster.run_until(lambda: all(unfenced(cluster, n) == set(NODES) for n in NODES))
+    cluster.run_for(LISTED_MS + 1)
+    response = described(cluster, 1, "shared")
+    assert sorted(broker.node_id for broker in response.brokers) == [1, 2, 3]
 
 
 def test_any_broker_is_named_as_the_controller() -> None:

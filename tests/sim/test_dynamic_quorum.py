@@ -102,3 +102,17 @@ def test_a_static_quorum_becomes_a_dynamic_one() -> None:
     cluster.start(leader)
     cluster.run_until(lambda: all(unfenced(cluster, each) == set(NODES) for each in NODES))
     assert all(kraft_version(cluster, number) == 1 for number in NODES)
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_a_controller_that_is_not_listed_joins_only_if_told(joins: bool) -> None:
+    listed = ",".join(f"{host_of(each)}:{CONTROLLER_PORT}" for each in NODES[:2])
+    settings = DYNAMIC | {
+        "controller.quorum.bootstrap.servers": listed,
+        "controller.quorum.auto.join.enable": str(joins).lower(),
+    }
+    cluster = SimCluster(3, 10, settings, are_one_cluster=True)
+    cluster.run_until(lambda: all(unfenced(cluster, each) == set(NODES) for each in NODES))
+    cluster.run_for(5_000)
+    expected = set(NODES) if joins else set(NODES[:2])
+    assert all(voters(cluster, number) == expected for number in NODES)

@@ -47,6 +47,8 @@ from ottla.sim.cluster_run.profile import (
 from ottla.sim.cluster_run.report import run_seed
 
 Plant = Callable[[pytest.MonkeyPatch], None]
+_BROKEN = ("AttributeError", "TypeError", "NameError")
+"""Errors of planted code that is broken itself."""
 
 
 # -- replication -------------------------------------------------------------------------
@@ -344,10 +346,21 @@ def test_a_planted_bug_is_found(
     seeds: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    find(plant, kind, seconds, seeds, monkeypatch)
+
+
+def find(
+    plant: Plant,
+    kind: Callable[[int], ClusterProfile],
+    seconds: int,
+    seeds: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> str:
+    """Run seeds with a planted bug until one fails; return its report."""
     plant(monkeypatch)
     for seed in range(seeds):
         passed, report = run_seed(seed, seconds, profile=kind(seed))
         if not passed:
-            assert "AttributeError" not in report, "the planted code is broken"
-            return
+            assert not any(error in report for error in _BROKEN), report
+            return report
     pytest.fail("nobody noticed")

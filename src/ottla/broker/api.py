@@ -11,6 +11,7 @@ from ottla.broker.handlers import Served
 from ottla.broker.request_metrics import EVERY, ONE_IN_32, RequestMetrics
 from ottla.model.errors import ApiError
 from ottla.model.steps import Steps
+from ottla.ports import Buffer
 from ottla.wire.api_table import API_INFO, ApiKey
 from ottla.wire.apis import request_class, response_class
 from ottla.wire.codec import decoder
@@ -47,6 +48,7 @@ class Api:
         "context_class",
         "decoders",
         "first_flexible",
+        "first_flexible_response",
         "handle",
         "handle_large",
         "is_hot",
@@ -70,7 +72,9 @@ class Api:
         self.is_hot = served.is_hot
         self.is_open = key == ApiKey.API_VERSIONS
         """Whether everybody may use it, whatever the authorizer says."""
-        self.metrics = RequestMetrics(ONE_IN_32 if served.is_hot else EVERY)
+        self.first_flexible_response = _NEVER if key == ApiKey.API_VERSIONS else self.first_flexible
+        is_sampled = served.is_hot or served.is_sampled
+        self.metrics = RequestMetrics(ONE_IN_32 if is_sampled else EVERY)
         self.handle: Handle = module.handle
         if served.is_forwarded and not node.config.is_alone:
             from ottla.broker.forwarding import forwarded
@@ -92,11 +96,14 @@ class Api:
 
 
 def _generated(key: int) -> Decode:
-    """Return a decoder made from the schema of the request."""
+    """Return a decoder made from the schema of the request, when it is first used."""
+    message: Callable[[Buffer, int, int], tuple[Message, int]] | None = None
 
     def decode(version: int, buffer: bytearray, view: memoryview, start: int, end: int) -> Message:
-        frame = view[start:end].toreadonly()
-        return decoder(request_class(key), version)(frame, 0, len(frame))[0]
+        nonlocal message
+        if message is None:
+            message = decoder(request_class(key), version)
+        return message(view[start:end].toreadonly(), 0, end - start)[0]
 
     return decode
 

@@ -23,7 +23,6 @@ from ottla.broker.connection import LARGE_REPLY_BYTES, Connection, Part
 from ottla.model.errors import ApiError
 from ottla.model.steps import Steps
 from ottla.wire.codec import encoder, step_encoder
-from ottla.wire.header import response_header
 from ottla.wire.message import Message
 from ottla.wire.primitives import DecodeError
 
@@ -32,7 +31,8 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
     from ottla.model.acl import AclOperation, AclResourceType
 
-_SIZE = Struct(">i")
+_pack_legacy = Struct(">ii").pack  # size, correlation id
+_pack_flexible = Struct(">iib").pack  # the same, tags
 
 NEW: Final = 0
 WAITING: Final = 1
@@ -146,8 +146,10 @@ class RequestContext:
 
     def send_body(self, body: bytes) -> None:
         """Answer with a response that is encoded already, but for its header."""
-        header = response_header(self.api.key, self.version, self.correlation_id)
-        self.complete(_SIZE.pack(len(header) + len(body)) + header + body)
+        if self.version >= self.api.first_flexible_response:
+            self.complete(_pack_flexible(5 + len(body), self.correlation_id, 0) + body)
+        else:
+            self.complete(_pack_legacy(4 + len(body), self.correlation_id) + body)
 
     def complete(self, frame: bytes) -> None:
         """Answer with a whole frame, which leaves after the replies before it."""
@@ -204,10 +206,11 @@ class RequestContext:
         self.parts = parts
         if state == NEW:
             connection.pending.append(self)
-        if connection.parked is self:
-            connection.parked = None
+        else:
+            if connection.parked is self:
+                connection.parked = None
+            self.api.node.ready.append(connection)
         connection.release_complete()
-        self.api.node.ready.append(connection)
         metrics = self.api.metrics
         metrics.response_bytes += in_memory + in_files
         if self.is_timed:

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.lost_contact import LostContact
+from ottla.broker.recently_fenced import RecentlyFenced
 from ottla.config.listeners import SECURITY_PROTOCOLS
 from ottla.controller.brokers import features_in_a_cluster
 from ottla.model.errors import ErrorCode
@@ -62,12 +63,21 @@ class BrokerLifecycle:
         self._timer: Timer | None = None
         self._is_waiting = False
         self._has_run = False
+        self._is_ready = False
+        self.awaited_brokers = 1
+        """How many unfenced brokers there must be before this one is ready, itself included."""
         self._give_up_ms = 0.0
         self._other_since = -1, 0.0
         """The epoch of the controller that knows another broker with this id, and since when."""
         self._heard_ms = 0.0
         """When the controller last answered."""
         self.lost_contact = LostContact(node)
+        self.recently_fenced = RecentlyFenced(node)
+
+    @property
+    def is_running(self) -> bool:
+        """True while this broker is unfenced, as far as it knows."""
+        return self.state is LifeState.RUNNING
 
     def start(self) -> None:
         """Register as soon as the quorum has a leader."""
@@ -165,16 +175,20 @@ class BrokerLifecycle:
     # -- heartbeats ----------------------------------------------------------------------
 
     def metadata_changed(self, delta: MetadataDelta) -> None:
-        """Tell the controller at once what it waits for.
+        """Tell the controller at once what it waits for, or that this broker is alive.
 
-        That is that this broker has caught up, or knows who leads the partitions of one that is
-        about to stop.
+        It waits to hear that this broker has caught up, or knows who leads the partitions of one
+        that is about to stop.
         """
+        own = delta.brokers.changed.get(self._node.node_id)
         is_awaited = self.state is LifeState.CATCHING_UP or (
-            self.state is LifeState.RUNNING and delta.brokers.is_shutdown_begun
+            self.state is LifeState.RUNNING
+            and (delta.brokers.is_shutdown_begun or (own is not None and own.fenced))
         )
         if is_awaited and not self._is_waiting:
             self._heartbeat_soon()
+        if self.state is LifeState.RUNNING and not self._is_ready:
+            self._check_ready()
 
     def directories_failed(self) -> None:
         """Tell the controller at once, so that other brokers lead what was in the directories."""
@@ -259,15 +273,23 @@ class BrokerLifecycle:
             self.state = LifeState.CATCHING_UP
             self._after(FAST_MS, self._heartbeat)
         else:
-            was_ready = self.state is LifeState.RUNNING
             if not self._has_run:
                 self._has_run = True
                 self._node.hosted_logs.set_strays_aside()
                 self._node.directory_assignments.check_all()
             self.state = LifeState.RUNNING
             self._after(interval_ms, self._heartbeat)
-            if not was_ready:
-                self.on_ready()
+            self._check_ready()
+
+    def _check_ready(self) -> None:
+        """Tell once that clients can come: this broker and those awaited are in its metadata."""
+        brokers = self._node.image.brokers
+        own = brokers.get(self._node.node_id)
+        if self._is_ready or own is None or own.fenced:
+            return
+        if sum(not broker.fenced for broker in brokers.values()) >= self.awaited_brokers:
+            self._is_ready = True
+            self.on_ready()
 
     def _after(self, delay_ms: float, action: Callable[[], None]) -> None:
         if self._timer is not None:

@@ -22,6 +22,7 @@ COPIED_AT_ONCE: Final = 256 * 1024
 SMALLEST_COPY: Final = 4 * 1024
 PAUSE_MS: Final = 0.1
 WAIT_MS: Final = 20
+MOST_PREFERRED: Final = 10_000
 
 
 class LogMoves:
@@ -40,13 +41,9 @@ class LogMoves:
         log is offline, INVALID_REQUEST if the topic is tiered.
         """
         node = self._node
-        if directory not in node.config.storage.log_dirs:
-            raise ApiError(
-                ErrorCode.LOG_DIR_NOT_FOUND, f"Log dir {directory} is not found in the config."
-            )
+        self.check_known(directory)
         log = partition.online_log()
-        if directory not in node.store.directories:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {directory} is offline")
+        self._check_online(directory)
         present = self.moves.get(partition)
         if present is not None:
             if present.target == directory:
@@ -65,6 +62,29 @@ class LogMoves:
             node.store.directory_failed(directory, error)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self._schedule(0)
+
+    def prefer(self, name: TopicPartition, directory: str) -> None:
+        """Remember where to create a replica that is still to come to this broker.
+
+        A client says so before it assigns the replica. Errors as for `move`.
+        """
+        self.check_known(directory)
+        self._check_online(directory)
+        preferred = self._node.store.preferred
+        if len(preferred) >= MOST_PREFERRED:
+            del preferred[next(iter(preferred))]
+        preferred[name] = directory
+
+    def check_known(self, directory: str) -> None:
+        """Raise LOG_DIR_NOT_FOUND if this broker has no such directory."""
+        if directory not in self._node.config.storage.log_dirs:
+            raise ApiError(
+                ErrorCode.LOG_DIR_NOT_FOUND, f"Log dir {directory} is not found in the config."
+            )
+
+    def _check_online(self, directory: str) -> None:
+        if directory not in self._node.store.directories:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {directory} is offline")
 
     def resume(self) -> None:
         """Begin again with the moves that the end of the last process interrupted."""

@@ -32,6 +32,8 @@ def prepare(node: Node, delta: MetadataDelta, image: MetadataImage) -> Steps[Non
 
 def publish(node: Node, delta: MetadataDelta, image: MetadataImage) -> None:
     """Make the image the broker's, and let every part of the broker follow."""
+    if node.lifecycle is not None and node.lifecycle.is_running and delta.brokers.changed:
+        node.lifecycle.recently_fenced.follow(node.image, delta)
     node.image = image
     node.topics.image = image
     node.metadata_cache.clear()

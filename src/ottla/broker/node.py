@@ -10,7 +10,7 @@ high watermarks and answers the requests that waited for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from errno import EDQUOT, ENOSPC
 from typing import TYPE_CHECKING, Protocol
 
@@ -27,7 +27,7 @@ from ottla.controller.quorum_controller import QuorumController
 from ottla.log.append_rules import WITH_KEYS, NeedsValidation
 from ottla.log.log import Log
 from ottla.log.state.verifications import UNVERIFIED
-from ottla.metadata.image import MetadataImage
+from ottla.metadata.image import BrokerImage, MetadataImage
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.model.resources import ResourceType
@@ -219,16 +219,20 @@ class Node:
         """Load the transactions that this broker coordinates."""
         self.transactions.host.refresh()
 
-    def when_ready(self, ready: Callable[[], None], refused: Callable[[str], None]) -> None:
+    def when_ready(
+        self, ready: Callable[[], None], refused: Callable[[str], None], brokers: int = 1
+    ) -> None:
         """Call `ready` once this node takes requests, or `refused` with the reason why not.
 
-        A broker of a cluster is ready when it is unfenced, a controller when there is a leader.
+        A broker of a cluster is ready when it is unfenced and knows of `brokers` that are, itself
+        among them. A controller is ready when there is a leader.
         """
         self.refuse = refused
         if self.config.is_alone:
             ready()
         elif self.lifecycle is not None:
             self.lifecycle.on_ready = ready
+            self.lifecycle.awaited_brokers = brokers
             self.lifecycle.on_refused = refused
         else:
             self._wait_for_leader(ready)
@@ -289,8 +293,7 @@ class Node:
         """Begin a wake-up: read the clock and run the timers that are due."""
         self.wall_ms = self.clock.wall_ms()
         self.monotonic_ms = now_ms = self.clock.monotonic_ms()
-        deadline_ms = self.timers.next_deadline_ms()
-        if deadline_ms is not None and deadline_ms <= now_ms:
+        if self.timers.are_due(now_ms):
             called = self.timers.run(now_ms)
             took_ms = self.clock.monotonic_ms() - now_ms
             if took_ms > NOTED_MS:
@@ -303,18 +306,21 @@ class Node:
     def settle(self) -> None:
         """Write what was appended, then answer the requests that waited for it."""
         while self.before_write or self.appended or self.completed:
-            collected, self.before_write = self.before_write, []
-            for append in collected:
-                append()
-            appended, self.appended = self.appended, []
-            for leader in appended:
-                try:
-                    leader.write()
-                except OSError as problem:
-                    leader.refuse_unwritten(*self.storage_failed(leader.partition, problem))
-            requests, self.completed = self.completed, []
-            for request in requests:
-                request.finish()
+            if self.before_write:
+                collected, self.before_write = self.before_write, []
+                for append in collected:
+                    append()
+            if self.appended:
+                appended, self.appended = self.appended, []
+                for leader in appended:
+                    try:
+                        leader.write()
+                    except OSError as problem:
+                        leader.refuse_unwritten(*self.storage_failed(leader.partition, problem))
+            if self.completed:
+                requests, self.completed = self.completed, []
+                for request in requests:
+                    request.finish()
 
     def append_internal(
         self, partition: Partition, batch: bytearray, done: Callable[[ErrorCode], None]
@@ -463,14 +469,16 @@ class Node:
 
         Fenced brokers are left out: they serve nobody. So is this one while it is cut off.
         """
-        found = []
-        is_cut_off = self.is_cut_off
-        for broker in self.image.brokers.values():
-            is_away = broker.fenced or (is_cut_off and broker.broker_id == self.node_id)
-            for endpoint in () if is_away else broker.endpoints:
-                if endpoint.listener_name == listener:
-                    found.append((broker.broker_id, endpoint.host, endpoint.port, broker.rack))
-        return found
+        away = self.node_id if self.is_cut_off else None
+        brokers = self.image.brokers.values()
+        return _addresses(
+            [each for each in brokers if not each.fenced and each.broker_id != away], listener
+        )
+
+    def recently_fenced_for(self, listener: str) -> list[tuple[int, str, int, str | None]]:
+        """Return (id, host, port, rack) of brokers that are listed although they are fenced."""
+        lifecycle = self.lifecycle
+        return [] if lifecycle is None else _addresses(lifecycle.recently_fenced.brokers, listener)
 
     def inter_broker_address(self, broker_id: int) -> tuple[str, int] | None:
         """Return where a broker takes requests of others, None if it is not registered."""
@@ -506,3 +514,14 @@ class Node:
         if problem.errno in (ENOSPC, EDQUOT):
             return ErrorCode.KAFKA_STORAGE_ERROR, f"no space left for {name}; retry later"
         return ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {name} failed: {problem.strerror}"
+
+
+def _addresses(
+    brokers: Iterable[BrokerImage], listener: str
+) -> list[tuple[int, str, int, str | None]]:
+    return [
+        (broker.broker_id, endpoint.host, endpoint.port, broker.rack)
+        for broker in brokers
+        for endpoint in broker.endpoints
+        if endpoint.listener_name == listener
+    ]

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 MOST_LARGE_BYTES = 4 * 1024 * 1024
 """The bytes of large requests that are handled side by side. A larger one is handled alone."""
 
-_HEADER = Struct(">hhih")  # api key, version, correlation id, length of the client id
+_unpack_header = Struct(">hhih").unpack_from
+"""Returns the API key, the version, the correlation id and the length of the client id."""
 _PREFIX = Struct(">hhi")
 
 
@@ -64,12 +65,32 @@ class Pipeline:
         self._package = package
         self.apis: dict[int, Api] = {}
         """The APIs that were asked for so far."""
-        self.authorizer: Authorizer | None = None
-        """None while there is no authorizer: everybody may do everything."""
-        self.quotas: Quotas | None = None
-        """None while there are no quotas."""
+        self._authorizer: Authorizer | None = None
+        self._quotas: Quotas | None = None
+        self._is_guarded = False
+        """True if there are quotas or an authorizer."""
         self.large_bytes = 0
         """The bytes of the large requests that are being decoded and handled."""
+
+    @property
+    def authorizer(self) -> Authorizer | None:
+        """None while there is no authorizer: everybody may do everything."""
+        return self._authorizer
+
+    @authorizer.setter
+    def authorizer(self, authorizer: Authorizer | None) -> None:
+        self._authorizer = authorizer
+        self._is_guarded = authorizer is not None or self._quotas is not None
+
+    @property
+    def quotas(self) -> Quotas | None:
+        """None while there are no quotas."""
+        return self._quotas
+
+    @quotas.setter
+    def quotas(self, quotas: Quotas | None) -> None:
+        self._quotas = quotas
+        self._is_guarded = quotas is not None or self._authorizer is not None
 
     def handle(
         self, connection: Connection, buffer: bytearray, view: memoryview, start: int, end: int
@@ -82,12 +103,14 @@ class Pipeline:
         if position > end:
             self._too_short(connection, buffer, start, end)
             return
-        key, version, correlation_id, length = _HEADER.unpack_from(buffer, start)
-        api = self.apis.get(key)
-        if api is None:
+        key, version, correlation_id, length = _unpack_header(buffer, start)
+        try:
+            api = self.apis[key]
+        except KeyError:
             api = self._load(key)
-        decode = api.decoders.get(version)
-        if decode is None:
+        try:
+            decode = api.decoders[version]
+        except KeyError:
             self._refuse_version(connection, api, version, correlation_id)
             return
         context = api.context_class(api, connection, version, correlation_id)
@@ -95,7 +118,7 @@ class Pipeline:
             position += length
             if position > end:
                 raise DecodeError("the client id reaches past the end of the request")
-            if not api.is_hot or self.quotas is not None:
+            if not api.is_hot or self._is_guarded:
                 context.client_id = _text(view[start + 10 : position])
         elif length != -1:
             raise DecodeError(f"the client id has the length {length}")
@@ -121,10 +144,8 @@ class Pipeline:
         metrics.requests = number = metrics.requests + 1
         began_ms = None if number & metrics.mask else metrics.begin(context)
         try:
-            if self.quotas is not None:
-                context.throttle_ms = self.quotas.throttle_ms(context)
-            if self.authorizer is not None and not api.is_open:
-                self.authorizer.check(context)
+            if self._is_guarded:
+                self._check(api, context)
             response = api.handle(self._node, request, context)
         except ApiError as refusal:
             response = api.refuse(request, refusal, context)
@@ -137,6 +158,13 @@ class Pipeline:
             hold_back(context)
         if began_ms is not None:
             metrics.handled(context, began_ms)
+
+    def _check(self, api: Api, context: RequestContext) -> None:
+        """Note how long the sender is held back; raise ApiError if it may not use the API."""
+        if self._quotas is not None:
+            context.throttle_ms = self._quotas.throttle_ms(context)
+        if self._authorizer is not None and not api.is_open:
+            self._authorizer.check(context)
 
     def _take_large(self, api: Api, context: RequestContext, body: bytes) -> None:
         """Take a request that may take long to decode: all of it is done in slices."""

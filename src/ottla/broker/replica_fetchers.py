@@ -319,9 +319,7 @@ class ReplicaFetchers:
     def _check_lag(self) -> None:
         """Look for followers that lag, twice in the time that they may."""
         lag_max_ms = self._node.config.replication.replica_lag_time_max_ms
-        leaders = (each.leader for each in self._node.topics if each.leader is not None)
-        now_ms = self._node.clock.monotonic_ms()
-        self.isr_changes.remove_lagging(leaders, now_ms, lag_max_ms)
+        self.isr_changes.remove_lagging(self._node.clock.monotonic_ms(), lag_max_ms)
         self.later(lag_max_ms / 2, self._check_lag)
 
 

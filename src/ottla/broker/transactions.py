@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.handlers.add_partitions_to_txn import answer_broker
 from ottla.broker.transaction_markers import write_markers
-from ottla.controller.brokers import MAX_METADATA_LEVEL, METADATA_VERSION
+from ottla.controller.brokers import METADATA_VERSION
 from ottla.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 _OLD_VERSION: Final = 1
 _NEW_VERSION: Final = 2
-"""The version of WriteTxnMarkers that names the transaction version."""
+"""The version of WriteTxnMarkers that names the transaction version (KIP-1228)."""
+
+_LEVEL_OF_NEW_VERSION: Final = 29
+"""4.2-IV1, the highest metadata version of Kafka 4.2, which was the first with the new version."""
 
 
 def start_transaction_coordinator(node: Node) -> TransactionCoordinator:
@@ -83,6 +86,6 @@ class BrokerRoutes:
         """
         broker = self._node.image.brokers.get(broker_id)
         for name, _, highest in () if broker is None else broker.features:
-            if name == METADATA_VERSION and highest >= MAX_METADATA_LEVEL:
+            if name == METADATA_VERSION and highest >= _LEVEL_OF_NEW_VERSION:
                 return _NEW_VERSION
         return _OLD_VERSION

@@ -1,14 +1,15 @@
 """`ottla compact`: have the brokers clean a compacted topic now.
 
 Kafka's protocol has no request for that. So this lowers three settings of the topic for a while,
-which make every record due for cleaning, and watches the sizes of the topic's logs.
+which make every record due for cleaning, and watches the topic's logs. Brokers of Ottla tell how
+far a log is clean. With others, it ends when the sizes stay the same.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Annotated, Final
 
@@ -17,6 +18,7 @@ from cyclopts import Parameter
 from ottla.cli.errors import FAILED, OK, complain
 from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect
 from ottla.cli.output import JsonValue, counted, note, print_json
+from ottla.cli.sizes import size_text
 from ottla.client.cluster import Client
 from ottla.client.configs import (
     ConfigChange,
@@ -26,7 +28,7 @@ from ottla.client.configs import (
     alter_configs,
     describe_configs,
 )
-from ottla.client.topics.log_sizes import log_sizes
+from ottla.client.topics.log_sizes import LogDescription, describe_log_dirs, log_sizes
 from ottla.client.topics.topics import describe_topics
 from ottla.model.ids import TopicPartition
 
@@ -46,8 +48,8 @@ def compact(
     settle: Annotated[
         float,
         Parameter(
-            help="End when the sizes of the logs have not changed for so many seconds. For brokers"
-            " of Apache Kafka choose more than their log.cleaner.backoff.ms, which is 15 s."
+            help="If brokers do not say that their logs are clean, end when they have not changed"
+            " for so many seconds. For Apache Kafka choose more than log.cleaner.backoff.ms, 15 s."
         ),
     ] = 5.0,
     timeout: Annotated[float, Parameter(help="Give up after so many seconds.")] = 600.0,
@@ -70,9 +72,10 @@ def compact(
             return FAILED
         (described,) = describe_topics(client, [topic])
         names = [TopicPartition(topic, each.partition) for each in described.partitions]
+        ends = {name: described.partitions[n].latest_offset for n, name in enumerate(names)}
         before = _sizes(client, names)
-        with _eager(client, resource, settings):
-            is_done = _watch(client, names, sum(before.values()), settle, timeout)
+        with made_eager(client, resource, settings):
+            is_done = watch(client, ends, sum(before.values()), settle, timeout)
         after = _sizes(client, names)
     if json:
         rows: list[JsonValue] = [
@@ -82,7 +85,9 @@ def compact(
         print_json({"topic": topic, "finished": is_done, "replicas": rows})
     else:
         total, left = sum(before.values()), sum(after.values())
-        print(f"{topic}: {counted(len(before), 'replica')}, {_bytes(total)} -> {_bytes(left)}")
+        print(
+            f"{topic}: {counted(len(before), 'replica')}, {size_text(total)} -> {size_text(left)}"
+        )
     if not is_done:
         complain(f"the logs of {topic} still changed after {timeout:g} s")
     return OK if is_done else FAILED
@@ -93,7 +98,7 @@ def _sizes(client: Client, names: list[TopicPartition]) -> dict[tuple[int, Topic
 
 
 @contextmanager
-def _eager(client: Client, resource: Resource, settings: list[Setting]) -> Iterator[None]:
+def made_eager(client: Client, resource: Resource, settings: list[Setting]) -> Iterator[None]:
     """Make everything due for cleaning, and restore the topic's settings in the end."""
     own = {s.name: s.value or "" for s in settings if s.name in EAGER and s.is_own}
     deadline = client.deadline("settings")
@@ -105,39 +110,52 @@ def _eager(client: Client, resource: Resource, settings: list[Setting]) -> Itera
         alter_configs(client, resource, ConfigChange(own, unset), client.deadline("settings"))
 
 
-def _watch(
-    client: Client, names: list[TopicPartition], total: int, settle_s: float, timeout_s: float
+def watch(
+    client: Client,
+    ends: Mapping[TopicPartition, int | None],
+    total: int,
+    settle_s: float,
+    timeout_s: float,
 ) -> bool:
-    """Wait until the sizes stay the same; return False if that takes too long."""
+    """Wait until the logs are clean up to these offsets, or stay the same; False if not in time."""
     began = changed = time.monotonic()
-    last = None
+    last: list[tuple[int, int | None]] = []
     with ExitStack() as stack:
         show = _bar(stack)
         while time.monotonic() - began < timeout_s:
-            sizes = _sizes(client, names)
-            if sizes != last:
-                last, changed = sizes, time.monotonic()
-            quiet_s = time.monotonic() - changed
-            show(f"{_bytes(total)} -> {_bytes(sum(sizes.values()))}", min(quiet_s / settle_s, 1))
-            if quiet_s >= settle_s:
+            logs = _logs(client, list(ends))
+            clean = sum(_is_clean(log, ends[log.partition]) for log in logs)
+            state = [(log.size, log.first_dirty_offset) for log in logs]
+            if state != last:
+                last, changed = state, time.monotonic()
+            size = sum(log.size for log in logs)
+            show(f"{size_text(total)} -> {size_text(size)}", clean / max(len(logs), 1))
+            if clean == len(logs) or time.monotonic() - changed >= settle_s:
                 return True
             time.sleep(_INTERVAL_S)
     return False
 
 
+def _logs(client: Client, names: list[TopicPartition]) -> list[LogDescription]:
+    deadline = client.deadline("log directories")
+    found = describe_log_dirs(client, sorted(client.brokers), names, deadline)
+    return [log for directory in found for log in directory.logs if not log.is_future]
+
+
+def _is_clean(log: LogDescription, end: int | None) -> bool:
+    clean_to = log.first_dirty_offset
+    return clean_to is not None and end is not None and clean_to >= end
+
+
 def _bar(stack: ExitStack) -> Callable[[str, float], None]:
-    """Return what shows the sizes, and how long they have stayed the same, on a terminal."""
+    """Return what shows the sizes, and how many of the logs are clean, on a terminal."""
     if not sys.stderr.isatty():
         note("cleaning; Ctrl-C ends it and restores the settings")
         return lambda text, share: None
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("unchanged"))
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("clean"))
     progress = stack.enter_context(Progress(*columns, console=Console(stderr=True), transient=True))
     task = progress.add_task("", total=1.0)
     return lambda text, share: progress.update(task, description=text, completed=share)
-
-
-def _bytes(size: int) -> str:
-    return f"{size / 1_000_000:.1f} MB" if size >= 100_000 else f"{size / 1000:.1f} kB"

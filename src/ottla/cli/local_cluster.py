@@ -61,6 +61,7 @@ def broker_starts(request: Serve, cluster: LocalCluster) -> list[BrokerStart]:
             _own_settings(cluster, node_id, ports.get(node_id), request.memory) | common,
             request.memory,
             _later(request.metrics_port, node_id),
+            count,
         )
         for node_id in range(1, count + 1)
     ]

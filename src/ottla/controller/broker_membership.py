@@ -316,7 +316,9 @@ class BrokerMembership:
             # Each change is decided on what the one before made of the cluster.
             records: list[Message] = []
             for broker_id in silent:
-                if broker_id in latest.brokers:
+                # It may have been heard of since then: a decision waits for those before it.
+                is_alive = self._heartbeats.is_alive(broker_id, self._clock.monotonic_ms())
+                if broker_id in latest.brokers and not is_alive:
                     some = broker_changes.fence(latest, self._config(), broker_id)
                     records += some
                     latest = MetadataDelta(latest).replay_all(some).apply()

@@ -13,6 +13,7 @@ it leaves the engine and ends the process, because nobody knows what state is le
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from ottla.broker.connection import Connection
@@ -190,15 +191,14 @@ class Engine:
         receiver.arena_used = receiver.large_bytes = 0
         ready, send = node.ready, self.send
         while to_send or ready:
-            # Each channel once: sending may handle a kept request, which is not settled yet.
-            channels: dict[Channel, None] = dict.fromkeys(to_send)
-            to_send.clear()
-            if ready:
-                channels.update(dict.fromkeys([each.edge for each in ready]))  # type: ignore[misc]
-                ready.clear()
-            for channel in channels:
+            if len(to_send) + len(ready) == 1:
+                channel: Channel = to_send.pop() if to_send else ready.pop().edge  # type: ignore[assignment]
                 if not channel.closed:
                     send(channel)
+            else:
+                for channel in self._take_channels():
+                    if not channel.closed:
+                        send(channel)
             node.settle()
             if to_send or ready:
                 self._rounds += 1
@@ -210,6 +210,19 @@ class Engine:
             self.flow_control.feed_soon = True
         if self.flow_control.feed_soon:
             self.flow_control.feed_starved()
+
+    def _take_channels(self) -> Iterable[Channel]:
+        """Return the channels that may have something to send, and forget them.
+
+        Each is there once: sending may handle a kept request, which is not settled yet.
+        """
+        to_send, ready = self.to_send, self.node.ready
+        channels: dict[Channel, None] = dict.fromkeys(to_send)
+        to_send.clear()
+        if ready:
+            channels.update(dict.fromkeys([each.edge for each in ready]))  # type: ignore[misc]
+            ready.clear()
+        return channels
 
     def send(self, channel: Channel) -> None:
         """Send what is ready, then go on with requests that waited for it."""

@@ -39,9 +39,10 @@ class Receiver:
         self._to_send = engine.to_send
         self._arena = bytearray(arena_bytes)
         self._arena_view = memoryview(self._arena)
-        self._arena_bytes = arena_bytes
         self._chunk_bytes = min(CHUNK_BYTES, arena_bytes)
-        self._fresh_bytes = self._chunk_bytes
+        self._last_start = arena_bytes - self._chunk_bytes
+        """Up to where the arena may be used for another chunk to fit."""
+        self._set_fresh_bytes(self._chunk_bytes)
         self.arena_used = 0
         """How much of the arena holds frames that are not settled."""
         self.large_bytes = 0
@@ -49,11 +50,16 @@ class Receiver:
 
     def receive_little(self) -> None:
         """Receive little at a time from now on: what cannot be handled takes memory."""
-        self._fresh_bytes = min(LITTLE_CHUNK_BYTES, self._chunk_bytes)
+        self._set_fresh_bytes(min(LITTLE_CHUNK_BYTES, self._chunk_bytes))
 
     def receive_much(self) -> None:
         """Receive as much at a time as usual again."""
-        self._fresh_bytes = self._chunk_bytes
+        self._set_fresh_bytes(self._chunk_bytes)
+
+    def _set_fresh_bytes(self, count: int) -> None:
+        self._fresh_bytes = count
+        self._first_chunk = self._arena_view[:count]
+        """Where the first bytes of a wake-up are received."""
 
     def receive(self, channel: Channel) -> bool:
         """Receive as much as one connection may before it is the turn of others.
@@ -61,11 +67,13 @@ class Receiver:
         Return whether that was a large frame, and another one may well be there.
         """
         connection = channel.connection
-        is_idle = not (connection.pending or connection.out or connection.closing)
         if (
             channel.starved
             or connection.parked is not None
-            or not (is_idle or takes_requests(channel))
+            or (
+                (connection.pending or connection.out or connection.closing)
+                and not takes_requests(channel)
+            )
         ):
             self._flow.show_interest(channel)
             return False
@@ -114,12 +122,13 @@ class Receiver:
     def _receive_fresh(self, channel: Channel) -> int:
         """Receive into the arena and handle it there; nothing is pending. Return how much."""
         start = self.arena_used
-        if self._arena_bytes - start < self._chunk_bytes or self.large_bytes > MOST_LARGE_BYTES:
+        if start > self._last_start or self.large_bytes > MOST_LARGE_BYTES:
             self._engine.settle()
             if channel.closed or channel.buffer is not None or not takes_requests(channel):
                 return 0
             start = self.arena_used
-        count = channel.recv_into(self._arena_view[start : start + self._fresh_bytes])
+        chunk = self._arena_view[start : start + self._fresh_bytes] if start else self._first_chunk
+        count = channel.recv_into(chunk)
         if count == 0:
             self._engine.close(channel)
             return 0
@@ -176,7 +185,6 @@ class Receiver:
     ) -> int:
         """Handle the whole frames in [position, end) as far as the connection takes them."""
         connection = channel.connection
-        out, pending, most = connection.out, connection.pending, channel.most_replies
         handle = channel.handle
         smallest, largest = channel.smallest_frame, channel.largest_frame
         try:
@@ -194,8 +202,8 @@ class Receiver:
                 elif position < end and (
                     connection.parked is not None
                     or connection.large_bytes
-                    or len(out) >= most
-                    or len(pending) >= most
+                    or len(connection.out) >= channel.most_replies
+                    or len(connection.pending) >= channel.most_replies
                 ):
                     break
         except DecodeError as error:

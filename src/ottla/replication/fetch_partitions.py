@@ -108,9 +108,10 @@ class Fetcher:
 
     def follow(self, key: bytes, index: int) -> FetchEntry:
         """Return the entry of a partition, a new one if needed, and mark it as changed."""
-        entry = self.entries.get((key, index))
+        place = (key, index)
+        entry = self.entries.get(place)
         if entry is None:
-            entry = self.entries[(key, index)] = FetchEntry(self, key, index)
+            entry = self.entries[place] = FetchEntry(self, key, index)
             self.held_bytes += ENTRY_BYTES + len(key)
         self.dirty[entry] = None
         return entry

@@ -15,7 +15,7 @@ What becomes of a proposal follows from the answer:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from ottla.model.errors import ErrorCode
@@ -69,6 +69,11 @@ class IsrChanges:
     def __init__(self, host: IsrHost) -> None:
         self._host = host
         self._queued: dict[PartitionLeader, None] = {}
+        self.to_check: dict[PartitionLeader, None] = {}
+        """Leaders whose followers may lag: they wrote, or began to lead, since the last check.
+
+        So a check costs what is written to, not what is led.
+        """
         self._is_in_flight = False
         self._is_scheduled = False
 
@@ -88,12 +93,12 @@ class IsrChanges:
             for replica_id in leader.followers:
                 self.consider(leader, replica_id)
 
-    def remove_lagging(
-        self, leaders: Iterable[PartitionLeader], now_ms: float, lag_max_ms: float
-    ) -> None:
+    def remove_lagging(self, now_ms: float, lag_max_ms: float) -> None:
         """Propose that followers that lag for too long leave the ISR."""
-        for leader in leaders:
-            if leader.proposed_isr is None and len(leader.isr) > 1:
+        for leader in list(self.to_check):
+            if not leader.is_leading or leader.has_no_follower_behind:
+                del self.to_check[leader]
+            elif leader.proposed_isr is None:
                 lagging = leader.lagging(now_ms, lag_max_ms)
                 if lagging:
                     kept = tuple(each for each in leader.isr if each not in lagging)

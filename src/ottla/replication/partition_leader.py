@@ -163,6 +163,8 @@ class PartitionLeader:
         self._leader_epoch = image.leader_epoch
         self.replica_count = len(image.replicas)
         self.isr = image.isr
+        if others:
+            self._check_followers_later()
         if self.partition.log is not None:
             self.advance_high_watermark()
             self._tell_committed()
@@ -259,14 +261,18 @@ class PartitionLeader:
         Raise OSError if the log cannot be written. The log has then undone what was queued, and
         the caller tells the waiters with `refuse_unwritten`.
         """
-        log = self.partition.log
+        partition = self.partition
+        log = partition.log
         if log is None:  # its directory was lost since the append
             raise OSError(EIO, "the log directory is offline")
         if self.followers:
             self._note_behind(log)
         log.write_queued()
-        if self.partition.leader is not self:
+        if partition.leader is not self:
             self._tell_resigned()
+            return
+        if self.replica_count == 1:
+            self._commit_alone(log)
             return
         self.advance_high_watermark()
         if self.followers and self.partition.watchers:
@@ -287,6 +293,18 @@ class PartitionLeader:
                 waiter.wait_for_followers(place, position)
         if has_shrunk:
             self._tell_committed()
+
+    def _commit_alone(self, log: Log) -> None:
+        """Commit what is written, and tell the waiters: there is no other replica."""
+        partition = self.partition
+        end = log.written_end
+        if end > log.high_watermark:
+            log.high_watermark = end
+            if partition.watchers:
+                partition.notify()
+        unwritten, self.unwritten = self.unwritten, []
+        for _, waiter, place, position in unwritten:
+            waiter.appended(place, position, None)
 
     def _tell_resigned(self) -> None:
         """Tell those whose appends were written after this broker stopped leading."""
@@ -361,6 +379,22 @@ class PartitionLeader:
         log = self.partition.online_log()
         return follower.log_end_offset >= max(log.high_watermark, self.start_offset)
 
+    @property
+    def has_no_follower_behind(self) -> bool:
+        """True if all in-sync followers have everything that is written."""
+        log = self.partition.log
+        return log is not None and all(
+            follower.log_end_offset >= log.written_end
+            for replica_id, follower in self.followers.items()
+            if replica_id in self.isr
+        )
+
+    def _check_followers_later(self) -> None:
+        """Have the next check for followers that lag look at this partition."""
+        changes = self.partition.topic.isr_changes
+        if changes is not None:
+            changes.to_check[self] = None
+
     def lagging(self, now_ms: float, lag_max_ms: float) -> list[int]:
         """Return the in-sync followers that have not caught up for too long."""
         log = self.partition.log
@@ -379,6 +413,7 @@ class PartitionLeader:
 
     def _note_behind(self, log: Log) -> None:
         """Note that followers which have everything had it until this write."""
+        self._check_followers_later()
         now_ms = log.resources.clock.monotonic_ms()
         for follower in self.followers.values():
             if follower.log_end_offset >= log.written_end:

@@ -44,6 +44,11 @@ class Timers:
             heappop(heap)
         return heap[0][0] if heap else None
 
+    def are_due(self, now_ms: float) -> bool:
+        """Return True if `run` may have something to do."""
+        heap = self._heap
+        return bool(heap) and heap[0][0] <= now_ms
+
     def run(self, now_ms: float) -> list[Callable[[], None]]:
         """Call everything that is due; return what was called."""
         heap = self._heap

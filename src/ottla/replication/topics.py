@@ -42,6 +42,7 @@ class HostedTopics:
         self.isr_changes = isr_changes
         for topic in self.by_id.values():
             topic.isr_changes = isr_changes
+        isr_changes.to_check.update({each.leader: None for each in self if each.leader is not None})
 
     def remove(self, topic_id: bytes) -> Topic | None:
         """Forget a topic, and return it. The caller has to remove its partitions."""

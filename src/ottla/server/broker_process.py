@@ -171,10 +171,15 @@ class Broker:
     def node_id(self) -> int:
         return self._config.node.node_id
 
-    def when_ready(self, ready: Callable[[], None], refused: Callable[[str], None]) -> None:
-        """Call `ready` once the broker takes requests, or `refused` with the reason why not."""
+    def when_ready(
+        self, ready: Callable[[], None], refused: Callable[[str], None], brokers: int = 1
+    ) -> None:
+        """Call `ready` once the broker takes requests, or `refused` with the reason why not.
+
+        It is ready when it knows of so many `brokers` that take requests.
+        """
         assert self._node is not None
-        self._node.when_ready(ready, refused)
+        self._node.when_ready(ready, refused, brokers)
 
     def _ports(self) -> Ports:
         files: Files

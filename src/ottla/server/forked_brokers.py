@@ -29,6 +29,8 @@ class BrokerStart(NamedTuple):
     properties: dict[str, str]
     memory: bool
     metrics_port: int | None
+    brokers: int = 1
+    """How many brokers start with it, itself included: each is ready when it knows all of them."""
 
 
 class _Child:
@@ -206,6 +208,7 @@ def serve_child(start: BrokerStart, lifeline: int, answer: int) -> int:
             on_metrics=lambda port: tell(METRICS, str(port)),
             name=f"broker {start.node_id}",
             lifeline=lifeline,
+            brokers=start.brokers,
         )
     except StartupError as error:
         tell(REFUSED, str(error))

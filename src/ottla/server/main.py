@@ -25,12 +25,14 @@ def run(
     on_metrics: Callable[[int], None] = lambda port: None,
     name: str = "",
     lifeline: int | None = None,
+    brokers: int = 1,
 ) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code, 1 after an unexpected error.
 
     `name` is put in front of messages. A broker of a cluster that starts and stops as a whole
     has a `lifeline`, the reading end of a pipe: when the pipe closes, the broker stops without
-    waiting for others to take over. Then SIGINT is for the process that has the other end.
+    waiting for others to take over. Then SIGINT is for the process that has the other end. It is
+    ready when it knows of so many `brokers` that are.
 
     Until the broker is open, each of these signals should end the process at once, as the system
     does by default: nothing is lost, the next start recovers the logs. Raise StartupError if the
@@ -64,7 +66,7 @@ def run(
         refusals.append(reason)
         broker.stop(hand_over=False)
 
-    broker.when_ready(ready, refused)
+    broker.when_ready(ready, refused, brokers)
     try:
         broker.serve()
     except Exception:  # it has been reported; nothing may be written any more

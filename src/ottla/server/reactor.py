@@ -97,7 +97,7 @@ class Reactor:
             if to_resume or to_send:  # the engine has work
                 events = poll(0)
             else:
-                events = wait(ended_ms, self._timeout_s, awake=awake)
+                events = wait(ended_ms, node.monotonic_ms, self._timeout_s, awake=awake)
             node.advance()
             for fd, event in events:
                 channel = channels.get(fd)
@@ -119,7 +119,7 @@ class Reactor:
 
     def _timeout_s(self, now_ms: float) -> float:
         """Return how long the loop may sleep from now on, for ever if negative."""
-        deadline_ms = self._node.next_deadline_ms()
+        deadline_ms = self._node.timers.next_deadline_ms()
         if deadline_ms is None:
             return -1
         return max(0.0, deadline_ms - now_ms) / 1000

@@ -46,10 +46,13 @@ class BrokerThread:
         self.begin()
         self.wait_until_ready()
 
-    def begin(self) -> None:
-        """Start without waiting until other nodes are there. Raise StartupError if it cannot."""
+    def begin(self, brokers: int = 1) -> None:
+        """Start without waiting until other nodes are there. Raise StartupError if it cannot.
+
+        It is ready when it knows of so many `brokers` that are.
+        """
         self._broker.open()
-        self._broker.when_ready(lambda: self._answers.put(None), self._answers.put)
+        self._broker.when_ready(lambda: self._answers.put(None), self._answers.put, brokers)
         self._thread.start()
 
     def wait_until_ready(self) -> None:

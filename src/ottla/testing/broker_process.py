@@ -44,12 +44,13 @@ class ProcessBroker:
         assert self._process is not None
         return self._address
 
-    def begin(self) -> None:
-        """Start, without waiting until it is ready."""
+    def begin(self, brokers: int) -> None:
+        """Start, as one of so many brokers, without waiting until it is ready."""
         start = {
             "node_id": self._node_id,
             "properties": self._settings(),
             "memory": self._memory,
+            "brokers": brokers,
         }
         pipe = subprocess.PIPE
         process = subprocess.Popen(

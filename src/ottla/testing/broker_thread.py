@@ -26,10 +26,10 @@ class ThreadBroker:
         assert self._thread is not None
         return self._thread.bootstrap_servers
 
-    def begin(self) -> None:
-        """Start, without waiting for other brokers. Raise StartupError if it cannot."""
+    def begin(self, brokers: int) -> None:
+        """Start, as one of so many brokers, without waiting. Raise StartupError if it cannot."""
         thread = BrokerThread(self._settings(), memory=self._memory, report=BROKER_LOG.add)
-        thread.begin()
+        thread.begin(brokers)
         self._thread = thread
 
     def wait_until_ready(self) -> None:

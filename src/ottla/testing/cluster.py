@@ -36,8 +36,9 @@ class Cluster:
     of its own, which can be killed and paused. `properties` are Kafka's broker settings and win
     over what the cluster sets itself. `memory` keeps everything in memory, which a restart then
     forgets. `data_dir` keeps the data where it is told and leaves it there. `racks` has the rack
-    of each broker. In a coroutine, use it with `async with`: the event loop goes on while brokers
-    start and stop.
+    of each broker. `proxied` lets brokers reach each other through small proxies, which
+    `partition_network` needs; without them they are as fast as in production. In a coroutine, use
+    it with `async with`: the event loop goes on while brokers start and stop.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Cluster:
         data_dir: str | PathLike[str] | None = None,
         properties: Mapping[str, PropertyValue] | None = None,
         racks: Sequence[str] = (),
+        proxied: bool = True,
     ) -> None:
         if memory and data_dir is not None:
             raise ValueError("a cluster in memory has no data_dir: give one or the other")
@@ -57,6 +59,7 @@ class Cluster:
         if racks and len(racks) != brokers:
             raise ValueError(f"{brokers} brokers need as many racks, not {len(racks)}")
         self._racks = racks
+        self._proxied = proxied
         self._count = brokers
         self._processes = processes
         self._memory = memory
@@ -105,7 +108,7 @@ class Cluster:
     def _start(self, brokers: list[ThreadBroker | ProcessBroker]) -> None:
         try:
             for broker in brokers:
-                broker.begin()
+                broker.begin(len(brokers))
             for broker in brokers:
                 broker.wait_until_ready()
         except BaseException:
@@ -153,13 +156,15 @@ class Cluster:
         """
         for n in nodes:
             self._broker(n)
-        if self._network is None:
-            raise RuntimeError("partition_network() needs a cluster of several brokers")
+        if self._network is None or self._network.proxies is None:
+            raise RuntimeError(
+                "partition_network() needs several brokers, and proxies between them"
+            )
         self._network.proxies.partition(frozenset(nodes))
 
     def heal(self) -> None:
         """End the partition of the network."""
-        if self._network is not None:
+        if self._network is not None and self._network.proxies is not None:
             self._network.proxies.heal()
 
     # -- what is where -------------------------------------------------------------------
@@ -288,7 +293,7 @@ class Cluster:
             fixed = sorted(PER_BROKER & self._properties.keys())
             if fixed:
                 raise ValueError(f"{fixed[0]} differs from broker to broker: it cannot be set")
-            self._network = ClusterNetwork(self._count)
+            self._network = ClusterNetwork(self._count, proxied=self._proxied)
         for n in range(1, self._count + 1):
             self._brokers[n] = self._new_broker(n)
 

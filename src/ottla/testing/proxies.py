@@ -3,6 +3,9 @@
 Brokers reach each other through proxies, clients do not. A connection belongs to the broker that
 opened it, which the client id of its first request tells. A cut connection stays open and carries
 nothing, as over a network that loses everything; after `heal` it goes on.
+
+A broker notices the end of another one by connections that are refused. So a proxy whose broker has
+ended refuses connections too, until that broker listens again.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from collections.abc import Callable
 
 _HOST = "127.0.0.1"
 _CHUNK = 256 * 1024
+_LOOK_AGAIN_S = 0.01
 _CLIENT_ID_AT = 14  # after the frame's size, api key, version, correlation id, and the id's length
 _NODE_OF_CLIENT = re.compile(rb"(?:raft-client|broker)-(\d+)")
 
@@ -47,12 +51,50 @@ class _Link:
             self.source_id = int(found[1]) if found else None
 
 
+class _Proxy:
+    """The port that stands for a broker's port."""
+
+    def __init__(self, node_id: int, target_port: int) -> None:
+        self.node_id = node_id
+        self.target_port = target_port
+        self.has_reached = False
+        """Whether the broker has ever taken a connection."""
+        self._holder = _bound_socket(0)  # it keeps the port while nobody listens
+        self.port = int(self._holder.getsockname()[1])
+        self.listener: socket.socket | None = None
+
+    def listen(self) -> socket.socket:
+        """Take connections from now on."""
+        self.listener = _bound_socket(self.port)
+        self.listener.listen()
+        self.listener.setblocking(False)
+        return self.listener
+
+    def refuse(self) -> None:
+        """Refuse connections from now on."""
+        listener, self.listener = self.listener, None
+        if listener is not None:
+            listener.close()
+
+    def close(self) -> None:
+        self.refuse()
+        self._holder.close()
+
+
+def _bound_socket(port: int) -> socket.socket:
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    bound.bind((_HOST, port))
+    return bound
+
+
 class Proxies:
     """The proxies of a cluster, all on one thread. `close` ends them."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
-        self._listeners: list[socket.socket] = []
+        self._proxies: list[_Proxy] = []
+        self._refusing: list[_Proxy] = []
         self._links: set[_Link] = set()
         self._apart: frozenset[int] = frozenset()
         self._calls: list[Callable[[], None]] = []
@@ -66,12 +108,10 @@ class Proxies:
 
     def add(self, node_id: int, port: int) -> int:
         """Return the port of a new proxy for a broker's port; before `start`."""
-        listener = socket.create_server((_HOST, 0))
-        listener.setblocking(False)
-        self._listeners.append(listener)
-        accept = (self._accept, listener, node_id, port)
-        self._selector.register(listener, selectors.EVENT_READ, accept)
-        return int(listener.getsockname()[1])
+        proxy = _Proxy(node_id, port)
+        self._proxies.append(proxy)
+        self._listen(proxy)
+        return proxy.port
 
     def start(self) -> None:
         self._thread.start()
@@ -84,8 +124,10 @@ class Proxies:
             self._thread.join()
         for link in list(self._links):
             self._close(link)
-        for each in (*self._listeners, self._waker, self._woken):
-            each.close()
+        for proxy in self._proxies:
+            proxy.close()
+        for end in (self._waker, self._woken):
+            end.close()
         self._selector.close()
 
     def partition(self, nodes: frozenset[int]) -> None:
@@ -108,9 +150,11 @@ class Proxies:
 
     def _run(self) -> None:
         while not self._is_closed:
-            for key, events in self._selector.select():
+            for key, events in self._selector.select(_LOOK_AGAIN_S if self._refusing else None):
                 action, *arguments = key.data
                 action(*arguments, events)
+            if self._refusing:
+                self._look_again()
 
     def _wake_up(self, woken: socket.socket, events: int) -> None:
         woken.recv(1000)
@@ -124,17 +168,39 @@ class Proxies:
         for link in list(self._links):
             self._follow(link)
 
-    def _accept(self, listener: socket.socket, node_id: int, port: int, events: int) -> None:
-        opened, _ = listener.accept()
+    def _listen(self, proxy: _Proxy) -> None:
+        self._selector.register(proxy.listen(), selectors.EVENT_READ, (self._accept, proxy))
+
+    def _refuse(self, proxy: _Proxy) -> None:
+        assert proxy.listener is not None
+        self._selector.unregister(proxy.listener)
+        proxy.refuse()
+        self._refusing.append(proxy)
+
+    def _look_again(self) -> None:
+        """Let those proxies take connections again whose broker has come back."""
+        for proxy in list(self._refusing):
+            with contextlib.suppress(OSError):
+                socket.create_connection((_HOST, proxy.target_port), timeout=5).close()
+                self._refusing.remove(proxy)
+                self._listen(proxy)
+
+    def _accept(self, proxy: _Proxy, events: int) -> None:
+        if proxy.listener is None:
+            return
+        opened, _ = proxy.listener.accept()
         try:
-            target = socket.create_connection((_HOST, port), timeout=5)
+            target = socket.create_connection((_HOST, proxy.target_port), timeout=5)
         except OSError:
             opened.close()
+            if proxy.has_reached:  # its broker has ended, and is not only starting
+                self._refuse(proxy)
             return
+        proxy.has_reached = True
         for end in (opened, target):
             end.setblocking(False)
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        link = _Link(opened, target, node_id)
+        link = _Link(opened, target, proxy.node_id)
         self._links.add(link)
         for number, end in enumerate(link.ends):
             self._selector.register(end, selectors.EVENT_READ, (self._move, link, number))

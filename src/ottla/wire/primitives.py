@@ -59,6 +59,10 @@ def uvarint(value: int) -> bytes:
     """Encode a number that is not negative as an unsigned varint."""
     if value < 0x80:
         return ONE_BYTE[value]
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 0x20_0000:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)

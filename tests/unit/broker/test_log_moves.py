@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from errno import EIO
 
+from ottla.broker.log_moves import MOST_PREFERRED
 from ottla.log.log import Log
 from ottla.log.store.log_store import parent_of
-from ottla.metadata.records import ConfigRecord
+from ottla.metadata.records import ConfigRecord, PartitionChangeRecord
 from ottla.model.errors import ErrorCode
+from ottla.model.ids import TopicPartition
 from ottla.model.resources import ResourceType
 from ottla.replication.partition import Partition
 from ottla.wire.messages.alter_replica_log_dirs import (
@@ -45,8 +47,8 @@ def write(broker: Broker, count: int) -> None:
         assert answer.responses[0].partition_responses[0].error_code == 0
 
 
-def move(broker: Broker, path: str, topic: str = "t") -> int:
-    asked = AlterReplicaLogDirTopic(name=topic, partitions=[0])
+def move(broker: Broker, path: str, topic: str = "t", index: int = 0) -> int:
+    asked = AlterReplicaLogDirTopic(name=topic, partitions=[index])
     request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[asked])])
     answer = broker.connect().ask(request, 2)
     return int(answer.results[0].partitions[0].error_code)
@@ -147,9 +149,38 @@ def test_a_move_back_cancels() -> None:
 def test_what_cannot_be_moved() -> None:
     broker = filled()
     assert move(broker, "/three") == ErrorCode.LOG_DIR_NOT_FOUND
+    assert move(broker, "/three", index=9) == ErrorCode.LOG_DIR_NOT_FOUND
     assert move(broker, "/two", topic="x") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     broker.node.store.take_offline("/two", OSError(EIO, "on purpose"))
     assert move(broker, "/two") == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_replica_to_come_is_created_where_it_was_asked_for() -> None:
+    broker = filled()
+    index = broker.add_partition_elsewhere("t")
+    assert move(broker, "/three", index=index) == ErrorCode.LOG_DIR_NOT_FOUND
+    for path in ("/two", "/one"):  # the second is not the one with the fewest logs
+        assert move(broker, path, index=index) == ErrorCode.REPLICA_NOT_AVAILABLE
+    broker.write_metadata(
+        PartitionChangeRecord(
+            partition_id=index,
+            topic_id=broker.node.image.topics["t"].topic_id,
+            replicas=[2, broker.node.node_id],
+        )
+    )
+    log = broker.node.store.get(TopicPartition("t", index))
+    assert log is not None
+    assert parent_of(log) == "/one"
+    assert broker.node.store.preferred == {}
+
+
+def test_only_so_many_directories_are_remembered() -> None:
+    broker = filled()
+    for index in range(MOST_PREFERRED + 1):
+        broker.node.log_moves.prefer(TopicPartition("t", index), "/two")
+    preferred = broker.node.store.preferred
+    assert len(preferred) == MOST_PREFERRED
+    assert TopicPartition("t", 0) not in preferred
 
 
 def test_a_deleted_topic_ends_its_move() -> None:

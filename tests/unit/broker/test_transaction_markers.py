@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from ottla.broker.context import RequestContext
+from ottla.broker.transactions import BrokerRoutes
+from ottla.metadata.records import BrokerFeature, RegisterBrokerRecord
 from ottla.model.acl import AclOperation, AclResourceType
 from ottla.model.errors import ErrorCode
 from ottla.model.transactions import TransactionEnd
@@ -192,3 +194,19 @@ def test_a_marker_waits_behind_batches_that_a_helper_process_looks_at(broker: Br
     assert codes(next(other.replies())[1]) == {(PRODUCER, "t", 0): 0}
     assert [(b.base_offset, b.is_control) for b in read_all(log)] == [(0, False), (200, True)]
     assert log.producers.ongoing == {}
+
+
+@pytest.mark.parametrize(("level", "version"), [(27, 1), (29, 2), (30, 2)])
+def test_a_broker_gets_the_version_that_it_understands(
+    broker: Broker, level: int, version: int
+) -> None:
+    """Kafka 4.1 registers metadata version 27 as its highest one, Kafka 4.2 registers 29."""
+    feature = BrokerFeature(
+        name="metadata.version", min_supported_version=7, max_supported_version=level
+    )
+    broker.write_metadata(
+        RegisterBrokerRecord(
+            broker_id=5, incarnation_id=bytes(16), broker_epoch=1, features=[feature]
+        )
+    )
+    assert BrokerRoutes(broker.node).version(5) == version

@@ -20,6 +20,7 @@ from tests.support.transactions import (
 )
 
 PRODUCER = 7
+LAST_EPOCH = 0x7FFF
 
 
 def settle(log: Log) -> None:
@@ -189,6 +190,14 @@ def test_with_an_epoch_per_transaction_a_late_marker_does_not_end_the_next_one()
     end_transaction(log, PRODUCER, commit=True, producer_epoch=2, transaction_version=2)
     settle(log)
     assert log.last_stable_offset == 5
+
+
+def test_a_transaction_with_the_last_epoch_can_be_ended() -> None:
+    log = new_log()
+    append_in_transaction(log, transactional(PRODUCER, producer_epoch=LAST_EPOCH))
+    end_transaction(log, PRODUCER, commit=False, producer_epoch=LAST_EPOCH, transaction_version=2)
+    settle(log)
+    assert log.last_stable_offset == log.log_end_offset
 
 
 def test_batches_outside_of_an_open_transaction_are_refused() -> None:

@@ -128,3 +128,39 @@ def test_the_metadata_ends_a_proposal_that_the_controller_knows(code: ErrorCode)
     assert case.controller.proposals == [(1, 2, 3)]
     case.replica.take_role(image(isr=(1, 2)))
     assert waiter.told == [None]
+
+
+LAG_MAX_MS = 30_000.0
+
+
+def test_only_partitions_that_were_written_to_are_checked_for_followers_that_lag() -> None:
+    changes = IsrChanges(controller := Controller())
+    replica = Replica(1, image(leader=2))
+    replica.partition.topic.isr_changes = changes
+    replica.take_role(image(leader_epoch=1))
+    leader = replica.partition.as_leader()
+    for follower in (2, 3):
+        leader.record_fetch(follower, 0, 0.0)
+    changes.remove_lagging(0.0, LAG_MAX_MS)
+    assert not changes.to_check  # both have everything
+    replica.write()
+    leader.record_fetch(2, 1, 0.0)
+    changes.remove_lagging(10.0, LAG_MAX_MS)
+    assert list(changes.to_check) == [leader]
+    changes.remove_lagging(replica.log.resources.clock.monotonic_ms() + 2 * LAG_MAX_MS, LAG_MAX_MS)
+    controller.end_wake_up()
+    assert controller.proposals == [(1, 2)]
+    replica.take_role(image(isr=(1, 2), leader_epoch=1))
+    changes.remove_lagging(10.0, LAG_MAX_MS)
+    assert not changes.to_check
+
+
+def test_a_replica_that_leads_no_more_is_not_checked() -> None:
+    changes = IsrChanges(Controller())
+    replica = Replica(1, image())
+    replica.partition.topic.isr_changes = changes
+    replica.write()
+    assert list(changes.to_check) == [replica.partition.leader]
+    replica.take_role(image(leader=2, leader_epoch=1))
+    changes.remove_lagging(0.0, LAG_MAX_MS)
+    assert not changes.to_check

@@ -23,18 +23,21 @@ class Waits:
         self.epoll = select.epoll()
         self.epoll.register(self.fd, select.EPOLLIN)
         self.polled: list[float] = []
-        self.now_s = 1.0
+        self.now_s = self.woke_s = 1.0
         self.look_s = AWAKE_S / LOOKS
         self.waiting = Waiting(self.poll, lambda: self.now_s * 1000)
 
     def poll(self, timeout_s: float) -> Events:
         self.polled.append(timeout_s)
         self.now_s += self.look_s
+        self.woke_s = self.now_s
         return self.epoll.poll(min(timeout_s, 0.001))
 
     def wait(self, *, awake: bool = True) -> Events:
         self.polled.clear()
-        return self.waiting.wait(self.now_s * 1000, lambda now_ms: LONG_S, awake=awake)
+        return self.waiting.wait(
+            self.now_s * 1000, self.woke_s * 1000, lambda now_ms: LONG_S, awake=awake
+        )
 
     def wait_for_event(self, *, awake: bool = True) -> None:
         eventfd_write(self.fd, 1)

@@ -22,7 +22,7 @@ from ottla.broker.codecs.large_request import MOST_PARTITIONS, LargeRequest, lar
 from ottla.log.segment.file_slice import FileSlice
 from ottla.log.segment.txn_index import AbortedTxn
 from ottla.model.steps import Steps
-from ottla.wire.primitives import DecodeError, read_uvarint, skip_tags, uvarint
+from ottla.wire.primitives import ONE_BYTE, DecodeError, read_uvarint, skip_tags, uvarint
 
 if TYPE_CHECKING:
     from ottla.tiered.remote_fetch import RemoteRecords
@@ -98,6 +98,9 @@ _PARTITION = {  # version: struct of a partition
     9: Struct(">iiqqi"),
     12: Struct(">iiqiqi"),
 }
+_ONE_REST = Struct(">BiiqiqiBBBBB")
+"""What follows the key of the only topic: the count of partitions, the partition, its tags, tags of
+the topic, the count of forgotten topics, the length of the rack, tags of the request."""
 
 
 def decode_fetch(
@@ -126,9 +129,28 @@ def _decode_flexible(
             7
         ].unpack_from(buffer, p)
         p += 25
+    topic_count = buffer[p]
+    if topic_count == 2:  # one topic, and probably one partition: nearly always
+        key, q = _topic_key(version, buffer, view, p + 1, end)
+        if q + _ONE_REST.size <= end:
+            (
+                count, index, leader_epoch, offset, last_epoch, log_start, limit,
+                tags, topic_tags, forgotten_count, rack_length, more_tags,
+            ) = _ONE_REST.unpack_from(buffer, q)  # fmt: skip
+            if (
+                count == 2
+                and not (tags or topic_tags or more_tags)
+                and forgotten_count == 1 >= rack_length
+            ):
+                only = FetchPartitionRequest(
+                    key, index, leader_epoch, offset, last_epoch, log_start, limit
+                )
+                return FetchRequest(
+                    replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, epoch,
+                    [only], [],
+                )  # fmt: skip
     unpack = _PARTITION[12].unpack_from
     partitions: list[FetchPartitionRequest] = []
-    topic_count = buffer[p]
     p += 1
     if topic_count >= 0x80:
         topic_count, p = read_uvarint(buffer, p - 1, end)
@@ -185,7 +207,10 @@ def _decode_flexible(
             raise LargeRequest
     if p > end:
         raise DecodeError("the Fetch request ends too early")
-    length, p = read_uvarint(buffer, p, end)
+    length = buffer[p]
+    p += 1
+    if length >= 0x80:
+        length, p = read_uvarint(buffer, p - 1, end)
     rack = b""
     if length > 1:
         rack = bytes(view[p : p + length - 1])
@@ -231,7 +256,10 @@ def _topic_key(
 ) -> tuple[bytes, int]:
     if version >= FIRST_TOPIC_ID:
         return bytes(view[p : p + 16]), p + 16
-    length, p = read_uvarint(buffer, p, end)
+    length = buffer[p]
+    p += 1
+    if length >= 0x80:
+        length, p = read_uvarint(buffer, p - 1, end)
     if length == 0:
         raise DecodeError("a topic name is null")
     return bytes(view[p : p + length - 1]), p + length - 1
@@ -339,6 +367,11 @@ _HEAD_V4 = Struct(">iiii")  # size, correlation id, throttle, topics
 _DATA = Struct(">ihqqq")
 _DATA_V4 = Struct(">ihqq")
 _ABORTED = Struct(">qq")
+_ONE_HEAD = Struct(">iibihiB")  # _HEAD_FLEXIBLE, count of topics
+_ONE_DATA = Struct(">BihqqqBi")  # count of partitions, _DATA, aborted, preferred replica
+_ONE_TAIL = NO_TAGS * 3  # of the partition, the topic and the response
+_NOTHING_SPECIAL = (None, None, -1, ())
+"""What follows `records` in a PartitionData that has only these."""
 _ENCODED_A_STEP = 100
 _NO_ABORTED = b"\x01\xff\xff\xff\xff"
 
@@ -357,13 +390,17 @@ def encode_fetch_response(
 
     `read` has the records of each partition of `data`: in memory, or where they lie in a file.
     """
+    count = len(data)
+    flexible = version >= FIRST_FLEXIBLE
+    if count == 1 and flexible and not endpoints and data[0][7:] == _NOTHING_SPECIAL:
+        return _encode_one(
+            version, correlation_id, error_code, session_id, data[0], read[0], throttle_ms
+        )
     parts: list[bytes | FileSlice] = []
     pending: list[bytes] = []
     size = 0
     topics = 0
     position = 0
-    count = len(data)
-    flexible = version >= FIRST_FLEXIBLE
     while position < count:
         key = data[position].key
         stop = position + 1
@@ -402,6 +439,38 @@ def encode_fetch_response(
     else:
         parts.append(head + tail)
     return parts
+
+
+def _encode_one(
+    version: int,
+    correlation_id: int,
+    error_code: int,
+    session_id: int,
+    item: PartitionData,
+    records: Records,
+    throttle_ms: int,
+) -> list[bytes | FileSlice]:
+    """Return the response about one partition with nothing special: nearly always, in one go."""
+    key, index, code, high_watermark, last_stable_offset, log_start_offset = item[:6]
+    is_bytes = isinstance(records, bytes)
+    length = 0 if records is None else len(records) if is_bytes else records.length  # type: ignore[union-attr]
+    if version >= FIRST_TOPIC_ID:
+        topic = key
+    else:
+        topic = (ONE_BYTE[len(key) + 1] if len(key) < 0x7F else uvarint(len(key) + 1)) + key
+    count = ONE_BYTE[length + 1] if length < 0x7F else uvarint(length + 1)
+    head = _ONE_HEAD.pack(
+        55 + len(topic) + len(count) + length,  # 16 of the head, 36 of the data, 3 of the tail
+        correlation_id, 0, throttle_ms, error_code, session_id, 2,
+    )  # fmt: skip
+    body = _ONE_DATA.pack(
+        2, index, code, high_watermark, last_stable_offset, log_start_offset, 1, -1
+    )
+    if records is None:
+        return [b"".join((head, topic, body, count, _ONE_TAIL))]
+    if is_bytes:
+        return [b"".join((head, topic, body, count, records, _ONE_TAIL))]  # type: ignore[arg-type]
+    return [b"".join((head, topic, body, count)), records, _ONE_TAIL]
 
 
 def encode_fetch_in_steps(

@@ -31,11 +31,14 @@ from ottla.wire.api_table import ApiKey
 
 
 class Served(Value):
-    """Versions of an API, and whether it comes so often that not every request is timed."""
+    """Versions of an API, and how often it comes."""
 
     oldest: int
     newest: int
     is_hot: bool = False
+    """True if its handler needs no client id, and not every request is timed."""
+    is_sampled: bool = False
+    """True if not every request is timed."""
     is_forwarded: bool = False
     """True if only the active controller decides, and other brokers pass the request on."""
 
@@ -49,7 +52,7 @@ SERVED: Final[dict[int, Served]] = {
     ApiKey.OFFSET_FETCH: Served(1, 10),
     ApiKey.FIND_COORDINATOR: Served(0, 6),
     ApiKey.JOIN_GROUP: Served(0, 9),
-    ApiKey.HEARTBEAT: Served(0, 4),
+    ApiKey.HEARTBEAT: Served(0, 4, is_sampled=True),
     ApiKey.LEAVE_GROUP: Served(0, 5),
     ApiKey.SYNC_GROUP: Served(0, 5),
     ApiKey.DESCRIBE_GROUPS: Served(0, 6),
@@ -84,7 +87,7 @@ SERVED: Final[dict[int, Served]] = {
     ApiKey.DESCRIBE_TRANSACTIONS: Served(0, 0),
     ApiKey.LIST_TRANSACTIONS: Served(0, 2),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Served(0, 0),
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: Served(0, 1),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: Served(0, 1, is_sampled=True),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Served(0, 1),
     ApiKey.ADD_RAFT_VOTER: Served(0, 1, is_forwarded=True),
     ApiKey.REMOVE_RAFT_VOTER: Served(0, 0, is_forwarded=True),

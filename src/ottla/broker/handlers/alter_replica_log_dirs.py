@@ -1,10 +1,15 @@
-"""AlterReplicaLogDirs, versions 1 and 2: move replicas to other log directories (KIP-113)."""
+"""AlterReplicaLogDirs, versions 1 and 2: move replicas to other log directories (KIP-113).
+
+For a replica that this broker does not have, the directory is remembered: it is created there if
+it comes. The answer is REPLICA_NOT_AVAILABLE until then.
+"""
 
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.ids import TopicPartition
 from ottla.model.steps import Steps
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -44,7 +49,14 @@ def handle(
 
 def _move(node: Node, topic: str, index: int, directory: str) -> ErrorCode:
     try:
-        partition = node.topics.partition_named(topic, index)
+        node.log_moves.check_known(directory)  # before the partition, as Kafka does
+        try:
+            partition = node.topics.partition_named(topic, index)
+        except ApiError as error:
+            if error.code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                raise
+            node.log_moves.prefer(TopicPartition(topic, index), directory)
+            return ErrorCode.REPLICA_NOT_AVAILABLE
         node.log_moves.move(partition, directory)
     except ApiError as error:
         return error.code

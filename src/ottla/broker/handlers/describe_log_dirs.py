@@ -1,33 +1,58 @@
-"""DescribeLogDirs, versions 1 to 5: what lies in which log directory (KIP-113, KIP-827)."""
+"""DescribeLogDirs, versions 1 to 5: what lies in which log directory (KIP-113, KIP-827).
+
+From version 2 on, each log also has the state of its compaction, and its segments if the request
+asks for them (`wire/log_dirs_extension.py`, ADR 23).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.broker.api import Decode
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
+from ottla.log.damage import DamagedLog
 from ottla.log.log import Log
+from ottla.log.segment.index_jobs import IndexNotReady
 from ottla.log.store.log_move import LogMove
 from ottla.log.store.log_store import parent_of
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.model.steps import Steps
+from ottla.wire.codec import decoder
 from ottla.wire.lazy_list import LazyList
-from ottla.wire.messages.describe_log_dirs import (
-    DescribableLogDirTopic,
-    DescribeLogDirsPartition,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    DescribeLogDirsResult,
-    DescribeLogDirsTopic,
+from ottla.wire.log_dirs_extension import (
+    UNKNOWN,
+    LogDirsPartition,
+    LogDirsRequest,
+    LogDirsResponse,
+    LogDirsResult,
+    LogDirsTopic,
+    SegmentState,
 )
+from ottla.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+
+TAKES_LARGE = True
+"""Large requests are decoded without our additions."""
+
+
+def decoder_of(version: int) -> Decode:
+    """Return a decoder of a request that may have our tagged field."""
+
+    def decode(
+        version: int, buffer: bytearray, view: memoryview, start: int, end: int
+    ) -> LogDirsRequest:
+        frame = view[start:end].toreadonly()
+        return decoder(LogDirsRequest, version)(frame, 0, len(frame))[0]
+
+    return decode
 
 
 def handle(
     node: Node, request: DescribeLogDirsRequest, context: RequestContext
-) -> Steps[DescribeLogDirsResponse]:
+) -> Steps[LogDirsResponse]:
     """Return every log directory with the partitions asked for, or with all."""
-    by_dir: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {
+    by_dir: dict[str, dict[str, list[LogDirsPartition]]] = {
         log_dir: {} for log_dir in node.config.storage.log_dirs
     }
     started = node.started_log_moves
@@ -36,15 +61,22 @@ def handle(
         logs = list(node.store)
     else:
         logs = yield from _asked_logs(node, request.topics)
+    with_segments = isinstance(request, LogDirsRequest) and request.with_segments
     for log in logs:
         topic, index = log.topic_partition
-        shown = DescribeLogDirsPartition(partition_index=index, partition_size=log.size)
+        shown = LogDirsPartition(partition_index=index, partition_size=log.size)
+        if log.config.compacts:
+            _add_compaction(node, log, shown)
+        if with_segments:
+            shown.segments = [
+                SegmentState(base_offset=each.base_offset, size=each.size) for each in log.segments
+            ]
         by_dir[parent_of(log)].setdefault(topic, []).append(shown)
         move = moves.get(log.topic_partition)
         if move is not None:
             by_dir[move.target].setdefault(topic, []).append(_future(index, move))
         yield
-    return DescribeLogDirsResponse(
+    return LogDirsResponse(
         results=[_result(node, log_dir, topics) for log_dir, topics in by_dir.items()]
     )
 
@@ -62,8 +94,25 @@ def _asked_logs(node: Node, topics: Iterable[DescribableLogDirTopic]) -> Steps[l
     return list(logs)
 
 
-def _future(index: int, move: LogMove) -> DescribeLogDirsPartition:
-    return DescribeLogDirsPartition(
+def _add_compaction(node: Node, log: Log, shown: LogDirsPartition) -> None:
+    """Add the state of a compacted log, as far as it is known without reading much."""
+    from ottla.log.cleaner.cleanable import cleanable
+
+    cleaner = node.hosted_logs.cleaning.cleaner
+    if cleaner is not None:
+        shown.last_clean_ms = cleaner.last_clean_ms.get(log.topic_partition, UNKNOWN)
+        shown.uncleanable_reason = cleaner.uncleanable.get(log.topic_partition)
+    try:
+        found = cleanable(log, node.ports.clock.wall_ms())
+    except (IndexNotReady, DamagedLog, OSError):
+        return
+    shown.first_dirty_offset = found.first_dirty_offset
+    shown.clean_bytes = found.clean_bytes
+    shown.cleanable_bytes = found.cleanable_bytes
+
+
+def _future(index: int, move: LogMove) -> LogDirsPartition:
+    return LogDirsPartition(
         partition_index=index,
         partition_size=move.future.size,
         offset_lag=move.lag,
@@ -71,16 +120,14 @@ def _future(index: int, move: LogMove) -> DescribeLogDirsPartition:
     )
 
 
-def _result(
-    node: Node, log_dir: str, topics: dict[str, list[DescribeLogDirsPartition]]
-) -> DescribeLogDirsResult:
+def _result(node: Node, log_dir: str, topics: dict[str, list[LogDirsPartition]]) -> LogDirsResult:
     if log_dir in node.store.offline_dirs:
-        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=log_dir)
+        return LogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=log_dir)
     try:
         total, usable = node.ports.files.free_bytes(log_dir)
     except OSError:
-        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=log_dir)
-    return DescribeLogDirsResult(
+        return LogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=log_dir)
+    return LogDirsResult(
         log_dir=log_dir,
         topics=LazyList(_topic, list(topics.items())),
         total_bytes=total,
@@ -88,6 +135,6 @@ def _result(
     )
 
 
-def _topic(topic: tuple[str, list[DescribeLogDirsPartition]]) -> DescribeLogDirsTopic:
+def _topic(topic: tuple[str, list[LogDirsPartition]]) -> LogDirsTopic:
     name, partitions = topic
-    return DescribeLogDirsTopic(name=name, partitions=partitions)
+    return LogDirsTopic(name=name, partitions=[*partitions])

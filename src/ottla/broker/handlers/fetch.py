@@ -38,6 +38,7 @@ from ottla.replication.fetch_partitions import FetchEntry, Fetcher
 from ottla.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, next_epoch
 from ottla.replication.partition import Partition
 from ottla.replication.partition_leader import PartitionLeader
+from ottla.replication.throttle import RateLimit
 from ottla.replication.timers import Timer
 
 if TYPE_CHECKING:
@@ -121,7 +122,13 @@ class Context(RequestContext):
     """A partition that changed while a large fetch looked at others."""
     fetcher = Fetcher()
     """The partitions to look at: none before the request is decoded."""
-    replica_id = -1
+    replica_id = replica_epoch = -1
+    throttle: RateLimit | None = None
+    """The limit of what followers get that are not in sync, if this is one and there is a limit."""
+    rack = b""
+    incremental = False
+    unreadable: tuple[FetchEntry, ...] = ()
+    """Partitions whose records could not be read."""
     session: FetchSession | None = None
     held_back: tuple[FetchEntry, ...] = ()
     """Partitions with records that the follower gets later, because of a throttle."""
@@ -133,21 +140,23 @@ class Context(RequestContext):
 
     def begin(self, request: FetchRequest) -> None:
         """Take over the limits that the request sets."""
-        node = self.node
+        node = self.api.node
         self.min_bytes = request.min_bytes
         self.max_bytes = min(request.max_bytes, node.fetch_max_bytes)
         self.isolation_level = request.isolation_level
-        self.replica_id = request.replica_id
-        self.replica_epoch = request.replica_epoch
-        self.throttle = node.leader_throttle if request.replica_id >= 0 else None
-        self.rack = request.rack if node.is_rack_aware else b""
-        self.incremental = False
-        self.unreadable: tuple[FetchEntry, ...] = ()
-        self.find = (
-            node.topics.partition_by_id
-            if self.version >= FIRST_TOPIC_ID
-            else node.topics.partition_by_key
-        )
+        if request.replica_id >= 0:
+            self.replica_id = request.replica_id
+            self.replica_epoch = request.replica_epoch
+            self.throttle = node.leader_throttle
+        if node.is_rack_aware:
+            self.rack = request.rack
+
+    def find(self, entry: FetchEntry) -> Partition:
+        """Return the partition of an entry; raise ApiError if it is unknown."""
+        topics = self.api.node.topics
+        if self.version >= FIRST_TOPIC_ID:
+            return topics.partition_by_id(entry.key, entry.index)
+        return topics.partition_by_key(entry.key, entry.index)
 
     def join_session(self, request: FetchRequest) -> None:
         """Find the partitions to look at: the request's own, or those of its session."""
@@ -352,7 +361,7 @@ class Context(RequestContext):
         try:
             if partition is None or partition.removed:
                 entry.unwatch()
-                partition = entry.partition = self.find(entry.key, entry.index)
+                partition = entry.partition = self.find(entry)
             log = partition.log
             if log is None:
                 log = partition.online_log()

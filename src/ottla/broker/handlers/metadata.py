@@ -199,6 +199,7 @@ class _Response:
         topics: list[MetadataResponseTopic]
         brokers = node.brokers_for(context.connection.listener)
         self._reachable = frozenset(broker[0] for broker in brokers)
+        listed = brokers + node.recently_fenced_for(context.connection.listener)
         if self._asked is None or (not self._asked and context.version < FIRST_NULL_IS_ALL):
             topics = LazyList(self._describe, list(self._image.topics.values()))
         else:
@@ -206,7 +207,7 @@ class _Response:
         return MetadataResponse(
             brokers=[
                 MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
-                for node_id, host, port, rack in brokers
+                for node_id, host, port, rack in listed
             ],
             cluster_id=node.cluster_id,
             controller_id=node.any_broker([broker[0] for broker in brokers]),

@@ -237,11 +237,9 @@ def append(
     """Queue each partition's batch, and note what to say about it if all goes well."""
     acks, answers, guards = context.acks, context.answers, context.guards
     guard = NOT_TRANSACTIONAL
-    refuses_zstd = context.version < FIRST_WITH_ZSTD
-    hosted = node.topics
     by_id = context.version >= FIRST_TOPIC_ID
-    find_topic = hosted.by_id.get if by_id else hosted.by_key.get
-    find_partition = hosted.partition_by_id if by_id else hosted.partition_by_key
+    find_topic = node.topics.by_id.get if by_id else node.topics.by_key.get
+    is_special = guards is not None or context.version < FIRST_WITH_ZSTD
     for key, partitions in topics:
         topic = find_topic(key)
         results: list[PartitionResult] = []
@@ -251,8 +249,7 @@ def append(
             try:
                 partition = None if topic is None else topic.writable.get(index)
                 if partition is None:
-                    partition = find_partition(key, index)  # which says what is wrong
-                    raise not_writable(partition)
+                    raise _absent(node, key, index, by_id=by_id)
                 leader = partition.leader
                 if leader is None:
                     raise partition.not_leader()
@@ -263,10 +260,11 @@ def append(
                     leader.check_in_sync()
                 if first < 0:
                     raise ApiError(ErrorCode.INVALID_RECORD, "the records are null")
-                if refuses_zstd:
-                    _refuse_zstd(buffer, first, last, context.version)
-                if guards is not None:
-                    guard = _guard(guards, key, index)
+                if is_special:
+                    if context.version < FIRST_WITH_ZSTD:
+                        _refuse_zstd(buffer, first, last, context.version)
+                    if guards is not None:
+                        guard = _guard(guards, key, index)
                 if leader.delayed is not None:
                     _append_later(
                         node, context, leader, results, index, buffer, view, first, last, guard
@@ -323,6 +321,16 @@ def _guard(guards: Guards, key: bytes, index: int) -> int:
     if isinstance(guard, ApiError):
         raise guard
     return guard
+
+
+def _absent(node: Node, key: bytes, index: int, *, by_id: bool) -> ApiError:
+    """Return the error for a partition that this broker does not have or that takes no batches."""
+    topics = node.topics
+    find = topics.partition_by_id if by_id else topics.partition_by_key
+    try:
+        return not_writable(find(key, index))
+    except ApiError as error:
+        return error
 
 
 def not_writable(partition: Partition) -> ApiError:

@@ -102,10 +102,16 @@ def _verify(
             code = codes[partition]
             if code is not ErrorCode.NONE:
                 verified(ApiError(_told(code, context)))
-            elif begin() != guard:
-                ask()  # a marker of the transaction before was written meanwhile
-            else:
+                return
+            try:
+                is_same = begin() == guard
+            except ApiError as error:  # the producer was fenced meanwhile
+                verified(error)
+                return
+            if is_same:
                 verified(guard)
+            else:
+                ask()  # a marker of the transaction before was written meanwhile
 
         question = Question(
             request.transactional_id,

@@ -12,6 +12,7 @@ from cyclopts.types import PositiveInt
 from ottla.cli.errors import FAILED, OK, DataError, UsageError, complain
 from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect, read_plan
 from ottla.cli.output import Column, JsonValue, counted, note, print_json, print_table
+from ottla.cli.reassign.log_dir_moves import begin_moves, cancel_moves, move_those_to_come
 from ottla.cli.reassign.progress import Progress, State, progress_of, wait_until_done
 from ottla.client.brokers import list_brokers
 from ottla.client.cluster import Client
@@ -132,7 +133,8 @@ def execute(
     command_config: CommandConfig = None,
 ) -> int:
     """Begin to move replicas as a plan says. They are copied in the background."""
-    plan = read_plan(file, plan_from_json)
+    wanted = read_plan(file, plan_from_json)
+    plan = wanted.plan
     with connect(bootstrap_server, command_config) as client:
         if save_current is not None or throttle is not None:
             placed = current_replicas(client, sorted({name.topic for name in plan}))
@@ -141,13 +143,15 @@ def execute(
         if throttle is not None:
             moving = list_reassignments(client, list(plan))
             set_throttle(client, plan, placed, moving, throttle)
+        to_come, refused = begin_moves(client, wanted.log_dirs)
         errors = alter_reassignments(client, plan)
-        failed = [error for error in errors.values() if error is not None]
+        begun = {name for name, error in errors.items() if error is None}
+        refused += move_those_to_come(client, to_come, begun)
+        failed = [error for error in (*errors.values(), *refused) if error is not None]
         for error in failed:
             complain(str(error))
-        begun = {name: plan[name] for name, error in errors.items() if error is None}
         if wait and begun:
-            found = wait_until_done(client, begun)
+            found = wait_until_done(client, wanted.only(begun))
             _end_throttle(client, found)
             return max(_report(found, json), FAILED if failed else OK)
     if json:
@@ -183,9 +187,9 @@ def verify(
 
     If nothing moves any more, the throttles of the topics and of all brokers are removed.
     """
-    plan = read_plan(file, plan_from_json)
+    wanted = read_plan(file, plan_from_json)
     with connect(bootstrap_server, command_config) as client:
-        found = wait_until_done(client, plan) if wait else progress_of(client, plan)
+        found = wait_until_done(client, wanted) if wait else progress_of(client, wanted)
         if not preserve_throttles:
             _end_throttle(client, found)
     return _report(found, json)
@@ -206,17 +210,23 @@ def cancel(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> int:
-    """Cancel reassignments: partitions keep the replicas that they had before."""
+    """Cancel reassignments: partitions keep the replicas that they had before.
+
+    If the plan names log directories, moves to them are cancelled too.
+    """
     if (file is None) != all:
         raise UsageError("give either a plan or --all")
-    plan = None if file is None else read_plan(file, plan_from_json)
+    cancelled = None if file is None else read_plan(file, plan_from_json)
+    plan = None if cancelled is None else cancelled.plan
     with connect(bootstrap_server, command_config) as client:
         moving = list_reassignments(client, None if plan is None else list(plan))
         wanted: dict[TopicPartition, Sequence[int] | None] = dict.fromkeys(moving)
         errors = alter_reassignments(client, wanted) if moving else {}
+        refused = [] if cancelled is None else cancel_moves(client, cancelled.log_dirs)
         if not preserve_throttles and (moving or plan):
             clear_throttle(client, {name.topic for name in (plan or moving)})
-    failed = [error for error in errors.values() if error is not None]
+    stuck = sum(error is not None for error in errors.values())
+    failed = [error for error in (*errors.values(), *refused) if error is not None]
     for error in failed:
         complain(str(error))
     if json:
@@ -233,7 +243,7 @@ def cancel(
     elif not errors:
         note("Nothing is being reassigned.")
     else:
-        print(f"{counted(len(errors) - len(failed), 'reassignment')} cancelled")
+        print(f"{counted(len(errors) - stuck, 'reassignment')} cancelled")
     return FAILED if failed else OK
 
 
@@ -288,6 +298,7 @@ def _report(found: Sequence[Progress], json: bool) -> int:
                     "wanted": list(each.wanted),
                     "replicas": list(each.replicas),
                     "not_in_sync": list(each.missing),
+                    "in_other_log_dir": list(each.misplaced),
                 }
                 for each in found
             ]

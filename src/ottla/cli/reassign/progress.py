@@ -10,6 +10,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from ottla.client.cluster import Client
+from ottla.client.topics.log_dirs import Replica, ReplicaLogDir, replica_log_dirs
+from ottla.client.topics.reassignment_plan import Placement
 from ottla.client.topics.reassignments import (
     Placed,
     Reassignment,
@@ -39,13 +41,42 @@ class Progress(NamedTuple):
     replicas: tuple[int, ...]
     missing: tuple[int, ...]
     """The wanted replicas that are not in sync yet."""
+    misplaced: tuple[int, ...] = ()
+    """The replicas that are not in the wanted log directory."""
 
 
-def progress_of(client: Client, plan: Mapping[TopicPartition, Sequence[int]]) -> list[Progress]:
+def progress_of(client: Client, wanted: Placement) -> list[Progress]:
     """Return how far the partitions of a plan are."""
+    plan = wanted.plan
     moving = list_reassignments(client, list(plan))
     placed = current_replicas(client, sorted({name.topic for name in plan}))
-    return [_progress(name, ids, placed.get(name), moving.get(name)) for name, ids in plan.items()]
+    found = [_progress(name, ids, placed.get(name), moving.get(name)) for name, ids in plan.items()]
+    existing = {
+        (broker, name): path
+        for (broker, name), path in wanted.log_dirs.items()
+        if name in placed and broker in placed[name].replicas
+    }
+    if existing:
+        dirs = replica_log_dirs(client, existing)
+        found = [_with_log_dirs(each, existing, dirs) for each in found]
+    return found
+
+
+def _with_log_dirs(
+    progress: Progress, wanted: Mapping[Replica, str], dirs: Mapping[Replica, ReplicaLogDir]
+) -> Progress:
+    """Take the log directories of the replicas into account."""
+    name, state = progress.partition, progress.state
+    misplaced: list[int] = []
+    for replica in progress.replicas:
+        path = wanted.get((replica, name))
+        present = dirs.get((replica, name), ReplicaLogDir(""))
+        if path in (None, present.path) and present.future is None:
+            continue
+        misplaced.append(replica)
+        if state is State.COMPLETE:
+            state = State.MOVING if present.future == path else State.DIFFERENT
+    return progress._replace(state=state, misplaced=tuple(misplaced))
 
 
 def _progress(
@@ -63,18 +94,19 @@ def _progress(
     return Progress(name, state, tuple(wanted), replicas, missing)
 
 
-def wait_until_done(client: Client, plan: Mapping[TopicPartition, Sequence[int]]) -> list[Progress]:
+def wait_until_done(client: Client, wanted: Placement) -> list[Progress]:
     """Wait until nothing of a plan is in progress any more; return the states then.
 
     Brokers learn a little later than the controller that a reassignment has ended.
     """
     settled_at: float | None = None
     with ExitStack() as stack:
-        show = _bar(stack, len(plan)) if sys.stderr.isatty() else _nothing
+        total = len(wanted.plan)
+        show = _bar(stack, total) if sys.stderr.isatty() else _nothing
         while True:
-            found = progress_of(client, plan)
+            found = progress_of(client, wanted)
             moving = [each for each in found if each.state is State.MOVING]
-            show(len(plan) - len(moving), sum(len(each.missing) for each in moving))
+            show(total - len(moving), sum(_to_go(each) for each in moving))
             now = time.monotonic()
             if moving:
                 settled_at = None
@@ -84,6 +116,11 @@ def wait_until_done(client: Client, plan: Mapping[TopicPartition, Sequence[int]]
             if is_complete or (settled_at is not None and now >= settled_at):
                 return found
             time.sleep(INTERVAL_S)
+
+
+def _to_go(progress: Progress) -> int:
+    """Return how many replicas are not yet in sync, or not where they are to be."""
+    return len({*progress.missing, *progress.misplaced})
 
 
 def _nothing(done: int, missing: int) -> None:

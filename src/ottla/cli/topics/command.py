@@ -19,6 +19,7 @@ from ottla.cli.options import (
 )
 from ottla.cli.output import Column, JsonValue, note, print_json, print_table
 from ottla.cli.topics.altered import Altered, alter_in_steps, report_altered
+from ottla.cli.topics.leader_logs import logs_of_leaders
 from ottla.cli.topics.trouble import Trouble
 from ottla.cli.topics.view import description_as_json, listing_as_json, print_description
 from ottla.client.configs import ConfigChange
@@ -146,14 +147,19 @@ def describe(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> int:
-    """Show the id, partitions, leaders, replicas, offsets and own settings of topics."""
+    """Show the id, partitions, leaders, replicas, offsets, sizes and own settings of topics.
+
+    Sizes are those of the leaders' logs. For a compacted topic, `dirty` is the share that can be
+    cleaned and is not clean; `last clean` is since the start of the broker.
+    """
     with connect(bootstrap_server, command_config) as client:
         descriptions = only.of(describe_topics(client, names or None))
+        logs = logs_of_leaders(client, descriptions)
     if json:
-        print_json([description_as_json(description) for description in descriptions])
+        print_json([description_as_json(description, logs) for description in descriptions])
     else:
         for description in descriptions:
-            print_description(description)
+            print_description(description, logs)
         if not descriptions:
             note("No partition is like that." if only.is_asked_for else _NO_TOPICS)
     return OK

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.cli.output import Column, JsonValue, print_headline, print_table
+from ottla.cli.sizes import ratio_text, size_text, time_text
+from ottla.cli.topics.leader_logs import LeaderLogs
 from ottla.client.cluster import NO_NODE
+from ottla.client.topics.log_sizes import LogDescription
 from ottla.client.topics.topics import PartitionDescription, TopicDescription, TopicListing
 
 _COLUMNS = [
@@ -16,18 +19,25 @@ _COLUMNS = [
     Column("isr"),
     Column("earliest", True),
     Column("latest", True),
+    Column("size", True),
 ]
+_COMPACTION_COLUMNS = [Column("dirty", True), Column("last clean", is_extra=True)]
 
 
-def print_description(topic: TopicDescription) -> None:
-    """Print a topic: one line about it, its settings and its partitions."""
+def print_description(topic: TopicDescription, logs: LeaderLogs) -> None:
+    """Print a topic: one line about it, its settings, its partitions and their sizes."""
     copies = max((len(partition.replicas) for partition in topic.partitions), default=0)
     facts = [topic.name, f"id {topic.topic_id or '-'}"]
     facts += [f"partitions {len(topic.partitions)}", f"replication {copies}"]
     print_headline([*facts, "internal"] if topic.is_internal else facts)
     for name, value in sorted(topic.configs.items()):
         print(f"  {name}={value}")
-    columns, rows = _COLUMNS, [_row(partition) for partition in topic.partitions]
+    found = [logs.get((topic.name, partition.partition)) for partition in topic.partitions]
+    columns = _COLUMNS
+    rows = [_row(each, log) for each, log in zip(topic.partitions, found, strict=True)]
+    if any(log is not None and log.dirty_ratio is not None for log in found):
+        columns = [*columns, *_COMPACTION_COLUMNS]
+        rows = [[*row, *_compaction(log)] for row, log in zip(rows, found, strict=True)]
     if any(partition.eligible_leaders for partition in topic.partitions):
         columns = [*columns, Column("eligible")]
         rows = [
@@ -37,15 +47,19 @@ def print_description(topic: TopicDescription) -> None:
     print_table(columns, rows)
 
 
-def description_as_json(topic: TopicDescription) -> JsonValue:
+def description_as_json(topic: TopicDescription, logs: LeaderLogs) -> JsonValue:
     """Return a topic with all its details as JSON."""
+    partitions: list[JsonValue] = [
+        {**each._asdict(), **_log_as_json(logs.get((topic.name, each.partition)))}
+        for each in topic.partitions
+    ]
     return {
         "name": topic.name,
         "id": topic.topic_id,
         "internal": topic.is_internal,
         "configs": dict(topic.configs),
         "min_insync_replicas": topic.min_insync_replicas,
-        "partitions": [dict(partition._asdict()) for partition in topic.partitions],
+        "partitions": partitions,
     }
 
 
@@ -60,7 +74,21 @@ def listing_as_json(topic: TopicListing) -> JsonValue:
     }
 
 
-def _row(partition: PartitionDescription) -> list[str]:
+def _log_as_json(log: LogDescription | None) -> dict[str, JsonValue]:
+    return {
+        "size": None if log is None else log.size,
+        "dirty_ratio": None if log is None else log.dirty_ratio,
+        "last_clean_ms": None if log is None else log.last_clean_ms,
+    }
+
+
+def _compaction(log: LogDescription | None) -> list[str]:
+    if log is None:
+        return ["?", "?"]
+    return [ratio_text(log.dirty_ratio), time_text(log.last_clean_ms)]
+
+
+def _row(partition: PartitionDescription, log: LogDescription | None) -> list[str]:
     return [
         str(partition.partition),
         "none" if partition.leader == NO_NODE else str(partition.leader),
@@ -69,6 +97,7 @@ def _row(partition: PartitionDescription) -> list[str]:
         _joined(partition.isr),
         _known(partition.earliest_offset),
         _known(partition.latest_offset),
+        size_text(None if log is None else log.size),
     ]
 
 

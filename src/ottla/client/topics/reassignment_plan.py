@@ -9,13 +9,29 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 from ottla.model.ids import TopicPartition
 
+ANY_LOG_DIR: Final = "any"
 Plan: TypeAlias = dict[TopicPartition, tuple[int, ...]]
 """The replicas of each partition, the preferred leader first."""
+
+
+class Placement(NamedTuple):
+    """A plan, and the log directories that it names."""
+
+    plan: Plan
+    log_dirs: dict[tuple[int, TopicPartition], str]
+    """The path of the directory for a replica, by broker and partition."""
+
+    def only(self, partitions: Collection[TopicPartition]) -> Placement:
+        """Return the part of the plan for some of its partitions."""
+        return Placement(
+            {name: ids for name, ids in self.plan.items() if name in partitions},
+            {key: path for key, path in self.log_dirs.items() if key[1] in partitions},
+        )
 
 
 class PlanError(ValueError):
@@ -122,9 +138,10 @@ def plan_to_json(plan: Mapping[TopicPartition, Sequence[int]]) -> str:
     return f'{{"version":1,"partitions":[\n{lines}\n]}}'
 
 
-def plan_from_json(text: str) -> Plan:
+def plan_from_json(text: str) -> Placement:
     """Return the plan in a file of Kafka's format. Raise PlanError if it is not valid."""
     plan: Plan = {}
+    log_dirs: dict[tuple[int, TopicPartition], str] = {}
     for each in _list(text, "partitions"):
         topic, index, replicas = (each.get(key) for key in ("topic", "partition", "replicas"))
         if (
@@ -139,7 +156,26 @@ def plan_from_json(text: str) -> Plan:
         if name in plan:
             raise PlanError(f"{name} is there twice")
         plan[name] = tuple(replicas)
-    return plan
+        paths = _log_dirs(each, len(replicas))
+        log_dirs |= {
+            (replica, name): path
+            for replica, path in zip(replicas, paths, strict=False)
+            if path != ANY_LOG_DIR
+        }
+    return Placement(plan, log_dirs)
+
+
+def _log_dirs(each: Mapping[str, object], count: int) -> list[str]:
+    """Return the directories of a partition's replicas; none if the file does not name them."""
+    paths = each.get("log_dirs", [])
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        raise PlanError(f"log_dirs should be a list of paths: {json.dumps(each)}")
+    if paths and len(paths) != count:
+        raise PlanError(f"{count} replicas need as many log_dirs: {json.dumps(each)}")
+    relative = [path for path in paths if path != ANY_LOG_DIR and not path.startswith("/")]
+    if relative:
+        raise PlanError(f'"{relative[0]}" is neither an absolute path nor "{ANY_LOG_DIR}"')
+    return paths
 
 
 def partitions_from_json(text: str) -> list[TopicPartition]:

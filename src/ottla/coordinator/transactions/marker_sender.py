@@ -37,7 +37,9 @@ NO_LEADER: Final = -1
 _DONE: Final = frozenset(
     {
         ErrorCode.NONE,
+        # The partition cannot have batches of a transaction.
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ErrorCode.UNSUPPORTED_VERSION,
         # The producer has a later epoch there. It got that after this transaction had ended.
         ErrorCode.INVALID_PRODUCER_EPOCH,
     }

@@ -121,10 +121,10 @@ class ProducerStates:
     """The producers of one log."""
 
     __slots__ = (
-        "_completed",
         "_queued_ends",
         "_unstable",
         "_unstable_at",
+        "completed",
         "entries",
         "ongoing",
         "queued",
@@ -135,7 +135,8 @@ class ProducerStates:
         self.entries: dict[int, ProducerEntry] = {}
         self.ongoing: dict[int, int] = {}
         """The first offset of each transaction that has no marker yet, by producer id."""
-        self._completed: list[CompletedTxn] = []
+        self.completed: list[CompletedTxn] = []
+        """Transactions with a marker that may not be committed yet."""
         self._queued_ends = 0
         """How many of the completed transactions have a marker that is not written yet."""
         self.queued: list[tuple[int, ProducerEntry | None]] = []
@@ -219,7 +220,7 @@ class ProducerStates:
                 self.entries[producer_id] = entry
         self._restore_ongoing(dict.fromkeys(producer_id for producer_id, _ in self.queued))
         if self._queued_ends:
-            del self._completed[-self._queued_ends :]
+            del self.completed[-self._queued_ends :]
             self._queued_ends = 0
         self.queued.clear()
         self._unstable_at = _UNKNOWN_OFFSET
@@ -248,7 +249,7 @@ class ProducerStates:
         """Forget everything."""
         self.entries.clear()
         self.ongoing.clear()
-        self._completed.clear()
+        self.completed.clear()
         self.queued.clear()
         self._queued_ends = 0
         self._unstable_at = _UNKNOWN_OFFSET
@@ -306,7 +307,7 @@ class ProducerStates:
         if first_offset is None:
             return None
         completed = CompletedTxn(producer_id, first_offset, offset, is_abort)
-        self._completed.append(completed)
+        self.completed.append(completed)
         self._queued_ends += 1
         self._unstable_at = _UNKNOWN_OFFSET
         return completed
@@ -317,11 +318,11 @@ class ProducerStates:
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Return the first offset of a transaction that is open or whose marker is uncommitted."""
-        if not self.ongoing and not self._completed:
+        if not self.ongoing and not self.completed:
             return None
         if self._unstable_at != high_watermark:
-            self._completed = [t for t in self._completed if t.last_offset >= high_watermark]
-            first = min((t.first_offset for t in self._completed), default=None)
+            self.completed = [t for t in self.completed if t.last_offset >= high_watermark]
+            first = min((t.first_offset for t in self.completed), default=None)
             ongoing = self.first_ongoing_offset()
             if first is None or (ongoing is not None and ongoing < first):
                 first = ongoing

@@ -10,7 +10,8 @@ In this order, as in Kafka:
 A marker must not have an older epoch than its producer, nor than its coordinator had before
 (TRANSACTION_COORDINATOR_FENCED). With transaction version 2 the coordinator raises the epoch with
 each transaction. So a marker in the epoch of an open transaction is one of an earlier transaction
-(KIP-1228). In the epoch of the last marker it is the same one again, and is written again.
+(KIP-1228). In the epoch of the last marker it is the same one again, and is written again. No epoch
+follows the last one: an open transaction with that one can be ended by its own epoch.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ottla.log.state.verifications import NOT_NEEDED, NOT_TRANSACTIONAL, Verific
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.records.batch import Batch
 
+LAST_EPOCH = 0x7FFF
 EPOCH_PER_TRANSACTION = 2
 """The first transaction version with an epoch for each transaction."""
 
@@ -106,7 +108,7 @@ def check_marker(
     if producer_epoch < entry.producer_epoch or (
         transaction_version >= EPOCH_PER_TRANSACTION
         and is_open
-        and producer_epoch == entry.producer_epoch
+        and producer_epoch == entry.producer_epoch != LAST_EPOCH
     ):
         raise _stale_epoch(producer_id, producer_epoch, entry.producer_epoch)
     if coordinator_epoch < entry.coordinator_epoch:

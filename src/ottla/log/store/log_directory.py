@@ -8,7 +8,9 @@ checkpoint is written in the background, but renamed on the loop, and only if it
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Container, Iterable
+from collections.abc import Callable, Collection, Container, Sequence
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 from ottla.log.file_names import (
     CLEAN_SHUTDOWN,
@@ -28,18 +30,36 @@ from ottla.ports import Files, read_file, write_file_atomically
 
 _NEXT = ".next"
 
+CHECKS_WITHOUT_METADATA: Final = 12
+"""How many checks in a row may find nothing new but in the metadata log, before that is written.
+
+That log grows in an idle cluster too, and the checkpoints name all partitions. Recovery just reads
+a little more of it.
+"""
+
 Offsets = dict[TopicPartition, int]
+
+Row = tuple[int, int, int, int]
+"""Recovery point, high watermark, log start offset, and the offset up to which it was cleaned."""
+
+_row_of: Callable[[Log], Row] = attrgetter(
+    "flush_state.recovery_point", "high_watermark", "log_start_offset", "cleaned_upto"
+)
 
 
 class CheckpointJob:
     """New checkpoints that are being written."""
 
-    __slots__ = ("_files", "_path", "contents", "then")
+    __slots__ = ("_files", "_path", "contents", "state", "then")
 
-    def __init__(self, files: Files, path: str, contents: dict[str, Offsets]) -> None:
+    def __init__(
+        self, files: Files, path: str, contents: dict[str, Offsets], state: State | None = None
+    ) -> None:
         self._files = files
         self._path = path
         self.contents = contents
+        self.state = state
+        """What the logs were like, if all checkpoints are up to date after this job."""
         self.then: list[Callable[[], None]] = []
         """Who is told when it is done, or has failed."""
 
@@ -62,13 +82,42 @@ class CheckpointJob:
         self._files.sync_dir(self._path)
 
 
+class State(NamedTuple):
+    """What checkpoints are made of, taken and compared without a Python loop over the logs."""
+
+    logs: Sequence[Log]
+    """The logs of the directory but the metadata log; the same object as long as they are."""
+    rows: list[Row]
+    unopened: tuple[TopicPartition, ...]
+
+    def is_same(self, other: State) -> bool:
+        """Return True if nothing has changed between the two."""
+        return (
+            self.logs is other.logs and self.rows == other.rows and self.unopened == other.unopened
+        )
+
+
 class LogDirectory:
     """A directory that holds the logs of partitions."""
 
-    __slots__ = ("_files", "_job", "_written", "clean_epoch", "path", "unopened", "was_clean")
+    __slots__ = (
+        "_checks",
+        "_files",
+        "_job",
+        "_state",
+        "_written",
+        "clean_epoch",
+        "path",
+        "unopened",
+        "was_clean",
+    )
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
+        self._state: State | None = None
+        """What the logs were like when the checkpoints were last up to date."""
+        self._checks = 0
+        """How many checks in a row found nothing new, without looking at the metadata log."""
         self._written: dict[str, Offsets] = {}
         self._job: CheckpointJob | None = None
         self.path = path
@@ -103,9 +152,9 @@ class LogDirectory:
 
         return checkpoint_of
 
-    def write_checkpoints(self, logs: Iterable[Log]) -> None:
+    def write_checkpoints(self, logs: Sequence[Log], metadata_log: Log | None) -> None:
         """Write the checkpoints, each only if it changed."""
-        self._write(self._changed(logs))
+        self._write(self._changed(self._state_of(logs), metadata_log))
 
     @property
     def running_job(self) -> CheckpointJob | None:
@@ -120,12 +169,27 @@ class LogDirectory:
             for offsets in (*self._written.values(), *job.values())
         )
 
-    def begin_checkpoint(self, logs: Iterable[Log]) -> CheckpointJob | None:
-        """Return a job that writes them; None if nothing changed or a job is running."""
-        if self._job is None and (changed := self._changed(logs)):
-            self._job = CheckpointJob(self._files, self.path, changed)
-            return self._job
-        return None
+    def begin_checkpoint(
+        self, logs: Sequence[Log], metadata_log: Log | None
+    ) -> CheckpointJob | None:
+        """Return a job that writes them; None if nothing changed or a job is running.
+
+        `logs` has the logs in this directory, and is another object when they are others.
+        """
+        if self._job is not None:
+            return None
+        state = self._state_of(logs)
+        if self._state is not None and self._state.is_same(state):
+            self._checks += 1
+            if self._checks < CHECKS_WITHOUT_METADATA:
+                return None
+        self._checks = 0
+        changed = self._changed(state, metadata_log)
+        if not changed:
+            self._state = state
+            return None
+        self._job = CheckpointJob(self._files, self.path, changed, state)
+        return self._job
 
     def put_checkpoint(self, job: CheckpointJob) -> bool:
         """Replace the checkpoints by those of the job; return False if it is out of date."""
@@ -133,6 +197,7 @@ class LogDirectory:
             return False
         job.put()
         self._written.update(job.contents)
+        self._state = job.state
         return True
 
     def end_checkpoint(self, job: CheckpointJob) -> None:
@@ -174,21 +239,27 @@ class LogDirectory:
             self._written[name] = dict(offsets)
         return offsets
 
-    def _changed(self, logs: Iterable[Log]) -> dict[str, Offsets]:
+    def _state_of(self, logs: Sequence[Log]) -> State:
+        return State(logs, list(map(_row_of, logs)), tuple(self.unopened))
+
+    def _changed(self, state: State, metadata_log: Log | None) -> dict[str, Offsets]:
         """Return the checkpoints that differ from those written last."""
-        recovery_points, starts, high_watermarks = {}, {}, {}
-        cleaned = {}
-        for log in logs:
-            partition = log.topic_partition
-            recovery_points[partition] = log.recovery_point
-            high_watermarks[partition] = log.high_watermark
-            if (
-                log.log_start_offset > log.segments.base_offsets[0]
-                or log.config.remote_storage_enable
-            ):
-                starts[partition] = log.log_start_offset
-            if log.cleaned_upto:
-                cleaned[partition] = log.cleaned_upto
+        logs, rows = list(state.logs), state.rows
+        if metadata_log is not None:
+            logs.append(metadata_log)
+            rows = [*rows, _row_of(metadata_log)]
+        partitions = [log.topic_partition for log in logs]
+        recovery_points = dict(zip(partitions, [row[0] for row in rows], strict=True))
+        high_watermarks = dict(zip(partitions, [row[1] for row in rows], strict=True))
+        starts = {
+            log.topic_partition: row[2]
+            for log, row in zip(logs, rows, strict=True)
+            if (row[2] and row[2] > log.segments.base_offsets[0])
+            or log.config.remote_storage_enable
+        }
+        cleaned = {
+            partition: row[3] for partition, row in zip(partitions, rows, strict=True) if row[3]
+        }
         for partition, checkpoint in self.unopened.items():
             recovery_points[partition] = checkpoint.recovery_point
             high_watermarks[partition] = checkpoint.high_watermark
@@ -207,6 +278,7 @@ class LogDirectory:
 
     def _write(self, contents: dict[str, Offsets]) -> None:
         """Replace checkpoints, and wait for the disk."""
+        self._state = None
         if contents:
             job = CheckpointJob(self._files, self.path, contents)
             job.write()

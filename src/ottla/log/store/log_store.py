@@ -71,6 +71,8 @@ class LogStore:
         self.offline_partitions: set[TopicPartition] = set()
         self.interrupted_moves: dict[TopicPartition, str] = {}
         """Logs that were moving when the last process ended, and to which directories."""
+        self.preferred: dict[TopicPartition, str] = {}
+        """Directories for logs that do not exist yet, if somebody has asked for one."""
         self.notes = self.resources.notes
         """Messages for the operator. Whoever logs them clears the list."""
         self.on_offline: Callable[[str, OSError, list[TopicPartition]], None] = (
@@ -80,6 +82,8 @@ class LogStore:
         self._logs: dict[TopicPartition, Log] = {}
         self._counts = dict.fromkeys(self.directories, 0)
         """How many logs each directory holds."""
+        self._listed: dict[str, list[Log]] = {}
+        """The logs of each directory, listed when they are needed, until one comes or goes."""
         self._begun: dict[str, Callable[[TopicPartition], Checkpoint]] = {}
         self.producer_expiration_ms = producer_expiration_ms
 
@@ -159,20 +163,29 @@ class LogStore:
         """Start managing this log."""
         self._logs[log.topic_partition] = log
         self._counts[parent_of(log)] += 1
+        self._listed.pop(parent_of(log), None)
 
     def drop(self, log: Log) -> None:
         """Stop managing this log. Its files are kept."""
         del self._logs[log.topic_partition]
         self._counts[parent_of(log)] -= 1
+        self._listed.pop(parent_of(log), None)
 
     # Creating and deleting
 
     def create(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
-        """Create a log in the directory with the fewest; KAFKA_STORAGE_ERROR if none is online."""
+        """Create a log in the directory asked for, else in the one with the fewest.
+
+        KAFKA_STORAGE_ERROR if none is online.
+        """
         assert partition not in self._logs, f"{partition} exists"
         if not self.directories:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "No log directory is online")
-        directory = min(self.directories, key=lambda path: self._counts[path])
+        asked = self.preferred.pop(partition, "")
+        if asked in self.directories:
+            directory = asked
+        else:
+            directory = min(self.directories, key=lambda path: self._counts[path])
         path = f"{directory}/{partition}"
         try:
             self.directories[directory].forget(partition, self._logs)
@@ -411,7 +424,7 @@ class LogStore:
     def write_checkpoints(self) -> None:
         """Start to write recovery points, log start offsets and high watermarks."""
         for directory in list(self.directories.values()):
-            job = directory.begin_checkpoint(self._logs_in(directory.path))
+            job = self._begin_checkpoint(directory)
             if job is not None:
                 self._submit_checkpoint(directory, job)
 
@@ -428,13 +441,18 @@ class LogStore:
                 job = directory.running_job  # it may have begun before they were deleted
                 if job is not None:
                     job.then.append(wait.end)
-                elif (job := directory.begin_checkpoint(self._logs_in(directory.path))) is None:
+                elif (job := self._begin_checkpoint(directory)) is None:
                     break
                 else:
                     job.then.append(wait.end)
                     self._submit_checkpoint(directory, job)
                 if not wait.is_over:
                     yield wait
+
+    def _begin_checkpoint(self, directory: LogDirectory) -> CheckpointJob | None:
+        return directory.begin_checkpoint(
+            self._logs_in(directory.path), self._metadata_log_in(directory.path)
+        )
 
     def _submit_checkpoint(self, directory: LogDirectory, job: CheckpointJob) -> None:
         def written(result: OSError | None) -> None:
@@ -461,22 +479,33 @@ class LogStore:
         No work may be left in the background.
         """
         for directory in list(self.directories.values()):
-            logs = self._logs_in(directory.path)
+            metadata_log = self._metadata_log_in(directory.path)
+            logs = [
+                *self._logs_in(directory.path),
+                *(() if metadata_log is None else (metadata_log,)),
+            ]
             try:
                 close_logs(self.resources.files, directory.path, logs, self._take_log_offline)
-                directory.write_checkpoints(self._logs_in(directory.path))
+                directory.write_checkpoints(self._logs_in(directory.path), metadata_log)
                 if not directory.unopened:
                     directory.mark_clean(broker_epoch)
             except OSError as error:
                 self.take_offline(directory.path, error)
         self._logs.clear()
+        self._listed.clear()
         self.resources.pool.close()
 
     def _logs_in(self, directory: str) -> list[Log]:
-        logs = [log for log in self._logs.values() if parent_of(log) == directory]
-        if self.metadata_log is not None and parent_of(self.metadata_log) == directory:
-            logs.append(self.metadata_log)
+        """Return the logs in a directory but the metadata log. The list must not be changed."""
+        logs = self._listed.get(directory)
+        if logs is None:
+            logs = [log for log in self._logs.values() if parent_of(log) == directory]
+            self._listed[directory] = logs
         return logs
+
+    def _metadata_log_in(self, directory: str) -> Log | None:
+        log = self.metadata_log
+        return log if log is not None and parent_of(log) == directory else None
 
 
 def parent_of(log: Log) -> str:

@@ -20,7 +20,13 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -147,11 +153,23 @@ class TopicCreator(ClusterClient):
             self.try_elsewhere()
 
 
-def new_topic(name: str, partitions: int, min_insync_replicas: int) -> CreatableTopic:
+def new_topic(
+    name: str,
+    partitions: int,
+    min_insync_replicas: int,
+    *,
+    segment_bytes: int | None = None,
+    is_compacted: bool = False,
+) -> CreatableTopic:
     """Return a topic with three replicas."""
-    config = CreatableTopicConfig(name="min.insync.replicas", value=str(min_insync_replicas))
+    configs = [CreatableTopicConfig(name="min.insync.replicas", value=str(min_insync_replicas))]
+    if segment_bytes is not None:
+        size = CreatableTopicConfig(name="internal.segment.bytes", value=str(segment_bytes))
+        configs.append(size)
+    if is_compacted:
+        configs.append(CreatableTopicConfig(name="cleanup.policy", value="compact"))
     return CreatableTopic(
-        name=name, num_partitions=partitions, replication_factor=3, configs=[config]
+        name=name, num_partitions=partitions, replication_factor=3, configs=configs
     )
 
 
@@ -319,6 +337,8 @@ class ClusterConsumer(ClusterClient):
     """Reads one partition from its beginning; what it reads must be committed."""
 
     THINK_MS = (1.0, 20.0, 100.0)
+    isolation_level = 0
+    allows_gaps = False
 
     def __init__(
         self,
@@ -330,6 +350,8 @@ class ClusterConsumer(ClusterClient):
         super().__init__(name, environment, chance)
         self.key = key
         self.position = 0
+        self.is_steady = False
+        """Set when the reader is to read to the end."""
         self._latest = (-1, 0)
         """The leader epoch and the end that ListOffsets told last."""
 
@@ -338,21 +360,25 @@ class ClusterConsumer(ClusterClient):
         if self.chance.random() < 0.1:
             asked = ListOffsetsPartition(partition_index=index, timestamp=_LATEST)
             topic = ListOffsetsTopic(name=name, partitions=[asked])
-            self.ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), 7)
+            request = ListOffsetsRequest(
+                replica_id=-1, isolation_level=self.isolation_level, topics=[topic]
+            )
+            self.ask(request, 7)
             return
         partition = FetchPartition(
             partition=index,
             fetch_offset=self.position,
             partition_max_bytes=self.chance.choice((1, 1000, 1_000_000)),
         )
-        request = FetchRequest(
+        fetch = FetchRequest(
             max_wait=self.chance.choice((0, 50, 500)),
             min_bytes=1,
             max_bytes=1_000_000,
+            isolation_level=self.isolation_level,
             session_epoch=-1,
             topics=[FetchTopic(topic=name, partitions=[partition])],
         )
-        self.ask(request, _FETCH_VERSION)
+        self.ask(fetch, _FETCH_VERSION)
 
     def received(self, exchange: Exchange) -> None:
         super().received(exchange)
@@ -369,18 +395,27 @@ class ClusterConsumer(ClusterClient):
             if leader > 0:
                 self.broker = leader
             return
+        request = exchange.request
+        assert isinstance(request, FetchRequest)
+        if request.topics[0].partitions[0].fetch_offset != self.position:
+            return  # the reader has begun again meanwhile
         history = self.environment.history.log(self.key)
         if answer.high_watermark > history.end:
             raise Violation(
                 f"{exchange!r}: was told the high watermark {answer.high_watermark};"
                 f" {history.end} is committed"
             )
-        self._read(bytes(answer.records or b""))
+        self.read(answer, bytes(answer.records or b""))
 
-    def _read(self, data: bytes) -> None:
+    def read_once_more(self) -> None:
+        """Begin again, and read to the end."""
+        self.position, self.is_steady = 0, True
+
+    def read(self, answer: PartitionData, data: bytes) -> None:
+        """Take the batches of an answer."""
         history = self.environment.history.log(self.key)
         for batch in scan(data, 0, len(data)):
-            if batch.base_offset > self.position:
+            if batch.base_offset > self.position and not self.allows_gaps:
                 raise Violation(f"{self.name}: {batch.base_offset} comes after {self.position}")
             if batch.next_offset > history.end:
                 raise Violation(f"{self.name} reads {batch}; {history.end} is committed")

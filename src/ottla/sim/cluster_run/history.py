@@ -6,6 +6,7 @@ every other replica, every reader and every acknowledgement must agree with it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.log.log import Log
@@ -17,6 +18,8 @@ from ottla.sim.network.exchange import Violation
 
 _READ_BYTES = 1 << 20
 PartitionKey = tuple[str, int]
+Added = Callable[[PartitionKey, Batch, bytes], None]
+"""Hears of every batch that becomes part of a history, in the order of the log."""
 
 
 class Committed(NamedTuple):
@@ -33,9 +36,16 @@ class Committed(NamedTuple):
 class LogHistory:
     """The committed batches of one log, from its beginning."""
 
-    def __init__(self, name: str, *, has_uids: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        has_uids: bool,
+        on_added: Callable[[Batch, bytes], None] = lambda batch, data: None,
+    ) -> None:
         self.name = name
         self._has_uids = has_uids
+        self._on_added = on_added
         self.batches: dict[int, Committed] = {}
         self.end = 0
         self.offsets: dict[int, int] = {}
@@ -59,6 +69,7 @@ class LogHistory:
         known = self.batches.get(base_offset)
         if known is None and base_offset == self.end:
             self._add(who, found)
+            self._on_added(batch, data)
         elif known != found:
             raise Violation(f"{who} has {found} in {self.name}; committed was {known}")
 
@@ -96,15 +107,24 @@ def batches_of(log: Log, start: int, end: int) -> list[tuple[Batch, bytes]]:
 class History:
     """The history of all topics."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, kind_of: Callable[[str], type[LogHistory]] = lambda topic: LogHistory
+    ) -> None:
+        """`kind_of` says which kind of history a topic has."""
+        self._kind_of = kind_of
         self.logs: dict[PartitionKey, LogHistory] = {}
         self.acked: dict[PartitionKey, dict[int, int]] = {}
+        self.on_added: Added = lambda key, batch, data: None
 
     def log(self, key: PartitionKey) -> LogHistory:
         if key not in self.logs:
             # Topics of the cluster itself have records that no client made.
             has_uids = not key[0].startswith("__")
-            self.logs[key] = LogHistory(f"{key[0]}-{key[1]}", has_uids=has_uids)
+            self.logs[key] = self._kind_of(key[0])(
+                f"{key[0]}-{key[1]}",
+                has_uids=has_uids,
+                on_added=lambda batch, data: self.on_added(key, batch, data),
+            )
         return self.logs[key]
 
     def acknowledged(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ottla.sim.cluster import CONTROLLER_PORT, host_of
 from ottla.sim.seeded_random import generator
 
 _RATES = (0.0, 0.0, 1.0, 3.0)
@@ -17,6 +18,11 @@ _GROUP_SETTINGS = {
     "group.consumer.session.timeout.ms": "2000",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "500",
+}
+_TRANSACTION_SETTINGS = {
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.min.isr": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
 }
 _DRIFT = 1 / 1024
 """The step of clock rates: binary, so that sums of times stay exact."""
@@ -41,6 +47,19 @@ class ClusterProfile(NamedTuple):
     admins: int
     classic_members: int
     consumer_members: int
+    copiers: int
+    """Clients that copy partitions in transactions, each another one."""
+    rivals: int
+    """How many of the copied partitions have a second client with the same transactional id."""
+    transaction_version: int
+    """The newest transaction version that clients have."""
+    transaction_timeout_ms: int
+    output_segment_bytes: int
+    """The size of segments of what transactions write."""
+    cleans: bool
+    """Whether logs are compacted: those of coordinators, and what transactions write."""
+    is_dynamic: bool
+    """Whether voters of the quorum are added and removed."""
     pipelining: int
     fault_pause_ms: tuple[int, ...]
     """How long nothing new goes wrong, one of them."""
@@ -70,12 +89,12 @@ def profile_of(seed: int) -> ClusterProfile:
         "metadata.max.retention.bytes": str(chance.choice((3000, 104_857_600))),
         "metadata.log.segment.bytes": str(chance.choice((8_388_608, 1_073_741_824))),
     }
-    properties |= _GROUP_SETTINGS
+    properties |= _GROUP_SETTINGS | _TRANSACTION_SETTINGS
     if lose_power or fail_disks:
         # What is acknowledged must be on disk if several machines may lose power, or are booted
         # because their disks have failed.
         properties["log.flush.interval.messages"] = "1"
-    return ClusterProfile(
+    profile = ClusterProfile(
         brokers=brokers,
         extra_brokers=extra_brokers,
         properties=properties,
@@ -111,7 +130,44 @@ def profile_of(seed: int) -> ClusterProfile:
             "wipe": chance.choice((0.0, 0.5)),
             "target_leader": chance.choice((0.0, 1.0, 3.0)),
         },
+        copiers=chance.choice((0, 0, 1, 2)),
+        rivals=chance.choice((0, 1, 2)),
+        transaction_version=chance.choice((0, 1, 2, 2)),
+        transaction_timeout_ms=chance.choice((1500, 3000, 60_000)),
+        output_segment_bytes=chance.choice((700, 2000, 1_048_576)),
+        cleans=False,
+        is_dynamic=False,
     )
+    if chance.random() < 0.3:
+        profile = with_cleaner(profile)
+    if chance.random() < 0.2:
+        profile = with_voter_changes(profile)
+    return profile
+
+
+def with_cleaner(profile: ClusterProfile) -> ClusterProfile:
+    """Return a profile with small segments that are compacted all the time."""
+    properties = {
+        **profile.properties,
+        "log.cleaner.enable": "true",
+        "log.cleaner.backoff.ms": "200",
+        "log.cleaner.min.cleanable.ratio": "0.01",
+        "log.cleaner.delete.retention.ms": "3000",
+        "log.flush.offset.checkpoint.interval.ms": "500",
+    }
+    return profile._replace(properties=properties, cleans=True)
+
+
+def with_voter_changes(profile: ClusterProfile) -> ClusterProfile:
+    """Return a profile with more controllers than voters, and with voters that change."""
+    brokers = max(profile.brokers, 4)
+    servers = ",".join(f"{host_of(each)}:{CONTROLLER_PORT}" for each in range(1, brokers + 1))
+    properties = {
+        **profile.properties,
+        "controller.quorum.voters": "",
+        "controller.quorum.bootstrap.servers": servers,
+    }
+    return profile._replace(properties=properties, brokers=brokers, is_dynamic=True)
 
 
 def rough_profile(seed: int) -> ClusterProfile:
@@ -123,8 +179,13 @@ def rough_profile(seed: int) -> ClusterProfile:
         "broker.heartbeat.interval.ms": "200",
         "replica.lag.time.max.ms": "500",
         "metadata.log.max.record.bytes.between.snapshots": "500",
+        "log.cleaner.enable": "false",
     }
+    properties.pop("controller.quorum.bootstrap.servers", None)
+    properties.pop("controller.quorum.voters", None)
     return profile._replace(
+        cleans=False,
+        is_dynamic=False,
         brokers=3,
         extra_brokers=0,
         properties=properties,
@@ -138,6 +199,7 @@ def rough_profile(seed: int) -> ClusterProfile:
         admins=0,
         classic_members=0,
         consumer_members=0,
+        copiers=0,
         pipelining=5,
         fault_pause_ms=(100, 300, 600),
         outage_ms=(50, 500, 1500),
@@ -161,6 +223,28 @@ def grouped_profile(seed: int) -> ClusterProfile:
     return rough_profile(seed)._replace(
         partitions=3, classic_members=3, consumer_members=3, fault_pause_ms=(500, 1000)
     )
+
+
+def transactional_profile(seed: int) -> ClusterProfile:
+    """Return a rough profile with clients that copy partitions in transactions."""
+    return rough_profile(seed)._replace(
+        partitions=2,
+        producers=2,
+        copiers=2,
+        rivals=1,
+        fault_pause_ms=(500, 1000),
+        outage_ms=(50, 500),
+    )
+
+
+def cleaned_profile(seed: int) -> ClusterProfile:
+    """Return a profile with transactions and with logs that are compacted."""
+    return with_cleaner(transactional_profile(seed))
+
+
+def voters_profile(seed: int) -> ClusterProfile:
+    """Return a rough profile with voters that are added and removed."""
+    return with_voter_changes(rough_profile(seed))
 
 
 def dark_profile(seed: int) -> ClusterProfile:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from random import Random as Generator
 
 from ottla.log.log import Log
 from ottla.metadata.image import MetadataImage, PartitionImage, TopicImage
-from ottla.model.ids import OFFSETS_TOPIC
+from ottla.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.raft.voters import VoterSet
 from ottla.sim.clients.connected_client import ConnectedClient
 from ottla.sim.cluster import SimCluster
-from ottla.sim.cluster_run.admin import ClusterAdmin
+from ottla.sim.cluster_run.admin import ClusterAdmin, SegmentSetter
 from ottla.sim.cluster_run.checks import Checks
 from ottla.sim.cluster_run.clients import (
     ClusterClient,
@@ -25,24 +27,34 @@ from ottla.sim.cluster_run.clients import (
     TopicCreator,
     new_topic,
 )
+from ottla.sim.cluster_run.compacted_history import CompactedHistory
+from ottla.sim.cluster_run.copier import Copier
 from ottla.sim.cluster_run.faults import ClusterFaults
 from ottla.sim.cluster_run.group_checks import take_answer
 from ottla.sim.cluster_run.group_history import GroupHistory
 from ottla.sim.cluster_run.group_members import ClassicMember, ConsumerMember, GroupMember
-from ottla.sim.cluster_run.history import History, PartitionKey, batches_of
+from ottla.sim.cluster_run.history import History, LogHistory, PartitionKey, batches_of
 from ottla.sim.cluster_run.profile import ClusterProfile, profile_of
-from ottla.sim.cluster_run.topics import INTERNAL, is_loose, key_of
+from ottla.sim.cluster_run.topics import INTERNAL, OUTPUT, is_loose, key_of
+from ottla.sim.cluster_run.transaction_history import TransactionHistory
+from ottla.sim.cluster_run.transaction_readers import TransactionReader
+from ottla.sim.cluster_run.voters import VoterAdmin
 from ottla.sim.disk.faults import Crash
 from ottla.sim.machine import LISTENER, Machine
-from ottla.sim.network.exchange import Violation, brief
+from ottla.sim.network.exchange import Exchange, Violation, brief
 from ottla.sim.network.recorder import Handled, Settled
 from ottla.sim.network.stream import SimStream
 from ottla.sim.seeded_random import generator
 from ottla.sim.trace import Trace
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 DEFAULT_SECONDS = 20
 HEALED_WITHIN_MS = 60_000
 _LINE = 240
+_CLOCK_SKEW_MS = 10_000.0
+_CLEANED_SEGMENT_BYTES = 1000
+_OUTPUT = f"{OUTPUT}0"
+_OUTPUT_PARTITIONS = 2
 
 
 class ClusterRun:
@@ -58,9 +70,17 @@ class ClusterRun:
         self.seed = seed
         self.trace = trace or Trace()
         self.counts: Counter[str] = Counter()
-        self.history = History()
         self.profile = profile = profile or profile_of(seed)
+        self.history = History(
+            lambda topic: CompactedHistory if is_compacted(topic, profile) else LogHistory
+        )
         self.groups = GroupHistory()
+        self.transactions = TransactionHistory(self.note)
+        self.transactions.is_strict = not profile.weights.get("fail_disk")
+        self.clock_skew_ms = 0.0
+        if profile.clock_rates or profile.weights.get("wall"):
+            self.clock_skew_ms = _CLOCK_SKEW_MS
+        self._inits: dict[int, int] = {}
         self.broker_count = profile.brokers + profile.extra_brokers
         self._numbers = range(1, self.broker_count + 1)
         self._seconds = seconds
@@ -75,7 +95,9 @@ class ClusterRun:
             extra=profile.extra_brokers,
             on_start=self._watch,
         )
-        self._checks = Checks(cluster, profile.brokers, self.history, self.note)
+        self._checks = Checks(
+            cluster, profile.brokers, self.history, self.note, is_dynamic=profile.is_dynamic
+        )
         self._faults = ClusterFaults(
             cluster,
             profile,
@@ -84,7 +106,9 @@ class ClusterRun:
             self._leader,
             self._is_dispensable,
         )
-        cluster.after_wake = self._checks.look
+        cluster.after_wake = self._look
+        if profile.copiers:
+            self.history.on_added = self.transactions.added
         cluster.on_end = self._ended
         self._keys = [
             (f"topic-{topic}", index)
@@ -105,6 +129,24 @@ class ClusterRun:
 
     def has_failing_disk(self, number: int) -> bool:
         return self._faults.has_failed(number)
+
+    def quorum(self) -> tuple[int, VoterSet] | None:
+        """Return the leader of the quorum and the voters that it knows, None without one."""
+        leaders = []
+        for number in self._numbers:
+            node = self._cluster.machine(number).node
+            member = None if node is None else node.controller.member
+            if member is not None and member.quorum.is_leader:
+                leaders.append((member.quorum.election.epoch, number, member.quorum.voters))
+        if not leaders:
+            return None
+        _, number, voters = max(leaders, key=lambda each: each[0])
+        return number, voters
+
+    def directory_of(self, number: int) -> bytes | None:
+        """Return the directory id of a controller, None if it does not run."""
+        node = self._cluster.machine(number).node
+        return None if node is None else node.hosted_logs.identity.directory_ids[0]
 
     def grown(self, key: PartitionKey) -> None:
         """Let a producer write to a partition that was added."""
@@ -146,7 +188,21 @@ class ClusterRun:
         topics = [
             new_topic(name, profile.partitions, profile.min_insync_replicas) for name in names
         ]
+        if profile.copiers:
+            topics.append(
+                new_topic(
+                    _OUTPUT,
+                    _OUTPUT_PARTITIONS,
+                    profile.min_insync_replicas,
+                    segment_bytes=profile.output_segment_bytes,
+                    is_compacted=is_compacted(_OUTPUT, profile),
+                )
+            )
         self._clients.append(TopicCreator("creator", self, generator(seed, "creator"), topics))
+        if profile.cleans:
+            self._clients.append(
+                SegmentSetter("setter", self, generator(seed, "setter"), _CLEANED_SEGMENT_BYTES)
+            )
         chance = generator(seed, "cluster-clients")
         self._producers: list[ClusterProducer] = []
         for number in range(max(profile.producers, 1)):
@@ -161,6 +217,10 @@ class ClusterRun:
             ClusterAdmin(name, self, generator(seed, name))
             for name in (f"admin-{number}" for number in range(profile.admins))
         ]
+        self._voter_admins = [
+            VoterAdmin(name, self, generator(seed, name), profile.brokers)
+            for name in (("voter-admin",) if profile.is_dynamic else ())
+        ]
         self._consumers: list[ClusterConsumer] = []
         for number in range(profile.consumers):
             name = f"consumer-{number}"
@@ -174,8 +234,38 @@ class ClusterRun:
             ConsumerMember(name, self, generator(seed, name))
             for name in (f"member-{number}" for number in range(profile.consumer_members))
         ]
+        self._make_copiers()
         self._clients += [*self._producers, *self._temporary, *self._consumers]
-        self._clients += [*self._admins, *self._members]
+        self._clients += [*self._admins, *self._voter_admins, *self._members]
+
+    def _make_copiers(self) -> None:
+        """Make the clients of transactions, and readers of what they write."""
+        profile, chance = self.profile, generator(self.seed, "transactions")
+        self._copiers: list[Copier] = []
+        self._rivals: list[Copier] = []
+        for number, source in enumerate(self._keys[: profile.copiers]):
+            self._copiers.append(self._new_copier(f"copier-{number}", source, chance))
+            if number < profile.rivals:
+                self._rivals.append(self._new_copier(f"rival-{number}", source, chance))
+        for index in range(_OUTPUT_PARTITIONS if self._copiers else 0):
+            for level in (0, 1):
+                name = f"reader-{index}-{level}"
+                reader = TransactionReader(name, self, generator(self.seed, name), (_OUTPUT, index))
+                reader.isolation_level = level
+                reader.allows_gaps = is_compacted(_OUTPUT, profile)
+                self._consumers.append(reader)
+
+    def _new_copier(self, name: str, source: PartitionKey, chance: Generator) -> Copier:
+        newest = self.profile.transaction_version
+        return Copier(
+            name,
+            self,
+            generator(self.seed, name),
+            source=source,
+            target=_OUTPUT,
+            version=chance.choice((newest, newest, chance.randint(0, newest))),
+            timeout_ms=self.profile.transaction_timeout_ms,
+        )
 
     def _add_producer(self, key: PartitionKey, pipelining: int = 1) -> None:
         name = f"producer-{len(self._producers)}"
@@ -190,6 +280,8 @@ class ClusterRun:
         try:
             for client in self._clients:
                 self.at(self.monotonic_ms(), client.think)
+            for copier in self._copiers + self._rivals:
+                self.at(self.monotonic_ms(), copier.start)
             self._faults.begin()
             self._cluster.run_for(self._seconds * 1000)
             self._heal()
@@ -206,8 +298,14 @@ class ClusterRun:
             producer.slow_down()
         for admin in self._admins:
             admin.is_finished = True
+        for voter_admin in self._voter_admins:
+            voter_admin.is_finished = True
         for member in self._members:
             member.is_steady = True
+        for copier in self._copiers:
+            copier.calm_down()
+        for rival in self._rivals:
+            rival.is_retired = True
         self._wait_for(lambda: not any(admin.in_flight for admin in self._admins), lambda: "admin")
         acked = {producer.name: producer.acked for producer in self._producers}
         commits = {member.name: member.commits for member in self._members}
@@ -217,6 +315,8 @@ class ClusterRun:
         )
         for producer in self._producers + self._temporary:
             producer.is_finishing = True
+        for consumer in self._consumers:
+            consumer.read_once_more()
         self._wait_for(lambda: not self._unfinished(), self._unfinished)
         self._check_acknowledged()
         self._check_replicas()
@@ -282,7 +382,27 @@ class ClusterRun:
         images = [self._cluster.node(number).image for number in self._numbers]
         if any(_comparable(image) != _comparable(images[0]) for image in images):
             return "images differ"
-        return self._unequal(images[0]) or self._unread()
+        return self._uncopied() or self._unequal(images[0]) or self._unstable() or self._unread()
+
+    def _uncopied(self) -> str:
+        """Return what transactions have still to do."""
+        for copier in self._copiers:
+            position = self.transactions.id(copier.transactional_id).position
+            if position != self.history.log(copier.source).end:
+                return f"{copier.name} has copied up to {position}"
+        return self.transactions.unfinished()
+
+    def _unstable(self) -> str:
+        """Return which partition has an open transaction, as its leader says."""
+        for number in self._numbers:
+            for partition in self._cluster.node(number).topics:
+                log = partition.log
+                if log is not None and log.last_stable_offset < log.high_watermark:
+                    return (
+                        f"a transaction hangs: the last stable offset of {partition.name} on"
+                        f" {number} is {log.last_stable_offset}, below {log.high_watermark}"
+                    )
+        return ""
 
     def _unequal(self, image: MetadataImage) -> str:
         """Return which partition's replicas do not end alike."""
@@ -325,6 +445,16 @@ class ClusterRun:
                 if any(content != contents[0] for content in contents):
                     raise Violation(f"replicas of {name}-{partition.partition_id} differ")
 
+        for name, topic in self.image.topics.items():
+            for partition in topic.partitions if is_compacted(name, self.profile) else ():
+                history = self.history.log((name, partition.partition_id))
+                assert isinstance(history, CompactedHistory)
+                for number, log in zip(
+                    partition.replicas, self._replicas(topic, partition), strict=True
+                ):
+                    assert log is not None
+                    history.check_whole(f"broker {number}", log)
+
     def _check_acknowledged(self) -> None:
         for key, acked in self.history.acked.items():
             offsets = self.history.log(key).offsets
@@ -336,6 +466,11 @@ class ClusterRun:
 
     def note(self, text: str) -> None:
         self.trace.note(self.monotonic_ms(), text)
+
+    def _look(self, number: int) -> None:
+        """Check what a wake-up of a broker has changed."""
+        self._checks.look(number)
+        self.transactions.settle()
 
     def _note_fault(self, text: str) -> None:
         self.counts["faults"] += 1
@@ -387,9 +522,23 @@ class ClusterRun:
         if frame:
             self.note(f"  -> {brief(exchange.answer(frame))}"[:_LINE])
             self.trace.digest(frame)
+            self._take_init(exchange)
             if self._members:
                 is_current = self._is_coordinator(number)
                 take_answer(self.groups, exchange, self.monotonic_ms(), is_current=is_current)
+
+    def _take_init(self, exchange: Exchange) -> None:
+        """Take note of who has taken over a transactional id."""
+        request, reply = exchange.request, exchange.reply
+        if isinstance(request, InitProducerIdRequest) and request.transactional_id:
+            assert isinstance(reply, InitProducerIdResponse)
+            epoch = None if reply.error_code else reply.producer_epoch
+            number = self.transactions.init_decided(request.transactional_id, epoch)
+            self._inits[id(exchange)] = number
+
+    def init_number(self, exchange: Exchange) -> int:
+        """Return which decision about its transactional id an answer was."""
+        return self._inits[id(exchange)]
 
     def _is_coordinator(self, number: int) -> bool:
         """Return True if a broker leads the offsets by the newest metadata, and knows it."""
@@ -405,6 +554,13 @@ class ClusterRun:
         self._faults.ended(number)
         for client, stream in self._streams.pop(number, ()):
             client.lose_connection(stream)
+
+
+def is_compacted(topic: str, profile: ClusterProfile) -> bool:
+    """Return True if replicas of a topic may lack records that later ones replace."""
+    return profile.cleans and (
+        topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) or topic.startswith(OUTPUT)
+    )
 
 
 def _comparable(image: MetadataImage) -> tuple[object, ...]:

@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 
 from ottla.sim.cluster_run.profile import ClusterProfile, profile_of
 
-_CLIENTS = ("extra_brokers", "temporary_producers", "admins", "classic_members", "consumer_members")
+_CLIENTS = (
+    "extra_brokers",
+    "temporary_producers",
+    "admins",
+    "classic_members",
+    "consumer_members",
+    "rivals",
+    "copiers",
+)
 _CLOCKS = "clock_rates"
 _LENGTH = 40
 """How many characters of a violation say what kind of failure it is."""

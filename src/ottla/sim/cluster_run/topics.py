@@ -1,6 +1,7 @@
 """Which topics a run has, by their names, and what is promised about each kind.
 
 topic-N   stay for the whole run, with clean elections: everything is checked
+out-N     what transactions write, otherwise like topic-N
 temp-N    are deleted and created again under the same name; each life has a history of its own
 loose-N   like temp-N, with unclean elections: records may be lost, so nothing is promised but one
           leader an epoch, and equal replicas at the end
@@ -13,6 +14,7 @@ from typing import Final
 from ottla.sim.cluster_run.history import PartitionKey
 
 LASTING: Final = "topic-"
+OUTPUT: Final = "out-"
 TEMPORARY: Final = "temp-"
 LOOSE: Final = "loose-"
 INTERNAL: Final = "__"

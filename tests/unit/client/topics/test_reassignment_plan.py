@@ -82,14 +82,24 @@ def test_too_few_brokers() -> None:
 
 def test_files_can_be_read_again() -> None:
     plan = current((1, 2), (2, 3))
-    assert plan_from_json(plan_to_json(plan)) == plan
+    assert plan_from_json(plan_to_json(plan)).plan == plan
     kafkas = (
         '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],'
         '"log_dirs":["any","any"]}]}'
     )
-    assert plan_from_json(kafkas) == current((1, 2))
+    assert plan_from_json(kafkas) == (current((1, 2)), {})
     assert topics_from_json('{"topics":[{"topic":"a"}],"version":1}') == ["a"]
     assert partitions_from_json(kafkas) == [TopicPartition("t", 0)]
+
+
+def test_a_file_names_log_directories() -> None:
+    text = (
+        '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],'
+        '"log_dirs":["any","/more"]},{"topic":"t","partition":1,"replicas":[3]}]}'
+    )
+    wanted = plan_from_json(text)
+    assert wanted.log_dirs == {(2, TopicPartition("t", 0)): "/more"}
+    assert wanted.only([TopicPartition("t", 1)]) == ({TopicPartition("t", 1): (3,)}, {})
 
 
 @pytest.mark.parametrize(
@@ -105,6 +115,19 @@ def test_files_can_be_read_again() -> None:
             '{"partitions": [{"topic": "t", "partition": 0, "replicas": [1]},'
             ' {"topic": "t", "partition": 0, "replicas": [2]}]}',
             "t-0 is there twice",
+        ),
+        (
+            '{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2],'
+            ' "log_dirs": ["any"]}]}',
+            "2 replicas need as many log_dirs",
+        ),
+        (
+            '{"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": "/x"}]}',
+            "should be a list of paths",
+        ),
+        (
+            '{"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["x"]}]}',
+            "neither an absolute path",
         ),
     ],
 )

@@ -10,7 +10,7 @@ from ottla.config.topic import LogConfig
 from ottla.log.file_pool import FilePool
 from ottla.log.startup.open_log import create_log
 from ottla.log.store.clean_shutdown import MANY
-from ottla.log.store.log_directory import read_broker_epoch
+from ottla.log.store.log_directory import CHECKS_WITHOUT_METADATA, read_broker_epoch
 from ottla.log.store.log_store import LogStore, parent_of
 from ottla.memory_files import MemoryFiles
 from ottla.model.errors import ApiError, ErrorCode
@@ -133,6 +133,47 @@ def test_unchanged_checkpoints_are_not_written_again(broker: Broker) -> None:
     broker.background.run()
     broker.store.write_checkpoints()
     assert broker.background.waiting == []
+
+
+def write_checkpoints(broker: Broker, times: int = 1) -> bytes:
+    """Check for new offsets this many times; return the high watermarks on disk."""
+    for _ in range(times):
+        broker.store.write_checkpoints()
+        broker.background.run()
+    return read_file(broker.files, "/one/replication-offset-checkpoint")
+
+
+def test_the_metadata_log_alone_is_written_to_checkpoints_only_now_and_then(broker: Broker) -> None:
+    metadata_log = broker.store.open_metadata_log(LogConfig())
+    broker.load()
+    broker.create("a", 1)
+    written = write_checkpoints(broker)
+    append_all(metadata_log, batch_of(5))
+    assert write_checkpoints(broker, CHECKS_WITHOUT_METADATA - 1) == written
+    assert b"__cluster_metadata 0 5\n" in write_checkpoints(broker)
+
+
+def test_the_metadata_log_is_written_with_any_other(broker: Broker) -> None:
+    metadata_log = broker.store.open_metadata_log(LogConfig())
+    broker.load()
+    broker.create("a", 2)
+    write_checkpoints(broker)
+    append_all(metadata_log, batch_of(5))
+    for log in broker.store:
+        append_all(log, batch_of(3))
+    assert write_checkpoints(broker).splitlines()[-1] == b"__cluster_metadata 0 5"
+
+
+def test_checkpoints_that_could_not_be_written_are_written_again(broker: Broker) -> None:
+    broker.create("a")
+    write_checkpoints(broker)
+    log = next(iter(broker.store))
+    append_all(log, batch_of(3))
+    broker.files.fail("sync", OSError(ENOSPC, "no room"))
+    broker.store.write_checkpoints()
+    broker.background.run()
+    broker.files.heal()
+    assert write_checkpoints(broker) == b"0\n1\na 0 3\n"
 
 
 def test_a_damaged_checkpoint_means_checking_everything(broker: Broker) -> None:

@@ -1,0 +1,131 @@
+"""DescribeLogDirs with what Ottla adds: the state of compaction, and segments on request.
+
+The additions are tagged fields (KIP-482) with tags from 10,000 on, which Kafka does not use. A
+client that does not know them skips them, and a broker of Kafka leaves them out: then they have
+their defaults (ADR 23).
+"""
+
+from __future__ import annotations
+
+from ottla.wire.message import Field, Items, Message
+from ottla.wire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+UNKNOWN = -1
+_FLEXIBLE = (2, 5)
+
+
+class LogDirsRequest(DescribeLogDirsRequest):
+    """The request. `with_segments` asks for the segments of each log."""
+
+    __slots__ = ("with_segments",)
+    FIELDS = (  # type: ignore[assignment]
+        *DescribeLogDirsRequest.FIELDS,
+        Field("with_segments", "bool", _FLEXIBLE, tag=10_000),
+    )
+
+    def __init__(
+        self,
+        *,
+        topics: Items[DescribableLogDirTopic] | None = (),
+        with_segments: bool = False,
+    ) -> None:
+        super().__init__(topics=topics)
+        self.with_segments = with_segments
+
+
+class SegmentState(Message):
+    """A segment of a log."""
+
+    __slots__ = ("base_offset", "size")
+    FIELDS = (Field("base_offset", "int64", (1, 5)), Field("size", "int64", (1, 5)))
+
+    def __init__(self, *, base_offset: int = 0, size: int = 0) -> None:
+        self.base_offset = base_offset
+        self.size = size
+
+
+class LogDirsPartition(DescribeLogDirsPartition):
+    """A log. Unless its topic is compacted, the numbers of the cleaner are unknown."""
+
+    __slots__ = (
+        "clean_bytes",
+        "cleanable_bytes",
+        "first_dirty_offset",
+        "last_clean_ms",
+        "segments",
+        "uncleanable_reason",
+    )
+    FIELDS = (  # type: ignore[assignment]
+        *DescribeLogDirsPartition.FIELDS,
+        Field("first_dirty_offset", "int64", _FLEXIBLE, tag=10_000),
+        Field("clean_bytes", "int64", _FLEXIBLE, tag=10_001),
+        Field("cleanable_bytes", "int64", _FLEXIBLE, tag=10_002),
+        Field("last_clean_ms", "int64", _FLEXIBLE, tag=10_003),
+        Field("uncleanable_reason", "string", _FLEXIBLE, nullable=_FLEXIBLE, tag=10_004),
+        Field("segments", "array", _FLEXIBLE, of=SegmentState, nullable=_FLEXIBLE, tag=10_005),
+    )
+
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        partition_size: int = 0,
+        offset_lag: int = 0,
+        is_future_key: bool = False,
+        first_dirty_offset: int = UNKNOWN,
+        clean_bytes: int = UNKNOWN,
+        cleanable_bytes: int = UNKNOWN,
+        last_clean_ms: int = UNKNOWN,
+        uncleanable_reason: str | None = None,
+        segments: list[SegmentState] | None = None,
+    ) -> None:
+        super().__init__(
+            partition_index=partition_index,
+            partition_size=partition_size,
+            offset_lag=offset_lag,
+            is_future_key=is_future_key,
+        )
+        self.first_dirty_offset = first_dirty_offset
+        self.clean_bytes = clean_bytes
+        self.cleanable_bytes = cleanable_bytes
+        self.last_clean_ms = last_clean_ms
+        self.uncleanable_reason = uncleanable_reason
+        self.segments = segments
+
+
+class LogDirsTopic(DescribeLogDirsTopic):
+    """The logs of a topic in a directory."""
+
+    __slots__ = ()
+    FIELDS = (
+        DescribeLogDirsTopic.FIELDS[0],
+        Field("partitions", "array", (1, 5), of=LogDirsPartition),
+    )
+
+
+class LogDirsResult(DescribeLogDirsResult):
+    """A log directory."""
+
+    __slots__ = ()
+    FIELDS = (
+        *DescribeLogDirsResult.FIELDS[:2],
+        Field("topics", "array", (1, 5), of=LogDirsTopic),
+        *DescribeLogDirsResult.FIELDS[3:],
+    )
+
+
+class LogDirsResponse(DescribeLogDirsResponse):
+    """The response."""
+
+    __slots__ = ()
+    FIELDS = (
+        *DescribeLogDirsResponse.FIELDS[:2],
+        Field("results", "array", (1, 5), of=LogDirsResult),
+    )

@@ -1,0 +1,1 @@
+"""Processes that copy records from topic to topic in transactions."""
