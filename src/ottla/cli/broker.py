@@ -79,7 +79,7 @@ def up(
         Parameter(
             name="--tier",
             help="The object store for old segments of topics with remote.storage.enable=true:"
-            " file:./DIRECTORY, s3://BUCKET/PREFIX, gs:// or az://. Needs ottla[tier].",
+            " file:./DIRECTORY, or s3://BUCKET/PREFIX, gs:// or az:// with ottla[tier].",
             show_default=False,
         ),
     ] = None,

@@ -53,6 +53,18 @@ class Serve(NamedTuple):
     """Where several brokers run. Then `settings` are for all of them."""
 
 
+def _absolute(url: str) -> str:
+    """Return a file: URL with an absolute path, so that other commands find the directory too."""
+    path = url.removeprefix("file:")
+    if path in (url, "") or path.startswith("/"):
+        return url
+    from os import getcwd
+    from os.path import normpath
+    from urllib.parse import quote
+
+    return f"file:{normpath(f'{quote(getcwd())}/{path}')}"
+
+
 def up_request(
     port: int,
     host: str,
@@ -69,7 +81,7 @@ def up_request(
     if tier is not None:
         settings = {
             "remote.log.storage.system.enable": "true",
-            "remote.log.storage.url": tier,
+            "remote.log.storage.url": _absolute(tier),
         } | settings
     if brokers > 1:
         cluster = LocalCluster(brokers, port, host, data_dir, advertise)

@@ -52,8 +52,8 @@ class BlockingStore(Protocol):
         ...
 
 
-def open_blocking_store(url: str) -> BlockingStore:
-    """Return the store that a URL names.
+def open_blocking_store(url: str, *, create: bool = True) -> BlockingStore:
+    """Return the store that a URL names. With `create`, make a directory that is not there.
 
     Raises ValueError if the URL names none, ObjectStoreError if a directory cannot be used, and
     ImportError if the store needs obstore (the extra `tier`) and it is not installed.
@@ -62,7 +62,7 @@ def open_blocking_store(url: str) -> BlockingStore:
     if parts.query or parts.fragment or "@" in parts.netloc:
         raise _bad_url(url, "it must have no user, password, query or fragment")
     if parts.scheme == "file":
-        return _open_directory(url, parts.netloc, unquote(parts.path))
+        return _open_directory(url, parts.netloc, unquote(parts.path), create)
     if parts.scheme == "memory" and not parts.netloc and not parts.path:
         from ottla.server.cloud_store import open_memory
 
@@ -96,14 +96,14 @@ def all_objects(store: BlockingStore, prefix: str, page: int = 1000) -> Iterator
         after = found[-1].key
 
 
-def _open_directory(url: str, host: str, path: str) -> BlockingStore:
+def _open_directory(url: str, host: str, path: str, create: bool) -> BlockingStore:
     from ottla.server.directory_store import DirectoryStore
 
     if host not in ("", "localhost"):
         raise _bad_url(url, f"a directory has no host; write file:{host}{path} or file:///path")
     if not path:
         raise _bad_url(url, "the directory is missing")
-    return DirectoryStore(abspath(path))
+    return DirectoryStore(abspath(path), create=create)
 
 
 def _bad_url(url: str, reason: str) -> ValueError:

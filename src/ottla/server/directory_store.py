@@ -45,12 +45,18 @@ _FILES: Final = OsFiles()
 class DirectoryStore:
     """The objects below a directory."""
 
-    def __init__(self, root: str) -> None:
-        """Create the directory if it is not there, and remove old leftovers."""
+    def __init__(self, root: str, *, create: bool = True) -> None:
+        """Create the directory if it is not there, and remove old leftovers.
+
+        Without `create`, change nothing, and raise ObjectNotFound if there is no directory.
+        """
         self._root = root
         self._uploads = os.path.join(root, UPLOADS)
-        _translated(root, partial(os.makedirs, root, exist_ok=True))
-        _remove_leftovers(self._uploads)
+        if create:
+            _translated(root, partial(os.makedirs, root, exist_ok=True))
+            _remove_leftovers(self._uploads)
+        elif not os.path.isdir(root):
+            raise ObjectNotFound(f"{root}: there is no such directory")
 
     def put(self, key: str, content: Buffer | FileRange) -> None:
         """Store an object, replacing one of the same key."""
@@ -64,7 +70,8 @@ class DirectoryStore:
         def read() -> bytes:
             file = _FILES.open(path)
             try:
-                return file.pread(length, position)
+                # no more than there is: memory for all of `length` would be allocated
+                return file.pread(max(min(length, file.size() - position), 0), position)
             finally:
                 file.close()
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.log.segment.batch_scan import check_crc, header_at
-from ottla.records.batch import MAGIC_V2, Batch, CorruptBatch
+from ottla.records.batch import HEADER_SIZE, MAGIC_V2, Batch, CorruptBatch
 from ottla.records.legacy import Message, parse_any, records_of_message
 from ottla.records.record import Record, records_of
 from ottla.tier_reader.errors import DamagedObject
 from ottla.tiered.layout import LOG
 from ottla.tiered.manifest import Manifest
+
+_LEAST_ENTRY: Final = 26
+"""No message of an old format is smaller, and its header can be read from so many bytes."""
 
 
 class RemoteBatch(NamedTuple):
@@ -33,39 +36,62 @@ class RemoteBatch(NamedTuple):
 def batches_in(chunks: Iterable[bytes], manifest: Manifest, position: int) -> Iterator[RemoteBatch]:
     """Yield the batches of a segment from a position on; `chunks` are its bytes from there.
 
-    Raises DamagedObject at the first batch that is damaged, incomplete or has wrong offsets.
+    Raises DamagedObject at the first batch that is damaged, incomplete or has wrong offsets. Only a
+    batch that lies in several chunks is copied.
     """
     key = manifest.key(LOG)
     next_offset = manifest.start_offset
-    pending: list[bytes] = []
-    needed = 1
+    carried = b""
     for chunk in chunks:
-        pending.append(chunk)
-        if sum(map(len, pending)) < needed:
-            continue
-        buffer = pending[0] if len(pending) == 1 else b"".join(pending)
-        view = memoryview(buffer)
-        at, needed = 0, 1
-        while at < len(buffer):
-            batch = _header(buffer, at, position + at, key)
-            if batch is None:
+        at = 0
+        if carried:
+            carried, at = _extended(carried, chunk, position, key)
+            batch = _header(carried, 0, position, manifest, key)
+            if batch is None or batch.size > len(carried):
+                continue
+            _check(carried, batch, 0, next_offset, manifest, key)
+            yield RemoteBatch(batch, memoryview(carried))
+            position, next_offset, carried = batch.end, batch.next_offset, b""
+        view = memoryview(chunk)
+        while at < len(chunk):
+            batch = _header(chunk, at, position, manifest, key)
+            if batch is None or at + batch.size > len(chunk):
+                carried = chunk[at:]
                 break
-            if batch.end > manifest.size:
-                raise DamagedObject(key, f"at position {batch.position}: the batch is incomplete")
-            if at + batch.size > len(buffer):
-                needed = batch.size
-                break
-            _check(buffer, batch, at, next_offset, manifest, key)
+            _check(chunk, batch, at, next_offset, manifest, key)
             yield RemoteBatch(batch, view[at : at + batch.size])
             at += batch.size
-            next_offset = batch.next_offset
-        position += at
-        pending = [buffer[at:]] if at < len(buffer) else []
-    if pending:
+            position, next_offset = batch.end, batch.next_offset
+    if carried:
         raise DamagedObject(key, f"at position {position}: the batch is incomplete")
 
 
-def _header(buffer: bytes, at: int, position: int, key: str) -> Batch | None:
+def _extended(carried: bytes, chunk: bytes, position: int, key: str) -> tuple[bytes, int]:
+    """Return the beginning of a batch with as much of the next chunk as it needs, and how much."""
+    at = 0
+    while at < len(chunk):
+        batch = _parse(carried, 0, position, key)
+        if batch is not None:
+            whole = batch.size
+        else:
+            whole = _LEAST_ENTRY if len(carried) < _LEAST_ENTRY else HEADER_SIZE
+        missing = whole - len(carried)
+        if missing <= 0:
+            break
+        carried += chunk[at : at + missing]
+        at = min(at + missing, len(chunk))
+    return carried, at
+
+
+def _header(buffer: bytes, at: int, position: int, manifest: Manifest, key: str) -> Batch | None:
+    """Return the header of a batch that ends within the segment; None if it is incomplete."""
+    batch = _parse(buffer, at, position, key)
+    if batch is not None and batch.end > manifest.size:
+        raise DamagedObject(key, f"at position {position}: the batch is incomplete")
+    return batch
+
+
+def _parse(buffer: bytes, at: int, position: int, key: str) -> Batch | None:
     try:
         return header_at(buffer, at, position)
     except CorruptBatch as error:

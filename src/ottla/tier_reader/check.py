@@ -26,7 +26,7 @@ def check_partition(
     """Return the segments that can be read, and what was found."""
     findings = [problem(error.reason, error.key) for error in listing.damaged]
     for manifest in listing.manifests:
-        findings += _missing(listing, manifest)
+        findings += _missing(store, listing, manifest)
     findings += _strangers(listing)
     try:
         chain = chain_of(store, listing)
@@ -41,13 +41,23 @@ def check_partition(
     return chain, findings
 
 
-def _missing(listing: PartitionListing, manifest: Manifest) -> Iterator[Finding]:
+def _missing(
+    store: BlockingStore, listing: PartitionListing, manifest: Manifest
+) -> Iterator[Finding]:
+    """Yield the objects of a segment that are missing or have another size.
+
+    The store is asked again: a listing takes time, and the upload may have ended meanwhile.
+    """
     for kind, summary in manifest.objects.items():
         key = manifest.key(kind)
-        size = listing.objects.get(key.removeprefix(listing.prefix))
-        if size is None:
+        if listing.objects.get(key.removeprefix(listing.prefix)) == summary.size:
+            continue
+        try:
+            size = store.size(key)
+        except ObjectNotFound:
             yield problem("the object is missing", key)
-        elif size != summary.size:
+            continue
+        if size != summary.size:
             yield problem(f"the object has {size} bytes instead of {summary.size}", key)
 
 

@@ -172,20 +172,38 @@ class RemotePartition:
                 return
 
     def _find_stable_offset(self) -> int:
-        if not self.segments:
-            return 0
-        manifest = self.segments[-1].manifest
-        if SNAPSHOT not in manifest.objects:
-            raise TierError(
-                f"{self}: the last segment has no producer snapshot, so it is unknown which"
-                " transactions are open; read without read_committed"
-            )
-        try:
-            entries = decode_snapshot(read_object(self._store, manifest, SNAPSHOT))
-        except CorruptSnapshot as error:
-            raise DamagedObject(manifest.key(SNAPSHOT), str(error)) from None
-        begins = [entry.current_txn_first_offset for entry in entries.values()]
-        return min([each for each in begins if each >= 0], default=self.next_offset)
+        """Return where the first transaction begins that is open at the end of the last segment.
+
+        The producer snapshot of the last segment says so. If there is none, the batches after
+        the last snapshot are read.
+        """
+        number, begins = self._last_snapshot()
+        for segment in self.segments[number + 1 :]:
+            for batch in self._segment_batches(segment, segment.first_offset, self.next_offset):
+                header = batch.header
+                if header.is_control:
+                    begins.pop(header.producer_id, None)
+                elif header.is_transactional:
+                    begins.setdefault(header.producer_id, header.base_offset)
+        return min(begins.values(), default=self.next_offset)
+
+    def _last_snapshot(self) -> tuple[int, dict[int, int]]:
+        """Return the last segment with a snapshot, -1 if none, and transactions open at its end."""
+        for number in range(len(self.segments) - 1, -1, -1):
+            manifest, _, last_offset = self.segments[number]
+            if SNAPSHOT not in manifest.objects or last_offset != manifest.end_offset:
+                continue
+            try:
+                entries = decode_snapshot(read_object(self._store, manifest, SNAPSHOT))
+            except CorruptSnapshot as error:
+                raise DamagedObject(manifest.key(SNAPSHOT), str(error)) from None
+            begins = {
+                producer_id: entry.current_txn_first_offset
+                for producer_id, entry in entries.items()
+                if entry.current_txn_first_offset >= 0
+            }
+            return number, begins
+        return -1, {}
 
     def _search(self, segment: ChainedSegment, timestamp_ms: int) -> int | None:
         manifest = segment.manifest

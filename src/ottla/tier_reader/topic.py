@@ -35,6 +35,6 @@ def open_topic(url: str, topic: str, topic_id: str | None = None) -> RemoteTopic
     name: a topic was deleted and created again. Raises NoSuchTopic, ValueError for a URL or an
     id that is invalid, ObjectStoreError, and ImportError if the extra `tier` is needed.
     """
-    store = open_blocking_store(url)
+    store = open_blocking_store(url, create=False)
     known = find_topic_id(store, topic) if topic_id is None else uuid_from_text(topic_id)
     return RemoteTopic(store, topic, known)

@@ -1,4 +1,4 @@
-"""DescribeLogDirs with what Ottla adds: the state of compaction, and segments on request.
+"""DescribeLogDirs with what Ottla adds: compaction, the remote tier, and segments on request.
 
 The additions are tagged fields (KIP-482) with tags from 10,000 on, which Kafka does not use. A
 client that does not know them skips them, and a broker of Kafka leaves them out: then they have
@@ -52,13 +52,17 @@ class SegmentState(Message):
 
 
 class LogDirsPartition(DescribeLogDirsPartition):
-    """A log. Unless its topic is compacted, the numbers of the cleaner are unknown."""
+    """A log. Unless its topic is compacted, the numbers of the cleaner are unknown.
+
+    `remote_bytes` is the size of its segments in the remote tier, unknown unless it is tiered.
+    """
 
     __slots__ = (
         "clean_bytes",
         "cleanable_bytes",
         "first_dirty_offset",
         "last_clean_ms",
+        "remote_bytes",
         "segments",
         "uncleanable_reason",
     )
@@ -70,6 +74,7 @@ class LogDirsPartition(DescribeLogDirsPartition):
         Field("last_clean_ms", "int64", _FLEXIBLE, tag=10_003),
         Field("uncleanable_reason", "string", _FLEXIBLE, nullable=_FLEXIBLE, tag=10_004),
         Field("segments", "array", _FLEXIBLE, of=SegmentState, nullable=_FLEXIBLE, tag=10_005),
+        Field("remote_bytes", "int64", _FLEXIBLE, tag=10_006),
     )
 
     def __init__(
@@ -85,6 +90,7 @@ class LogDirsPartition(DescribeLogDirsPartition):
         last_clean_ms: int = UNKNOWN,
         uncleanable_reason: str | None = None,
         segments: list[SegmentState] | None = None,
+        remote_bytes: int = UNKNOWN,
     ) -> None:
         super().__init__(
             partition_index=partition_index,
@@ -98,6 +104,7 @@ class LogDirsPartition(DescribeLogDirsPartition):
         self.last_clean_ms = last_clean_ms
         self.uncleanable_reason = uncleanable_reason
         self.segments = segments
+        self.remote_bytes = remote_bytes
 
 
 class LogDirsTopic(DescribeLogDirsTopic):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,6 +104,22 @@ def test_the_kernel_may_be_unable_to_copy(
     file.pwritev([b"0123456789"], 0)
     store.put("a", FileRange(file, 2, 5))
     assert store.get("a", 0, 100) == b"23456"
+
+
+def test_a_directory_needs_no_obstore(tmp_path: Path) -> None:
+    program = f"""
+import sys
+sys.modules["obstore"] = None
+from ottla.server.blocking_store import open_blocking_store
+from ottla.tier_reader import open_topic
+open_blocking_store("file:{tmp_path}").put("a/b", b"1")
+try:
+    open_blocking_store("s3://bucket/prefix")
+except ImportError:
+    print("only the cloud does")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout == b"only the cloud does\n"
 
 
 NAMES = st.text("ab-/.0", min_size=1, max_size=6).filter(

@@ -102,6 +102,15 @@ def test_a_missing_object(store: BlockingStore, manifests: list[Manifest]) -> No
         upload(store, history())
 
 
+def test_an_object_that_came_after_its_place_was_listed(
+    store: BlockingStore, manifests: list[Manifest]
+) -> None:
+    key = manifests[0].key("index")
+    listing = list_partition(store, "t", TOPIC_ID, 0)
+    del listing.objects[key.removeprefix(PREFIX)]
+    assert check_partition(store, listing)[1] == []
+
+
 def test_an_object_of_another_size(store: BlockingStore, manifests: list[Manifest]) -> None:
     store.put(manifests[0].key("log"), b"short")
     (found,) = checked(store)

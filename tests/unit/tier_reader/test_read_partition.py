@@ -10,7 +10,7 @@ from ottla.config.topic import LogConfig
 from ottla.log.log import Log
 from ottla.ports import ObjectNotFound
 from ottla.server.blocking_store import BlockingStore, open_blocking_store
-from ottla.tier_reader import DamagedObject, MissingRecords, NoSuchTopic, RemotePartition, TierError
+from ottla.tier_reader import DamagedObject, MissingRecords, NoSuchTopic, RemotePartition
 from ottla.tier_reader import objects as objects_module
 from ottla.tier_reader.listing import find_topic_id, list_partition
 from ottla.tier_reader.topic import RemoteTopic
@@ -172,18 +172,19 @@ def test_a_transaction_that_ends_in_no_remote_segment_is_not_shown(store: Blocki
     assert 2 in offsets(later.batches(read_committed=True))
 
 
-def test_a_segment_without_a_snapshot_has_no_known_stable_offset(store: BlockingStore) -> None:
-    log = plain_log()
-    manifest = upload(store, log)[-1]
-    without = type(manifest)(
-        **{
-            **{field: getattr(manifest, field) for field in type(manifest).fields},
-            "objects": {k: v for k, v in manifest.objects.items() if k != "snapshot"},
-        }
-    )
-    store.put(manifest.key(), encode_manifest(without))
-    with pytest.raises(TierError, match="no producer snapshot"):
-        next(partition_of(store).batches(read_committed=True))
+def test_without_snapshots_the_batches_say_which_transactions_are_open(
+    store: BlockingStore,
+) -> None:
+    manifests = upload(store, transactions_log())
+    partition = partition_of(store)
+    expected = partition.stable_offset, offsets(partition.batches(read_committed=True))
+    for manifest in reversed(manifests):  # one after the other, until there is none
+        fields = {field: getattr(manifest, field) for field in type(manifest).fields}
+        kept = {kind: each for kind, each in manifest.objects.items() if kind != "snapshot"}
+        store.put(manifest.key(), encode_manifest(type(manifest)(**{**fields, "objects": kept})))
+        partition = partition_of(store)
+        found = partition.stable_offset, offsets(partition.batches(read_committed=True))
+        assert found == expected
 
 
 def test_a_missing_segment_is_told_where_it_is_missed(store: BlockingStore) -> None:

@@ -1,12 +1,13 @@
 """DescribeLogDirs, versions 1 to 5: what lies in which log directory (KIP-113, KIP-827).
 
-From version 2 on, each log also has the state of its compaction, and its segments if the request
-asks for them (`wire/log_dirs_extension.py`, ADR 23).
+From version 2 on, each log also has the state of its compaction, the size of its remote part, and
+its segments if the request asks for them (`wire/log_dirs_extension.py`, ADR 23).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from ottla.broker.api import Decode
 from ottla.broker.context import RequestContext
@@ -31,6 +32,9 @@ from ottla.wire.log_dirs_extension import (
     SegmentState,
 )
 from ottla.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+
+if TYPE_CHECKING:
+    from ottla.broker.remote_tier.remote_tier import RemoteTier
 
 TAKES_LARGE = True
 """Large requests are decoded without our additions."""
@@ -67,6 +71,8 @@ def handle(
         shown = LogDirsPartition(partition_index=index, partition_size=log.size)
         if log.config.compacts:
             _add_compaction(node, log, shown)
+        if node.tier is not None and log.config.remote_storage_enable:
+            shown.remote_bytes = _remote_bytes(node.tier, log)
         if with_segments:
             shown.segments = [
                 SegmentState(base_offset=each.base_offset, size=each.size) for each in log.segments
@@ -109,6 +115,14 @@ def _add_compaction(node: Node, log: Log, shown: LogDirsPartition) -> None:
     shown.first_dirty_offset = found.first_dirty_offset
     shown.clean_bytes = found.clean_bytes
     shown.cleanable_bytes = found.cleanable_bytes
+
+
+def _remote_bytes(tier: RemoteTier, log: Log) -> int:
+    from ottla.tiered.metadata_records import RemotePartition
+
+    topic, index = log.topic_partition
+    segments = tier.metadata.segments_of(RemotePartition(topic, log.topic_id, index))
+    return UNKNOWN if segments is None else segments.size
 
 
 def _future(index: int, move: LogMove) -> LogDirsPartition:

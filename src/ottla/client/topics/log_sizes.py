@@ -41,6 +41,8 @@ class LogDescription(NamedTuple):
     """When it was last cleaned since the broker started."""
     uncleanable_reason: str | None
     segments: list[LogSegment] | None
+    remote_size: int | None
+    """The size of its segments in the remote tier; None if it is not tiered."""
 
 
 class DirectoryDescription(NamedTuple):
@@ -124,6 +126,7 @@ def _description(
         _known(found.last_clean_ms),
         found.uncleanable_reason,
         segments,
+        _known(found.remote_bytes),
     )
 
 
