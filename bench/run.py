@@ -44,6 +44,9 @@ LEFT_OUT_OF_QUICK = (
     "heartbeat-consumer", "settle-consumer",
 )  # fmt: skip
 
+CLUSTER_ROUNDS_LIMIT_S = 240.0
+"""No further round of a workload begins after this time, so that a run ends on a slow machine."""
+
 CLUSTER_SETTLE_S = 2.0
 """The time that a cluster gets after a pause: its nodes have to hear of each other again."""
 
@@ -165,12 +168,16 @@ def measure(console: Console, options: argparse.Namespace, scale: Scale) -> Meas
     try:
         if options.cluster:
             clusters = [ClusterSystem(system) for system in systems]
-            run_with_progress(
-                console,
-                Runner(clusters, scale, options.keep, results, warm_up_cluster, CLUSTER_SETTLE_S),
-                base,
-                *chosen_for_clusters(scale, wanted),
+            runner = Runner(
+                clusters,
+                scale,
+                options.keep,
+                results,
+                warm_up_cluster,
+                CLUSTER_SETTLE_S,
+                CLUSTER_ROUNDS_LIMIT_S,
             )
+            run_with_progress(console, runner, base, *chosen_for_clusters(scale, wanted))
         else:
             works, fresh = without_compiler(*chosen(scale, wanted), scale, circumstances)
             run_with_progress(

@@ -33,6 +33,7 @@ from mixed_cluster.nodes import (
     mixed_cluster,
 )
 
+pytestmark = pytest.mark.timeout(600)
 TOPIC = "shared"
 METADATA = "__cluster_metadata-0"
 FIRST_SNAPSHOT = "00000000000000000000-0000000000.checkpoint"

@@ -37,7 +37,7 @@ START, KILL_LEADER, STOP_LEADER, KILL_CONTROLLER, RESTART = (
     "cluster-start", "kill-leader", "stop-leader", "kill-controller", "restart-node",
 )  # fmt: skip
 
-SYNC_TIMEOUT_S = 240.0
+SYNC_TIMEOUT_S = 150.0
 GAP_RATE = 500
 GAP_S = 6.0
 LONGEST_GAP_S = 90.0
@@ -147,10 +147,13 @@ class ClusterLife:
         creating = TopicCreation(ports, f"created-{self._made}")
         self._made += 1
         creating.start()
-        time.sleep(CREATING_S)
-        creating.begin()
-        cluster.node(controller).kill()
-        gap_s = creating.finish()
+        try:
+            time.sleep(CREATING_S)
+            creating.begin()
+            cluster.node(controller).kill()
+            gap_s = creating.finish()
+        finally:
+            creating.end()
         self._bring_back(cluster, controller)
         return gap_s
 
@@ -192,7 +195,6 @@ class TopicCreation(threading.Thread):
     def begin(self) -> None:
         """Count gaps from now on."""
         if not self._count:
-            self._ended.set()
             raise BenchError(f"no topic was created: {self._last_error}")
         self._longest = 0.0
         self._began = time.perf_counter()
@@ -204,11 +206,13 @@ class TopicCreation(threading.Thread):
             time.sleep(0.05)
             quiet = time.perf_counter() - self._last > CREATE_TIMEOUT_MS / 2000
             if not quiet and time.perf_counter() - self._began > 2 * CREATING_S + self._longest:
-                self._ended.set()
-                self.join(10)
                 return self._longest
-        self._ended.set()
         raise BenchError(f"no topics are created any more: {self._last_error}")
+
+    def end(self) -> None:
+        """Create no more topics."""
+        self._ended.set()
+        self.join(10)
 
     def run(self) -> None:
         """Create topics until told to end."""

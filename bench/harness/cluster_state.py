@@ -14,7 +14,11 @@ from ottla.client.address import Address
 from ottla.client.cluster import Client
 from ottla.client.errors import ClientError
 from ottla.client.quorum import describe_quorum
-from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 
 POLL_S = 0.05
 REQUEST_TIMEOUT_MS = 10_000
@@ -53,28 +57,41 @@ def await_brokers(ports: Sequence[int], timeout_s: float) -> None:
 
 
 def await_in_sync(ports: Sequence[int], partitions: int, timeout_s: float) -> None:
-    """Wait until this many partitions exist and all of them have all replicas in sync."""
+    """Wait until this many partitions exist and all of them have all replicas in sync.
+
+    It asks for one topic after the other, because an answer about thousands of partitions takes
+    much of the time of client and broker.
+    """
     deadline = time.monotonic() + timeout_s
     last = "no answer"
     while time.monotonic() < deadline:
         try:
             with client_of(ports) as client:
+                behind = _partitions_behind(client, None)
                 while time.monotonic() < deadline:
-                    found, behind = _count(client)
-                    if found >= partitions and not behind:
+                    late = [topic for topic, count in behind.items() if count[1]]
+                    found = sum(count[0] for count in behind.values())
+                    if found >= partitions and not late:
                         return
-                    last = f"{behind} of {found} partitions are behind"
+                    last = f"{len(late)} topics have partitions that are behind, of {found}"
                     time.sleep(POLL_S)
+                    behind.update(_partitions_behind(client, late[:1] or None))
         except ClientError as error:
             last = str(error)
         time.sleep(POLL_S)
     raise BenchError(f"the replicas were not in sync within {timeout_s:.0f} s: {last}")
 
 
-def _count(client: Client) -> tuple[int, int]:
-    """Return how many partitions there are, and how many of them miss a replica in the ISR."""
+def _partitions_behind(client: Client, topics: list[str] | None) -> dict[str, tuple[int, int]]:
+    """Return how many partitions topics have, and how many of them miss a replica in the ISR."""
     deadline = client.deadline("asking for metadata")
-    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+    request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
     answer = client.call(client.any(deadline), request, MetadataResponse, deadline)
-    partitions = [each for topic in answer.topics for each in topic.partitions]
-    return len(partitions), sum(len(each.isr_nodes) < NODES for each in partitions)
+    return {
+        topic.name or "": (
+            len(topic.partitions),
+            sum(len(each.isr_nodes) < NODES for each in topic.partitions),
+        )
+        for topic in answer.topics
+    }

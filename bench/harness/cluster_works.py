@@ -18,7 +18,7 @@ from harness.works import Figures, Latency, LibrdkafkaProduce, Work, consume, ru
 
 CONSUMED_BYTES = 300_000_000
 SETTLING_BYTES = 200 << 20
-WRITTEN_TIMEOUT_S = 300.0
+WRITTEN_TIMEOUT_S = 120.0
 DELETED_S = 3.0
 """The files of a deleted topic are removed within this time."""
 

@@ -96,11 +96,11 @@ def _cached_or_fetched(version: str) -> Path:
     if not directory.is_dir():
         with tempfile.TemporaryDirectory(prefix="fetching-", dir=cache_directory()) as work:
             _copy_jars(version, Path(work))
-            _keep(Path(work, "jars"), directory)
+            keep_jars(Path(work, "jars"), directory)
     return directory
 
 
-def _keep(jars: Path, directory: Path) -> None:
+def keep_jars(jars: Path, directory: Path) -> None:
     """Move complete jars into the cache, unless another process was faster."""
     try:
         jars.rename(directory)

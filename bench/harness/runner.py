@@ -1,17 +1,23 @@
 """Runs workloads against the systems in turn. While one broker works, the others are paused.
 
-If a workload fails, this is noted and the others continue. No broker is running when `run_all`
-returns or raises.
+If a workload fails, or a part of it takes longer than `STEP_LIMIT_S`, this is noted and the others
+continue. A workload that failed with a system is not tried again with it. No broker is running
+when `run_all` returns or raises.
 """
 
 from __future__ import annotations
 
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
+
+import psutil
+from confluent_kafka import KafkaException
 
 from harness.broker import Broker
 from harness.cluster import Cluster
@@ -21,8 +27,23 @@ from harness.results import Results
 from harness.scale import Scale
 from harness.systems import System
 from harness.target import Target
+from harness.time_limit import time_limit
 from harness.warm_up import warm_up
 from harness.works import Work
+from ottla.client.errors import ClientError
+
+STEP_LIMIT_S: Final = 240.0
+"""The longest time for one round, or for the preparation of a workload, on one system."""
+
+FAILURES: Final = (
+    BenchError,
+    ClientError,
+    KafkaException,
+    OSError,
+    psutil.Error,
+    subprocess.SubprocessError,
+)
+"""What ends a workload on one system, and not the run."""
 
 B = TypeVar("B", bound=Broker | Cluster)
 
@@ -38,6 +59,8 @@ class Runner(Generic[B]):
     warm_up: Callable[[Target, Scale], None] = warm_up
     settle_s: float = 0.3
     """The time that a broker gets after a pause, for its overdue timers."""
+    rounds_limit_s: float = inf
+    """No further round of a workload begins after this time."""
     say: Callable[[str], None] = print
     step: Callable[[], None] = lambda: None
     base: Path = Path()
@@ -119,16 +142,23 @@ class Runner(Generic[B]):
         measure: Callable[[B], None],
     ) -> None:
         """Run the rounds. Each takes all brokers, alternately from the front and from the back."""
+        failed: list[B] = []
+        began = time.monotonic()
         for number in range(rounds):
+            if time.monotonic() - began > self.rounds_limit_s:
+                self.results.circumstances.append(f"{name}: {number} of {rounds} rounds")
+                return
             for broker in brokers[:: -1 if number % 2 else 1]:
                 self.say(f"{name}: {broker.system}, round {number + 1} of {rounds}")
-                self._attempt(name, broker, measure)
+                if broker not in failed and not self._attempt(name, broker, measure):
+                    failed.append(broker)
                 self.step()
 
     def _attempt(self, name: str, broker: B, action: Callable[[B], object]) -> bool:
         try:
-            action(broker)
-        except BenchError as error:
+            with time_limit(STEP_LIMIT_S):
+                action(broker)
+        except FAILURES as error:
             self.results.failed(f"{name}, {broker.system}: {error}")
             return False
         return True
@@ -142,6 +172,7 @@ class Runner(Generic[B]):
             broker.resume()
             time.sleep(self.settle_s)
         else:
+            broker.kill()  # of a cluster, some nodes may have ended and others not
             broker.start()
             self.warm_up(broker.target, self.scale)
         return broker.target

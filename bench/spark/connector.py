@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from harness.cache import cache_directory
-from harness.jars import copy_jars
+from harness.jars import copy_jars, keep_jars
 
 VERSION = "4.2.0"
 _ARTIFACTS = (
@@ -37,5 +37,5 @@ def connector_jars() -> list[Path]:
         pom = _POM.format("".join(_DEPENDENCY.format(*artifact) for artifact in _ARTIFACTS))
         with tempfile.TemporaryDirectory(prefix="fetching-", dir=cache_directory()) as work:
             copy_jars(pom, Path(work), f"Spark's Kafka connector {VERSION}")
-            Path(work, "jars").rename(directory)
+            keep_jars(Path(work, "jars"), directory)
     return sorted(directory.glob("*.jar"))

@@ -43,7 +43,10 @@ Remember: TypeAlias = Callable[[Seen, Message], None]
 
 
 class Case(NamedTuple):
-    """A request in one version. `changes` says that the metadata may be different after it."""
+    """A request in one version. `changes` says that the metadata may be different after it.
+
+    With `until`, it is sent again until the answer is the one to compare.
+    """
 
     name: str
     version: int
@@ -52,6 +55,7 @@ class Case(NamedTuple):
     remember: Remember | None = None
     changes: bool = False
     answered: bool = True
+    until: Callable[[Message], bool] | None = None
 
     @property
     def api(self) -> str:

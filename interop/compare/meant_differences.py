@@ -63,14 +63,13 @@ _NO_LOGGERS = "Ottla does not have Log4j loggers."
 
 API_VERSIONS = (
     Meant(
-        "Ottla does not serve transactions, share and streams groups, logins, quotas, ACLs"
-        " and tokens yet.",
+        "Ottla does not serve share and streams groups, logins, quotas, ACLs and tokens yet.",
         "ApiVersions *: plain",
         *(
             f"api_keys[{key}]"
             for key in (
-                *(17, *range(24, 32), 34, 36, *range(38, 42), *range(48, 52)),
-                *(65, 66, 74, 76, 77, 78, 79, *range(83, 93)),
+                *(17, *range(29, 32), 36, *range(38, 42), *range(48, 52)),
+                *(74, 76, 77, 78, 79, *range(83, 93)),
             )
         ),
     ),
@@ -83,6 +82,11 @@ API_VERSIONS = (
 )
 
 CONFIGS = (
+    Meant(
+        "Kafka 4.3 no longer has the setting. Ottla's controller follows it.",
+        "DescribeConfigs *: broker",
+        "*configs[leader.imbalance.per.broker.percentage]",
+    ),
     Meant(_NO_ELR, "CreateTopics *", "*configs[min.insync.replicas].config_source"),
     Meant(_NO_ELR, "DescribeConfigs *", "*configs[min.insync.replicas]*"),
     Meant(
@@ -194,6 +198,11 @@ RECORDS = (
         "*log_append_time",
     ),
     Meant(
+        "Kafka shows the batch's own time as that of its append.",
+        "Produce *: in a transaction, again",
+        "*log_append_time",
+    ),
+    Meant(
         "Ottla refuses a negative producer epoch whatever it knows about the producer.",
         "Produce *: idempotent: old epoch",
         "*error_code",
@@ -237,7 +246,6 @@ GROUPS = (
         "FindCoordinator *",
         "*error_message",
     ),
-    Meant("Ottla does not have transactions yet.", "FindCoordinator *: a transaction"),
     Meant(_ONCE, "FindCoordinator *: group twice", "coordinators[*"),
     Meant(_ONCE, "ConsumerGroupDescribe *: group twice", "groups[*"),
     Meant(_ONCE, "DescribeGroups *: group twice", "groups[*"),
@@ -323,4 +331,23 @@ QUORUM = (
     Meant(_WORDS, "RemoveRaftVoter *", "error_message"),
 )
 
-MEANT: tuple[Meant, ...] = (*API_VERSIONS, *CONFIGS, *TOPICS, *RECORDS, *GROUPS, *QUORUM)
+_TWO_PHASE = "Kafka has the version for two-phase commit (KIP-939) only with unstable versions."
+
+TRANSACTIONS = (
+    Meant(
+        "Kafka refuses until it has created the topic. Ottla answers when it has.",
+        "FindCoordinator *: a transaction",
+    ),
+    Meant(_TWO_PHASE, "ApiVersions *: plain", "api_keys[22].max_version"),
+    Meant(_TWO_PHASE, "InitProducerId v6: *"),
+)
+
+MEANT: tuple[Meant, ...] = (
+    *API_VERSIONS,
+    *CONFIGS,
+    *TOPICS,
+    *RECORDS,
+    *GROUPS,
+    *QUORUM,
+    *TRANSACTIONS,
+)

@@ -67,6 +67,11 @@ class Runner:
     def _answer(self, case: Case) -> Plain:
         request = case.ask(self._seen) if callable(case.ask) else case.ask
         answer = self._client.ask(request, case.version, answered=case.answered)
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while case.until is not None and isinstance(answer, Message) and not case.until(answer):
+            assert time.monotonic() < deadline, f"{case.title}: {answer}"
+            time.sleep(RETRY_S)
+            answer = self._client.ask(request, case.version, answered=case.answered)
         if case.changes:
             self._wait_for_changes()
         if case.remember is not None and isinstance(answer, Message):

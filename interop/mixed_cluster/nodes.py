@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-from harness.broker import Broker, free_port, write_properties
+from harness.broker import Broker, free_ports, write_properties
 from harness.jars import kafka_jars
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -19,6 +19,7 @@ BROKER, CONTROLLER, COMBINED = "broker", "controller", "broker,controller"
 OTTLA, KAFKA = "ottla", "kafka"
 FORMAT_TIMEOUT_S = 60
 READY_TIMEOUT_S = 60
+STATE_PARTITIONS = 6
 Plan: TypeAlias = Mapping[int, tuple[str, str]]
 """The system and the roles of each node, by its id."""
 _JVM = ("-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -32,6 +33,9 @@ SETTINGS = {
     "min.insync.replicas": "2",
     "offsets.topic.num.partitions": "3",
     "offsets.topic.replication.factor": "3",
+    "transaction.state.log.num.partitions": str(STATE_PARTITIONS),
+    "transaction.state.log.replication.factor": "3",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "group.initial.rebalance.delay.ms": "0",
     "broker.session.timeout.ms": "6000",
     "broker.heartbeat.interval.ms": "1000",
@@ -51,7 +55,8 @@ class MixedCluster:
     ) -> None:
         self._directory = directory
         self._jars = kafka_jars(None)[0]
-        self._ports = {node_id: (free_port(), free_port()) for node_id in plan}
+        ports = free_ports(2 * len(plan))
+        self._ports = {node_id: (ports.pop(), ports.pop()) for node_id in plan}
         self._roles = {node_id: roles for node_id, (_, roles) in plan.items()}
         self._more = dict(more or {})
         self.system = {node_id: system for node_id, (system, _) in plan.items()}
@@ -99,6 +104,18 @@ class MixedCluster:
         self.nodes[node_id].stop()
         self.system[node_id] = system
         self.nodes[node_id] = self._new_node(node_id)
+
+    def kill(self, node_id: int) -> None:
+        """End a node with SIGKILL."""
+        self.nodes[node_id].kill()
+
+    def pause(self, node_id: int) -> None:
+        """Stop a node with SIGSTOP; it keeps its connections."""
+        self.nodes[node_id].pause()
+
+    def resume(self, node_id: int) -> None:
+        """Let a paused node go on."""
+        self.nodes[node_id].resume()
 
     def stop(self) -> None:
         """Kill all nodes."""

@@ -31,6 +31,7 @@ STATE_PARTITIONS = 5
 def cluster(tmp_path: Path) -> Iterator[FaultCluster]:
     settings = {
         "transaction.state.log.num.partitions": str(STATE_PARTITIONS),
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
         "group.min.session.timeout.ms": "3000",
     }
     with FaultCluster(tmp_path, properties=settings) as started:

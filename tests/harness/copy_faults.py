@@ -39,6 +39,7 @@ class CopyFaults:
         *,
         transactional_ids: Sequence[str],
         state_partitions: int,
+        timeout_s: float = 60,
     ) -> None:
         self._cluster = cluster
         self._copiers = copiers
@@ -46,6 +47,7 @@ class CopyFaults:
         self._choose = choose
         self._transactional_ids = transactional_ids
         self._state_partitions = state_partitions
+        self._timeout_s = timeout_s
 
     # -- brokers -------------------------------------------------------------------------
 
@@ -113,7 +115,7 @@ class CopyFaults:
     def go_on(self, what: str) -> None:
         """Wait until more copies are made."""
         try:
-            self._copies.await_more(STEP, what)
+            self._copies.await_more(STEP, what, self._timeout_s)
         except AssertionError as error:
             tails = "\n".join(copier.tail() for copier in self._copiers)
             raise AssertionError(f"{error}\n{tails}") from None

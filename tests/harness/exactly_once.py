@@ -96,7 +96,7 @@ class Copies:
         No copier may run any more. A transaction that one left open ends with its timeout; until
         then the end of the output cannot be read.
         """
-        eventually(self._is_settled, "no transaction is open in the output", 60)
+        eventually(self._is_settled, "no transaction is open in the output", 80)
         copied = self._committed()
         values = read_committed(self._servers, self.target, self.partitions)
         for partition, count in enumerate(copied):

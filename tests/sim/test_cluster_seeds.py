@@ -9,14 +9,19 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
 from ottla.sim.cluster_run.profile import (
+    ClusterProfile,
     busy_profile,
+    cleaned_profile,
     dark_profile,
     grouped_profile,
     profile_of,
+    transactional_profile,
+    voters_profile,
 )
 from ottla.sim.cluster_run.report import replay_command, run_seed
 from ottla.sim.cluster_run.run import ClusterRun
@@ -34,9 +39,23 @@ def test_seeds(first: int) -> None:
         assert passed, report
 
 
+@pytest.mark.parametrize("kind", [transactional_profile, cleaned_profile, voters_profile])
+def test_seeds_with_much_of_one_kind(kind: Callable[[int], ClusterProfile]) -> None:
+    for seed in range(PER_TEST):
+        passed, report = run_seed(seed, SECONDS, profile=kind(seed))
+        assert passed, report
+
+
 def hashes_of_all_kinds() -> str:
     """Run a seed of each kind of run; return the hashes of their traces."""
-    kinds = (profile_of, busy_profile, grouped_profile, dark_profile)
+    kinds = (
+        profile_of,
+        busy_profile,
+        grouped_profile,
+        dark_profile,
+        cleaned_profile,
+        voters_profile,
+    )
     return " ".join(ClusterRun(2, 2, profile=kind(2)).run() for kind in kinds)
 
 
@@ -89,6 +108,30 @@ def test_administrators_and_groups_do_what_they_can() -> None:
         "OffsetFetch",
     ):
         assert counts[f"{name}Request"], name
+
+
+def test_transactions_have_all_their_requests_and_ends() -> None:
+    counts: Counter[str] = Counter()
+    ends: Counter[bool | None] = Counter()
+    for seed in range(4):
+        run = ClusterRun(seed, SECONDS + 2, profile=cleaned_profile(seed))
+        run.run()
+        counts += run.counts
+        ends += Counter(each.committed for each in run.transactions.transactions)
+    for name in ("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"):
+        assert counts[f"{name}Request"], name
+    assert ends[True] > 20
+    assert ends[False] > 5
+
+
+def test_voters_are_added_and_removed() -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(6):
+        run = ClusterRun(seed, SECONDS, profile=voters_profile(seed))
+        run.run()
+        counts += run.counts
+    assert counts["AddRaftVoterRequest"]
+    assert counts["RemoveRaftVoterRequest"]
 
 
 def test_a_failing_seed_says_how_to_see_it_again(monkeypatch: pytest.MonkeyPatch) -> None:

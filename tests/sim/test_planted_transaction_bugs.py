@@ -18,11 +18,13 @@ from ottla.coordinator.transactions import (
 from ottla.coordinator.transactions.marker_sender import Markers, MarkerSender
 from ottla.coordinator.transactions.outcome import Outcome
 from ottla.coordinator.transactions.transaction_coordinator import TransactionCoordinator
+from ottla.log.cleaner.cleaning_session import CleaningSession
 from ottla.log.log import Log
 from ottla.log.state import producer_replay, transaction_checks
 from ottla.log.state.producer_states import ProducerStates
 from ottla.model.errors import ErrorCode
-from ottla.sim.cluster_run.profile import transactional_profile
+from ottla.records.batch import Batch
+from ottla.sim.cluster_run.profile import ClusterProfile, cleaned_profile, transactional_profile
 from tests.sim.test_planted_bugs import Plant, find
 
 # -- partitions --------------------------------------------------------------------------
@@ -194,28 +196,53 @@ def lose_offsets_of_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Offsets, "end_transaction", careless)
 
 
+# -- compaction --------------------------------------------------------------------------
+
+
+def clean_the_newest_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove records that nothing has replaced."""
+
+    def keep_none(self: CleaningSession, chunk: bytes, batch: Batch) -> None:
+        self._keep_header(batch)
+
+    monkeypatch.setattr(CleaningSession, "_keep", keep_none)
+
+
+def stopping_profile(seed: int) -> ClusterProfile:
+    """Return a profile in which brokers hand over what they lead."""
+    return transactional_profile(seed)._replace(
+        weights={"stop": 1.0, "kill": 1.0, "target_leader": 2.0}, outage_ms=(50,)
+    )
+
+
+TXN, CLEANED, STOPPING = transactional_profile, cleaned_profile, stopping_profile
 PLANTED = [
-    pytest.param(read_up_to_the_high_watermark, 4, 6),
-    pytest.param(take_an_abort_for_a_commit, 4, 6),
-    pytest.param(forget_aborted_transactions_when_cut, 6, 25),
-    pytest.param(forget_aborted_transactions_on_followers, 5, 25),
-    pytest.param(let_zombies_write, 5, 25),
-    pytest.param(skip_verification, 5, 25),
-    pytest.param(send_markers_at_once, 4, 6),
-    pytest.param(forget_decisions_with_a_failover, 5, 25),
-    pytest.param(complete_after_the_first_marker, 4, 6),
-    pytest.param(give_up_markers, 5, 25),
-    pytest.param(keep_the_epoch, 5, 25),
-    pytest.param(commit_what_is_aborted, 5, 25),
-    pytest.param(show_pending_offsets, 4, 6),
-    pytest.param(lose_offsets_of_transactions, 4, 6),
+    pytest.param(read_up_to_the_high_watermark, TXN, 4, 6),
+    pytest.param(take_an_abort_for_a_commit, TXN, 4, 6),
+    pytest.param(forget_aborted_transactions_when_cut, TXN, 6, 25),
+    pytest.param(forget_aborted_transactions_on_followers, TXN, 5, 25),
+    pytest.param(let_zombies_write, TXN, 5, 25),
+    pytest.param(skip_verification, TXN, 5, 25),
+    pytest.param(send_markers_at_once, TXN, 4, 6),
+    pytest.param(forget_decisions_with_a_failover, STOPPING, 5, 25),
+    pytest.param(complete_after_the_first_marker, TXN, 4, 6),
+    pytest.param(give_up_markers, TXN, 5, 25),
+    pytest.param(keep_the_epoch, TXN, 5, 25),
+    pytest.param(commit_what_is_aborted, TXN, 5, 25),
+    pytest.param(show_pending_offsets, TXN, 4, 6),
+    pytest.param(lose_offsets_of_transactions, TXN, 4, 6),
+    pytest.param(clean_the_newest_records, CLEANED, 5, 25),
 ]
-"""Each bug, the seconds of a run, and within how many seeds it is found."""
+"""Each bug, the kind of runs, their seconds, and within how many seeds it is found."""
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("plant", "seconds", "seeds"), PLANTED)
+@pytest.mark.parametrize(("plant", "kind", "seconds", "seeds"), PLANTED)
 def test_a_planted_bug_is_found(
-    plant: Plant, seconds: int, seeds: int, monkeypatch: pytest.MonkeyPatch
+    plant: Plant,
+    kind: Callable[[int], ClusterProfile],
+    seconds: int,
+    seeds: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    find(plant, transactional_profile, seconds, seeds, monkeypatch)
+    find(plant, kind, seconds, seeds, monkeypatch)

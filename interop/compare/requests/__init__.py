@@ -16,6 +16,7 @@ from compare.requests import (
     quorum,
     topic_changes,
     topics,
+    transactions,
 )
 
 ALL = (
@@ -29,6 +30,7 @@ ALL = (
     groups,
     consumer_groups,
     topic_changes,
+    transactions,
 )
 
 

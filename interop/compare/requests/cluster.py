@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compare.case import Case, Raw, asking, case, in_versions
+from compare.case import Case, Raw, Seen, asking, case, in_versions
 from ottla.model.ids import ZERO_UUID
 from ottla.wire.apis import ApiKey
+from ottla.wire.message import Message
+from ottla.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
-from ottla.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from ottla.wire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
 from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     RequestCursor,
@@ -52,6 +62,7 @@ def cases() -> Iterator[Case]:
     yield from _describe_cluster()
     yield from _topic_partitions()
     yield from _log_dirs()
+    yield from _moves()
     yield from _coordinators()
 
 
@@ -146,6 +157,32 @@ def _log_dirs() -> Iterator[Case]:
     yield case("unknown partition", 4, describe("full", 9))
     yield case("no partitions", 4, describe("full"))
     yield case("partition twice", 4, describe("empty", 0, 0))
+
+
+def _moves() -> Iterator[Case]:
+    """Replicas are moved to a directory: the one that they are in, or unknown ones."""
+
+    def remember(seen: Seen, answer: Message) -> None:
+        assert isinstance(answer, DescribeLogDirsResponse)
+        seen.values["directory"] = answer.results[0].log_dir
+
+    def move(name: str, *topics: tuple[str, int], path: str | None = None) -> Case:
+        def ask(seen: Seen) -> Message:
+            moved = [AlterReplicaLogDirTopic(name=t, partitions=[index]) for t, index in topics]
+            directory = seen.text("directory") if path is None else path
+            return AlterReplicaLogDirsRequest(
+                dirs=[AlterReplicaLogDir(path=directory, topics=moved)]
+            )
+
+        return asking(name, 2, AlterReplicaLogDirsRequest, ask)
+
+    yield case("no topic, again", 4, DescribeLogDirsRequest(), remember=remember)
+    yield move("to where it is", ("full", 0))
+    yield move("unknown topic and partition", ("full", 0), ("full", 9), ("nowhere", 0))
+    yield move("unknown directory", ("full", 0), ("nowhere", 0), path="/nowhere")
+    yield move("relative directory", ("full", 0), path="here")
+    yield move("no topics")
+    yield case("no directories", 2, AlterReplicaLogDirsRequest())
 
 
 def _coordinators() -> Iterator[Case]:

@@ -41,7 +41,7 @@ class LogMoves:
         log is offline, INVALID_REQUEST if the topic is tiered.
         """
         node = self._node
-        self._check_known(directory)
+        self.check_known(directory)
         log = partition.online_log()
         self._check_online(directory)
         present = self.moves.get(partition)
@@ -68,14 +68,15 @@ class LogMoves:
 
         A client says so before it assigns the replica. Errors as for `move`.
         """
-        self._check_known(directory)
+        self.check_known(directory)
         self._check_online(directory)
         preferred = self._node.store.preferred
         if len(preferred) >= MOST_PREFERRED:
             del preferred[next(iter(preferred))]
         preferred[name] = directory
 
-    def _check_known(self, directory: str) -> None:
+    def check_known(self, directory: str) -> None:
+        """Raise LOG_DIR_NOT_FOUND if this broker has no such directory."""
         if directory not in self._node.config.storage.log_dirs:
             raise ApiError(
                 ErrorCode.LOG_DIR_NOT_FOUND, f"Log dir {directory} is not found in the config."

@@ -131,13 +131,14 @@ class MetadataLog:
     def batches(self, offset: int) -> Iterator[tuple[Batch, bytes]]:
         """Return the batches from an offset on with their bytes; MetadataError at damage.
 
-        A part of the log is in memory at a time. OSError when it cannot be read.
+        A part of the log is in memory at a time. What is queued is left out: it is not committed.
+        OSError when the log cannot be read.
         """
         log, first_offset = self.log, offset
-        while offset < log.log_end_offset:
-            piece = log.read(offset, _READ_BYTES, log.log_end_offset, at_least_one=True)
+        while offset < log.written_end:
+            piece = log.read(offset, _READ_BYTES, log.written_end, at_least_one=True)
             if piece is None:
-                raise MetadataError(f"the metadata log ends at {offset}, not {log.log_end_offset}")
+                raise MetadataError(f"the metadata log ends at {offset}, not {log.written_end}")
             data = piece.file.pread(piece.length, piece.position)
             try:
                 for batch in scan(data, 0, len(data)):

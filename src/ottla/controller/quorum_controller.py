@@ -197,7 +197,10 @@ class QuorumController:
 
     def _take_over(self, delta: MetadataDelta, image: MetadataImage) -> Steps[None]:
         yield from self.prepare(delta, image)
-        self.image = self.latest_image = image
+        self.image = image
+        if not self.has_uncommitted:
+            # Else these are control records of the quorum, such as new voters, between decisions.
+            self.latest_image = image
         self.publish(delta, image)
 
     def _published(self) -> None:

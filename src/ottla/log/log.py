@@ -547,6 +547,7 @@ class Log:
                 self._group_start = self.written_end
             self.log_end_offset = self.written_end = batch.base_offset
             self.roll(now_ms)
+            self.active_segment.rolled = None  # its last batch does not reach up to this segment
             self._make_room(size, timestamp, last_offset, now_ms)
 
     def _write_before_roll(self) -> None:
@@ -575,7 +576,7 @@ class Log:
         segment = self.create_segment(base_offset)
         old.make_inactive()
         self.segments.add(segment)
-        self.active_segment.switch_to(segment, now_ms)
+        self.active_segment.roll_to(segment, now_ms)
         self.flush_state.note_changed(old.path(INDEX), old.path(TIME_INDEX))
         try:
             self.start_flush(base_offset)
@@ -757,7 +758,7 @@ class Log:
         if self._idle_end != self.written_end:
             self._idle_end = self.written_end
         elif self.log_end_offset == self.written_end:
-            self.recent.clear()
+            self.active_segment.forget_recent()
             for segment in self.segments:
                 if segment.has_indexes and not segment.is_active:
                     segment.forget_indexes()

@@ -21,6 +21,8 @@ from ottla.records.batch import MAGIC_V2, Batch, CorruptBatch
 if TYPE_CHECKING:
     from ottla.log.log import Log
     from ottla.log.record_search import RecordSearch
+    from ottla.log.segment.active_segment import RolledSegment
+    from ottla.log.segment.recent_batches import RecentBatches
     from ottla.log.segment.segment import Segment
     from ottla.log.segment.txn_index import AbortedTxn
 
@@ -46,14 +48,23 @@ def read(log: Log, offset: int, max_bytes: int, upto: int, at_least_one: bool) -
     if offset >= upto:
         return None
     segment, recent = log.active_segment.segment, log.active_segment.recent
+    known: RecentBatches | None = recent
     if recent.covers(offset):
         end = segment.size if upto == written_end else recent.find(upto, segment.size)[0]
         position, batch_end = recent.find(offset, segment.size)
         if batch_end > end:
             return None
+    elif (rolled := _rolled_at(log, offset)) is not None:
+        upto_next = upto >= segment.base_offset
+        segment, known = rolled
+        end = segment.size if upto_next else known.find(upto, segment.size)[0]
+        position, batch_end = known.find(offset, segment.size)
+        if batch_end > end:
+            return None
     else:
         if offset < log.segments.base_offsets[0]:
             raise OffsetTiered
+        known = None
         try:
             found = _find(log, offset)
             if found is None:
@@ -70,7 +81,22 @@ def read(log: Log, offset: int, max_bytes: int, upto: int, at_least_one: bool) -
         if not at_least_one:
             return None
         length = batch_end - position
+    elif known is not None and position + length < end:
+        length = known.boundary(position + length) - position  # a part of a batch is of no use
     return FileSlice(log.resources.pool.file(segment), position, length)
+
+
+def _rolled_at(log: Log, offset: int) -> RolledSegment | None:
+    """Return the segment before the active one if its newest batches in memory have an offset."""
+    rolled = log.active_segment.rolled
+    if (
+        rolled is not None
+        and offset < log.active_segment.segment.base_offset
+        and rolled.recent.covers(offset)
+        and log.segments.is_before_active(rolled.segment)  # the cleaner may have replaced it
+    ):
+        return rolled
+    return None
 
 
 def aborted_transactions(log: Log, offset: int, records: FileSlice, upto: int) -> list[AbortedTxn]:

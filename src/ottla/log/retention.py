@@ -39,6 +39,8 @@ def delete_old_segments(log: Log, now_ms: int, at_most: int) -> int:
 
 
 def _before_log_start(log: Log, at_most: int) -> int:
+    if log.log_start_offset == log.segments.base_offsets[0]:
+        return 0  # nearly always
     count = 0
     for segment, end_offset in islice(_candidates(log), at_most):
         if segment is log.active or end_offset > log.log_start_offset:
@@ -51,6 +53,8 @@ def _too_large(log: Log, at_most: int, most_bytes: int) -> int:
     if most_bytes < 0:
         return 0
     count, excess = 0, log.size - most_bytes
+    if excess < 0:
+        return 0
     for segment, _ in islice(_expendable(log), at_most):
         excess -= segment.size
         if excess < 0:

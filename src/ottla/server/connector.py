@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from ottla.network.stream import Stream
 from ottla.server.background import BackgroundThread
-from ottla.server.socket_stream import SocketStream
+from ottla.server.socket_stream import SocketStream, use_cubic
 
 _NUMERIC: Final = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
 _BEGUN: Final = (0, errno.EINPROGRESS)
@@ -54,6 +54,7 @@ class SocketConnector:
             return error
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        use_cubic(sock)
         code = sock.connect_ex(address)
         if code in _BEGUN:
             return SocketStream(sock)

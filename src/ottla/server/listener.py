@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import socket
 from typing import TypeAlias
 
 from ottla.config.listeners import Endpoint
 from ottla.server.errors import StartupError
+from ottla.server.socket_stream import use_cubic
 
 _BACKLOG = 1024
 _Found: TypeAlias = tuple[
@@ -117,7 +117,4 @@ def _tune(sock: socket.socket, send_buffer_bytes: int, receive_buffer_bytes: int
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
     if receive_buffer_bytes >= 0:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-    option = getattr(socket, "TCP_CONGESTION", None)
-    if option is not None:
-        with contextlib.suppress(OSError):  # not built into this kernel: its default serves
-            sock.setsockopt(socket.IPPROTO_TCP, option, b"cubic")
+    use_cubic(sock)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Callable
@@ -12,6 +13,14 @@ from ottla.ports import Buffer, File
 _MORE: Final = getattr(socket, "MSG_MORE", 0)
 _COPY_BYTES: Final = 256 * 1024
 _sendfile: Callable[[int, int, int, int], int] | None = getattr(os, "sendfile", None)
+
+
+def use_cubic(sock: socket.socket) -> None:
+    """Use cubic, which paces nothing: on fast networks BBR costs much more CPU."""
+    option = getattr(socket, "TCP_CONGESTION", None)
+    if option is not None:
+        with contextlib.suppress(OSError):  # not built into this kernel: its default serves
+            sock.setsockopt(socket.IPPROTO_TCP, option, b"cubic")
 
 
 class SocketStream:

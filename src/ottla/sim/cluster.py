@@ -26,7 +26,7 @@ from ottla.wire.message import Message
 PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
 CONTROLLER: Final = "CONTROLLER"
-_CLUSTER_ID: Final = "sim-cluster-0000000000"
+CLUSTER_ID: Final = "sim-cluster-0000000000"
 
 
 class SimCluster:
@@ -101,14 +101,14 @@ class SimCluster:
         host = host_of(number)
         if number not in self._voters:
             return {
-                "cluster.id": _CLUSTER_ID,
+                "cluster.id": CLUSTER_ID,
                 "process.roles": "broker",
                 "listeners": f"{LISTENER}://{host}:{PORT}",
                 "controller.listener.names": CONTROLLER,
                 "controller.quorum.voters": voters,
             }
         return {
-            "cluster.id": _CLUSTER_ID,
+            "cluster.id": CLUSTER_ID,
             "listeners": f"{LISTENER}://{host}:{PORT},{CONTROLLER}://{host}:{CONTROLLER_PORT}",
             "controller.listener.names": CONTROLLER,
             "controller.quorum.voters": voters,

@@ -13,14 +13,14 @@ import threading
 from tests.harness.copier.spec import FAILED
 
 TICK_S = 0.1
-TICKS = 60
+TICKS = 40
 """So many ticks may pass without a step. They are counted, so that a pause is not one of them."""
 FIRST_TICKS = 300
 """And so many before the first step."""
 
 
 class Watchdog:
-    """Ends the process if `step` is not called for six seconds in which the process runs."""
+    """Ends the process if `step` is not called for four seconds in which the process runs."""
 
     def __init__(self) -> None:
         self._left = FIRST_TICKS

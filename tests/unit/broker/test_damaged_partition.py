@@ -60,6 +60,7 @@ def broker() -> Broker:
         if name == "bad":
             segment = log.segments[0]
             segment.forget_indexes()
+            log.active_segment.forget_recent()  # as when the log was idle for a while
             files = broker.node.ports.files
             files.unlink(segment.path(INDEX))
             files.open(segment.path(LOG), writable=True).pwritev([b"\x77"], 16)

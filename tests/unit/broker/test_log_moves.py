@@ -149,6 +149,7 @@ def test_a_move_back_cancels() -> None:
 def test_what_cannot_be_moved() -> None:
     broker = filled()
     assert move(broker, "/three") == ErrorCode.LOG_DIR_NOT_FOUND
+    assert move(broker, "/three", index=9) == ErrorCode.LOG_DIR_NOT_FOUND
     assert move(broker, "/two", topic="x") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     broker.node.store.take_offline("/two", OSError(EIO, "on purpose"))
     assert move(broker, "/two") == ErrorCode.KAFKA_STORAGE_ERROR

@@ -245,3 +245,21 @@ def test_no_group_is_written_while_one_is_published(
     run_to_end(running.pop())
     assert outcomes == [[None], [None], [None]]
     assert world.topics() == ["topic-1", "topic-2", "topic-3"]
+
+
+def test_control_records_between_decisions_leave_those_in_force(world: World) -> None:
+    """The leader of a quorum follows its own control records, such as a new set of voters."""
+    first = world.submit(topic(1))
+    world.controller.follow(no_records(), 3, 1, 100)
+    assert list(world.controller.latest_image.topics) == ["topic-1"]
+    second = world.submit(topic(2))
+    world.end_wake_up()
+    world.background.run()
+    assert first == second == [None]
+    assert world.topics() == list(world.controller.latest_image.topics) == ["topic-1", "topic-2"]
+    assert world.controller.latest_image is world.controller.image
+
+
+def no_records() -> Steps[list[Message]]:
+    yield
+    return []

@@ -94,7 +94,9 @@ def test_reads_stop_before_the_given_offset(state: Callable[[Log], Log]) -> None
     assert offsets(99, start=6)[0] == 6
 
 
-def test_the_last_batch_may_be_cut_but_not_the_first(state: Callable[[Log], Log]) -> None:
+def test_the_first_batch_is_whole_and_others_are_if_they_are_recent(
+    state: Callable[[Log], Log],
+) -> None:
     log = state(filled(3, LogConfig()))
     sizes = [batch.size for batch in read_all(log)]
     end = log.log_end_offset
@@ -108,8 +110,39 @@ def test_the_last_batch_may_be_cut_but_not_the_first(state: Callable[[Log], Log]
     assert length(sizes[0] - 1, False) is None
     assert length(sizes[0] - 1, True) == sizes[0]
     assert length(sizes[0], False) == sizes[0]
-    assert length(sizes[0] + 5, False) == sizes[0] + 5
+    cut = 0 if state is recent else 5
+    assert length(sizes[0] + 5, False) == sizes[0] + cut
+    assert length(sizes[0] + sizes[1] + 5, False) == sizes[0] + sizes[1] + cut
     assert length(10**6, False) == sum(sizes)
+
+
+def test_what_was_written_before_a_roll_is_read_from_memory_as_from_the_indexes() -> None:
+    log = filled()
+    rolled = log.active_segment.rolled
+    assert rolled is not None
+    offsets = range(rolled.segment.base_offset, log.log_end_offset)
+
+    def reads() -> list[object]:
+        return [
+            log.read(offset, 10**6, upto, at_least_one=True)
+            for offset in offsets
+            for upto in (*range(offset, log.log_end_offset), 10**6)
+        ]
+
+    remembered = reads()
+    log.active_segment.forget_recent()
+    assert reads() == remembered
+
+
+def test_a_segment_that_is_active_again_is_not_read_as_one_before_a_roll() -> None:
+    log = filled()
+    rolled = log.active_segment.rolled
+    assert rolled is not None
+    cut_at = rolled.segment.base_offset + 1
+    log.truncate_to(cut_at)
+    assert log.active_segment.rolled is None
+    append_all(log, batch_of(4))
+    assert [batch.base_offset for batch in read_all(log)][-1] == log.log_end_offset - 4
 
 
 def test_a_read_ends_with_its_segment(state: Callable[[Log], Log]) -> None:

@@ -49,6 +49,7 @@ def handle(
 
 def _move(node: Node, topic: str, index: int, directory: str) -> ErrorCode:
     try:
+        node.log_moves.check_known(directory)  # before the partition, as Kafka does
         try:
             partition = node.topics.partition_named(topic, index)
         except ApiError as error:

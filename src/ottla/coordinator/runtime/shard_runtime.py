@@ -217,7 +217,13 @@ class ShardRuntime(Generic[S]):
             timestamp=self._broker.wall_ms,
         )
         answers: Answers = [(_MarkerReply(done), _MarkerWritten())]
-        self._append_transactional(marker, answers, 0, end.transaction_version)
+        try:
+            self._append_transactional(marker, answers, 0, end.transaction_version)
+        except ApiError as error:
+            if error.code is not ErrorCode.NOT_COORDINATOR:
+                raise
+            # Kafka's coordinators give up a marker that is refused with a code of groups.
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER) from error
         if self.is_active:
             self.shard.end_transaction(end.producer_id, committed=end.is_commit)
 

@@ -8,7 +8,7 @@ the file with one call, `write_indexes` adds their index entries, `undo` forgets
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log.resources import Resources
 from ottla.log.segment.batch_scan import MAX_RELATIVE_OFFSET
@@ -20,6 +20,13 @@ from ottla.model.ids import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
+
+
+class RolledSegment(NamedTuple):
+    """The segment before the active one, with its newest batches."""
+
+    segment: Segment
+    recent: RecentBatches
 
 
 class ActiveSegment:
@@ -41,6 +48,7 @@ class ActiveSegment:
         "position",
         "queue",
         "recent",
+        "rolled",
         "segment",
     )
 
@@ -52,6 +60,8 @@ class ActiveSegment:
         self._max_timestamp = self._max_timestamp_offset = NO_TIMESTAMP
         self.limits = RollLimits()
         self.recent = RecentBatches()
+        self.rolled: RolledSegment | None = None
+        """What followers read that lag a little behind a roll, as long as it is unchanged."""
         self._pending: list[memoryview] = []
         self.queue: Callable[[memoryview], None] = self._pending.append
         """Queue bytes of batches that `add_batch` was told about."""
@@ -76,8 +86,21 @@ class ActiveSegment:
         self._allocated_end = max(ALLOCATE_FROM_BYTES, segment.size)
         self._set_to_written()
         self.recent.clear()
+        self.rolled = None
         jitter = min(self._config.segment_jitter_ms, self._config.max_segment_ms)
         self.limits.begin(now_ms, self._resources.random.below(jitter) if jitter else 0)
+
+    def roll_to(self, segment: Segment, now_ms: int) -> None:
+        """Append to a new segment that follows this one; nothing may be queued."""
+        rolled = RolledSegment(self.segment, self.recent)
+        self.recent = RecentBatches()
+        self.switch_to(segment, now_ms)
+        self.rolled = rolled
+
+    def forget_recent(self) -> None:
+        """Forget the newest batches: reads use the indexes until there are others."""
+        self.recent.clear()
+        self.rolled = None
 
     # Queueing
 

@@ -41,6 +41,10 @@ class LogSegments:
         """Bytes of all written batches."""
         return sum(segment.size for segment in self._segments)
 
+    def is_before_active(self, segment: Segment) -> bool:
+        """Return True if the segment is the last but one."""
+        return len(self._segments) > 1 and self._segments[-2] is segment
+
     def number_at(self, offset: int) -> int:
         """Return the number of the segment whose range holds the offset; 0 if it is before all."""
         return max(bisect_right(self.base_offsets, offset) - 1, 0)

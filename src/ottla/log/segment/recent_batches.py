@@ -37,6 +37,10 @@ class RecentBatches:
         following = self.positions[slot] if slot < len(self.positions) else end
         return self.positions[slot - 1], min(following, end)
 
+    def boundary(self, position: int) -> int:
+        """Return where the last batch begins that begins at or before a position."""
+        return self.positions[bisect_right(self.positions, position) - 1]
+
     def offset_at(self, position: int) -> int | None:
         """Return the offset of the first batch at or after a position.
 

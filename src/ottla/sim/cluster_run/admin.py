@@ -12,6 +12,7 @@ from typing import Protocol
 
 from ottla.metadata.image import MetadataImage, PartitionImage, TopicImage
 from ottla.model.errors import ErrorCode
+from ottla.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.sim.cluster_run.clients import ClusterClient, ClusterRunOfClients
 from ottla.sim.cluster_run.history import PartitionKey
 from ottla.sim.cluster_run.topics import INTERNAL, LASTING, LOOSE, OUTPUT, TEMPORARY, is_loose
@@ -244,6 +245,43 @@ class ClusterAdmin(ClusterClient):
             (topic,) = exchange.request.topics
             if topic.name.startswith(LASTING):
                 self.environment.grown((topic.name, topic.count - 1))
+
+
+class SegmentSetter(ClusterClient):
+    """Gives topics of the cluster itself small segments, so that there is something to clean."""
+
+    THINK_MS = (50.0, 200.0)
+
+    def __init__(
+        self, name: str, environment: ClusterRunOfClients, chance: Generator, segment_bytes: int
+    ) -> None:
+        super().__init__(name, environment, chance)
+        self._segment_bytes = segment_bytes
+        self._names = [OFFSETS_TOPIC, TRANSACTIONS_TOPIC]
+
+    def act(self) -> None:
+        for name in self._names:
+            if name in self.environment.image.topics:
+                config = AlterableConfig(
+                    name="internal.segment.bytes",
+                    config_operation=0,
+                    value=str(self._segment_bytes),
+                )
+                resource = AlterConfigsResource(
+                    resource_type=_TOPIC_RESOURCE, resource_name=name, configs=[config]
+                )
+                self.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1, note=name)
+                return
+
+    def received(self, exchange: Exchange) -> None:
+        super().received(exchange)
+        codes = _codes(exchange.reply)
+        if not codes <= _EXPECTED:
+            raise Violation(f"{exchange!r}: answered with {exchange.reply}")
+        if codes == {ErrorCode.NONE}:
+            self._names = [name for name in self._names if name != exchange.note]
+        else:
+            self.try_elsewhere()
 
 
 def _reassignment(

@@ -10,12 +10,13 @@ Partitions    one leader an epoch; the high watermark never goes back and never 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from ottla.broker.node import Node
 from ottla.log.log import Log
 from ottla.metadata.image import MetadataImage, PartitionImage
 from ottla.metadata.records import NO_LEADER
+from ottla.raft.quorum import Quorum
 from ottla.raft.quorum_state_file import FILE_NAME, decode
 from ottla.replication.partition import Partition
 from ottla.replication.partition_leader import PartitionLeader
@@ -29,11 +30,20 @@ class Checks:
     """Looks at nodes, remembers what it saw, and raises Violation."""
 
     def __init__(
-        self, cluster: SimCluster, count: int, history: History, note: Callable[[str], None]
+        self,
+        cluster: SimCluster,
+        count: int,
+        history: History,
+        note: Callable[[str], None],
+        *,
+        is_dynamic: bool = False,
     ) -> None:
+        """Look at controllers 1 to `count`. If `is_dynamic`, not all of them vote."""
         self._cluster = cluster
         self._numbers = range(1, count + 1)
-        self._majority = count // 2 + 1
+        self._is_dynamic = is_dynamic
+        self._voters: dict[int, Collection[int]] = {}
+        """The voters, as each broker knew them after its last wake-up."""
         self._history = history
         self._note = note
         self._metadata = LogHistory("the metadata", has_uids=False)
@@ -118,6 +128,10 @@ class Checks:
             if self._controllers.setdefault(epoch, number) != number:
                 other = self._controllers[epoch]
                 raise Violation(f"brokers {number} and {other} lead the quorum in epoch {epoch}")
+        self._check_committed(number, quorum, log)
+        self._voters[number] = quorum.voters.ids
+
+    def _check_committed(self, number: int, quorum: Quorum, log: Log) -> None:
         committed = quorum.high_watermark
         seen = self._metadata_seen.get(number, 0)
         if committed is None or committed <= seen:
@@ -125,11 +139,22 @@ class Checks:
         self._metadata_seen[number] = committed
         before = self._metadata.end
         if committed > before and log.log_start_offset <= before:
-            holders = [each for each, end in self._metadata_ends.items() if end >= committed]
-            if len(holders) < self._majority:
-                raise Violation(f"metadata below {committed} is committed and only on {holders}")
+            self._check_majority(number, quorum, committed)
         if log.log_start_offset <= before:
             self._metadata.take(f"broker {number}", log, seen, committed)
+
+    def _check_majority(self, number: int, quorum: Quorum, committed: int) -> None:
+        """Check that a majority has what is committed: of the voters now or before the wake-up."""
+        sets: list[Collection[int]] = [self._numbers]
+        if self._is_dynamic:
+            if not quorum.is_leader:
+                return
+            sets = [quorum.voters.ids, self._voters.get(number, ())]
+        holders = {each for each, end in self._metadata_ends.items() if end >= committed}
+        if not any(len(holders.intersection(each)) > len(each) // 2 for each in sets):
+            raise Violation(
+                f"metadata below {committed} is committed and only on {sorted(holders)} of {sets}"
+            )
 
     # -- metadata ------------------------------------------------------------------------
 

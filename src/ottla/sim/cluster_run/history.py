@@ -107,7 +107,11 @@ def batches_of(log: Log, start: int, end: int) -> list[tuple[Batch, bytes]]:
 class History:
     """The history of all topics."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, kind_of: Callable[[str], type[LogHistory]] = lambda topic: LogHistory
+    ) -> None:
+        """`kind_of` says which kind of history a topic has."""
+        self._kind_of = kind_of
         self.logs: dict[PartitionKey, LogHistory] = {}
         self.acked: dict[PartitionKey, dict[int, int]] = {}
         self.on_added: Added = lambda key, batch, data: None
@@ -116,7 +120,7 @@ class History:
         if key not in self.logs:
             # Topics of the cluster itself have records that no client made.
             has_uids = not key[0].startswith("__")
-            self.logs[key] = LogHistory(
+            self.logs[key] = self._kind_of(key[0])(
                 f"{key[0]}-{key[1]}",
                 has_uids=has_uids,
                 on_added=lambda batch, data: self.on_added(key, batch, data),

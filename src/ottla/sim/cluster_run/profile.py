@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ottla.sim.cluster import CONTROLLER_PORT, host_of
 from ottla.sim.seeded_random import generator
 
 _RATES = (0.0, 0.0, 1.0, 3.0)
@@ -55,6 +56,10 @@ class ClusterProfile(NamedTuple):
     transaction_timeout_ms: int
     output_segment_bytes: int
     """The size of segments of what transactions write."""
+    cleans: bool
+    """Whether logs are compacted: those of coordinators, and what transactions write."""
+    is_dynamic: bool
+    """Whether voters of the quorum are added and removed."""
     pipelining: int
     fault_pause_ms: tuple[int, ...]
     """How long nothing new goes wrong, one of them."""
@@ -89,7 +94,7 @@ def profile_of(seed: int) -> ClusterProfile:
         # What is acknowledged must be on disk if several machines may lose power, or are booted
         # because their disks have failed.
         properties["log.flush.interval.messages"] = "1"
-    return ClusterProfile(
+    profile = ClusterProfile(
         brokers=brokers,
         extra_brokers=extra_brokers,
         properties=properties,
@@ -130,7 +135,39 @@ def profile_of(seed: int) -> ClusterProfile:
         transaction_version=chance.choice((0, 1, 2, 2)),
         transaction_timeout_ms=chance.choice((1500, 3000, 60_000)),
         output_segment_bytes=chance.choice((700, 2000, 1_048_576)),
+        cleans=False,
+        is_dynamic=False,
     )
+    if chance.random() < 0.3:
+        profile = with_cleaner(profile)
+    if chance.random() < 0.2:
+        profile = with_voter_changes(profile)
+    return profile
+
+
+def with_cleaner(profile: ClusterProfile) -> ClusterProfile:
+    """Return a profile with small segments that are compacted all the time."""
+    properties = {
+        **profile.properties,
+        "log.cleaner.enable": "true",
+        "log.cleaner.backoff.ms": "200",
+        "log.cleaner.min.cleanable.ratio": "0.01",
+        "log.cleaner.delete.retention.ms": "3000",
+        "log.flush.offset.checkpoint.interval.ms": "500",
+    }
+    return profile._replace(properties=properties, cleans=True)
+
+
+def with_voter_changes(profile: ClusterProfile) -> ClusterProfile:
+    """Return a profile with more controllers than voters, and with voters that change."""
+    brokers = max(profile.brokers, 4)
+    servers = ",".join(f"{host_of(each)}:{CONTROLLER_PORT}" for each in range(1, brokers + 1))
+    properties = {
+        **profile.properties,
+        "controller.quorum.voters": "",
+        "controller.quorum.bootstrap.servers": servers,
+    }
+    return profile._replace(properties=properties, brokers=brokers, is_dynamic=True)
 
 
 def rough_profile(seed: int) -> ClusterProfile:
@@ -142,8 +179,13 @@ def rough_profile(seed: int) -> ClusterProfile:
         "broker.heartbeat.interval.ms": "200",
         "replica.lag.time.max.ms": "500",
         "metadata.log.max.record.bytes.between.snapshots": "500",
+        "log.cleaner.enable": "false",
     }
+    properties.pop("controller.quorum.bootstrap.servers", None)
+    properties.pop("controller.quorum.voters", None)
     return profile._replace(
+        cleans=False,
+        is_dynamic=False,
         brokers=3,
         extra_brokers=0,
         properties=properties,
@@ -193,6 +235,16 @@ def transactional_profile(seed: int) -> ClusterProfile:
         fault_pause_ms=(500, 1000),
         outage_ms=(50, 500),
     )
+
+
+def cleaned_profile(seed: int) -> ClusterProfile:
+    """Return a profile with transactions and with logs that are compacted."""
+    return with_cleaner(transactional_profile(seed))
+
+
+def voters_profile(seed: int) -> ClusterProfile:
+    """Return a rough profile with voters that are added and removed."""
+    return with_voter_changes(rough_profile(seed))
 
 
 def dark_profile(seed: int) -> ClusterProfile:

@@ -13,10 +13,11 @@ from random import Random as Generator
 
 from ottla.log.log import Log
 from ottla.metadata.image import MetadataImage, PartitionImage, TopicImage
-from ottla.model.ids import OFFSETS_TOPIC
+from ottla.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.raft.voters import VoterSet
 from ottla.sim.clients.connected_client import ConnectedClient
 from ottla.sim.cluster import SimCluster
-from ottla.sim.cluster_run.admin import ClusterAdmin
+from ottla.sim.cluster_run.admin import ClusterAdmin, SegmentSetter
 from ottla.sim.cluster_run.checks import Checks
 from ottla.sim.cluster_run.clients import (
     ClusterClient,
@@ -26,16 +27,18 @@ from ottla.sim.cluster_run.clients import (
     TopicCreator,
     new_topic,
 )
+from ottla.sim.cluster_run.compacted_history import CompactedHistory
 from ottla.sim.cluster_run.copier import Copier
 from ottla.sim.cluster_run.faults import ClusterFaults
 from ottla.sim.cluster_run.group_checks import take_answer
 from ottla.sim.cluster_run.group_history import GroupHistory
 from ottla.sim.cluster_run.group_members import ClassicMember, ConsumerMember, GroupMember
-from ottla.sim.cluster_run.history import History, PartitionKey, batches_of
+from ottla.sim.cluster_run.history import History, LogHistory, PartitionKey, batches_of
 from ottla.sim.cluster_run.profile import ClusterProfile, profile_of
 from ottla.sim.cluster_run.topics import INTERNAL, OUTPUT, is_loose, key_of
 from ottla.sim.cluster_run.transaction_history import TransactionHistory
 from ottla.sim.cluster_run.transaction_readers import TransactionReader
+from ottla.sim.cluster_run.voters import VoterAdmin
 from ottla.sim.disk.faults import Crash
 from ottla.sim.machine import LISTENER, Machine
 from ottla.sim.network.exchange import Exchange, Violation, brief
@@ -49,6 +52,7 @@ DEFAULT_SECONDS = 20
 HEALED_WITHIN_MS = 60_000
 _LINE = 240
 _CLOCK_SKEW_MS = 10_000.0
+_CLEANED_SEGMENT_BYTES = 1000
 _OUTPUT = f"{OUTPUT}0"
 _OUTPUT_PARTITIONS = 2
 
@@ -66,8 +70,10 @@ class ClusterRun:
         self.seed = seed
         self.trace = trace or Trace()
         self.counts: Counter[str] = Counter()
-        self.history = History()
         self.profile = profile = profile or profile_of(seed)
+        self.history = History(
+            lambda topic: CompactedHistory if is_compacted(topic, profile) else LogHistory
+        )
         self.groups = GroupHistory()
         self.transactions = TransactionHistory(self.note)
         self.transactions.is_strict = not profile.weights.get("fail_disk")
@@ -89,7 +95,9 @@ class ClusterRun:
             extra=profile.extra_brokers,
             on_start=self._watch,
         )
-        self._checks = Checks(cluster, profile.brokers, self.history, self.note)
+        self._checks = Checks(
+            cluster, profile.brokers, self.history, self.note, is_dynamic=profile.is_dynamic
+        )
         self._faults = ClusterFaults(
             cluster,
             profile,
@@ -121,6 +129,24 @@ class ClusterRun:
 
     def has_failing_disk(self, number: int) -> bool:
         return self._faults.has_failed(number)
+
+    def quorum(self) -> tuple[int, VoterSet] | None:
+        """Return the leader of the quorum and the voters that it knows, None without one."""
+        leaders = []
+        for number in self._numbers:
+            node = self._cluster.machine(number).node
+            member = None if node is None else node.controller.member
+            if member is not None and member.quorum.is_leader:
+                leaders.append((member.quorum.election.epoch, number, member.quorum.voters))
+        if not leaders:
+            return None
+        _, number, voters = max(leaders, key=lambda each: each[0])
+        return number, voters
+
+    def directory_of(self, number: int) -> bytes | None:
+        """Return the directory id of a controller, None if it does not run."""
+        node = self._cluster.machine(number).node
+        return None if node is None else node.hosted_logs.identity.directory_ids[0]
 
     def grown(self, key: PartitionKey) -> None:
         """Let a producer write to a partition that was added."""
@@ -168,10 +194,15 @@ class ClusterRun:
                     _OUTPUT,
                     _OUTPUT_PARTITIONS,
                     profile.min_insync_replicas,
-                    profile.output_segment_bytes,
+                    segment_bytes=profile.output_segment_bytes,
+                    is_compacted=is_compacted(_OUTPUT, profile),
                 )
             )
         self._clients.append(TopicCreator("creator", self, generator(seed, "creator"), topics))
+        if profile.cleans:
+            self._clients.append(
+                SegmentSetter("setter", self, generator(seed, "setter"), _CLEANED_SEGMENT_BYTES)
+            )
         chance = generator(seed, "cluster-clients")
         self._producers: list[ClusterProducer] = []
         for number in range(max(profile.producers, 1)):
@@ -185,6 +216,10 @@ class ClusterRun:
         self._admins = [
             ClusterAdmin(name, self, generator(seed, name))
             for name in (f"admin-{number}" for number in range(profile.admins))
+        ]
+        self._voter_admins = [
+            VoterAdmin(name, self, generator(seed, name), profile.brokers)
+            for name in (("voter-admin",) if profile.is_dynamic else ())
         ]
         self._consumers: list[ClusterConsumer] = []
         for number in range(profile.consumers):
@@ -201,7 +236,7 @@ class ClusterRun:
         ]
         self._make_copiers()
         self._clients += [*self._producers, *self._temporary, *self._consumers]
-        self._clients += [*self._admins, *self._members]
+        self._clients += [*self._admins, *self._voter_admins, *self._members]
 
     def _make_copiers(self) -> None:
         """Make the clients of transactions, and readers of what they write."""
@@ -217,6 +252,7 @@ class ClusterRun:
                 name = f"reader-{index}-{level}"
                 reader = TransactionReader(name, self, generator(self.seed, name), (_OUTPUT, index))
                 reader.isolation_level = level
+                reader.allows_gaps = is_compacted(_OUTPUT, profile)
                 self._consumers.append(reader)
 
     def _new_copier(self, name: str, source: PartitionKey, chance: Generator) -> Copier:
@@ -262,6 +298,8 @@ class ClusterRun:
             producer.slow_down()
         for admin in self._admins:
             admin.is_finished = True
+        for voter_admin in self._voter_admins:
+            voter_admin.is_finished = True
         for member in self._members:
             member.is_steady = True
         for copier in self._copiers:
@@ -407,6 +445,16 @@ class ClusterRun:
                 if any(content != contents[0] for content in contents):
                     raise Violation(f"replicas of {name}-{partition.partition_id} differ")
 
+        for name, topic in self.image.topics.items():
+            for partition in topic.partitions if is_compacted(name, self.profile) else ():
+                history = self.history.log((name, partition.partition_id))
+                assert isinstance(history, CompactedHistory)
+                for number, log in zip(
+                    partition.replicas, self._replicas(topic, partition), strict=True
+                ):
+                    assert log is not None
+                    history.check_whole(f"broker {number}", log)
+
     def _check_acknowledged(self) -> None:
         for key, acked in self.history.acked.items():
             offsets = self.history.log(key).offsets
@@ -506,6 +554,13 @@ class ClusterRun:
         self._faults.ended(number)
         for client, stream in self._streams.pop(number, ()):
             client.lose_connection(stream)
+
+
+def is_compacted(topic: str, profile: ClusterProfile) -> bool:
+    """Return True if replicas of a topic may lack records that later ones replace."""
+    return profile.cleans and (
+        topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) or topic.startswith(OUTPUT)
+    )
 
 
 def _comparable(image: MetadataImage) -> tuple[object, ...]:

@@ -38,6 +38,8 @@ from ottla.sim.network.exchange import Violation
 OFFSETS_KEY: PartitionKey = (OFFSETS_TOPIC, 0)
 """Where the offsets of all copiers are: runs have one partition of the offsets topic."""
 _STATE = TransactionState
+_Event = tuple[Batch, bytes] | tuple[str, TransactionLogValue]
+"""A batch of a partition, or a record of the transaction log: an id and its value."""
 _LATE_MS = 30_000.0
 """How long a request may take to arrive after its client has given it up."""
 
@@ -120,10 +122,8 @@ class TransactionHistory:
         self.ids: dict[str, _Id] = {}
         self.transactions: list[Transaction] = []
         self._by_uid: dict[int, Transaction] = {}
-        self._records: deque[tuple[str, TransactionLogValue]] = deque()
-        """Records of the transaction log that were committed in the present wake-up."""
-        self._batches: dict[PartitionKey, deque[tuple[Batch, bytes]]] = {}
-        """Batches of partitions that were committed in the present wake-up."""
+        self._waiting: dict[PartitionKey, deque[_Event]] = {}
+        """What was committed in the present wake-up, by log."""
         self._inits: list[tuple[str, int]] = []
         self._open: dict[tuple[PartitionKey, int], _Writes] = {}
         self._epochs: dict[tuple[PartitionKey, int], int] = {}
@@ -192,54 +192,63 @@ class TransactionHistory:
 
     def added(self, key: PartitionKey, batch: Batch, data: bytes) -> None:
         """Take a batch that is committed in its log."""
+        waiting = self._waiting.setdefault(key, deque())
         if key[0] == TRANSACTIONS_TOPIC:
             if not batch.is_control:
-                self._records.extend(_decoded(data))
+                waiting.extend(_decoded(data))
         elif batch.is_transactional and (key == OFFSETS_KEY or key[0].startswith(OUTPUT)):
-            self._batches.setdefault(key, deque()).append((batch, data))
+            waiting.append((batch, data))
 
     def settle(self) -> None:
         """Take what a wake-up has committed: every log in its order, reasons before the rest."""
-        while self._batches or self._records:
-            ready = [key for key, queue in self._batches.items() if self._is_ready(key, *queue[0])]
-            if ready or not self._records:
-                key = ready[0] if ready else next(iter(self._batches))
-                self._take_batch(key, *self._batches[key].popleft())
-                if not self._batches[key]:
-                    del self._batches[key]
-            else:
-                name, value = self._records.popleft()
-                self._take_value(name, value)
+        waiting, self._waiting = self._waiting, {}
+        while any(waiting.values()):
+            heads = [(key, queue[0]) for key, queue in waiting.items() if queue]
+            heads.sort(key=lambda head: head[0][0] == TRANSACTIONS_TOPIC)
+            key, event = next((each for each in heads if self._is_ready(*each)), heads[0])
+            waiting[key].popleft()
+            self._take(key, event)
         inits, self._inits = self._inits, []
         for transactional_id, epoch in inits:
             self._initialised(transactional_id, epoch)
 
-    def _is_ready(self, key: PartitionKey, batch: Batch, data: bytes) -> bool:
-        """Return True if a batch has a reason in what was taken before."""
-        if batch.is_control:
-            writes = self._open.get((key, batch.producer_id))
+    def _take(self, key: PartitionKey, event: _Event) -> None:
+        first, second = event
+        if isinstance(first, str):
+            assert isinstance(second, TransactionLogValue)
+            self._take_value(first, second)
+        else:
+            assert isinstance(second, bytes)
+            if first.is_control:
+                self._take_marker(key, first, second)
+            else:
+                self._take_writes(key, first, second)
+
+    def _is_ready(self, key: PartitionKey, event: _Event) -> bool:
+        """Return True if something that is committed has a reason in what was taken before."""
+        first, second = event
+        if isinstance(first, str):
+            assert isinstance(second, TransactionLogValue)
+            return not (_is_complete(second) and self._lacking(self.id(first)))
+        assert isinstance(second, bytes)
+        if first.is_control:
+            writes = self._open.get((key, first.producer_id))
             return writes is None or all(each.committed is not None for each, _ in writes.found)
         return all(
             self._is_in_transaction(key, transaction)
-            for transaction, _ in self._writes_of(key, data)
+            for transaction, _ in self._writes_of(key, second)
         )
 
     def _is_in_transaction(self, key: PartitionKey, transaction: Transaction) -> bool:
         value = self.id(transaction.transactional_id).value
         return value is not None and key in _partitions_of(value)
 
-    def _take_batch(self, key: PartitionKey, batch: Batch, data: bytes) -> None:
-        if batch.is_control:
-            self._take_marker(key, batch, data)
-        else:
-            self._take_writes(key, batch, data)
-
     def _take_value(self, name: str, value: TransactionLogValue) -> None:
         found = self.id(name)
         state = _STATE(value.transaction_status)
         if state in PREPARED:
             self._decide(name, found, value, is_commit=state is _STATE.PREPARE_COMMIT)
-        elif state in (_STATE.COMPLETE_COMMIT, _STATE.COMPLETE_ABORT):
+        elif _is_complete(value):
             self._complete(found)
         found.value = value
 
@@ -273,16 +282,22 @@ class TransactionHistory:
         return writes is not None and any(each is transaction for each, _ in writes.found)
 
     def _complete(self, found: _Id) -> None:
-        if found.prepared is None:
-            return
-        transaction, value = found.prepared
+        lacking = self._lacking(found)
+        if lacking and self.is_strict and found.prepared is not None:
+            raise Violation(f"{found.prepared[0]} is complete, and {lacking} have no marker of it")
         found.prepared = None
-        if not self.is_strict or transaction is None:
-            return
-        for key in _partitions_of(value):
-            has_writes = self._holds(key, transaction)
-            if has_writes and key not in transaction.ended:
-                raise Violation(f"{transaction} is complete, and {key} has no marker of it")
+
+    def _lacking(self, found: _Id) -> list[PartitionKey]:
+        """Return the partitions that have writes and no marker of the decided transaction."""
+        if found.prepared is None or found.prepared[0] is None:
+            return []
+        transaction, value = found.prepared
+        assert transaction is not None
+        return sorted(
+            key
+            for key in _partitions_of(value)
+            if self._holds(key, transaction) and key not in transaction.ended
+        )
 
     # -- partitions of transactions ------------------------------------------------------
 
@@ -385,6 +400,10 @@ def _decoded(data: bytes) -> list[tuple[str, TransactionLogValue]]:
             assert isinstance(decoded[0], TransactionLogKey)
             found.append((decoded[0].transactional_id, decoded[1]))
     return found
+
+
+def _is_complete(value: TransactionLogValue) -> bool:
+    return value.transaction_status in (_STATE.COMPLETE_COMMIT, _STATE.COMPLETE_ABORT)
 
 
 def _partitions_of(value: TransactionLogValue) -> set[PartitionKey]:

@@ -71,7 +71,10 @@ class TransactionReader(ClusterConsumer):
 
     def _check(self, batch: Batch, content: bytes, *, is_visible: bool) -> None:
         transactions = self.environment.transactions
-        transaction = transactions.transaction_of(uid_of(records_of(content)[0].value))
+        records = records_of(content)
+        if not records:
+            return  # compaction has emptied the batch
+        transaction = transactions.transaction_of(uid_of(records[0].value))
         assert transaction is not None
         if transaction.committed is None:
             if is_visible and transactions.is_strict:

@@ -8,6 +8,7 @@ import pytest
 
 from ottla.coordinator.runtime.shard_runtime import RuntimeState
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.transactions import TransactionEnd
 from ottla.replication.partition import Partition
 from tests.support.counter_shard import Answer, Counters
 
@@ -97,6 +98,14 @@ def test_an_append_that_loses_its_leader_sends_clients_elsewhere(counters: Count
     held[0](ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert answer.error == ErrorCode.NOT_COORDINATOR
     assert counters.reports == []
+
+
+def test_another_leader_epoch_refuses_a_marker_as_partitions_do(counters: Counters) -> None:
+    """Kafka's coordinators give up a marker that is refused with NOT_COORDINATOR."""
+    counters.runtime.partition.leader_epoch += 1
+    with pytest.raises(ApiError) as refused:
+        counters.runtime.write_marker(TransactionEnd(7, 0, 0, True), lambda code: None)
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_another_leader_epoch_fences_the_shard(counters: Counters) -> None:
