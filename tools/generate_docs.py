@@ -32,6 +32,7 @@ from ottla.config.broker_settings.offsets import OffsetsConfig  # noqa: E402
 from ottla.config.broker_settings.producer_ids import ProducerIdConfig  # noqa: E402
 from ottla.config.broker_settings.replication import ReplicationConfig  # noqa: E402
 from ottla.config.broker_settings.storage import StorageConfig  # noqa: E402
+from ottla.config.broker_settings.tiered_storage import TieredStorageConfig  # noqa: E402
 from ottla.config.broker_settings.topics import TopicsConfig  # noqa: E402
 from ottla.config.broker_settings.transaction_verification import (  # noqa: E402
     TransactionVerificationConfig,
@@ -87,7 +88,7 @@ _ACCEPTED_INTRODUCTION = """\
 These are all other settings of Kafka's brokers. The broker checks their type and range, and then
 ignores them. If one of them does not have its default, the broker says so when it starts. The same
 holds for settings with a listener's name before them (`listener.name.{listener}.*`) and for those
-of Kafka's plug-ins for tiered storage (`rsm.config.*`, `rlmm.config.*`).
+of Kafka's plug-ins for tiered storage (other `rlmm.config.*`, `rsm.config.*`).
 """
 
 
@@ -171,6 +172,8 @@ def configuration() -> str:
                 *MetadataLogConfig.settings.values(),
             ]
         ),
+        "### Tiered storage\n",
+        _broker_table(TieredStorageConfig.settings.values()),
         "### Groups\n",
         _broker_table(GroupConfig.settings.values()),
         "### Groups of the new protocol\n",

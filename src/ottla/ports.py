@@ -386,6 +386,8 @@ class Ports(NamedTuple):
     report: Callable[[str], None]  # one message for the operator
     network: Network = NoNetwork()
     helpers: HelperProcesses = NoHelperProcesses()
+    object_store: ObjectStore | None = None
+    """The store of the remote tier, if the broker has one."""
 
 
 def read_file(files: Files, path: str, limit: int = 64 * 1024 * 1024) -> bytes:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 
 from ottla_spark.api import load
 from ottla_spark.loads.state.object_store import delta_options, iceberg_properties, locate
+from tests.harness.s3_server import s3_server
 from tests.support.spark_fixtures import MakeTopic, Produce
 
 if TYPE_CHECKING:
@@ -22,26 +21,11 @@ if TYPE_CHECKING:
     from ottla_spark.loads.run.result import LoadResult
 
 
-SERVER = """
-import logging, sys
-from moto.server import ThreadedMotoServer
-logging.getLogger("werkzeug").setLevel(logging.ERROR)
-server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-server.start()
-print("http://%s:%s" % server.get_host_and_port(), flush=True)
-sys.stdin.read()
-"""
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """A process of its own: delta-rs waits for the server while it holds Python's lock."""
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        process.kill()
+    with s3_server() as address:
+        yield address
 
 
 @pytest.fixture

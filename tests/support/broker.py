@@ -13,7 +13,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.metadata.image import PartitionImage
 from ottla.metadata.records import PartitionRecord
 from ottla.model.errors import ApiError
-from ottla.ports import Files
+from ottla.ports import Files, ObjectStore
 from ottla.records.record import build_batch
 from ottla.replication.partition import Partition
 from ottla.testing.fakes import START_MS, FakeClock, FakeRandom, fake_ports
@@ -37,6 +37,9 @@ class Broker:
     earlier_files: Files | None = None
     """The files of an earlier life; None for new ones."""
 
+    object_store: ObjectStore | None = None
+    """The store of the remote tier; None for a broker without one."""
+
     def __init__(self, clock: FakeClock | None = None, **settings: str) -> None:
         properties = {name.replace("_", "."): text for name, text in settings.items()}
         config = BrokerConfig({"log.dirs": "/data", "node.id": str(BROKER_ID), **properties})
@@ -48,7 +51,11 @@ class Broker:
         ]
         random = FakeRandom(lambda limit: next(numbers) % limit)
         ports = fake_ports(
-            clock=self.clock, random=random, report=self.reports.append, files=self.earlier_files
+            clock=self.clock,
+            random=random,
+            report=self.reports.append,
+            files=self.earlier_files,
+            object_store=self.object_store,
         )
         self.node = Node(config, endpoints, ports)
         self.node.start()

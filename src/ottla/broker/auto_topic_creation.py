@@ -12,7 +12,7 @@ from ottla.coordinator.groups.internal_topic import offsets_topic
 from ottla.coordinator.transactions.internal_topic import transactions_topic
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.model.ids import OFFSETS_TOPIC, REMOTE_LOG_METADATA_TOPIC, TRANSACTIONS_TOPIC
 from ottla.model.steps import Steps
 from ottla.wire.message import Message
 
@@ -134,4 +134,24 @@ def _new_topic(node: Node, name: str) -> NewTopic:
         return offsets_topic(node.config.offsets, is_alone=node.config.is_alone)
     if name == TRANSACTIONS_TOPIC:
         return transactions_topic(node.config.transactions, is_alone=node.config.is_alone)
+    if name == REMOTE_LOG_METADATA_TOPIC:
+        return _remote_log_metadata_topic(node)
     return NewTopic(name)
+
+
+def _remote_log_metadata_topic(node: Node) -> NewTopic:
+    """Return the topic to create; a broker that is a cluster of its own has the only replica."""
+    config = node.config.tiered
+    factor = config.rlmm_config_remote_log_metadata_topic_replication_factor
+    retention_ms = config.rlmm_config_remote_log_metadata_topic_retention_ms
+    return NewTopic(
+        REMOTE_LOG_METADATA_TOPIC,
+        config.rlmm_config_remote_log_metadata_topic_num_partitions,
+        1 if node.config.is_alone else factor,
+        configs=[
+            ("cleanup.policy", "delete"),
+            ("retention.ms", str(retention_ms)),
+            ("retention.bytes", "-1"),
+            ("remote.storage.enable", "false"),
+        ],
+    )

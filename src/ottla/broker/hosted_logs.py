@@ -265,6 +265,8 @@ class HostedLogs:
         for partition in list(topic.partitions.values()):
             if partition.log is not None:
                 partition.log.reconfigure(config)
+                if self._node.tier is not None:
+                    self._node.tier.config_changed(partition.log)
             yield
         if config.compacts:
             self.cleaning.check_soon()

@@ -38,7 +38,7 @@ class LogMoves:
         """Begin to move a replica, or cancel its move if it is in that directory already.
 
         LOG_DIR_NOT_FOUND if this broker has no such directory, KAFKA_STORAGE_ERROR if it or the
-        log is offline.
+        log is offline, INVALID_REQUEST if the topic is tiered.
         """
         node = self._node
         self.check_known(directory)
@@ -51,6 +51,11 @@ class LogMoves:
             self._cancel(partition)
         if parent_of(log) == directory:
             return
+        if log.config.remote_storage_enable:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"{partition.name} is tiered: its replicas cannot be moved between log directories",
+            )
         try:
             self.moves[partition] = LogMove(node.store, log, directory)
         except OSError as error:

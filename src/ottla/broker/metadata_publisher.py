@@ -49,6 +49,8 @@ def publish(node: Node, delta: MetadataDelta, image: MetadataImage) -> None:
 
         follow_metadata(node.started_groups, delta, image)  # after the logs it reads
     _follow_transactions(node, delta, image)
+    if node.tier is not None:
+        node.tier.follow(delta)  # after the logs it copies
 
 
 def _follow_transactions(node: Node, delta: MetadataDelta, image: MetadataImage) -> None:

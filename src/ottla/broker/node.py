@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ottla.broker.lifecycle import BrokerLifecycle
     from ottla.broker.log_moves import LogMoves
     from ottla.broker.producer_ids import ProducerIds
+    from ottla.broker.remote_tier.remote_tier import RemoteTier
     from ottla.broker.replica_fetchers import ReplicaFetchers
     from ottla.broker.transaction_markers import MarkerWriter
     from ottla.broker.transaction_verification import TransactionVerifier
@@ -149,6 +150,8 @@ class Node:
         self.marker_writers: dict[str, MarkerWriter] = {}
         """Who writes the markers of internal topics, because it must know of them."""
         self._transactions: TransactionCoordinator | None = None
+        self.tier: RemoteTier | None = None
+        """The remote tier, if this broker has one."""
         self.refuse: Callable[[str], None] = self.report
         """Called with the reason if this node cannot be part of its cluster."""
 
@@ -170,6 +173,10 @@ class Node:
             self.timers.at(self.monotonic_ms, self._load_groups)
         if TRANSACTIONS_TOPIC in self.image.topics:
             self.timers.at(self.monotonic_ms, self.start_transactions)
+        if self.ports.object_store is not None:
+            from ottla.broker.remote_tier.remote_tier import RemoteTier
+
+            self.tier = RemoteTier(self, self.ports.object_store)
 
     def _join_cluster(self) -> None:
         from ottla.broker.broker_connections import BrokerConnections

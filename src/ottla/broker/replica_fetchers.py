@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
 
 EARLIEST = -2
-_LIST_OFFSETS_VERSION = 7
+_LIST_OFFSETS_VERSION = 8
 _REQUEST_TIMEOUT_MS = 10_000
 
 
@@ -219,14 +219,38 @@ class ReplicaFetchers:
         """Handle a storage error of a log."""
         return self._node.storage_failed(partition, problem)
 
+    def rebuild_from_tier(
+        self, peer: Peer, partition: Partition, done: Callable[[bool], None]
+    ) -> None:
+        """Let a log begin where the leader's local segments do; False if that is not possible."""
+        if self._node.tier is None:
+            self._node.report(
+                f"{partition.name} needs the remote tier, which this broker does not have"
+            )
+            done(False)
+            return
+        from ottla.broker.remote_tier.follower_rebuild import FollowerRebuild
+
+        FollowerRebuild(self._node.tier, peer, partition, self.find_offset, done).begin()
+
     def find_log_start(
         self, peer: Peer, partition: Partition, done: Callable[[int | None], None]
     ) -> None:
         """Ask the leader where its log begins; None if it does not say."""
+        self.find_offset(peer, partition, EARLIEST, done)
+
+    def find_offset(
+        self,
+        peer: Peer,
+        partition: Partition,
+        timestamp: int,
+        done: Callable[[int | None], None],
+    ) -> None:
+        """Ask the leader for an offset, as ListOffsets does; None if it does not say."""
         asked = ListOffsetsPartition(
             partition_index=partition.index,
             current_leader_epoch=partition.leader_epoch,
-            timestamp=EARLIEST,
+            timestamp=timestamp,
         )
         topic = ListOffsetsTopic(name=partition.topic.name, partitions=[asked])
         request = ListOffsetsRequest(replica_id=self._node.node_id, topics=[topic])

@@ -2,13 +2,13 @@
 
 Most are answered at once. Where a batch is compressed or large, a helper process searches it, and
 the next lookup waits until it has: so one request has one batch in memory, however many
-partitions it names.
+partitions it names. A lookup in the remote tier waits until its objects are read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ottla.broker.context import RequestContext
 from ottla.log.record_search import (
@@ -19,10 +19,14 @@ from ottla.log.record_search import (
 )
 from ottla.model.errors import ErrorCode
 from ottla.model.steps import Steps
-from ottla.ports import HelperProcesses, TaskFailed
+from ottla.ports import TaskFailed
 from ottla.records.batch import CorruptBatch
 from ottla.records.timestamp_search import TASK, result_of
+from ottla.tiered.not_cached import NotCached
 from ottla.wire.message import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
 
 A = TypeVar("A")
 
@@ -32,13 +36,14 @@ class TimestampLookups(Generic[A]):
 
     def __init__(
         self,
-        helpers: HelperProcesses,
+        node: Node,
         asked: Iterable[A],
         look_up: Callable[[A, RecordSearch], None],
         refuse: Callable[[A, ErrorCode], None],
     ) -> None:
-        """Make lookups: `look_up` does one of them and may raise NeedsRecordSearch."""
-        self._helpers = helpers
+        """Make lookups: `look_up` does one of them and may raise NeedsRecordSearch or NotCached."""
+        self._node = node
+        self._helpers = node.ports.helpers
         self._left = iter(asked)
         self._current: A | None = None
         """The lookup that is being done, None between two."""
@@ -57,9 +62,34 @@ class TimestampLookups(Generic[A]):
             except NeedsRecordSearch as needed:
                 if self._submit(needed):
                     return False
+            except NotCached as missing:
+                self._await_tier(missing)
+                return False
             self._next()
             yield
         return True
+
+    def _await_tier(self, missing: NotCached) -> None:
+        """Go on when a read from the remote tier has ended, or took too long."""
+        node, waits_for = self._node, self._asked_now()
+        wait_ms = node.config.tiered.remote_list_offsets_request_timeout_ms
+        is_over = False
+
+        def go_on() -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                timer.cancel()
+                self._go_on()
+
+        def give_up() -> None:
+            if not is_over:
+                self._refuse(waits_for, ErrorCode.REQUEST_TIMED_OUT)
+                self._next()
+                go_on()
+
+        timer = node.timers.at(node.clock.monotonic_ms() + wait_ms, give_up)
+        missing.then(go_on)
 
     def _begin(self) -> A | None:
         """Return the lookup to do: the present one, else the next one."""

@@ -42,6 +42,7 @@ _COMMANDS = {
     "log-dirs": "ottla.cli.log_dirs:log_dirs",
     "compact": "ottla.cli.compact:compact",
     "erase": "ottla.cli.erase.command:erase",
+    "tier": "ottla.cli.tier.command:tier",
     "produce": "ottla.cli.produce.command:produce",
     "consume": "ottla.cli.consume.command:consume",
     "load": "ottla.cli.load.command:load",

@@ -74,6 +74,15 @@ def up(
             validator=validators.Number(gte=1, lte=MOST_BROKERS),
         ),
     ] = 1,
+    tier: Annotated[
+        str | None,
+        Parameter(
+            name="--tier",
+            help="The object store for old segments of topics with remote.storage.enable=true:"
+            " file:./DIRECTORY, or s3://BUCKET/PREFIX, gs:// or az:// with ottla[tier].",
+            show_default=False,
+        ),
+    ] = None,
     metrics_port: MetricsPort = None,
     verbose: Verbose = False,
     settings: Settings = [],  # noqa: B006  # never changed; the parser shows it as the default
@@ -86,7 +95,16 @@ def up(
     overrides = pairs(settings, "--set")
     return serve(
         up_request(
-            port, host, data_dir, memory, overrides, metrics_port, advertise, verbose, brokers
+            port,
+            host,
+            data_dir,
+            memory,
+            overrides,
+            metrics_port,
+            advertise,
+            verbose,
+            brokers,
+            tier,
         )
     )
 

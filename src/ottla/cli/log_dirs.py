@@ -86,8 +86,16 @@ def _print(directory: DirectoryDescription) -> None:
         )
     facts.append(f"logs {size_text(sum(log.size for log in directory.logs))}")
     print_headline(facts)
-    if directory.logs:
-        print_table(_COLUMNS, [_row(log) for log in sorted(directory.logs, key=_by_name)])
+    logs = sorted(directory.logs, key=_by_name)
+    columns, rows = _COLUMNS, [_row(log) for log in logs]
+    if any(log.remote_size is not None for log in logs):
+        columns = [*columns[:3], Column("remote", True), *columns[3:]]
+        rows = [
+            [*row[:3], "-" if log.remote_size is None else size_text(log.remote_size), *row[3:]]
+            for row, log in zip(rows, logs, strict=True)
+        ]
+    if rows:
+        print_table(columns, rows)
 
 
 def _by_name(log: LogDescription) -> TopicPartition:
@@ -119,6 +127,7 @@ def _as_json(directory: DirectoryDescription) -> JsonValue:
             "topic": log.partition.topic,
             "partition": log.partition.partition,
             "size": log.size,
+            "remote_size": log.remote_size,
             "offset_lag": log.offset_lag,
             "future": log.is_future,
             "dirty_ratio": log.dirty_ratio,

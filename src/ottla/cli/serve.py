@@ -25,6 +25,7 @@ _UP_VALUES = {
     "--data-dir": "data_dir",
     "--metrics-port": "metrics_port",
     "--brokers": "brokers",
+    "--tier": "tier",
 }
 _BROKER_VALUES = {"--config": "config", "--metrics-port": "metrics_port"}
 _FLAGS = {"up": ("--memory", "--verbose"), "broker": ("--verbose",)}
@@ -52,6 +53,18 @@ class Serve(NamedTuple):
     """Where several brokers run. Then `settings` are for all of them."""
 
 
+def _absolute(url: str) -> str:
+    """Return a file: URL with an absolute path, so that other commands find the directory too."""
+    path = url.removeprefix("file:")
+    if path in (url, "") or path.startswith("/"):
+        return url
+    from os import getcwd
+    from os.path import normpath
+    from urllib.parse import quote
+
+    return f"file:{normpath(f'{quote(getcwd())}/{path}')}"
+
+
 def up_request(
     port: int,
     host: str,
@@ -62,8 +75,14 @@ def up_request(
     advertise: str | None = None,
     verbose: bool = False,
     brokers: int = 1,
+    tier: str | None = None,
 ) -> Serve:
     """Return the request of `ottla up` with these options. `settings` override the options."""
+    if tier is not None:
+        settings = {
+            "remote.log.storage.system.enable": "true",
+            "remote.log.storage.url": _absolute(tier),
+        } | settings
     if brokers > 1:
         cluster = LocalCluster(brokers, port, host, data_dir, advertise)
         return Serve(None, settings, memory, metrics_port, verbose, cluster)
@@ -148,6 +167,7 @@ def _up(options: dict[str, str], settings: dict[str, str]) -> Serve | None:
         options.get("advertise"),
         "verbose" in options,
         int(brokers),
+        options.get("tier"),
     )
 
 

@@ -25,7 +25,10 @@ def ratio_text(ratio: float | None) -> str:
 
 
 def time_text(timestamp_ms: int | None) -> str:
-    """Return a local time to the second, `-` if there is none."""
+    """Return a local time to the second, `-` if there is none; the number if no calendar has it."""
     if timestamp_ms is None:
         return "-"
-    return datetime.fromtimestamp(timestamp_ms / 1000).isoformat(" ", "seconds")
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000).isoformat(" ", "seconds")
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)

@@ -26,6 +26,7 @@ from ottla.config.broker_settings.offsets import OffsetsConfig
 from ottla.config.broker_settings.producer_ids import ProducerIdConfig
 from ottla.config.broker_settings.replication import ReplicationConfig
 from ottla.config.broker_settings.storage import StorageConfig
+from ottla.config.broker_settings.tiered_storage import TieredStorageConfig
 from ottla.config.broker_settings.topics import TopicsConfig
 from ottla.config.broker_settings.transaction_verification import TransactionVerificationConfig
 from ottla.config.broker_settings.transactions import TransactionsConfig
@@ -48,6 +49,7 @@ COMPONENTS: dict[str, type[Component]] = {
     "topics": TopicsConfig,
     "storage": StorageConfig,
     "cleaner": CleanerConfig,
+    "tiered": TieredStorageConfig,
     "metadata_log": MetadataLogConfig,
     "quorum": ControllerQuorumConfig,
     "membership": MembershipConfig,
@@ -114,6 +116,7 @@ class BrokerConfig(Component):
     topics: TopicsConfig
     storage: StorageConfig
     cleaner: CleanerConfig
+    tiered: TieredStorageConfig
     metadata_log: MetadataLogConfig
     quorum: ControllerQuorumConfig
     membership: MembershipConfig

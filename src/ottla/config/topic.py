@@ -33,7 +33,13 @@ if TYPE_CHECKING:
 
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
+TIER_DISABLED = (
+    "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote"
+    " log storage."
+)
 UNKNOWN_TOPIC_SETTING = "Unknown topic config name:"
+FOLLOW_RETENTION = -2
+"""local.retention.ms or local.retention.bytes: as long as the topic keeps its records at all."""
 CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
@@ -167,7 +173,6 @@ class LogConfig(Component):
         doc=(
             "The number of bytes of a tiered topic to keep on local disk. -2 means retention.bytes."
         ),
-        effective=False,
         synonyms=(Synonym("log.local.retention.bytes"),),
     )
     local_retention_ms: int = setting(
@@ -176,7 +181,6 @@ class LogConfig(Component):
         default=-2,
         validator=AtLeast(-2),
         doc="How long to keep segments of a tiered topic on local disk. -2 means retention.ms.",
-        effective=False,
         synonyms=(Synonym("log.local.retention.ms"),),
     )
     max_compaction_lag_ms: int = setting(
@@ -267,24 +271,21 @@ class LogConfig(Component):
         "boolean",
         default=False,
         doc="Stop copying segments of a tiered topic to remote storage.",
-        effective=False,
     )
     remote_log_delete_on_disable: bool = setting(
         "remote.log.delete.on.disable",
         "boolean",
         default=False,
         doc="Delete the remote segments when tiered storage is disabled.",
-        effective=False,
     )
     remote_storage_enable: bool = setting(
         "remote.storage.enable",
         "boolean",
         default=False,
         doc=(
-            "Use tiered storage for the topic. true is refused, because tiered storage is not"
-            " supported yet."
+            "Use tiered storage for the topic: old segments are copied to the object store of"
+            " remote.log.storage.url. Compacted topics cannot be tiered."
         ),
-        effective=False,
     )
     retention_bytes: int = setting(
         "retention.bytes",
@@ -403,10 +404,39 @@ class LogConfig(Component):
                 f" ({self.max_compaction_lag_ms})"
             )
         if self.remote_storage_enable:
-            yield (
-                "Tiered Storage functionality is disabled in the broker. Topic cannot be"
-                " configured with remote log storage."
-            )
+            yield from self._check_tiered()
+
+    def _check_tiered(self) -> Iterator[str]:
+        if self.compacts:
+            yield "Remote log storage is unsupported for the compacted topics"
+        for unit in ("bytes", "ms"):
+            total = getattr(self, f"retention_{unit}")
+            local = getattr(self, f"local_retention_{unit}")
+            invalid = f"Invalid value {local} for configuration local.retention.{unit}: Value must"
+            if local == FOLLOW_RETENTION:
+                continue
+            if self.remote_log_copy_disable and local != total:
+                yield (
+                    f"When `remote.log.copy.disable` is set to true, the `local.retention.{unit}`"
+                    f" and `retention.{unit}` must be set to the identical value because there will"
+                    " be no more logs copied to the remote storage."
+                )
+            elif total != -1 and local == -1:
+                yield f"{invalid} not be -1 as retention.{unit} value is set as {total}."
+            elif total != -1 and local > total:
+                yield f"{invalid} not be more than retention.{unit} property value: {total}"
+
+    @property
+    def kept_local_bytes(self) -> int:
+        """How many bytes of a tiered topic's partition stay on local disk; -1 for all."""
+        local = self.local_retention_bytes
+        return self.retention_bytes if local == FOLLOW_RETENTION else local
+
+    @property
+    def kept_local_ms(self) -> int:
+        """How long records of a tiered topic stay on local disk; -1 for ever."""
+        local = self.local_retention_ms
+        return self.retention_ms if local == FOLLOW_RETENTION else local
 
     def replace(self, **changes: object) -> LogConfig:
         """Return a config with these fields changed."""
@@ -463,9 +493,24 @@ def log_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
     parsed = parse_all(TOPIC_SETTINGS, overrides, UNKNOWN_TOPIC_SETTING)
     config = _with_values(broker.log_defaults, parsed)
     errors = tuple(config.check())
+    if config.remote_storage_enable and not broker.tiered.remote_log_storage_system_enable:
+        errors = (TIER_DISABLED, *errors)
     if errors:
         raise ConfigError(*errors)
     return config
+
+
+def check_turned_off(old: Mapping[str, str], new: LogConfig) -> None:
+    """Raise ConfigError if a topic's tier is turned off and its remote segments are not deleted."""
+    was_tiered = old.get("remote.storage.enable", "false").strip().lower() == "true"
+    if was_tiered and not new.remote_storage_enable and not new.remote_log_delete_on_disable:
+        raise ConfigError(
+            "It is invalid to disable remote storage without deleting remote data. If you want to"
+            " keep the remote data and turn to read only, please set"
+            " `remote.storage.enable=true,remote.log.copy.disable=true`. If you want to disable"
+            " remote storage and delete all remote data, please set"
+            " `remote.storage.enable=false,remote.log.delete.on.disable=true`."
+        )
 
 
 def _with_values(config: LogConfig, values: Values) -> LogConfig:

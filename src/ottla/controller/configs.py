@@ -23,7 +23,7 @@ from ottla.config.definition import (
     unknown_setting,
 )
 from ottla.config.group import GROUP_SETTINGS
-from ottla.config.topic import TOPIC_SETTINGS, log_config
+from ottla.config.topic import TOPIC_SETTINGS, check_turned_off, log_config
 from ottla.controller.decision import Decision, check_number, plain
 from ottla.controller.group_configs import check_group_config, check_group_name
 from ottla.metadata.image import MetadataImage
@@ -209,7 +209,7 @@ def _check_topic(
     image: MetadataImage, config: BrokerConfig, name: str, new: Mapping[str, str]
 ) -> None:
     try:
-        log_config(config, new)
+        check_turned_off(image.topic_config(name), log_config(config, new))
     except ConfigError as error:
         raise ApiError(ErrorCode.INVALID_CONFIG, "; ".join(error.errors)) from error
     if name not in image.topics:

@@ -7,6 +7,8 @@ the appends must not change.
 
 Invariants:
     log_start_offset <= high_watermark <= written_end <= log_end_offset
+    segments begin at or before log_start_offset, unless the topic is tiered: then batches from
+    log_start_offset to the first segment are in the remote tier only
     recovery_point <= written_end: everything below it was forced to disk
     segments are sorted, never empty; the last one is the active one
     batches are queued exactly when written_end < log_end_offset
@@ -37,9 +39,14 @@ from ottla.log.segment.log_segments import LogSegments
 from ottla.log.segment.recent_batches import RecentBatches
 from ottla.log.segment.segment import Segment
 from ottla.log.segment.txn_index import AbortedTxn
-from ottla.log.state.leader_epochs import EpochCache
+from ottla.log.state.leader_epochs import EpochCache, EpochEntry
 from ottla.log.state.producer_replay import Marker, update_producers
-from ottla.log.state.producer_states import SEQUENCE_MASK, ProducerBatch, ProducerStates
+from ottla.log.state.producer_states import (
+    SEQUENCE_MASK,
+    ProducerBatch,
+    ProducerEntry,
+    ProducerStates,
+)
 from ottla.log.state.snapshot_files import PRODUCERS_AT_A_TIME, SnapshotFiles
 from ottla.log.state.transaction_checks import (
     begin_verification,
@@ -83,12 +90,14 @@ class Log:
         "_group_start",
         "_idle_end",
         "_rules",
+        "_tiered_start",
         "active_segment",
         "cleaned_upto",
         "config",
         "directory",
         "flush_state",
         "high_watermark",
+        "highest_remote_offset",
         "last_append_time",
         "leader_epochs",
         "log_end_offset",
@@ -130,11 +139,15 @@ class Log:
         """The offset below which the log cleaner has cleaned the log."""
         self.high_watermark = 0
         """The offset below which batches are committed: the partition moves it."""
+        self.highest_remote_offset = -1
+        """Up to where the remote tier has a copy, inclusive. Local segments above it are kept."""
         self._rules = resources.append_rules(config)
         self._failure: OSError | None = None
         self._group_start = _NO_GROUP
         """Where the group of queued batches begins, if a roll has written a part of it."""
         self._idle_end = -1
+        self._tiered_start: int | None = None
+        """Where the log begins if it turns out that its topic is tiered."""
 
     def __repr__(self) -> str:
         return (
@@ -162,10 +175,25 @@ class Log:
 
     def reconfigure(self, config: LogConfig) -> None:
         """Apply new settings from the next append on."""
+        if config.remote_storage_enable and self._tiered_start is not None:
+            self._begin_in_tier(self._tiered_start)
         self.config = config
         self._rules = self.resources.append_rules(config)
         self.active_segment.reconfigure(config)
         self.flush_state.reconfigure(config.flush_messages)
+
+    def note_tiered_start(self, log_start_offset: int) -> None:
+        """Remember where the log begins if its topic is tiered.
+
+        A broker of a cluster opens its logs before it has read all settings of topics.
+        """
+        self._tiered_start = log_start_offset
+
+    def _begin_in_tier(self, log_start_offset: int) -> None:
+        """Move the log start offset back to what the remote tier has."""
+        self._tiered_start = None
+        if log_start_offset < self.log_start_offset <= self.segments.base_offsets[0]:
+            self.log_start_offset = log_start_offset
 
     def adopt_topic_id(self, topic_id: bytes) -> None:
         """Give a log without a topic id the id of its topic, and force it to disk."""
@@ -191,6 +219,11 @@ class Log:
     def size(self) -> int:
         """Bytes of all written batches."""
         return self.segments.size
+
+    @property
+    def local_log_start_offset(self) -> int:
+        """Where the batches on local disk begin; those before are in the remote tier."""
+        return max(self.log_start_offset, self.segments.base_offsets[0])
 
     @property
     def last_stable_offset(self) -> int:
@@ -595,7 +628,8 @@ class Log:
 
         At most max_bytes, of which the last batch may be cut; with at_least_one the first
         batch comes whole even if it is larger. None when there is nothing, or when the first
-        batch does not fit. Raises ApiError(OFFSET_OUT_OF_RANGE).
+        batch does not fit. Raises ApiError(OFFSET_OUT_OF_RANGE), and OffsetTiered if the offset
+        is in the remote tier only.
         """
         return lookup.read(self, offset, max_bytes, upto, at_least_one)
 
@@ -636,9 +670,25 @@ class Log:
         """Remove all batches that reach `offset` or lie after it."""
         truncation.truncate_to(self, offset)
 
-    def truncate_fully(self, new_start: int) -> None:
-        """Remove everything and begin again at an offset."""
-        truncation.truncate_fully(self, new_start)
+    def truncate_fully(self, new_start: int, log_start_offset: int | None = None) -> None:
+        """Remove everything and begin again at an offset.
+
+        `log_start_offset` is smaller if the remote tier has what comes before the new segment.
+        """
+        truncation.truncate_fully(self, new_start, log_start_offset)
+
+    def begin_after_tier(
+        self,
+        local_start: int,
+        log_start_offset: int,
+        epochs: tuple[EpochEntry, ...],
+        producers: dict[int, ProducerEntry],
+    ) -> None:
+        """Remove everything and begin with the state that the remote tier has at an offset.
+
+        Forces it to disk: without the epochs, the remote part could not be read any more.
+        """
+        truncation.begin_after_tier(self, local_start, log_start_offset, epochs, producers)
 
     def advance_log_start(self, offset: int) -> None:
         """Serve nothing before `offset` any more (DeleteRecords); at most the high watermark."""
@@ -651,6 +701,11 @@ class Log:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.leader_epochs.truncate_from_start(offset)
+
+    def forget_remote(self) -> None:
+        """Begin with the first local segment: the remote tier of the topic was turned off."""
+        self.highest_remote_offset = -1
+        self.advance_log_start(self.local_log_start_offset)
 
     def delete_old_segments(self, now_ms: int, at_most: int = ALL_SEGMENTS) -> int:
         """Remove the segments that retention no longer keeps; return how many."""

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from ottla.log.segment.txn_index import AbortedTxn
 
 
+class OffsetTiered(Exception):
+    """An offset is not on local disk any more, but in the remote tier."""
+
+
 class TimestampOffset(NamedTuple):
     """A record found by its timestamp."""
 
@@ -58,6 +62,8 @@ def read(log: Log, offset: int, max_bytes: int, upto: int, at_least_one: bool) -
         if batch_end > end:
             return None
     else:
+        if offset < log.segments.base_offsets[0]:
+            raise OffsetTiered
         known = None
         try:
             found = _find(log, offset)

@@ -8,19 +8,24 @@ others it raises `NeedsRecordSearch`: the caller lets a helper process search th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from ottla.records.batch import Batch, TooMuchData
 from ottla.records.structure import UNLIMITED, OutOfSteps
 from ottla.records.timestamp_search import FoundRecord, first_record_at, request_for
 
-if TYPE_CHECKING:
-    from ottla.log.segment.segment import Segment
-
 STEPS_OF_REQUEST: Final = 4096
 """How many records are read at once for a request: this takes 3 ms."""
 _MAX_COMPRESSED: Final = 16 * 1024
 _MAX_DECOMPRESSED: Final = 64 * 1024
+
+
+class BatchSource(Protocol):
+    """Where a batch lies: a segment, local or remote."""
+
+    def read_batch(self, batch: Batch) -> bytes:
+        """Return all bytes of a batch."""
+        ...
 
 
 class NeedsRecordSearch(Exception):
@@ -52,7 +57,7 @@ class RecordSearch:
         self._known: dict[Batch, FoundRecord | None] = {}
 
     def find(
-        self, segment: Segment, batch: Batch, timestamp_ms: int, first_offset: int
+        self, segment: BatchSource, batch: Batch, timestamp_ms: int, first_offset: int
     ) -> FoundRecord | None:
         """Return the first record of a batch, from an offset on, at this timestamp or later.
 

@@ -26,9 +26,15 @@ if TYPE_CHECKING:
 def delete_old_segments(log: Log, now_ms: int, at_most: int) -> int:
     """See Log.delete_old_segments."""
     count = _delete(log, _before_log_start(log, at_most), now_ms)
-    if "delete" in log.config.cleanup_policy:
-        count += _delete(log, _too_large(log, at_most - count), now_ms)
-        count += _delete(log, _too_old(log, at_most - count, now_ms), now_ms)
+    config = log.config
+    if config.remote_storage_enable:
+        most_bytes, most_ms = config.kept_local_bytes, config.kept_local_ms
+    elif "delete" in config.cleanup_policy:
+        most_bytes, most_ms = config.retention_bytes, config.retention_ms
+    else:
+        return count
+    count += _delete(log, _too_large(log, at_most - count, most_bytes), now_ms)
+    count += _delete(log, _too_old(log, at_most - count, now_ms, most_ms), now_ms)
     return count
 
 
@@ -43,13 +49,13 @@ def _before_log_start(log: Log, at_most: int) -> int:
     return count
 
 
-def _too_large(log: Log, at_most: int) -> int:
-    if log.config.retention_bytes < 0:
+def _too_large(log: Log, at_most: int, most_bytes: int) -> int:
+    if most_bytes < 0:
         return 0
-    count, excess = 0, log.size - log.config.retention_bytes
+    count, excess = 0, log.size - most_bytes
     if excess < 0:
         return 0
-    for segment, _ in islice(_candidates(log), at_most):
+    for segment, _ in islice(_expendable(log), at_most):
         excess -= segment.size
         if excess < 0:
             break
@@ -57,11 +63,11 @@ def _too_large(log: Log, at_most: int) -> int:
     return count
 
 
-def _too_old(log: Log, at_most: int, now_ms: int) -> int:
-    count, retention_ms = 0, log.config.retention_ms
+def _too_old(log: Log, at_most: int, now_ms: int, retention_ms: int) -> int:
+    count = 0
     if retention_ms < 0:
         return 0
-    for segment, _ in islice(_candidates(log), at_most):
+    for segment, _ in islice(_expendable(log), at_most):
         try:
             if not segment.knows_max_timestamp:
                 log.resources.index_jobs.open(segment)
@@ -71,6 +77,15 @@ def _too_old(log: Log, at_most: int, now_ms: int) -> int:
             break
         count += 1
     return count
+
+
+def _expendable(log: Log) -> Iterator[tuple[Segment, int]]:
+    """Yield the segments that retention may delete: of a tiered topic, those that are copied."""
+    needs_copy = log.config.remote_storage_enable and not log.config.remote_log_copy_disable
+    for segment, end_offset in _candidates(log):
+        if needs_copy and (segment is log.active or end_offset - 1 > log.highest_remote_offset):
+            return
+        yield segment, end_offset
 
 
 def _candidates(log: Log) -> Iterator[tuple[Segment, int]]:
@@ -89,7 +104,9 @@ def _delete(log: Log, count: int, now_ms: int) -> int:
         return 0
     if count == len(log.segments):
         log.roll(now_ms)
-    log.advance_log_start(log.segments.base_offsets[count])
+    start = log.segments.base_offsets[count]
+    if not log.config.remote_storage_enable or start - 1 > log.highest_remote_offset:
+        log.advance_log_start(start)
     old = log.segments.remove_oldest(count)
     discard_segments(log, old)
     log.flush_state.note_changed(*(segment.path(LOG) for segment in old))

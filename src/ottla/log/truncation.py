@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from ottla.log.file_names import DELETED, SEGMENT_SUFFIXES, SNAPSHOT
 from ottla.log.segment.segment import Segment
+from ottla.log.state.leader_epochs import EpochEntry
 from ottla.log.state.producer_replay import rebuild_producers
+from ottla.log.state.producer_states import ProducerEntry
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
@@ -24,7 +26,7 @@ def truncate_to(log: Log, offset: int) -> None:
         log.leader_epochs.truncate_from_end(log.log_end_offset)
         return
     if offset < log.segments.base_offsets[0]:
-        truncate_fully(log, offset)
+        _truncate_into_tier(log, offset)
         return
     log.flush_state.cancel()
     number = log.segments.number_at(offset)
@@ -39,16 +41,42 @@ def truncate_to(log: Log, offset: int) -> None:
     rebuild_producers(log, log.resources.notes, is_clean=False)
 
 
-def truncate_fully(log: Log, new_start: int) -> None:
+def _truncate_into_tier(log: Log, offset: int) -> None:
+    """Cut the log before its first local segment. What the remote tier has stays, if it has any."""
+    epochs = log.leader_epochs.entries
+    start = log.log_start_offset if log.config.remote_storage_enable else offset
+    truncate_fully(log, offset, min(start, offset))
+    if start < offset:
+        log.leader_epochs.replace(epochs)
+        log.leader_epochs.truncate_from_end(offset)
+
+
+def truncate_fully(log: Log, new_start: int, log_start_offset: int | None = None) -> None:
     """See Log.truncate_fully."""
     log.discard_queued()
     log.flush_state.cancel()
     restart(log, new_start)
     log.flush_state.truncate_to(new_start)
     log.cleaned_upto = 0
-    log.begin(new_start, new_start, new_start)
+    log.begin(new_start if log_start_offset is None else log_start_offset, new_start, new_start)
     log.producers.clear()
     _force(log)
+
+
+def begin_after_tier(
+    log: Log,
+    local_start: int,
+    log_start_offset: int,
+    epochs: tuple[EpochEntry, ...],
+    producers: dict[int, ProducerEntry],
+) -> None:
+    """See Log.begin_after_tier."""
+    truncate_fully(log, local_start, log_start_offset)
+    log.leader_epochs.replace(tuple(e for e in epochs if e.start_offset < local_start))
+    log.leader_epochs.truncate_from_start(log_start_offset)
+    log.producers.load(producers)
+    log.write_snapshot()
+    log.flush()
 
 
 def restart(log: Log, offset: int) -> None:

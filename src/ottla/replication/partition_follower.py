@@ -4,6 +4,8 @@ A fetch response of the leader is taken in like this, partition by partition:
 
     diverging epoch        `truncate`, then fetch again from where the log ends now
     OFFSET_OUT_OF_RANGE    `restart_at` the leader's log start offset
+    OFFSET_MOVED_TO_TIERED_STORAGE    begin where the leader's local segments do, with the state
+                           that the remote tier has there (KIP-405)
     records                `append`, `write` at the end of the wake-up, then `follow_leader`
 
 Offsets and leader epochs come with the leader's batches. What a follower has beyond the point

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 PAUSE_MS: Final = 50
 """How long a partition or a connection rests after an error. Kafka waits for a second."""
+REBUILD_PAUSE_MS: Final = 500
+"""How long a partition rests if it cannot be rebuilt from the remote tier yet."""
 TIMEOUT_MS: Final = 30_000
 _SESSION_ERRORS: Final = frozenset(
     {
@@ -98,6 +100,12 @@ class FetcherHost(Protocol):
         self, peer: Peer, partition: Partition, done: Callable[[int | None], None]
     ) -> None:
         """Ask the leader where its log begins; None if it does not say."""
+        ...
+
+    def rebuild_from_tier(
+        self, peer: Peer, partition: Partition, done: Callable[[bool], None]
+    ) -> None:
+        """Let a log begin where the leader's local segments do; False if that is not possible."""
         ...
 
 
@@ -328,8 +336,23 @@ class ReplicaFetcher:
     def _take_error(self, followed: FollowedPartition, code: int) -> None:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._restart(followed)
+        elif code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+            self._rebuild(followed)
         else:
             self._rest(followed)
+
+    def _rebuild(self, followed: FollowedPartition) -> None:
+        """Begin with the leader's local segments: what comes next here is in the remote tier."""
+        self._set_aside(followed)
+
+        def done(is_rebuilt: bool) -> None:
+            if is_rebuilt:
+                self._wake(followed)
+            else:
+                now_ms = self._host.clock.monotonic_ms()
+                self._host.timers.at(now_ms + REBUILD_PAUSE_MS, lambda: self._wake(followed))
+
+        self._host.rebuild_from_tier(self._peer, followed.partition, done)
 
     def _restart(self, followed: FollowedPartition) -> None:
         """Begin again where the leader's log begins: it has removed what comes next here."""

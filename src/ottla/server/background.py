@@ -52,9 +52,7 @@ class BackgroundThread:
         self._work.put(run)
 
     def _run(self) -> None:
-        # Linux only. Where that is not allowed it does its work all the same.
-        with suppress(OSError, AttributeError):
-            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+        schedule_as_batch_job()
         while (work := self._work.get()) is not None:
             work()
             self._wake_loop()
@@ -76,6 +74,15 @@ class BackgroundThread:
             self._thread = None
             self.deliver()
         self.deliver()
+
+
+def schedule_as_batch_job() -> None:
+    """Let this thread not preempt the loop.
+
+    On Linux only. Where that is not allowed it does its work all the same.
+    """
+    with suppress(OSError, AttributeError):
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _raise(bug: Exception) -> None:

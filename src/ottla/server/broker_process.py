@@ -18,7 +18,7 @@ from ottla.network.buffers import RequestBuffers
 from ottla.network.limits import ConnectionLimits
 from ottla.network.peers import Peers
 from ottla.network.stream import Connector
-from ottla.ports import Files, Ports
+from ottla.ports import Files, ObjectStore, Ports
 from ottla.server.background import BackgroundThread
 from ottla.server.errors import StartupError
 from ottla.server.file_limit import file_limit
@@ -31,6 +31,7 @@ from ottla.server.system import SystemClock, SystemRandom
 if TYPE_CHECKING:
     from ottla.raft.voters import Endpoint as QuorumEndpoint
     from ottla.server.metrics_endpoint import MetricsEndpoint
+    from ottla.server.tier_store import StoreThreads
 
 _MOST_OPEN_FILES = 16_384
 _UNLIMITED_REQUEST_BYTES = 512 * 1024 * 1024  # where queued.max.request.bytes sets no bound
@@ -56,6 +57,8 @@ class Broker:
         self._listeners: list[Listener] = []
         self._background = BackgroundThread(self._deliver_soon)
         self._helpers = HelperLanes(self._deliver_soon)
+        self._store_threads: StoreThreads | None = None
+        """The threads of the remote tier, if there is one."""
         self._reactor: Reactor | None = None
         self._node: Node | None = None
         self._peers: Peers | None = None
@@ -197,7 +200,19 @@ class Broker:
             self._report,
             network=self._peers,
             helpers=self._helpers,
+            object_store=self._open_tier(),
         )
+
+    def _open_tier(self) -> ObjectStore | None:
+        """Open the object store of the remote tier; None if this broker has none."""
+        tiered = self._config.tiered
+        is_broker = "broker" in self._config.node.process_roles
+        if not tiered.remote_log_storage_system_enable or not is_broker:
+            return None
+        from ottla.server.tier_store import StoreThreads, open_tier_store
+
+        self._store_threads = StoreThreads(self._deliver_soon)
+        return open_tier_store(tiered.remote_log_storage_url, self._store_threads)
 
     def _make_connector(self) -> Connector:
         from ottla.server.connector import SocketConnector  # a broker on its own does without
@@ -276,7 +291,8 @@ class Broker:
         self._call(self._deliver)
 
     def _deliver(self) -> list[Callable[..., object]]:
-        return self._background.deliver() + self._helpers.deliver()
+        takers = self._background.deliver() + self._helpers.deliver()
+        return takers if self._store_threads is None else takers + self._store_threads.deliver()
 
     def _call(self, action: Callable[[], object]) -> None:
         """Run `action` on the loop soon, if there is one; safe from any thread."""
@@ -344,6 +360,7 @@ class Broker:
         """Close connections, flush the logs and leave the mark of a clean shutdown."""
         self._close_metrics()
         self._helpers.stop()
+        self._stop_store_threads()
         self._close_reactor()
         self._background.stop()
         if self._node is not None:
@@ -354,12 +371,17 @@ class Broker:
         """Close connections and let go of the directories, and write nothing."""
         self._close_metrics()
         self._helpers.stop()
+        self._stop_store_threads()
         self._close_reactor()
         self._release_directories()
 
     def _close_metrics(self) -> None:
         if self._metrics is not None:
             self._metrics.close()
+
+    def _stop_store_threads(self) -> None:
+        if self._store_threads is not None:
+            self._store_threads.stop()
 
     def _close_reactor(self) -> None:
         reactor, self._reactor = self._reactor, None
@@ -376,6 +398,7 @@ class Broker:
         for listener in self._listeners:
             listener.close()
         self._release_directories()
+        self._stop_store_threads()
         self._background.stop()
 
 

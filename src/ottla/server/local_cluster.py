@@ -91,6 +91,7 @@ def common_settings(
         "default.replication.factor": replicas,
         "min.insync.replicas": "2" if brokers >= MOST_REPLICAS else "1",
         "offsets.topic.replication.factor": replicas,
+        "rlmm.config.remote.log.metadata.topic.replication.factor": replicas,
     }
 
 

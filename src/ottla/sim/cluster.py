@@ -17,6 +17,7 @@ from ottla.sim.machine import LISTENER, Machine
 from ottla.sim.network.exchange import Exchange, make_exchange
 from ottla.sim.network.network import SimConnector, SimNetwork
 from ottla.sim.network.recorder import answer_all
+from ottla.sim.object_store import SharedObjects
 from ottla.sim.script import QUIET, quiet_profile
 from ottla.sim.seeded_random import generator
 from ottla.sim.timeline import Timeline
@@ -40,15 +41,17 @@ class SimCluster:
         are_one_cluster: bool = False,
         clock_rates: Mapping[int, float] | None = None,
         extra: int = 0,
+        remote_tier: SharedObjects | None = None,
         on_start: Callable[[int, Machine], None] = lambda number, machine: None,
     ) -> None:
         """Start brokers, each a cluster of its own unless they are one.
 
         `clock_rates` says whose clocks run faster or slower than the time line. `extra` brokers
-        beyond `count` have no vote and do not run yet. `on_start` hears of every process that
-        starts.
+        beyond `count` have no vote and do not run yet. `remote_tier` is the object store of all of
+        them. `on_start` hears of every process that starts.
         """
         self._on_start = on_start
+        self._remote_tier = remote_tier
         self._clock_rates = clock_rates or {}
         self.on_end: Callable[[int], None] = lambda number: None
         """Hears that the process of a broker has ended, for whatever reason."""
@@ -77,6 +80,7 @@ class SimCluster:
         boot_ms = float(self._chance.randrange(1_000_000))
         profile = quiet_profile(tuple(settings["log.dirs"].split(",")), settings)
         machine = Machine(seed * 1000 + number, profile, boot_ms=boot_ms)
+        machine.remote_tier = self._remote_tier
         driver = MachineDriver(
             machine,
             self.timeline,

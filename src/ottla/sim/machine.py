@@ -20,6 +20,7 @@ from ottla.sim.disk.disk import SimDisk
 from ottla.sim.disk.faults import DiskFaults
 from ottla.sim.helpers import PromptHelpers
 from ottla.sim.network.event_loop import SimLoop
+from ottla.sim.object_store import SharedObjects
 from ottla.sim.profile import Profile
 from ottla.sim.seeded_random import SeededRandom, generator
 
@@ -33,6 +34,8 @@ class Machine:
     def __init__(self, seed: int, profile: Profile, *, boot_ms: float = 0.0) -> None:
         self._profile = profile
         self.make_connector: Callable[[], Connector] = _no_connector
+        self.remote_tier: SharedObjects | None = None
+        """The object store of the remote tier, if the broker has one."""
         self._random = SeededRandom(generator(seed, "node"))
         self._network_chance: Generator = generator(seed, "network")
         self.clock = VirtualClock(boot_ms=boot_ms)
@@ -71,6 +74,7 @@ class Machine:
             self.reports.append,
             network=peers,
             helpers=helpers,
+            object_store=None if self.remote_tier is None else self.remote_tier.open(background),
         )
         node = Node(
             config,

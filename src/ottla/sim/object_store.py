@@ -35,6 +35,29 @@ class StoreFaults(NamedTuple):
     short: float = 0.0
 
 
+class SharedObjects:
+    """The objects of a store that several machines use, and its faults."""
+
+    def __init__(self, chance: Generator) -> None:
+        self._chance = chance
+        self.objects: dict[str, bytes] = {}
+        self._open: list[SimObjectStore] = []
+        self._faults = StoreFaults()
+
+    def set_faults(self, faults: StoreFaults) -> None:
+        """Let requests of all machines fail like this from now on."""
+        self._faults = faults
+        for store in self._open:
+            store.faults = faults
+
+    def open(self, background: Background) -> SimObjectStore:
+        """Return the store for a process that starts."""
+        store = SimObjectStore(background, self._chance, self._faults)
+        store.objects = self.objects
+        self._open.append(store)
+        return store
+
+
 class SimObjectStore:
     """A store that outlives the brokers that use it: `objects` is what it has."""
 

@@ -16,6 +16,7 @@ from ottla.ports import (
     Files,
     HelperProcesses,
     NoHelperProcesses,
+    ObjectStore,
     Ports,
     Random,
 )
@@ -91,6 +92,7 @@ def fake_ports(
     background: Background | None = None,
     report: Callable[[str], None] = lambda message: None,
     helpers: HelperProcesses | None = None,
+    object_store: ObjectStore | None = None,
 ) -> Ports:
     """Return ports for a whole node. By default the disk is in memory and work is done inline."""
     return Ports(
@@ -100,4 +102,5 @@ def fake_ports(
         background=InlineBackground() if background is None else background,
         report=report,
         helpers=NoHelperProcesses() if helpers is None else helpers,
+        object_store=object_store,
     )

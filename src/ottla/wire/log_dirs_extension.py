@@ -1,4 +1,4 @@
-"""DescribeLogDirs with what Ottla adds on request: the state of compaction, and segments.
+"""DescribeLogDirs with what Ottla adds on request: compaction, the remote tier, and segments.
 
 The additions are tagged fields (KIP-482) with tags from 10,000 on, which Kafka does not use. Only a
 client that asks for them gets them, and a broker of Kafka leaves them out: then they have
@@ -22,13 +22,13 @@ _FLEXIBLE = (2, 5)
 
 
 class LogDirsRequest(DescribeLogDirsRequest):
-    """The request. It may ask for the state of compaction, and for the segments of each log."""
+    """The request. It may ask for compaction and the remote part of each log, or for segments."""
 
-    __slots__ = ("with_compaction", "with_segments")
+    __slots__ = ("with_details", "with_segments")
     FIELDS = (  # type: ignore[assignment]
         *DescribeLogDirsRequest.FIELDS,
         Field("with_segments", "bool", _FLEXIBLE, tag=10_000),
-        Field("with_compaction", "bool", _FLEXIBLE, tag=10_001),
+        Field("with_details", "bool", _FLEXIBLE, tag=10_001),
     )
 
     def __init__(
@@ -36,10 +36,10 @@ class LogDirsRequest(DescribeLogDirsRequest):
         *,
         topics: Items[DescribableLogDirTopic] | None = (),
         with_segments: bool = False,
-        with_compaction: bool = False,
+        with_details: bool = False,
     ) -> None:
         super().__init__(topics=topics)
-        self.with_compaction = with_compaction
+        self.with_details = with_details
         self.with_segments = with_segments
 
 
@@ -55,13 +55,17 @@ class SegmentState(Message):
 
 
 class LogDirsPartition(DescribeLogDirsPartition):
-    """A log. Unless its topic is compacted, the numbers of the cleaner are unknown."""
+    """A log. Unless its topic is compacted, the numbers of the cleaner are unknown.
+
+    `remote_bytes` is the size of its segments in the remote tier, unknown unless it is tiered.
+    """
 
     __slots__ = (
         "clean_bytes",
         "cleanable_bytes",
         "first_dirty_offset",
         "last_clean_ms",
+        "remote_bytes",
         "segments",
         "uncleanable_reason",
     )
@@ -73,6 +77,7 @@ class LogDirsPartition(DescribeLogDirsPartition):
         Field("last_clean_ms", "int64", _FLEXIBLE, tag=10_003),
         Field("uncleanable_reason", "string", _FLEXIBLE, nullable=_FLEXIBLE, tag=10_004),
         Field("segments", "array", _FLEXIBLE, of=SegmentState, nullable=_FLEXIBLE, tag=10_005),
+        Field("remote_bytes", "int64", _FLEXIBLE, tag=10_006),
     )
 
     def __init__(
@@ -88,6 +93,7 @@ class LogDirsPartition(DescribeLogDirsPartition):
         last_clean_ms: int = UNKNOWN,
         uncleanable_reason: str | None = None,
         segments: list[SegmentState] | None = None,
+        remote_bytes: int = UNKNOWN,
     ) -> None:
         super().__init__(
             partition_index=partition_index,
@@ -101,6 +107,7 @@ class LogDirsPartition(DescribeLogDirsPartition):
         self.last_clean_ms = last_clean_ms
         self.uncleanable_reason = uncleanable_reason
         self.segments = segments
+        self.remote_bytes = remote_bytes
 
 
 class LogDirsTopic(DescribeLogDirsTopic):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,8 @@ UP_LINES = [
     ["--brokers", "3"],
     ["--brokers=5", "--port", "0", "--set", "num.partitions=3", "--advertise", "laptop.local"],
     ["--brokers", "1"],
+    ["--tier", "file:./cold"],
+    ["--tier=s3://bucket/prefix", "--brokers", "3", "--set", "remote.log.storage.url=memory:"],
 ]
 UNSURE_LINES = [
     ["up", "--help"],
@@ -70,6 +73,7 @@ def parse_fully(words: list[str]) -> Serve:
         advertise=given["advertise"],
         verbose=given["verbose"],
         brokers=given["brokers"],
+        tier=given["tier"],
     )
 
 
@@ -125,6 +129,24 @@ def test_settings_by_name_win_over_options() -> None:
     request = parse_plainly(["up", "--data-dir", "a", "--set", "log.dirs=b"])
     assert request is not None
     assert request.settings["log.dirs"] == "b"
+
+
+def test_the_directory_of_a_tier_is_made_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a b").mkdir()
+    monkeypatch.chdir(tmp_path / "a b")
+    for given, expected in {
+        "file:./cold%20one": f"file:{tmp_path}/a%20b/cold%20one",
+        "file:../cold": f"file:{tmp_path}/cold",
+        "file:/cold": "file:/cold",
+        "file:///cold": "file:///cold",
+        "file:": "file:",
+        "s3://bucket/prefix": "s3://bucket/prefix",
+    }.items():
+        request = parse_plainly(["up", "--tier", given])
+        assert request is not None
+        assert request.settings["remote.log.storage.url"] == expected
 
 
 def test_starting_a_broker_imports_no_command_library() -> None:

@@ -63,6 +63,11 @@ def test_topic_settings_have_the_effect_the_page_says() -> None:
     code = source_outside_config()
     through_max_segment_ms = {"segment.ms", "max.compaction.lag.ms"}
     assert "config.max_segment_ms" in code
+    through_kept_local = {"local.retention.bytes", "local.retention.ms"}
+    assert "config.kept_local_bytes" in code
+    assert "config.kept_local_ms" in code
+    checked_when_it_is_set = {"remote.log.delete.on.disable"}
+    elsewhere = through_max_segment_ms | through_kept_local | checked_when_it_is_set
     for name, setting in TOPIC_SETTINGS.items():
-        used = bool(re.search(rf"\.{setting.attribute}\b", code)) or name in through_max_segment_ms
+        used = bool(re.search(rf"\.{setting.attribute}\b", code)) or name in elsewhere
         assert used == setting.effective or setting.internal, name

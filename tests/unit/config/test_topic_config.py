@@ -4,7 +4,7 @@ import pytest
 
 from ottla.config.broker import BrokerConfig, broker_settings
 from ottla.config.definition import ConfigError
-from ottla.config.topic import SYNONYMS, TOPIC_SETTINGS, LogConfig, log_config
+from ottla.config.topic import SYNONYMS, TOPIC_SETTINGS, LogConfig, check_turned_off, log_config
 
 # Kafka 4.3's topic settings with their defaults.
 KAFKA = {
@@ -156,3 +156,53 @@ def test_compaction_bounds_the_age_of_a_segment() -> None:
 def test_wrong_overrides_are_refused(overrides: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         log_config(BrokerConfig(), overrides)
+
+
+TIER = BrokerConfig(
+    {"remote.log.storage.system.enable": "true", "remote.log.storage.url": "memory:"}
+)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"cleanup.policy": "compact"}, "unsupported for the compacted topics"),
+        ({"cleanup.policy": "compact,delete"}, "unsupported for the compacted topics"),
+        (
+            {"retention.ms": "1000", "local.retention.ms": "1001"},
+            "local.retention.ms: Value must not be more than retention.ms property value: 1000",
+        ),
+        (
+            {"retention.bytes": "1000", "local.retention.bytes": "-1"},
+            "Value must not be -1 as retention.bytes value is set as 1000",
+        ),
+        (
+            {"remote.log.copy.disable": "true", "local.retention.ms": "1"},
+            "must be set to the identical value",
+        ),
+        ({"local.retention.ms": "-3"}, "at least -2"),
+    ],
+)
+def test_wrong_settings_of_a_tiered_topic_are_refused(
+    overrides: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        log_config(TIER, {"remote.storage.enable": "true", **overrides})
+
+
+def test_local_retention_follows_retention_unless_it_is_set() -> None:
+    tiered = {"remote.storage.enable": "true", "retention.ms": "5000", "retention.bytes": "77"}
+    config = log_config(TIER, tiered)
+    assert (config.kept_local_ms, config.kept_local_bytes) == (5000, 77)
+    local = {"local.retention.ms": "10", "local.retention.bytes": "0"}
+    config = log_config(TIER, {**tiered, **local})
+    assert (config.kept_local_ms, config.kept_local_bytes) == (10, 0)
+
+
+def test_a_tier_is_turned_off_only_if_its_segments_are_deleted() -> None:
+    old = {"remote.storage.enable": "true"}
+    check_turned_off(old, log_config(TIER, old))
+    check_turned_off({}, log_config(TIER, {}))
+    check_turned_off(old, log_config(TIER, {"remote.log.delete.on.disable": "true"}))
+    with pytest.raises(ConfigError, match="invalid to disable remote storage without deleting"):
+        check_turned_off(old, log_config(TIER, {"remote.storage.enable": "false"}))

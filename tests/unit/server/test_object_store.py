@@ -1,4 +1,4 @@
-"""The contract of object stores: in memory, in a directory, and the simulator's."""
+"""The contract of object stores: in memory, in a directory, on S3, and the simulator's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,18 +15,19 @@ import pytest
 from ottla.memory_files import MemoryFiles
 from ottla.ports import (
     FileRange,
+    Files,
     ObjectNotFound,
     ObjectStore,
-    ObjectStoreDenied,
     ObjectStoreError,
     ObjectStoreUnavailable,
     StoredObject,
 )
-from ottla.server import object_store
 from ottla.server.background import BackgroundThread
 from ottla.server.object_store import ObstoreObjectStore
+from ottla.server.os_files import OsFiles
 from ottla.sim.background import DeferredBackground
 from ottla.sim.object_store import SimObjectStore, StoreFaults
+from tests.harness.s3_server import ENVIRONMENT, create_bucket, s3_server
 
 TIMEOUT_S = 30.0
 
@@ -59,8 +59,16 @@ class Asked:
         return found
 
 
-@pytest.fixture(params=["memory", "directory", "simulated"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Asked]:
+@pytest.fixture(scope="module")
+def s3_address() -> Iterator[str]:
+    with s3_server() as address:
+        yield address
+
+
+@pytest.fixture(params=["memory", "directory", "simulated", "s3"])
+def store(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Asked]:
     if request.param == "simulated":
         deferred = DeferredBackground()
         faults = StoreFaults(slow=0.3, short=0.5)
@@ -73,7 +81,13 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Asked]:
         assert woken.acquire(timeout=TIMEOUT_S)
         background.deliver()
 
-    url = "memory:" if request.param == "memory" else f"file:{tmp_path}/store"
+    url = {"memory": "memory:", "directory": f"file:{tmp_path}/store"}.get(request.param)
+    if url is None:
+        address = request.getfixturevalue("s3_address")
+        url = f"s3://tier/{tmp_path.name}/inner"
+        create_bucket(address, "tier")
+        for name, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": address}.items():
+            monkeypatch.setenv(name, value)
     yield Asked(ObstoreObjectStore(url, background), settle)
     background.stop()
 
@@ -98,14 +112,26 @@ def test_an_empty_object(store: Asked) -> None:
     assert store.ask("size", "a") == 0
 
 
-@pytest.mark.parametrize("length", [1000, 25_000])
-def test_a_part_of_a_file(store: Asked, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_store, "PIECE_BYTES", 8192)
-    content = os.urandom(30_000)
-    file = MemoryFiles().open("/f", create=True, writable=True)
+def test_reading_at_the_end_and_after_it(store: Asked) -> None:
+    store.ask("put", "a", b"0123")
+    store.ask("put", "empty", b"")
+    assert store.ask("get", "a", 3, 5) == b"3"
+    assert store.ask("get", "a", 4, 5) == b""
+    assert store.ask("get", "a", 400, 5) == b""
+    assert store.ask("get", "a", 0, 0) == b""
+    assert store.ask("get", "empty", 0, 5) == b""
+
+
+@pytest.mark.parametrize("length", [1000, 12 * 2**20])
+@pytest.mark.parametrize("files", [MemoryFiles(), OsFiles()], ids=["in memory", "on disk"])
+def test_a_part_of_a_file(store: Asked, length: int, files: Files, tmp_path: Path) -> None:
+    content = os.urandom(2**20) * 12 + os.urandom(5000)
+    files.make_dirs(str(tmp_path))
+    file = files.open(f"{tmp_path}/f", create=True, writable=True)
     file.pwritev([content], 0)
     store.ask("put", "segments/f.log", FileRange(file, 100, length))
-    assert store.ask("get", "segments/f.log", 0, 30_000) == content[100 : 100 + length]
+    assert store.ask("get", "segments/f.log", 0, 2 * length) == content[100 : 100 + length]
+    assert store.ask("get", "segments/f.log", length - 10, 20) == content[90 + length :][:10]
 
 
 def test_what_is_not_there(store: Asked) -> None:
@@ -143,73 +169,16 @@ def test_one_request_after_the_other_finds_what_it_needs(store: Asked) -> None:
     assert store.everything("n/", 2) == []
 
 
-def test_urls_that_are_no_store() -> None:
-    for url in ("", "bucket", "http://x/y", "file:relative"):
-        with pytest.raises(ValueError, match="is not an object store"):
-            ObstoreObjectStore(url, DeferredBackground())
-
-
-def test_a_file_that_is_too_short_is_an_error(tmp_path: Path) -> None:
-    background = DeferredBackground()
-    store = Asked(ObstoreObjectStore("memory:", background), background.finish)
-    file = MemoryFiles().open("/f", create=True, writable=True)
-    with pytest.raises(ObjectStoreError):
-        store.ask("put", "a", FileRange(file, 0, 10))
-
-
-class S3Server(BaseHTTPRequestHandler):
-    """Says what the key asks for, as S3 does."""
-
-    def do_GET(self) -> None:
-        status = int(self.path.rpartition("/")[2])
-        body = b"0123" if status == 206 else b""
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        if body:
-            self.send_header("Content-Range", "bytes 0-3/10")
-            self.send_header("ETag", '"1"')
-            self.send_header("Last-Modified", "Mon, 16 Nov 2026 16:00:00 GMT")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), S3Server)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
-    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setenv("AWS_REGION", "eu-west-1")
-    background = DeferredBackground()
-    yield Asked(ObstoreObjectStore("s3://bucket/prefix", background), background.finish)
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_s3(s3: Asked) -> None:
-    assert s3.ask("get", "206", 0, 4) == b"0123"
-
-
-@pytest.mark.parametrize(
-    ("status", "error"),
-    [
-        (404, ObjectNotFound),
-        (403, ObjectStoreDenied),
-        (401, ObjectStoreDenied),
-        (503, ObjectStoreUnavailable),
-    ],
-)
-def test_errors_of_s3(s3: Asked, status: int, error: type[ObjectStoreError]) -> None:
-    with pytest.raises(error) as raised:
-        s3.ask("get", str(status), 0, 4)
-    assert "\n" not in str(raised.value)
+def test_a_file_that_is_too_short_is_an_error(store: Asked, tmp_path: Path) -> None:
+    for files in (MemoryFiles(), OsFiles()):
+        files.make_dirs(str(tmp_path))
+        file = files.open(f"{tmp_path}/short", create=True, writable=True)
+        file.pwritev([b"01234"], 0)
+        if isinstance(store.store, ObstoreObjectStore):
+            with pytest.raises(ObjectStoreError, match="ends 5 bytes too early"):
+                store.ask("put", "a", FileRange(file, 0, 10))
+            with pytest.raises(ObjectNotFound):
+                store.ask("size", "a")
 
 
 def test_the_simulated_store_fails_as_real_ones_do() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct, error
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ottla.broker.codecs.current_leaders import (
     NO_TAGS,
@@ -23,6 +23,9 @@ from ottla.log.segment.file_slice import FileSlice
 from ottla.log.segment.txn_index import AbortedTxn
 from ottla.model.steps import Steps
 from ottla.wire.primitives import ONE_BYTE, DecodeError, read_uvarint, skip_tags, uvarint
+
+if TYPE_CHECKING:
+    from ottla.tiered.remote_fetch import RemoteRecords
 
 FIRST_FLEXIBLE = 12
 FIRST_TOPIC_ID = 13
@@ -73,7 +76,7 @@ class PartitionData(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    records: FileSlice | None
+    records: FileSlice | RemoteRecords | None
     diverging: tuple[int, int] | None = None  # epoch, end offset
     leader: Leader | None = None
     preferred_read_replica: int = -1

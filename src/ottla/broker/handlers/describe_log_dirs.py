@@ -1,12 +1,13 @@
 """DescribeLogDirs, versions 1 to 5: what lies in which log directory (KIP-113, KIP-827).
 
-From version 2 on, the state of compaction and the segments of each log are there too if the request
-asks for them (`wire/log_dirs_extension.py`, ADR 23).
+From version 2 on, the state of compaction, the size of the remote part and the segments of each log
+are there too if the request asks for them (`wire/log_dirs_extension.py`, ADR 23).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from ottla.broker.api import Decode
 from ottla.broker.context import RequestContext
@@ -36,6 +37,9 @@ from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
+
+if TYPE_CHECKING:
+    from ottla.broker.remote_tier.remote_tier import RemoteTier
 
 TAKES_LARGE = True
 """Large requests are decoded without our additions."""
@@ -67,12 +71,14 @@ def handle(
     else:
         logs = yield from _asked_logs(node, request.topics)
     with_segments = isinstance(request, LogDirsRequest) and request.with_segments
-    with_compaction = isinstance(request, LogDirsRequest) and request.with_compaction
+    with_details = isinstance(request, LogDirsRequest) and request.with_details
     for log in logs:
         topic, index = log.topic_partition
         shown = LogDirsPartition(partition_index=index, partition_size=log.size)
-        if with_compaction and log.config.compacts:
+        if with_details and log.config.compacts:
             _add_compaction(node, log, shown)
+        if with_details and node.tier is not None and log.config.remote_storage_enable:
+            shown.remote_bytes = _remote_bytes(node.tier, log)
         if with_segments:
             shown.segments = [
                 SegmentState(base_offset=each.base_offset, size=each.size) for each in log.segments
@@ -85,7 +91,7 @@ def handle(
     results: list[DescribeLogDirsResult] = [
         _result(node, log_dir, topics) for log_dir, topics in by_dir.items()
     ]
-    if with_segments or with_compaction:
+    if with_segments or with_details:
         return LogDirsResponse(results=results)
     return DescribeLogDirsResponse(results=results)  # its encoder leaves our additions out
 
@@ -118,6 +124,14 @@ def _add_compaction(node: Node, log: Log, shown: LogDirsPartition) -> None:
     shown.first_dirty_offset = found.first_dirty_offset
     shown.clean_bytes = found.clean_bytes
     shown.cleanable_bytes = found.cleanable_bytes
+
+
+def _remote_bytes(tier: RemoteTier, log: Log) -> int:
+    from ottla.tiered.metadata_records import RemotePartition
+
+    topic, index = log.topic_partition
+    segments = tier.metadata.segments_of(RemotePartition(topic, log.topic_id, index))
+    return UNKNOWN if segments is None else segments.size
 
 
 def _future(index: int, move: LogMove) -> LogDirsPartition:

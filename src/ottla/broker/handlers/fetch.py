@@ -30,6 +30,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.current_leaders import LEADER_ERRORS, CurrentLeaders
 from ottla.log.damage import DamagedLog
 from ottla.log.log import Log
+from ottla.log.lookup import OffsetTiered
 from ottla.log.segment.file_slice import FileSlice
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.steps import Steps
@@ -134,6 +135,8 @@ class Context(RequestContext):
     timer: Timer | None = None
     has_news = False
     """Whether there is something to say, but no records."""
+    tier_waits: tuple[FetchEntry, ...] = ()
+    """Partitions whose records are being read from the remote tier."""
 
     def begin(self, request: FetchRequest) -> None:
         """Take over the limits that the request sets."""
@@ -204,6 +207,8 @@ class Context(RequestContext):
         while True:
             data: list[PartitionData] = []
             entries: list[FetchEntry] = []
+            if self.tier_waits:
+                self.tier_waits = ()
             looked = list(fetcher.dirty) if self.incremental else fetcher.entries.values()
             found = self.collect(looked, data, entries, (self.max_bytes, 0, 0, 0, 0, False))
             if not final and not self.is_enough(found, entries):
@@ -223,10 +228,17 @@ class Context(RequestContext):
         """
         read: list[Records] = []
         for item in data:
-            records: Records = item.records
-            if item.records is not None and item.records.length <= SMALL_READ_BYTES:
+            found = item.records
+            records: Records
+            if found is None:
+                records = None
+            elif not isinstance(found, FileSlice):
+                records = found.content
+            elif found.length > SMALL_READ_BYTES:
+                records = found
+            else:
                 try:
-                    records = _read_all(item.records)
+                    records = _read_all(found)
                 except OSError as problem:
                     self._give_up(entries[len(read)], problem)
                     return None
@@ -254,7 +266,7 @@ class Context(RequestContext):
                 length = item.records.length
                 readable += length
                 room -= length
-                if length <= SMALL_READ_BYTES:
+                if length <= SMALL_READ_BYTES or type(item.records) is not FileSlice:
                     copied += length
                 else:
                     ranges += 1
@@ -406,6 +418,9 @@ class Context(RequestContext):
                 if aborted:
                     data = data._replace(aborted=aborted)
             return data
+        except OffsetTiered:
+            assert partition is not None
+            return self._look_into_tier(entry, partition, room, first)
         except ApiError as error:
             refused = PartitionData(entry.key, entry.index, error.code, -1, -1, -1, None)
             if error.code in LEADER_ERRORS and self.version >= FIRST_WITH_LEADERS:
@@ -415,6 +430,26 @@ class Context(RequestContext):
             assert partition is not None
             code, _ = self.node.storage_failed(partition, error)
             return PartitionData(entry.key, entry.index, code, -1, -1, -1, None)
+
+    def _look_into_tier(
+        self, entry: FetchEntry, partition: Partition, room: int, first: bool
+    ) -> PartitionData:
+        """Read a partition at an offset that is in the remote tier only."""
+        from ottla.broker.remote_tier.fetch_reads import read_tier
+
+        try:
+            return read_tier(self, entry, partition, partition.online_log(), room, first)
+        except ApiError as error:
+            return PartitionData(entry.key, entry.index, error.code, -1, -1, -1, None)
+
+    def wait_for_tier(self, entry: FetchEntry) -> None:
+        """Note that the records of a partition are being read from the remote tier."""
+        self.tier_waits = (*self.tier_waits, entry)
+
+    def tier_answered(self) -> None:
+        """Look again at the end of this wake-up, because a read from the tier has ended."""
+        if self.is_wanted and self.fetcher.on_change is not None:
+            self.node.completed.append(TierArrival(self))
 
     def _is_throttled(self, partition: Partition, log: Log) -> bool:
         return self.node.throttled_leaders.has(
@@ -504,6 +539,8 @@ class Context(RequestContext):
 
     def patience_ms(self, max_wait_ms: int) -> int:
         """Return how long to wait: not long if a follower does not know the high watermark."""
+        if self.tier_waits:
+            return max(max_wait_ms, self.node.config.tiered.remote_fetch_max_wait_ms)
         if self.replica_id >= 0 and self.has_news:
             return min(max_wait_ms, self._high_watermark_delay_ms())
         return max_wait_ms
@@ -536,6 +573,8 @@ class Context(RequestContext):
         if self.replica_id >= 0 and self._has_all_records(entry):
             self._hurry()
             return
+        if self.tier_waits and entry in self.tier_waits and not self._is_gone(entry):
+            return  # what is new is not what it waits for
         if (
             (self.min_bytes <= 1 and not self.isolation_level)
             or partition is None
@@ -546,6 +585,11 @@ class Context(RequestContext):
             or self._readable() >= max(self.min_bytes, 1)
         ):
             self.answer_soon()
+
+    def _is_gone(self, entry: FetchEntry) -> bool:
+        """Return True if a partition is not led here any more."""
+        partition = entry.partition
+        return partition is None or partition.removed or partition.leader is None
 
     def answer_soon(self) -> None:
         """Answer at the end of this wake-up, with what is there then."""
@@ -625,6 +669,22 @@ class Context(RequestContext):
         else:
             for entry in self.fetcher.entries.values():
                 entry.unwatch()
+
+
+class TierArrival:
+    """A fetch that waits, and may have what it needs from the remote tier now."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def finish(self) -> None:
+        """Answer if there is enough, else go on waiting."""
+        context = self._context
+        is_waiting = context.is_wanted and context.fetcher.on_change is not None
+        if is_waiting and not context.is_answering and context.answer(final=False):
+            context.abandon()
 
 
 def _read_all(records: FileSlice) -> bytes:

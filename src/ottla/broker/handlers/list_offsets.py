@@ -8,9 +8,11 @@ from typing import TypeAlias
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
 from ottla.broker.timestamp_lookups import TimestampLookups
+from ottla.log.log import Log
 from ottla.log.record_search import RecordSearch
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.steps import Steps, count_in_steps
+from ottla.replication.partition import Partition
 from ottla.replication.partition_leader import PartitionLeader
 from ottla.wire.lazy_list import LazyList
 from ottla.wire.messages.list_offsets import (
@@ -80,7 +82,7 @@ def handle(
         for partition in topic.partitions
         if times[topic.name, partition.partition_index] == 1
     )
-    lookups = TimestampLookups(node.ports.helpers, places, look_up, refuse)
+    lookups = TimestampLookups(node, places, look_up, refuse)
     if (yield from lookups.run()):
         return response()
     lookups.answer_later(context.defer(), response)
@@ -119,7 +121,7 @@ def _answer(
         partition.check_leader_epoch(asked.current_leader_epoch)
         leader = partition.as_leader()
         try:
-            found = _find(leader, asked.timestamp, isolation_level, version, search)
+            found = _find(node, leader, asked.timestamp, isolation_level, version, search)
         except OSError as error:
             raise ApiError(*node.storage_failed(partition, error)) from error
     except ApiError as error:
@@ -139,6 +141,7 @@ def _refusal(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
 
 
 def _find(
+    node: Node,
     leader: PartitionLeader,
     timestamp: int,
     isolation_level: int,
@@ -161,17 +164,30 @@ def _find(
             raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
         return end, -1, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        start = log.log_start_offset
+        start = log.log_start_offset if timestamp == EARLIEST else log.local_log_start_offset
         return start, -1, partition.epoch_for_offset(start)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return _NOTHING  # no tier: nothing was uploaded, nothing waits for it
-    found = (
-        log.max_timestamp(search)
-        if timestamp == MAX_TIMESTAMP
-        else log.offset_for_timestamp(timestamp, search)
-    )
+        return _copied(partition, log, timestamp)
+    if timestamp == MAX_TIMESTAMP:
+        found = log.max_timestamp(search)
+    elif log.log_start_offset < log.local_log_start_offset:
+        from ottla.broker.remote_tier.timestamp_search import find_by_time
+
+        found = find_by_time(node, partition, log, timestamp, search)
+    else:
+        found = log.offset_for_timestamp(timestamp, search)
     if found is None or found[0] < end:
         return _NOTHING if found is None else found
     if not knows_end:
         raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
     return _NOTHING
+
+
+def _copied(partition: Partition, log: Log, timestamp: int) -> tuple[int, int, int]:
+    """Return the last offset that the remote tier has, or the first that waits to be copied."""
+    offset = log.highest_remote_offset
+    if not log.config.remote_storage_enable:
+        return _NOTHING
+    if timestamp == EARLIEST_PENDING_UPLOAD:
+        offset = max(offset + 1, log.log_start_offset)
+    return _NOTHING if offset < 0 else (offset, -1, partition.epoch_for_offset(offset))

@@ -10,6 +10,7 @@ from ottla.cli.topics.leader_logs import LeaderLogs
 from ottla.client.cluster import NO_NODE
 from ottla.client.topics.log_sizes import LogDescription
 from ottla.client.topics.topics import PartitionDescription, TopicDescription, TopicListing
+from ottla.model.ids import NO_OFFSET
 
 _COLUMNS = [
     Column("partition", True),
@@ -20,6 +21,11 @@ _COLUMNS = [
     Column("earliest", True),
     Column("latest", True),
     Column("size", True),
+]
+_REMOTE_COLUMNS = [
+    Column("remote to", True),
+    Column("local from", True),
+    Column("remote size", True, is_extra=True),
 ]
 _COMPACTION_COLUMNS = [Column("dirty", True), Column("last clean", is_extra=True)]
 
@@ -38,6 +44,12 @@ def print_description(topic: TopicDescription, logs: LeaderLogs) -> None:
     if any(log is not None and log.dirty_ratio is not None for log in found):
         columns = [*columns, *_COMPACTION_COLUMNS]
         rows = [[*row, *_compaction(log)] for row, log in zip(rows, found, strict=True)]
+    if any(partition.latest_tiered_offset is not None for partition in topic.partitions):
+        columns = [*columns, *_REMOTE_COLUMNS]
+        rows = [
+            [*row, *_remote(partition, log)]
+            for row, partition, log in zip(rows, topic.partitions, found, strict=True)
+        ]
     if any(partition.eligible_leaders for partition in topic.partitions):
         columns = [*columns, Column("eligible")]
         rows = [
@@ -77,6 +89,7 @@ def listing_as_json(topic: TopicListing) -> JsonValue:
 def _log_as_json(log: LogDescription | None) -> dict[str, JsonValue]:
     return {
         "size": None if log is None else log.size,
+        "remote_size": None if log is None else log.remote_size,
         "dirty_ratio": None if log is None else log.dirty_ratio,
         "last_clean_ms": None if log is None else log.last_clean_ms,
     }
@@ -98,6 +111,15 @@ def _row(partition: PartitionDescription, log: LogDescription | None) -> list[st
         _known(partition.earliest_offset),
         _known(partition.latest_offset),
         size_text(None if log is None else log.size),
+    ]
+
+
+def _remote(partition: PartitionDescription, log: LogDescription | None) -> list[str]:
+    end = partition.latest_tiered_offset
+    return [
+        "-" if end == NO_OFFSET else _known(end),
+        _known(partition.earliest_local_offset),
+        size_text(None if log is None else log.remote_size),
     ]
 
 

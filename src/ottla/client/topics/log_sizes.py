@@ -41,6 +41,8 @@ class LogDescription(NamedTuple):
     """When it was last cleaned since the broker started."""
     uncleanable_reason: str | None
     segments: list[LogSegment] | None
+    remote_size: int | None
+    """The size of its segments in the remote tier; None if it is not tiered."""
 
 
 class DirectoryDescription(NamedTuple):
@@ -64,7 +66,7 @@ def describe_log_dirs(
 ) -> Iterator[DirectoryDescription]:
     """Yield the log directories of brokers with the logs of some partitions, or of all."""
     request = LogDirsRequest(
-        topics=_topics(partitions), with_segments=with_segments, with_compaction=True
+        topics=_topics(partitions), with_segments=with_segments, with_details=True
     )
     for broker in brokers:
         connection = client.node(broker, deadline)
@@ -126,6 +128,7 @@ def _description(
         _known(found.last_clean_ms),
         found.uncleanable_reason,
         segments,
+        _known(found.remote_bytes),
     )
 
 

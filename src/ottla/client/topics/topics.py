@@ -14,6 +14,7 @@ from ottla.client.configs import (
     ConfigChange,
     Resource,
     ResourceType,
+    Setting,
     alter_configs,
     describe_configs,
 )
@@ -26,6 +27,7 @@ from ottla.client.topics.offsets import (
     OffsetAnswer,
     list_offsets,
 )
+from ottla.client.topics.tiered_offsets import tiered_offsets
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID, TopicPartition, uuid_to_text
 from ottla.wire.messages.create_partitions import (
@@ -49,6 +51,7 @@ from ottla.wire.messages.metadata import MetadataResponsePartition, MetadataResp
 BROKER_DEFAULT = -1
 SETTLE_TIMEOUT_MS = 5_000
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
+REMOTE_STORAGE_ENABLE = "remote.storage.enable"
 FIRST_CREATE_VERSION_WITH_DEFAULTS = 4
 
 
@@ -73,6 +76,9 @@ class PartitionDescription(NamedTuple):
     latest_offset: int | None
     eligible_leaders: list[int] = []
     """Replicas outside the ISR that may still be elected (KIP-966)."""
+    earliest_local_offset: int | None = None
+    latest_tiered_offset: int | None = None
+    """Where the local part begins and the remote part ends, of topics in the remote tier."""
 
 
 class TopicDescription(NamedTuple):
@@ -260,9 +266,13 @@ def _describe(
     resources = [Resource(ResourceType.TOPIC, topic.name or "") for topic in topics]
     settings = describe_configs(client, resources, deadline)
     eligible = eligible_leaders(client, [topic.name or "" for topic in topics], deadline)
+    tiered = {resource.name for resource in resources if _is_tiered(settings[resource])}
+    remote = {key: leader for key, leader in leaders.items() if key.topic in tiered}
+    parts = tiered_offsets(client, remote, deadline) if remote else {}
 
     def partition_of(name: str, found: MetadataResponsePartition) -> PartitionDescription:
         key = TopicPartition(name, found.partition_index)
+        part = parts.get(key)
         return PartitionDescription(
             found.partition_index,
             found.leader_id,
@@ -273,6 +283,8 @@ def _describe(
             _known(earliest[key]),
             _known(latest[key]),
             eligible.get(key, []),
+            None if part is None else part.earliest_local,
+            None if part is None else part.latest_tiered,
         )
 
     def describe(topic: MetadataResponseTopic) -> TopicDescription:
@@ -292,6 +304,10 @@ def _describe(
         )
 
     return sorted((describe(topic) for topic in topics), key=lambda topic: topic.name)
+
+
+def _is_tiered(settings: Sequence[Setting]) -> bool:
+    return any(each.name == REMOTE_STORAGE_ENABLE and each.value == "true" for each in settings)
 
 
 def _known(answer: OffsetAnswer) -> int | None:

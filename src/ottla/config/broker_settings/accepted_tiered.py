@@ -1,32 +1,20 @@
-"""Kafka's broker settings for tiered storage, accepted without effect."""
+"""Kafka's broker settings for tiered storage that are accepted without effect."""
 
 from __future__ import annotations
 
-from ottla.config.broker_settings.accepted_row import Accepted, Unsupported
-from ottla.config.definition import CLUSTER_WIDE, MAX_LONG, AtLeast
+from ottla.config.broker_settings.accepted_row import Accepted
+from ottla.config.definition import CLUSTER_WIDE, AtLeast
 
-_row = Accepted("For tiered storage, which is not supported yet.")
+_row = Accepted("For parts of Kafka's tiered storage that Ottla does not have: classes, threads.")
 TIERED_STORAGE = (
     _row("follower.fetch.last.tiered.offset.enable", "boolean", False, None, CLUSTER_WIDE),
-    _row("remote.fetch.max.wait.ms", "int", 500, AtLeast(1), CLUSTER_WIDE),
-    _row("remote.list.offsets.request.timeout.ms", "long", 30000, AtLeast(1), CLUSTER_WIDE),
-    _row(
-        "remote.log.index.file.cache.total.size.bytes", "long", 1073741824, AtLeast(1), CLUSTER_WIDE
-    ),
     _row("remote.log.manager.copier.thread.pool.size", "int", 10, AtLeast(1), CLUSTER_WIDE),
-    _row(
-        "remote.log.manager.copy.max.bytes.per.second", "long", MAX_LONG, AtLeast(1), CLUSTER_WIDE
-    ),
     _row("remote.log.manager.copy.quota.window.num", "int", 11, AtLeast(1)),
     _row("remote.log.manager.copy.quota.window.size.seconds", "int", 1, AtLeast(1)),
     _row("remote.log.manager.expiration.thread.pool.size", "int", 10, AtLeast(1), CLUSTER_WIDE),
-    _row(
-        "remote.log.manager.fetch.max.bytes.per.second", "long", MAX_LONG, AtLeast(1), CLUSTER_WIDE
-    ),
     _row("remote.log.manager.fetch.quota.window.num", "int", 11, AtLeast(1)),
     _row("remote.log.manager.fetch.quota.window.size.seconds", "int", 1, AtLeast(1)),
     _row("remote.log.manager.follower.thread.pool.size", "int", 2, AtLeast(1), CLUSTER_WIDE),
-    _row("remote.log.manager.task.interval.ms", "long", 30000, AtLeast(1)),
     _row("remote.log.manager.thread.pool.size", "int", 2, AtLeast(1)),
     _row("remote.log.metadata.custom.metadata.max.bytes", "int", 128, AtLeast(1)),
     _row(
@@ -37,10 +25,7 @@ TIERED_STORAGE = (
     _row("remote.log.metadata.manager.class.path", "string", None),
     _row("remote.log.metadata.manager.impl.prefix", "string", "rlmm.config."),
     _row("remote.log.metadata.manager.listener.name", "string", None),
-    _row("remote.log.reader.max.pending.tasks", "int", 100, AtLeast(1)),
-    _row("remote.log.reader.threads", "int", 10, AtLeast(1), CLUSTER_WIDE),
     _row("remote.log.storage.manager.class.name", "string", None),
     _row("remote.log.storage.manager.class.path", "string", None),
     _row("remote.log.storage.manager.impl.prefix", "string", "rsm.config."),
-    _row("remote.log.storage.system.enable", "boolean", False, Unsupported(False)),
 )

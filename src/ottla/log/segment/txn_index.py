@@ -47,6 +47,13 @@ class TxnIndex:
         self._path = path
         self._entries: bytearray | None = None if exists else bytearray()
 
+    @classmethod
+    def of(cls, files: Files, entries: bytes) -> TxnIndex:
+        """Return an index with the entries of a file that was read elsewhere."""
+        index = cls(files, "", exists=False)
+        index._entries = bytearray(entries[: len(entries) - len(entries) % _SIZE])
+        return index
+
     @property
     def entries(self) -> bytearray:
         """All valid entries, as they are in the file."""

@@ -98,7 +98,11 @@ def open_log(
         _doubt_files(log, 0)  # a log that never held anything is closed without a flush
     _begin(log, checkpoint, end_offset, notes)
     log.leader_epochs.truncate_from_end(log.written_end)
-    log.leader_epochs.truncate_from_start(log.log_start_offset)
+    start = log.log_start_offset
+    if checkpoint.log_start_offset < start:
+        log.note_tiered_start(checkpoint.log_start_offset)
+        start = checkpoint.log_start_offset  # a tiered log needs the epochs of its remote part
+    log.leader_epochs.truncate_from_start(start)
     if recovered_from is not None:
         recovered_from = max(recovered_from, log.segments.base_offsets[0])
     rebuild_producers(log, notes, is_clean=recovered_from is None, newest=recovered_from)
@@ -132,7 +136,8 @@ def _begin(log: Log, checkpoint: Checkpoint, end_offset: int, notes: list[str]) 
         )
         restart(log, start_offset)
     end_offset = max(end_offset, start_offset)
-    start_offset = max(start_offset, log.segments.base_offsets[0])
+    if not log.config.remote_storage_enable:  # else the remote tier has what comes before
+        start_offset = max(start_offset, log.segments.base_offsets[0])
     recovery_point = end_offset if checkpoint.is_clean else checkpoint.recovery_point
     log.flush_state.set_recovery_point(min(recovery_point, end_offset))
     high_watermark = max(min(checkpoint.high_watermark, end_offset), start_offset)

@@ -254,7 +254,8 @@ class LogDirectory:
         starts = {
             log.topic_partition: row[2]
             for log, row in zip(logs, rows, strict=True)
-            if row[2] and row[2] > log.segments.base_offsets[0]
+            if (row[2] and row[2] > log.segments.base_offsets[0])
+            or log.config.remote_storage_enable
         }
         cleaned = {
             partition: row[3] for partition, row in zip(partitions, rows, strict=True) if row[3]

@@ -1,0 +1,1 @@
+"""The remote tier of a broker: copies, remote reads, retention and deletion (KIP-405)."""

@@ -1,0 +1,155 @@
+"""The copy of one segment to the remote tier, by the leader of its partition."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.log.log import Log
+from ottla.log.segment.segment import Segment
+from ottla.model.errors import ErrorCode
+from ottla.ports import ObjectStoreError
+from ottla.tiered.metadata_records import SegmentMetadata, SegmentState
+from ottla.tiered.remote_segments import RemoteSegments
+from ottla.tiered.segment_files import describe_segment, objects_of
+from ottla.tiered.segment_upload import SegmentUpload, delete_objects
+
+if TYPE_CHECKING:
+    from ottla.broker.remote_tier.tiered_partition import TieredPartition
+
+WRITE_AGAIN_MS: Final = 1000
+GIVE_UP_MS: Final = 60_000
+"""How long a broker that does not lead any more waits to hear what became of its copy."""
+
+
+class CopyTask:
+    """A copy from COPY_STARTED to COPY_FINISHED, in one leader epoch."""
+
+    def __init__(self, owner: TieredPartition, log: Log, segment: Segment, end_offset: int) -> None:
+        """Prepare a copy; the segment's indexes must be open."""
+        node = owner.tier.node
+        self._owner = owner
+        self._leader_epoch = owner.partition.leader_epoch
+        self._log = log
+        self.segment: SegmentMetadata = describe_segment(
+            log,
+            segment,
+            end_offset,
+            segment_id=node.ports.random.uuid(),
+            broker_id=node.node_id,
+            now_ms=node.clock.wall_ms(),
+        )
+        self._objects = objects_of(log, segment, end_offset)
+        self._known_in: RemoteSegments | None = None
+        """The metadata in which the segment was seen."""
+        self._is_over = False
+        self._is_stored = False
+        """True once all objects are stored, and COPY_FINISHED may be written."""
+
+    def begin(self) -> None:
+        """Tell that the copy begins, then store the objects."""
+        self._owner.tier.metadata.write(self.segment, self._started)
+
+    @property
+    def _is_wanted(self) -> bool:
+        """True while this broker leads the partition as it did at the beginning."""
+        partition = self._owner.partition
+        return (
+            partition.leader is not None
+            and partition.leader_epoch == self._leader_epoch
+            and self._owner.log is self._log
+        )
+
+    def _started(self, code: ErrorCode) -> None:
+        if code:
+            # It may be written all the same. Then it is given up when another copy has ended.
+            self._end(f"the copy of a segment cannot be written to the metadata: {code.name}")
+            return
+        self._upload()
+
+    def _upload(self) -> None:
+        tier = self._owner.tier
+        if not self._is_wanted:
+            self._give_up()
+            return
+        tier.charge_copy(self.segment.size)
+        SegmentUpload(
+            tier.store,
+            tier.node.ports.background,
+            self.segment,
+            self._objects,
+            self._stored,
+            lambda: self._is_wanted,
+        )
+
+    def _stored(self, error: OSError | None) -> None:
+        problem = f"the segment at offset {self.segment.start_offset} cannot be copied: {error}"
+        if not self._is_wanted:
+            self._give_up()
+        elif isinstance(error, ObjectStoreError):
+            self._owner.repeat(problem, self._upload)
+        elif error is not None:  # the local disk cannot be read
+            self._owner.tier.node.storage_failed(self._owner.partition, error)
+            self._end(problem)
+        else:
+            self._is_stored = True
+            self._write_finished()
+
+    def _write_finished(self) -> None:
+        self._owner.write(self.segment, SegmentState.COPY_FINISHED, self._finished)
+
+    def _finished(self, code: ErrorCode) -> None:
+        if self._is_over:
+            return
+        if code and self._is_wanted:
+            self._owner.tier.later(WRITE_AGAIN_MS, self._write_again)
+        elif code:
+            self._owner.tier.later(GIVE_UP_MS, self._end)
+        # The copy is over when the metadata says what became of it.
+
+    def _write_again(self) -> None:
+        if self._is_over:
+            return
+        if self._is_wanted:
+            self._write_finished()
+        else:
+            self._owner.tier.later(GIVE_UP_MS, self._end)
+
+    def metadata_changed(self, segments: RemoteSegments) -> None:
+        """Follow what the metadata says about the segment.
+
+        A segment that is not in it may be one of which nothing was read yet. It is known to be
+        deleted only if it was there before.
+        """
+        known = segments.segments.get(self.segment.segment_id)
+        was_known = self._known_in is segments
+        if known is not None:
+            self._known_in = segments
+        if self._is_over or not self._is_stored:
+            return
+        if known is not None and known.state == SegmentState.COPY_FINISHED:
+            self._end()
+        elif (known is None and was_known) or (
+            known is not None and known.state != SegmentState.COPY_STARTED
+        ):
+            self._give_up()  # another leader has copied the same records and given this up
+
+    def _give_up(self) -> None:
+        """Delete what was stored: nobody will know of it."""
+        if not self._is_over:
+            self._is_over = True
+            self._delete_stored()
+
+    def _delete_stored(self) -> None:
+        def deleted(error: OSError | None) -> None:
+            if error is None:
+                self._owner.done()
+            else:
+                problem = f"an upload that was given up cannot be deleted: {error}"
+                self._owner.repeat(problem, self._delete_stored)
+
+        delete_objects(self._owner.tier.store, self.segment, deleted)
+
+    def _end(self, problem: str | None = None) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._owner.done(problem)

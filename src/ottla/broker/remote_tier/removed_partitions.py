@@ -1,0 +1,153 @@
+"""Deletes the remote segments of partitions whose topic is gone, or is not tiered any more.
+
+The leader of the partition of `__remote_log_metadata` that has their records does it (KIP-405), so
+the deletion goes on whatever becomes of the brokers that had replicas. It is marked in the metadata
+first. A new leader goes on where the last one stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from ottla.model.errors import ErrorCode
+from ottla.tiered.layout import log_start_key
+from ottla.tiered.metadata_records import (
+    PartitionDelete,
+    PartitionDeleteState,
+    RemotePartition,
+    SegmentMetadata,
+    SegmentState,
+    SegmentUpdate,
+)
+from ottla.tiered.remote_segments import RemoteSegments
+from ottla.tiered.segment_upload import delete_objects, prefix_of
+
+if TYPE_CHECKING:
+    from ottla.broker.remote_tier.remote_tier import RemoteTier
+
+SURE_AFTER_MS: Final = 60_000
+"""A topic that is missing so long is deleted. The metadata of this broker may lag until then."""
+RETRY_MS: Final = 5_000
+
+
+class RemovedPartitions:
+    """The partitions whose remote segments this broker deletes."""
+
+    def __init__(self, tier: RemoteTier) -> None:
+        self._tier = tier
+        self.ended_topics: set[bytes] = set()
+        """Topics that this broker has seen being deleted, or their tier being turned off."""
+        self._missing_since: dict[RemotePartition, float] = {}
+        self._under_way: set[RemotePartition] = set()
+
+    def check(self) -> None:
+        """Begin the deletion of what is not needed any more."""
+        now_ms = self._tier.node.monotonic_ms
+        missing: dict[RemotePartition, float] = {}
+        for state in self._tier.metadata.led():
+            for partition, segments in state.partitions.items():
+                if not segments.segments and segments.delete_state is None:
+                    continue
+                if self._tier.is_tiered(partition):
+                    continue
+                since_ms = self._missing_since.get(partition, now_ms)
+                missing[partition] = since_ms
+                is_sure = (
+                    partition.topic_id in self.ended_topics
+                    or segments.delete_state is not None
+                    or now_ms - since_ms >= SURE_AFTER_MS
+                )
+                if is_sure and partition not in self._under_way and not self._tier.node.is_cut_off:
+                    self._under_way.add(partition)
+                    self._tier.run(_Removal(self._tier, partition, segments, self._ended).begin)
+        self._missing_since = missing
+
+    def _ended(self, partition: RemotePartition, problem: str | None) -> None:
+        self._tier.ended()
+        if problem is None:
+            self._under_way.discard(partition)
+            return
+        self._tier.report(f"{partition.topic}-{partition.partition}: {problem}; trying again")
+        self._tier.later(RETRY_MS, lambda: self._under_way.discard(partition))
+        self._tier.later(RETRY_MS, self.check)
+
+
+class _Removal:
+    """The deletion of one partition's remote segments."""
+
+    def __init__(
+        self,
+        tier: RemoteTier,
+        partition: RemotePartition,
+        segments: RemoteSegments,
+        ended: Callable[[RemotePartition, str | None], None],
+    ) -> None:
+        self._tier = tier
+        self._partition = partition
+        self._left = list(segments.segments.values())
+        self._state = segments.delete_state
+        self._ended = ended
+
+    def begin(self) -> None:
+        """Mark the partition, then delete one segment after the other."""
+        if self._state is None:
+            self._mark(PartitionDeleteState.MARKED, self._marked)
+        else:
+            self._marked()
+
+    def _marked(self) -> None:
+        if self._state == PartitionDeleteState.STARTED:
+            self._next()
+        else:
+            self._mark(PartitionDeleteState.STARTED, self._next)
+
+    def _mark(self, state: PartitionDeleteState, then: Callable[[], None]) -> None:
+        node = self._tier.node
+        record = PartitionDelete(self._partition, node.node_id, node.clock.wall_ms(), state)
+        self._tier.metadata.write(record, self._checked(then))
+
+    def _checked(self, then: Callable[[], None]) -> Callable[[ErrorCode], None]:
+        def written(code: ErrorCode) -> None:
+            if code:
+                problem = f"the deletion of remote segments cannot be written: {code.name}"
+                self._ended(self._partition, problem)
+            else:
+                then()
+
+        return written
+
+    def _next(self) -> None:
+        if not self._left:
+            key = log_start_key(prefix_of(self._partition))
+            self._tier.store.delete(key, self._start_deleted)
+            return
+        segment = self._left.pop()
+        if segment.state == SegmentState.DELETE_STARTED:
+            self._delete(segment)
+        else:
+            self._update(segment, SegmentState.DELETE_STARTED, lambda: self._delete(segment))
+
+    def _delete(self, segment: SegmentMetadata) -> None:
+        def deleted(error: OSError | None) -> None:
+            if error is not None:
+                self._ended(self._partition, f"remote segments cannot be deleted: {error}")
+            else:
+                self._tier.cache.forget(segment.segment_id)
+                self._update(segment, SegmentState.DELETE_FINISHED, self._next)
+
+        delete_objects(self._tier.store, segment, deleted)
+
+    def _update(
+        self, segment: SegmentMetadata, state: SegmentState, then: Callable[[], None]
+    ) -> None:
+        node = self._tier.node
+        at_ms = node.clock.wall_ms()
+        update = SegmentUpdate(self._partition, segment.segment_id, node.node_id, at_ms, state)
+        self._tier.metadata.write(update, self._checked(then))
+
+    def _start_deleted(self, error: OSError | None) -> None:
+        if error is not None:
+            self._ended(self._partition, f"remote segments cannot be deleted: {error}")
+        else:
+            self._mark(PartitionDeleteState.FINISHED, lambda: self._ended(self._partition, None))

@@ -1,0 +1,286 @@
+"""A replica of a tiered topic: its leader copies, expires and deletes remote segments.
+
+One task runs at a time. A copy is:
+
+    COPY_STARTED is written    from now on others know that there may be objects
+    the objects are stored     the manifest last
+    COPY_FINISHED is written   when it is committed and read back, the local segment may be deleted
+
+A task ends when this broker stops leading. What it leaves behind, the next leader finishes: it
+deletes segments whose deletion has begun, and copies whose upload has not ended once it has copied
+their records itself. Until then it does not know whether the other leader may still finish.
+
+Leader and followers do the rest alike: they know from the metadata what is copied, so that
+retention may delete local segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.remote_tier.copy_task import CopyTask
+from ottla.log.log import Log
+from ottla.log.segment.index_jobs import IndexNotReady
+from ottla.model.errors import ErrorCode
+from ottla.replication.partition import Partition
+from ottla.tiered.layout import encode_log_start, log_start_key
+from ottla.tiered.metadata_records import (
+    RemotePartition,
+    SegmentMetadata,
+    SegmentState,
+    SegmentUpdate,
+)
+from ottla.tiered.remote_segments import RemoteSegments
+from ottla.tiered.segment_files import next_to_copy
+from ottla.tiered.segment_upload import delete_objects, prefix_of
+
+if TYPE_CHECKING:
+    from ottla.broker.remote_tier.remote_tier import RemoteTier
+
+FIRST_RETRY_MS: Final = 500
+LONGEST_RETRY_MS: Final = 60_000
+SURE_AFTER_MS: Final = 5_000
+"""After so long without a remote segment, a log without one begins with its local segments."""
+
+
+class TieredPartition:
+    """The remote part of one replica."""
+
+    def __init__(self, tier: RemoteTier, partition: Partition) -> None:
+        topic = partition.topic
+        self.tier = tier
+        self.partition = partition
+        self.remote = RemotePartition(topic.name, topic.topic_id, partition.index)
+        self.copy: CopyTask | None = None
+        """The copy that is under way."""
+        self._is_busy = False
+        self._failures = 0
+        self._empty_since_ms: float | None = None
+        self._stored_start = -1
+        """The log start offset that the store has, as far as this broker knows."""
+
+    @property
+    def name(self) -> str:
+        return self.partition.name
+
+    @property
+    def log(self) -> Log | None:
+        """The log, while it is online and the topic is tiered."""
+        log = self.partition.log
+        if log is None or self.partition.removed or not log.config.remote_storage_enable:
+            return None
+        return log
+
+    @property
+    def segments(self) -> RemoteSegments | None:
+        """The remote segments; None as long as not all of them are known."""
+        return self.tier.metadata.segments_of(self.remote)
+
+    # -- what every replica does ---------------------------------------------------------
+
+    def check(self) -> None:
+        """Follow the metadata, and do what there is to do."""
+        log, segments = self.log, self.segments
+        if log is None or segments is None:
+            return
+        self._follow(log, segments)
+        if self.copy is not None:
+            self.copy.metadata_changed(segments)
+        if self.partition.leader is not None:
+            self._lead(log, segments)
+
+    def _follow(self, log: Log, segments: RemoteSegments) -> None:
+        log.highest_remote_offset = segments.highest_offset(log.leader_epochs, log.written_end)
+        lowest = segments.lowest_offset(log.leader_epochs)
+        if lowest is not None:
+            self._empty_since_ms = None
+        elif log.log_start_offset < log.local_log_start_offset and not self._is_surely_empty():
+            return
+        local_start = log.local_log_start_offset
+        start = local_start if lowest is None else min(lowest, local_start)
+        if log.log_start_offset < start <= log.high_watermark:
+            log.advance_log_start(start)
+            self.partition.notify()
+
+    def _is_surely_empty(self) -> bool:
+        now_ms = self.tier.node.monotonic_ms
+        if self._empty_since_ms is None:
+            self._empty_since_ms = now_ms
+        return now_ms - self._empty_since_ms >= SURE_AFTER_MS
+
+    # -- what the leader does ------------------------------------------------------------
+
+    def _lead(self, log: Log, segments: RemoteSegments) -> None:
+        if self._is_busy:
+            return
+        self._expire(log, segments)
+        doomed = self._doomed(log, segments)
+        if doomed is not None:
+            self._begin(lambda: self._delete(doomed))
+        elif self._must_store_start(log, segments):
+            self._begin(lambda: self._store_start(log.log_start_offset))
+        elif not log.config.remote_log_copy_disable:
+            self._copy_next(log)
+
+    def _begin(self, task: Callable[[], None]) -> None:
+        """Run a task when it has its turn."""
+        self._is_busy = True
+        self.tier.run(task)
+
+    def done(self, problem: str | None = None) -> None:
+        """End a task, and go on with the next one. After a failure nothing is tried for a while."""
+        self.tier.ended()
+        self.copy = None
+        if problem is None:
+            self._failures = 0
+            self.tier.later(0, self._go_on)
+        else:
+            self.tier.later(self._delay_ms(problem), self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_busy = False
+        self.check()
+
+    def repeat(self, problem: str, task: Callable[[], None]) -> None:
+        """Run a task again after a while, because it failed."""
+        self.tier.ended()
+        self.tier.later(self._delay_ms(problem), lambda: self.tier.run(task))
+
+    def _delay_ms(self, problem: str) -> float:
+        """Tell the operator of a failure, and return how long to wait now."""
+        delay_ms: float = min(FIRST_RETRY_MS << min(self._failures, 20), LONGEST_RETRY_MS)
+        if self._failures == 0 or delay_ms == LONGEST_RETRY_MS:
+            self.tier.report(f"{self.name}: {problem}; trying again")
+        self._failures += 1
+        return delay_ms
+
+    # retention
+
+    def _expire(self, log: Log, segments: RemoteSegments) -> None:
+        """Advance the log start offset over remote segments that retention does not keep."""
+        config, now_ms = log.config, self.tier.node.wall_ms
+        start, excess = log.log_start_offset, -1
+        chain = list(segments.chain(start, log.leader_epochs))
+        if config.retention_bytes >= 0:
+            local = sum(s.size for s in log if s.base_offset > log.highest_remote_offset)
+            excess = sum(s.size for s in chain) + local - config.retention_bytes
+        for segment in chain:
+            timestamp = segment.max_timestamp_ms
+            age_ms = now_ms - (segment.event_timestamp_ms if timestamp < 0 else timestamp)
+            excess -= segment.size
+            is_too_old = 0 <= config.retention_ms < age_ms
+            if not is_too_old and (config.retention_bytes < 0 or excess < 0):
+                break
+            start = min(segment.end_offset + 1, log.high_watermark)
+        if start > log.log_start_offset:
+            log.advance_log_start(start)
+            self.partition.notify()
+
+    def _doomed(self, log: Log, segments: RemoteSegments) -> SegmentMetadata | None:
+        """Return a segment to delete: expired, given up by another leader, or half deleted."""
+        for segment in segments.segments.values():
+            if (
+                segment.state == SegmentState.DELETE_STARTED
+                or segment.end_offset < log.log_start_offset
+                or (
+                    segment.state == SegmentState.COPY_STARTED
+                    and segment.end_offset <= log.highest_remote_offset
+                )
+            ):
+                return segment
+        return None
+
+    def _delete(self, segment: SegmentMetadata) -> None:
+        """Delete a segment: write that, delete its objects, write that it is done."""
+
+        def started(code: ErrorCode) -> None:
+            if code:
+                self.done(f"the deletion of a remote segment cannot be written: {code.name}")
+            else:
+                delete_objects(self.tier.store, segment, deleted)
+
+        def deleted(error: OSError | None) -> None:
+            if error is not None:
+                self.done(f"a remote segment cannot be deleted: {error}")
+            else:
+                self.write(segment, SegmentState.DELETE_FINISHED, finished)
+
+        def finished(code: ErrorCode) -> None:
+            if code:
+                self.done(f"the deletion of a remote segment cannot be written: {code.name}")
+                return
+            self.tier.cache.forget(segment.segment_id)
+            self.done()
+
+        if self.partition.leader is None:
+            self.done()
+        elif segment.state == SegmentState.DELETE_STARTED:
+            started(ErrorCode.NONE)
+        else:
+            self.write(segment, SegmentState.DELETE_STARTED, started)
+
+    def write(
+        self, segment: SegmentMetadata, state: SegmentState, done: Callable[[ErrorCode], None]
+    ) -> None:
+        """Write a new state of a segment."""
+        node = self.tier.node
+        self.tier.metadata.write(
+            SegmentUpdate(
+                self.remote, segment.segment_id, node.node_id, node.clock.wall_ms(), state
+            ),
+            done,
+        )
+
+    # the log start offset, for readers without a broker
+
+    def _must_store_start(self, log: Log, segments: RemoteSegments) -> bool:
+        lowest = segments.lowest_offset(log.leader_epochs)
+        start = log.log_start_offset
+        return lowest is not None and start > lowest and start != self._stored_start
+
+    def _store_start(self, offset: int) -> None:
+        def stored(error: OSError | None) -> None:
+            if error is None:
+                self._stored_start = offset
+                self.done()
+            else:
+                self.done(f"the log start offset cannot be stored: {error}")
+
+        key = log_start_key(prefix_of(self.remote))
+        self.tier.store.put(key, encode_log_start(offset), stored)
+
+    # copies
+
+    def _copy_next(self, log: Log) -> None:
+        found = next_to_copy(log, log.highest_remote_offset)
+        if found is None:
+            return
+        segment, end_offset = found
+        try:
+            log.resources.index_jobs.open(segment)
+        except IndexNotReady:
+            return  # the next round knows more
+        except OSError as error:
+            self.tier.node.storage_failed(self.partition, error)
+            return
+        if log.leader_epochs.epoch_for_offset(segment.base_offset) < 0:
+            self.tier.report(f"{self.name}: records without a leader epoch cannot be copied")
+            return
+        wait_ms = self.tier.copy_wait_ms()
+        if wait_ms > 0:
+            self._is_busy = True
+            self.tier.later(wait_ms, self._go_on)
+            return
+        self._begin(lambda: self._start_copy(log, segment.base_offset, end_offset))
+
+    def _start_copy(self, log: Log, base_offset: int, end_offset: int) -> None:
+        if self.log is not log or self.partition.leader is None:
+            self.done()
+            return
+        found = next_to_copy(log, log.highest_remote_offset)
+        if found is None or (found[0].base_offset, found[1]) != (base_offset, end_offset):
+            self.done()
+            return
+        self.copy = CopyTask(self, log, *found)
+        self.copy.begin()

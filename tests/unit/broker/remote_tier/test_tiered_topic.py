@@ -1,0 +1,452 @@
+"""Copies, remote reads, retention and deletion of a tiered topic on one broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.controller.configs import SET, ConfigChange, ConfigOperation, alter_configs
+from ottla.controller.topics import UnwantedTopic, delete_topics
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import REMOTE_LOG_METADATA_TOPIC
+from ottla.model.resources import ResourceType
+from ottla.ports import Files
+from ottla.replication.partition import Partition
+from ottla.sim.object_store import StoreFaults
+from ottla.testing.fakes import START_MS
+from ottla.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from ottla.wire.messages.fetch import ReplicaState
+from tests.support.broker import Client, partition_image
+from tests.support.tiered_broker import AWAY, TieredBroker, names
+from tests.support.transactional_broker import markers, produce, with_coordinator
+from tests.support.transactions import transactional
+
+COUNT = 21
+
+
+@pytest.fixture
+def broker() -> TieredBroker:
+    return TieredBroker()
+
+
+@pytest.fixture
+def partition(broker: TieredBroker) -> Partition:
+    return broker.tiered_topic()
+
+
+@pytest.fixture
+def client(broker: TieredBroker, partition: Partition) -> Client:
+    return broker.connect()
+
+
+def filled(broker: TieredBroker, client: Client, count: int = COUNT) -> None:
+    broker.fill(client, count)
+    broker.work()
+
+
+def alter(broker: TieredBroker, **settings: str) -> ErrorCode:
+    codes: list[ErrorCode] = []
+    operations = [
+        ConfigOperation(name.replace("_", "."), SET, value) for name, value in settings.items()
+    ]
+
+    def decide(image: Any) -> Any:
+        change = ConfigChange(ResourceType.TOPIC, "t", operations)
+        decision = yield from alter_configs(image, broker.node.config, [change])
+        codes.extend(ErrorCode.NONE if r.error is None else r.error.code for r in decision.results)
+        return decision.records
+
+    broker.node.controller.decide(decide, lambda failure: None)
+    broker.node.settle()
+    return codes[0]
+
+
+def restarted(broker: TieredBroker, files: Files | None = None) -> TieredBroker:
+    """Return a new life of a broker after it was stopped."""
+    broker.node.shutdown()
+    return TieredBroker(broker.store, broker.node.ports.files, broker.clock)
+
+
+# -- copies ------------------------------------------------------------------------------
+
+
+def test_closed_segments_are_copied_and_then_deleted_locally(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    filled(broker, client)
+    log = partition.online_log()
+    copied = len(log.segments) - 1
+    assert len(broker.manifests) == COUNT // 2
+    assert names(broker.store.objects) == {
+        "log", "index", "timeindex", "snapshot", "leader-epoch-checkpoint", "manifest"
+    }  # fmt: skip
+    assert copied <= 2, "the others are deleted"
+    assert log.log_start_offset == 0
+    assert log.local_log_start_offset > 10
+    assert log.highest_remote_offset == log.active.base_offset - 1
+    assert broker.consume(client) == list(range(COUNT))
+    assert REMOTE_LOG_METADATA_TOPIC in broker.node.image.topics
+    assert not broker.reports
+
+
+def test_nothing_is_deleted_locally_while_the_store_is_away(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    broker.store.faults = AWAY
+    filled(broker, client)
+    log = partition.online_log()
+    broker.work(5000)
+    assert (log.local_log_start_offset, broker.store.objects) == (0, {})
+    assert any("cannot be copied" in report for report in broker.reports)
+    assert len(broker.reports) <= 3, "not every attempt is told"
+    assert broker.consume(client) == list(range(COUNT))
+    broker.store.faults = StoreFaults()
+    broker.work(100_000)
+    assert log.local_log_start_offset > 10
+    assert broker.consume(client) == list(range(COUNT))
+
+
+def test_a_store_that_fails_now_and_then_gets_everything_once(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    broker.store.faults = StoreFaults(unavailable=0.1, lost=0.1, slow=0.2)
+    filled(broker, client)
+    broker.work(60_000)
+    broker.store.faults = StoreFaults()
+    broker.work(60_000)
+    assert partition.online_log().local_log_start_offset > 10
+    assert len(broker.manifests) == COUNT // 2
+    assert broker.consume(client) == list(range(COUNT))
+
+
+def test_open_transactions_are_not_copied(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    with_coordinator(broker)
+    broker.fill(client, 4)
+    client.ask(produce(transactional(7)), 11)
+    broker.fill(client, 8)
+    broker.work()
+    log = partition.online_log()
+    assert log.highest_remote_offset < 4
+    client.ask(markers(7, commit=True))
+    broker.work()
+    assert log.highest_remote_offset == log.active.base_offset - 1
+
+
+def test_copies_hold_their_rate(partition: Partition) -> None:
+    broker = TieredBroker(remote_log_manager_copy_max_bytes_per_second="500")
+    broker.tiered_topic()
+    client = broker.connect()
+    broker.fill(client, COUNT)
+    broker.work(5000)
+    assert 3 <= len(broker.manifests) <= 6, "segments of 800 bytes, 500 bytes a second"
+    broker.work(15_000)
+    assert len(broker.manifests) == COUNT // 2
+
+
+def test_a_restart_goes_on_where_it_was(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    filled(broker, client)
+    stored = set(broker.store.objects)
+    again = restarted(broker)
+    client = again.connect()
+    assert again.consume(client) == list(range(COUNT))
+    again.work()
+    assert set(again.store.objects) == stored, "nothing is copied twice"
+    again.node.ports.random.ids = 1000  # type: ignore[attr-defined]
+    again.fill(client, 10)
+    again.work()
+    assert len(again.manifests) == (COUNT + 10) // 2
+    assert again.consume(client) == list(range(COUNT + 10))
+
+
+def test_a_start_without_checkpoints_finds_the_beginning(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    """After a crash the log start offset is that of the first remote segment."""
+    filled(broker, client)
+    files = broker.node.ports.files
+    for name in ("log-start-offset-checkpoint", ".kafka_cleanshutdown"):
+        files.unlink(f"/data/{name}")
+    again = TieredBroker(broker.store, files, broker.clock)
+    client = again.connect()
+    again.work()
+    assert again.list_offset(client, -2) == (0, 0)
+    assert again.consume(client) == list(range(COUNT))
+
+
+def test_the_upload_of_a_killed_broker_is_cleaned_up(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    broker.fill(client, COUNT)
+    for _ in range(400):
+        broker.pass_time(25)
+        if broker.background.waiting and broker.store.objects:
+            break
+        if broker.background.waiting:
+            broker.background.waiting.pop(0)()
+    assert broker.store.objects
+    assert not broker.manifests, "the upload has begun and not ended"
+    killed = set(broker.store.objects)
+    again = TieredBroker(broker.store, broker.node.ports.files, broker.clock)
+    again.node.ports.random.ids = 1000  # type: ignore[attr-defined]
+    client = again.connect()
+    again.work()
+    assert not killed & set(again.store.objects)
+    assert len(again.manifests) == COUNT // 2
+    assert again.consume(client) == list(range(COUNT))
+
+
+# -- reads -------------------------------------------------------------------------------
+
+
+def test_every_offset_can_be_read_from(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    filled(broker, client)
+    for offset in range(COUNT):
+        assert broker.consume(client, offset) == list(range(offset, COUNT))
+
+
+def test_a_large_batch_is_read_whole(broker: TieredBroker, partition: Partition) -> None:
+    """Batches may be larger than what is read from the store at a time."""
+    client = broker.connect()
+    alter(broker, internal_segment_bytes="4000000", max_message_bytes="4000000")
+    broker.fill(client, 3, size=2_500_000)
+    alter(broker, internal_segment_bytes="1000")
+    broker.fill(client, 8)
+    broker.work()
+    assert partition.online_log().local_log_start_offset >= 3
+    assert broker.consume(client) == list(range(11))
+
+
+def test_a_fetch_waits_for_the_store_and_not_for_new_records(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    filled(broker, client)
+    other = broker.connect()
+    client.send(broker.fetch_request(0))
+    broker.node.settle()
+    broker.fill(other, 1)
+    assert client.ids() == [], "what was written is not what it waits for"
+    broker.background.run()
+    broker.node.settle()
+    broker.background.run()
+    broker.node.settle()
+    assert len(client.ids()) == 1
+
+
+def test_a_fetch_is_answered_in_time_if_the_store_is_slow(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    filled(broker, client)
+    client.send(broker.fetch_request(0))
+    broker.pass_time(499)
+    assert client.ids() == []
+    broker.pass_time(2)
+    ((_, response),) = client.replies()
+    answer: Any = response
+    assert answer.responses[0].partitions[0].error_code == 0
+    assert not answer.responses[0].partitions[0].records
+    assert broker.consume(client) == list(range(COUNT))
+
+
+def test_reads_fail_with_an_error_while_the_store_is_away(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    filled(broker, client)
+    broker.store.faults = AWAY
+    assert broker.fetch(client, 0).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    local = partition.online_log().local_log_start_offset
+    assert broker.consume(client, local) == list(range(local, COUNT))
+    assert partition.log is not None, "the local log is fine"
+    broker.store.faults = StoreFaults()
+    broker.pass_time(1001)
+    assert broker.consume(client) == list(range(COUNT))
+
+
+def test_a_lost_object_is_an_error_and_not_the_end(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    filled(broker, client)
+    key = next(key for key in sorted(broker.store.objects) if key.endswith(".log"))
+    del broker.store.objects[key]
+    assert broker.fetch(client, 0).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.consume(client, 5) == list(range(5, COUNT))
+
+
+def test_reads_of_committed_records_know_aborted_transactions(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    """The marker is in a later segment than the records."""
+    with_coordinator(broker)
+    client.ask(produce(transactional(7)), 11)
+    broker.fill(client, 6)
+    client.ask(markers(7, commit=False))
+    broker.fill(client, 10)
+    broker.work()
+    log = partition.online_log()
+    assert log.local_log_start_offset > 8
+    assert "txnindex" in names(broker.store.objects)
+    answer = broker.fetch(client, 0, committed=True)
+    assert [(a.producer_id, a.first_offset) for a in answer.aborted_transactions] == [(7, 0)]
+    answer = broker.fetch(client, 8, committed=True)
+    assert not answer.aborted_transactions
+    assert broker.consume(client, committed=True) == broker.consume(client)
+
+
+def test_a_follower_is_sent_to_the_tier(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    filled(broker, client)
+    partition.take_role(partition_image(leader_epoch=5), 1)
+    state = ReplicaState(replica_id=2, replica_epoch=-1)
+    answer = broker.fetch(client, 0, replica_state=state)
+    assert answer.error_code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+    start = partition.online_log().local_log_start_offset
+    assert broker.fetch(client, start, replica_state=state).error_code == 0
+
+
+@pytest.mark.parametrize("timestamp", [0, 3, 7, 12, 20])
+def test_offsets_are_found_by_time_in_both_parts(
+    broker: TieredBroker, partition: Partition, client: Client, timestamp: int
+) -> None:
+    filled(broker, client)
+    assert broker.list_offset(client, START_MS + timestamp) == (0, timestamp)
+    assert broker.list_offset(client, START_MS + COUNT) == (0, -1)
+
+
+def test_special_offsets(broker: TieredBroker, partition: Partition, client: Client) -> None:
+    filled(broker, client)
+    log = partition.online_log()
+    assert broker.list_offset(client, -1) == (0, COUNT)
+    assert broker.list_offset(client, -2) == (0, 0)
+    assert broker.list_offset(client, -4) == (0, log.local_log_start_offset)
+    assert broker.list_offset(client, -5) == (0, log.active.base_offset - 1)
+    assert broker.list_offset(client, -6) == (0, log.active.base_offset)
+
+
+def test_a_lookup_by_time_ends_if_the_store_does_not_answer(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    filled(broker, client)
+    broker.store.faults = AWAY
+    code, _ = broker.list_offset(client, START_MS + 3)
+    assert code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+# -- retention ---------------------------------------------------------------------------
+
+
+def test_retention_by_size_counts_both_parts(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    filled(broker, client)
+    size = len(broker.manifests)
+    assert alter(broker, retention_bytes="3000") == ErrorCode.NONE
+    broker.work(5000)
+    log = partition.online_log()
+    assert 2 <= len(broker.manifests) < size
+    assert log.log_start_offset > 0
+    assert broker.list_offset(client, -2) == (0, log.log_start_offset)
+    assert broker.consume(client, log.log_start_offset) == list(range(log.log_start_offset, COUNT))
+    assert broker.fetch(client, 0).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_retention_by_time_reaches_the_remote_part(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    filled(broker, client)
+    assert alter(broker, retention_ms="60000") == ErrorCode.NONE
+    broker.pass_time(120_000)
+    broker.work(5000)
+    log = partition.online_log()
+    assert broker.manifests == []
+    assert not [key for key in broker.store.objects if not key.endswith("log-start-offset")]
+    assert log.log_start_offset == log.active.base_offset
+
+
+def test_deleted_records_are_deleted_remotely(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    filled(broker, client)
+    asked = DeleteRecordsPartition(partition_index=0, offset=5)
+    topic = DeleteRecordsTopic(name="t", partitions=[asked])
+    client.ask(DeleteRecordsRequest(topics=[topic], timeout=1000))
+    broker.work()
+    assert len(broker.manifests) == COUNT // 2 - 2, "offset 5 is in the third segment"
+    assert broker.consume(client, 5) == list(range(5, COUNT))
+    assert broker.fetch(client, 4).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    (key,) = [key for key in broker.store.objects if key.endswith("log-start-offset")]
+    assert broker.store.objects[key] == b"5\n"
+
+
+def test_a_deleted_topic_leaves_no_objects(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    filled(broker, client)
+    delete_topic(broker)
+    broker.work()
+    assert broker.store.objects == {}
+    again = restarted(broker)
+    again.work()
+    assert again.store.objects == {}
+
+
+def delete_topic(broker: TieredBroker) -> None:
+    def decide(image: Any) -> Any:
+        unwanted = [UnwantedTopic(name="t")]
+        decision = yield from delete_topics(image, broker.node.config, unwanted)
+        return decision.records
+
+    broker.node.controller.decide(decide, lambda failure: None)
+    broker.node.settle()
+
+
+def test_the_deletion_of_a_topic_goes_on_after_a_restart(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    filled(broker, client)
+    broker.store.faults = AWAY
+    delete_topic(broker)
+    broker.work(500)
+    assert broker.store.objects
+    again = restarted(broker)
+    again.work()
+    assert again.store.objects == {}
+
+
+def test_the_tier_of_a_topic_is_turned_off_only_with_its_segments(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    filled(broker, client)
+    assert alter(broker, remote_storage_enable="false") == ErrorCode.INVALID_CONFIG
+    off = {"remote_storage_enable": "false", "remote_log_delete_on_disable": "true"}
+    assert alter(broker, **off) == ErrorCode.NONE
+    log = partition.online_log()
+    local = log.local_log_start_offset
+    assert log.log_start_offset == local > 0
+    broker.work()
+    assert broker.store.objects == {}
+    assert broker.consume(client, local) == list(range(local, COUNT))
+    assert broker.fetch(client, 0).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_copies_can_be_stopped_and_the_remote_part_stays(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    filled(broker, client)
+    copied = broker.manifests
+    stop = {"remote_log_copy_disable": "true", "local_retention_bytes": "-2"}
+    assert alter(broker, **stop) == ErrorCode.NONE
+    broker.fill(client, 10)
+    broker.work()
+    assert broker.manifests == copied
+    assert broker.consume(client) == list(range(COUNT + 10))
