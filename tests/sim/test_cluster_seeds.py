@@ -25,6 +25,7 @@ from ottla.sim.cluster_run.report import replay_command, run_seed
 from ottla.sim.cluster_run.run import ClusterRun
 from tests.sim.test_planted_bugs import acknowledge_what_is_written
 
+pytestmark = pytest.mark.timeout(600)
 SECONDS = 4
 SEEDS = range(40)
 PER_TEST = 4
