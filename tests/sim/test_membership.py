@@ -78,10 +78,10 @@ def test_the_others_tell_at_once_that_one_may_stop(seed: int) -> None:
 
 def test_the_death_of_the_active_controller_is_noticed_at_once() -> None:
     gaps_ms = [_gap_after_the_death_of_the_active_controller(seed) for seed in range(12)]
-    # Simulated disks take up to 200 ms to sync, and an election syncs a few times. Two votes that
-    # are written at the same time split the election, which is rare: then there is a second one.
-    assert max(gaps_ms) < 4_000
-    assert sum(gap_ms < 1_500 for gap_ms in gaps_ms) >= 10
+    # Simulated disks take up to 200 ms to sync, and an election syncs a few times. Two voters that
+    # stand at the same time do not split the votes: one gives way.
+    assert max(gaps_ms) < 2_500
+    assert sum(gap_ms < 1_500 for gap_ms in gaps_ms) >= 11
 
 
 def _gap_after_the_death_of_the_active_controller(seed: int) -> float:

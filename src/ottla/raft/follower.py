@@ -19,7 +19,7 @@ from ottla.raft.messages import (
     FetchSnapshotResponse,
     UpdateVoterRequest,
 )
-from ottla.raft.role import NEVER, Role
+from ottla.raft.role import GIVE_WAY_MS, NEVER, Role
 from ottla.raft.voter_history import DYNAMIC_VOTERS
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ UPDATE_VOTER_FACTOR = 3
 
 SUCCESSION_MS = 50
 """How long each voter waits for the one before it to replace a leader whose process has ended."""
-GIVE_WAY_FACTOR = 5
-"""How many of those times a voter waits for one whose pre-vote it has granted."""
 
 
 class Follower(Role):
@@ -100,10 +98,10 @@ class Follower(Role):
         wait_ms = quorum.below(SUCCESSION_MS // 2) + SUCCESSION_MS * self._place_in_succession()
         self.fetch_deadline_ms = min(self.fetch_deadline_ms, quorum.now_ms + wait_ms)
 
-    def pre_vote_granted(self) -> None:
+    def pre_vote_granted(self, request: VoteRequest) -> None:
         """Give way to the voter that stands, if this one was about to."""
         if self.has_leader_ended:
-            self.fetch_deadline_ms = self.quorum.now_ms + SUCCESSION_MS * GIVE_WAY_FACTOR
+            self.fetch_deadline_ms = self.quorum.now_ms + GIVE_WAY_MS
 
     def _place_in_succession(self) -> int:
         quorum = self.quorum

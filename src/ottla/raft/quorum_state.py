@@ -6,7 +6,8 @@ Transitions (`TRANSITIONS`), and when they are made:
                  -> prospective   the election timeout passed (voters)
                  -> follower      the leader of this or a higher epoch was found
     prospective  -> candidate     a majority granted its pre-vote
-                 -> unattached    a higher epoch; or pre-votes lost, and no leader known
+                 -> unattached    a higher epoch; or pre-votes lost, and no leader known; or
+                                  it gives way to another prospective voter
                  -> follower      a leader was found; or pre-votes lost, and a leader known
     candidate    -> leader        a majority granted its vote
                  -> prospective   the election timeout passed
@@ -40,7 +41,7 @@ from ottla.raft.election import ElectionState
 from ottla.raft.leader import Leader
 from ottla.raft.log_view import LogView
 from ottla.raft.prospective import Prospective
-from ottla.raft.role import NEVER, Role
+from ottla.raft.role import GIVE_WAY_MS, NEVER, Role
 from ottla.raft.unattached import Unattached
 from ottla.raft.voter_history import VoterHistory
 from ottla.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
@@ -259,10 +260,19 @@ class QuorumState:
         deadline_ms = self.role.election_deadline_ms
         if not self.can_stand:
             deadline_ms = NEVER
-        elif deadline_ms == NEVER:
+        elif deadline_ms == NEVER or self._is_giving_way:
             deadline_ms = self.patience_end_ms()
         voted = self.election.voted if epoch == self.epoch else None
         self._become(Unattached(self, deadline_ms), ElectionState(epoch, leader_id, voted), ())
+
+    @property
+    def _is_giving_way(self) -> bool:
+        return isinstance(self.role, Unattached) and self.role.is_giving_way
+
+    def give_way(self) -> None:
+        """Let another voter stand, and stand again if it is not elected soon."""
+        role = Unattached(self, self.now_ms + GIVE_WAY_MS, is_giving_way=True)
+        self._become(role, self.election, ())
 
     def become_follower(self, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...]) -> None:
         """Follow the leader of this or a higher epoch."""

@@ -96,7 +96,7 @@ def _vote(quorum: QuorumState, request: VoteRequest) -> tuple[ErrorCode, bool]:
     theirs = (request.last_epoch, request.last_offset)
     is_granted = quorum.role.grants_vote(request, theirs >= (log.end_epoch, log.end_offset))
     if is_granted and request.pre_vote:
-        quorum.role.pre_vote_granted()
+        quorum.role.pre_vote_granted(request)
     elif is_granted and quorum.election.voted is None:
         quorum.vote_for(request.candidate)
     return ErrorCode.NONE, is_granted

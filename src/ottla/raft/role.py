@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from ottla.raft.quorum_state import QuorumState
 
 NEVER = float("inf")
+GIVE_WAY_MS = 250
+"""How long a voter waits for one whose pre-vote it has granted, before it stands itself."""
 
 
 class Role:
@@ -35,7 +37,7 @@ class Role:
         """Decide about a vote in the current epoch, which is the epoch of the request."""
         raise NotImplementedError
 
-    def pre_vote_granted(self) -> None:
+    def pre_vote_granted(self, request: VoteRequest) -> None:
         """Take note that another node was told that it would get the vote."""
 
     def log_flushed(self) -> None:

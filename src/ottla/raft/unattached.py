@@ -16,12 +16,16 @@ if TYPE_CHECKING:
 
 
 class Unattached(Role):
-    __slots__ = ()
+    __slots__ = ("is_giving_way",)
     name = "unattached"
 
-    def __init__(self, quorum: QuorumState, election_deadline_ms: float) -> None:
+    def __init__(
+        self, quorum: QuorumState, election_deadline_ms: float, *, is_giving_way: bool = False
+    ) -> None:
         super().__init__(quorum)
         self.election_deadline_ms = election_deadline_ms
+        self.is_giving_way = is_giving_way
+        """True if another voter is to be elected in the next epoch, and this one waits for it."""
 
     def poll(self) -> float:
         quorum = self.quorum
