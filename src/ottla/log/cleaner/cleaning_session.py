@@ -102,7 +102,7 @@ class CleaningSession:
         `fill` writes its bytes. `left` bytes of the segment come after the chunk.
         """
         data = self._input.add(size, fill, left)
-        some = _Some()
+        some = self._none_yet()
         for batch in self._input.batches(left):
             if batch.is_control:
                 self._transactions.is_marker_unused(batch, _marker_of(data, batch))
@@ -114,7 +114,7 @@ class CleaningSession:
             if some.size >= _BYTES_AT_ONCE:
                 if not self._add_some(some):
                     return
-                some = _Some()
+                some = self._none_yet()
         self._add_some(some)
 
     def _add_some(self, some: _Some) -> bool:
@@ -144,7 +144,7 @@ class CleaningSession:
         Take the output before the next chunk: parts of it are in the buffer of the input.
         """
         data = self._input.add(size, fill, left)
-        some = _Some()
+        some = self._none_yet()
         for batch in self._input.batches(left):
             self.records_read += batch.record_count
             if batch.is_control:
@@ -158,7 +158,7 @@ class CleaningSession:
                 some.add(batch, self._records_of(data, batch, keeps))
             if some.size >= _BYTES_AT_ONCE:
                 self._filter_some(data, some, latest_offset)
-                some = _Some()
+                some = self._none_yet()
         self._filter_some(data, some, latest_offset)
 
     def _filter_some(self, chunk: bytearray, some: _Some, latest_offset: int) -> None:
@@ -176,6 +176,11 @@ class CleaningSession:
             else:
                 self._keep_header(batch)
 
+    def _none_yet(self) -> _Some:
+        """Begin to collect batches that are looked at together."""
+        self._codecs.forget()
+        return _Some()
+
     def _records_of(
         self, chunk: bytearray, batch: Batch, keep_tombstones: bool = True
     ) -> BatchRecords:
@@ -183,8 +188,7 @@ class CleaningSession:
         start, end = batch.position + HEADER_SIZE, batch.end
         if batch.compression:
             with memoryview(chunk) as view:
-                data = self._codecs.decompress(batch.compression, view[start:end])
-            start, end = 0, len(data)
+                data, start, end = self._codecs.decompress(batch.compression, view[start:end])
         return BatchRecords(
             data, start, end, batch.base_offset, batch.record_count, keep_tombstones
         )
