@@ -41,7 +41,11 @@ SOURCE, TARGET, GROUP = "source", "target", "copiers"
 TIMEOUT_S = 180
 PLANS: dict[str, Plan] = {
     "a controller of Kafka": {1: (KAFKA, COMBINED), 2: (KAFKA, BROKER), 3: (OTTLA, BROKER)},
-    "controllers of both": {1: (OTTLA, COMBINED), 2: (OTTLA, COMBINED), 3: (KAFKA, COMBINED)},
+    "the quorum moves between both": {
+        1: (OTTLA, COMBINED),
+        2: (OTTLA, COMBINED),
+        3: (KAFKA, COMBINED),
+    },
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from dataclasses import dataclass, field, replace
 
@@ -19,6 +20,8 @@ from harness.works import Figures, Latency, LibrdkafkaProduce, Work, consume, ru
 CONSUMED_BYTES = 300_000_000
 SETTLING_BYTES = 200 << 20
 WRITTEN_TIMEOUT_S = 120.0
+FLUSH_S = 0.2
+ENDING_SIGNALS = (signal.SIGALRM, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DELETED_S = 3.0
 """The files of a deleted topic are removed within this time."""
 
@@ -120,10 +123,26 @@ def write_to_each(ports: str, topic: str, partitions: int) -> None:
     )
     for partition in range(partitions):
         producer.produce(topic, b"x" * 100, partition=partition, on_delivery=told)
-    left = producer.flush(WRITTEN_TIMEOUT_S)
+    left = _flush(producer, WRITTEN_TIMEOUT_S)
     if left or problems or done != partitions:
         reason = problems[0] if problems else f"{left} not acknowledged"
         raise BenchError(f"not every partition of {topic} took a write: {reason}")
+
+
+def _flush(producer: Producer, timeout_s: float) -> int:
+    """Wait until all messages are acknowledged or have failed; return how many are left.
+
+    Signals wait meanwhile: what their handlers raise must not come out of a callback of the client.
+    """
+    deadline = time.monotonic() + timeout_s
+    left = len(producer)
+    while left and time.monotonic() < deadline:
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
+        try:
+            left = producer.flush(FLUSH_S)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return left
 
 
 def warm_cluster_works(scale: Scale) -> list[Work]:

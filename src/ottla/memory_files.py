@@ -142,6 +142,8 @@ class MemoryFile:
 class MemoryFiles:
     """A tree of directories and files. Paths are compared as given, without `.` and `..`."""
 
+    is_shared = False
+
     def __init__(self, clock_ms: Callable[[], int] = lambda: 0) -> None:
         self._clock_ms = clock_ms
         self._files: dict[str, _Node] = {}

@@ -109,6 +109,9 @@ class Entry(NamedTuple):
 class Files(Protocol):
     """A file system. Paths are plain strings; parents must exist unless said otherwise."""
 
+    is_shared: bool
+    """True if helper processes find the same files under the same paths."""
+
     def open(self, path: str, *, create: bool = False, writable: bool = False) -> File:
         """Open a file; FileNotFoundError unless it exists or `create` is set."""
         ...
@@ -263,6 +266,22 @@ class NoHelperProcesses:
         lane: str = "",
     ) -> None:
         raise TaskFailed("there are no helper processes")
+
+
+class SharedFile(Protocol):
+    """A file that a task in a helper process reads."""
+
+    def read_into(self, target: memoryview, position: int) -> int:
+        """Fill `target` from a position on; return how many bytes there were."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class HelperFiles:
+    """How tasks open shared files. A helper process sets `open`; elsewhere there are none."""
+
+    open: Callable[[str], SharedFile] | None = None
 
 
 def run_task(task: str, data: Buffer) -> bytes:

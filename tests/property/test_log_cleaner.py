@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from ottla.config.topic import LogConfig
+from ottla.log.cleaner import cleaning_session
 from ottla.log.cleaner.cleanable import cleanable
 from ottla.log.log import Log
 from ottla.model.steps import run_to_end
@@ -44,6 +52,10 @@ class CleanedLog(RuleBasedStateMachine):
         """Every record by offset, without those of aborted transactions."""
         self.open: dict[int, list[Seen]] = {}
         self.sequences: dict[int, int] = {}
+        self.table: dict[bytes, bytes] = {}
+        """What a reader has who reads on now and then, within delete.retention.ms."""
+        self.position = 0
+        self.read_at_ms = self._now_ms()
 
     def _append(self, batch: bytearray) -> None:
         self.log.append_as_follower(batch, memoryview(batch), 0, len(batch), NOW)
@@ -117,9 +129,50 @@ class CleanedLog(RuleBasedStateMachine):
 
     @rule(milliseconds=st.sampled_from([1, 60, 200]))
     def wait(self, milliseconds: int) -> None:
+        if self._now_ms() + milliseconds >= self.read_at_ms + CONFIG.delete_retention_ms:
+            self.read_on()
         clock = self.log.resources.clock
         assert isinstance(clock, FakeClock)
         clock.now_ms += milliseconds
+
+    @rule()
+    def read_on(self) -> None:
+        """A reader who keeps up sees every deletion: afterwards it has the same table as all."""
+        stable = self.log.last_stable_offset
+        for record in self._committed():
+            if self.position <= record.offset < stable and record.key is not None:
+                self.table.pop(record.key, None)
+                if record.value is not None:
+                    self.table[record.key] = record.value
+        self.position, self.read_at_ms = stable, self._now_ms()
+        expected = [each for offset, each in sorted(self.written.items()) if offset < stable]
+        assert self.table == {k: v for k, v in last_values(expected).items() if v is not None}
+
+    @precondition(lambda self: not self.sequences)  # producers would have to be set back as well
+    @rule(back=st.integers(1, 12))
+    def truncate(self, back: int) -> None:
+        """Cut off the last batches, as a follower does with what was never committed."""
+        committed = max(self.log.cleaned_upto, self.position, self.log.log_start_offset)
+        starts = [batch.base_offset for batch in read_all(self.log)]
+        offset = ([each for each in starts if each >= committed] or [committed])[-back:][0]
+        self.log.high_watermark = min(offset, self.log.high_watermark)
+        self.log.truncate_to(offset)
+        self.written = {each: record for each, record in self.written.items() if each < offset}
+        assert self.log.log_end_offset == offset
+
+    @rule(room=st.integers(0, 40))
+    def crash_in_a_clean(self, room: int) -> None:
+        """A clean that ends after some steps, and a start without a clean shutdown."""
+        if not cleanable(self.log, NOW).cleanable_bytes:
+            return
+        steps = clean_run(self.log, chunk_bytes=400).steps()
+        for _ in islice(steps, room):
+            pass
+        steps.close()
+        self.restart(is_clean=False)
+
+    def _now_ms(self) -> int:
+        return self.log.resources.clock.wall_ms()
 
     @rule(is_clean=st.booleans())
     def restart(self, is_clean: bool) -> None:
@@ -158,8 +211,23 @@ class CleanedLog(RuleBasedStateMachine):
         ]
 
 
+class CleanedLogInArrays(CleanedLog):
+    """The same with numpy, which is for large logs otherwise."""
+
+    @initialize()
+    def begin(self) -> None:
+        super().begin()
+        self.limit = cleaning_session.ARRAYS_FROM_BYTES
+        cleaning_session.ARRAYS_FROM_BYTES = 0  # type: ignore[misc]
+
+    def teardown(self) -> None:
+        cleaning_session.ARRAYS_FROM_BYTES = self.limit  # type: ignore[misc]
+
+
 TestCleanedLog = CleanedLog.TestCase
 TestCleanedLog.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestCleanedLogInArrays = CleanedLogInArrays.TestCase
+TestCleanedLogInArrays.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 
 
 def dirty_log(disk: SimDisk) -> Log:

@@ -119,9 +119,9 @@ def count_what_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     record_fetch = PartitionLeader.record_fetch
 
     def trusting(
-        self: PartitionLeader, replica_id: int, offset: int, now_ms: float, epoch: int = -1
+        self: PartitionLeader, replica_id: int, offset: int, now_ms: float, *rest: int
     ) -> None:
-        record_fetch(self, replica_id, self.partition.online_log().written_end, now_ms, epoch)
+        record_fetch(self, replica_id, self.partition.online_log().written_end, now_ms, *rest)
 
     monkeypatch.setattr(PartitionLeader, "record_fetch", trusting)
 

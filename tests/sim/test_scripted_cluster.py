@@ -13,6 +13,7 @@ from ottla.replication.partition_leader import PartitionLeader
 from ottla.sim.cluster import SimCluster
 from ottla.wire.message import Message
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from tests.sim.test_quorum_of_several import NODES, active
 from tests.sim.test_replication import create, image, started
 
@@ -34,6 +35,14 @@ def test_a_producer_id_is_asked_for_before_the_broker_is_registered() -> None:
     cluster = SimCluster(3, 0, are_one_cluster=True)
     response = cluster.ask(1, InitProducerIdRequest(transactional_id=None), 4)
     assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # type: ignore[attr-defined]
+
+
+def test_a_client_that_comes_early_hears_of_brokers_when_there_are_some() -> None:
+    """As in Kafka, which takes no requests before. Without brokers clients wait for a long time."""
+    cluster = SimCluster(3, 0, are_one_cluster=True)
+    response = cluster.ask(1, MetadataRequest(topics=None), 12)
+    assert isinstance(response, MetadataResponse)
+    assert 1 in [broker.node_id for broker in response.brokers]
 
 
 def test_a_broker_leads_nothing_by_metadata_from_before_its_registration() -> None:

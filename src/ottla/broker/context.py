@@ -116,14 +116,14 @@ class RequestContext:
 
     def send(self, response: Message) -> None:
         """Answer with a message; nothing happens if the peer has gone."""
-        if self.throttle_ms and "throttle_time" in response.__slots__:
-            response.throttle_time = self.throttle_ms  # type: ignore[attr-defined]
+        if self.throttle_ms and hasattr(response, "throttle_time"):
+            response.throttle_time = self.throttle_ms
         self.send_body(encoder(type(response), self.version)(response))
 
     def send_in_slices(self, response: Message) -> Steps[None]:
         """Answer with a message that may be large."""
-        if self.throttle_ms and "throttle_time" in response.__slots__:
-            response.throttle_time = self.throttle_ms  # type: ignore[attr-defined]
+        if self.throttle_ms and hasattr(response, "throttle_time"):
+            response.throttle_time = self.throttle_ms
         self.send_body((yield from step_encoder(type(response), self.version)(response)))
 
     def run_in_slices(self, steps: Steps[None]) -> None:

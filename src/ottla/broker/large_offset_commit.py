@@ -4,6 +4,9 @@ Partitions that are named more than once are committed once, with what was said 
 not fit into one batch is refused as a whole, as in Kafka. The rest is committed in parts, each in
 a batch of its own. So a part of it may fail, or be lost in a crash: each partition has its own
 result. The connection is parked meanwhile: a later commit must not be overtaken.
+
+What a part does not need any more is dropped at once, and in slices: a request may name a million
+partitions, and to free as many objects would hold the loop as well.
 """
 
 from __future__ import annotations
@@ -12,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ottla.broker.context import RequestContext
-from ottla.broker.sliced_reply import SlicedReply
 from ottla.coordinator.groups.offset_commit import (
     FIRST_TOPIC_ID,
     Commit,
@@ -22,11 +24,10 @@ from ottla.coordinator.groups.offset_commit import (
     commit_offsets,
     refuse_commit,
 )
-from ottla.coordinator.runtime.combined_reply import CombinedReply
 from ottla.coordinator.runtime.reply import Reply
 from ottla.metadata.image import TopicImage
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.model.steps import Steps
+from ottla.model.steps import Steps, Wait, drop_in_steps, in_steps
 from ottla.wire.lazy_list import LazyList
 from ottla.wire.message import Message
 from ottla.wire.messages.offset_commit import (
@@ -44,6 +45,12 @@ PARTITIONS_A_PART: Final = 100
 
 _RECORD_BYTES: Final = 50
 """A record without names and metadata: lengths, versions, the offset, the topic's id."""
+
+_TOPICS_A_STEP: Final = 500
+_DROPPED_A_STEP: Final = 1000
+
+_Row: TypeAlias = tuple[str | bytes, list[PartitionCode]]
+"""A topic by its name or id, and the results of its partitions."""
 
 _Topics: TypeAlias = dict[str | bytes, dict[int, OffsetCommitRequestPartition]]
 
@@ -68,16 +75,71 @@ def commit_in_parts(
     parts = yield from _parts(topics, known)
     if not (yield from _fits(node, head, parts)):
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
-
-    def respond(sent: Sequence[Message]) -> Message:
-        return _response(list(topics), parts, sent)
-
-    combined = CombinedReply(SlicedReply(context), max(len(parts), 1), respond)
-    if not parts:
-        combined.add(0, CommitResults([]))
+    rows: list[_Row] = yield from in_steps(_row, topics, _TOPICS_A_STEP)
+    yield from _drop_request(request, topics)
+    results = _Results(len(parts))
     for position, part in enumerate(parts):
-        _commit(node, head._replace(topics=part.topics), combined.part(position))
+        _commit(node, head._replace(topics=part.topics), results.part(position))
+        part.topics.clear()
         yield
+    if results.missing:
+        yield results.all_there
+    for part, of_part in zip(parts, results.sent, strict=True):
+        assert of_part is not None
+        for position, codes in zip(part.positions, of_part.topics, strict=True):
+            rows[position][1].extend(codes)
+        yield
+    yield from context.send_in_slices(OffsetCommitResponse(topics=LazyList(_answered, rows)))
+    yield from drop_in_steps(parts)
+    yield from drop_in_steps(results.sent)
+    for _, codes in rows:
+        yield from drop_in_steps(codes)
+    yield from drop_in_steps(rows)
+
+
+class _Results:
+    """The results of all parts, and what waits for them."""
+
+    def __init__(self, count: int) -> None:
+        self.sent: list[CommitResults | None] = [None] * count
+        self.missing = count
+        self.all_there = Wait()
+
+    def part(self, position: int) -> Reply:
+        """Return the reply to which the results of one part are sent."""
+        return _PartReply(self, position)
+
+    def add(self, position: int, results: CommitResults) -> None:
+        """Take the results of one part."""
+        assert self.sent[position] is None, "a part is answered once"
+        self.sent[position] = results
+        self.missing -= 1
+        if not self.missing:
+            self.all_there.end()
+
+
+class _PartReply:
+    __slots__ = ("_position", "_results")
+
+    def __init__(self, results: _Results, position: int) -> None:
+        self._results = results
+        self._position = position
+
+    def send(self, response: Message) -> None:
+        assert isinstance(response, CommitResults)
+        self._results.add(self._position, response)
+
+
+def _drop_request(request: OffsetCommitRequest, topics: _Topics) -> Steps[None]:
+    """Forget the decoded request."""
+    for by_index in topics.values():
+        while by_index:
+            for _ in range(min(len(by_index), _DROPPED_A_STEP)):
+                by_index.popitem()
+            yield
+    for topic in request.topics:
+        yield from drop_in_steps(topic.partitions)
+    yield from drop_in_steps(request.topics)
 
 
 def _commit(node: Node, commit: Commit, reply: Reply) -> None:
@@ -150,23 +212,16 @@ def _committed(partition: OffsetCommitRequestPartition) -> PartitionCommit:
     )
 
 
-def _response(
-    topics: Sequence[str | bytes], parts: Sequence[_Part], sent: Sequence[Message]
-) -> OffsetCommitResponse:
-    codes: list[list[PartitionCode]] = [[] for _ in topics]
-    for part, results in zip(parts, sent, strict=False):
-        assert isinstance(results, CommitResults)
-        for position, some in zip(part.positions, results.topics, strict=True):
-            codes[position] += some
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic if isinstance(topic, str) else "",
-                topic_id=topic if isinstance(topic, bytes) else bytes(16),
-                partitions=LazyList(_result, of_topic),
-            )
-            for topic, of_topic in zip(topics, codes, strict=True)
-        ]
+def _row(topic: str | bytes) -> _Row:
+    return topic, []
+
+
+def _answered(row: _Row) -> OffsetCommitResponseTopic:
+    topic, codes = row
+    return OffsetCommitResponseTopic(
+        name=topic if isinstance(topic, str) else "",
+        topic_id=topic if isinstance(topic, bytes) else bytes(16),
+        partitions=LazyList(_result, codes),
     )
 
 

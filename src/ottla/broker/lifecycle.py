@@ -64,6 +64,9 @@ class BrokerLifecycle:
         self._is_waiting = False
         self._has_run = False
         self._is_ready = False
+        self.is_known = False
+        """True once this broker has been unfenced in its own metadata."""
+        self._until_known: list[Callable[[], None]] = []
         self.awaited_brokers = 1
         """How many unfenced brokers there must be before this one is ready, itself included."""
         self._give_up_ms = 0.0
@@ -78,6 +81,10 @@ class BrokerLifecycle:
     def is_running(self) -> bool:
         """True while this broker is unfenced, as far as it knows."""
         return self.state is LifeState.RUNNING
+
+    def when_known(self, action: Callable[[], None]) -> None:
+        """Call `action` when this broker is unfenced in its own metadata for the first time."""
+        self._until_known.append(action)
 
     def start(self) -> None:
         """Register as soon as the quorum has a leader."""
@@ -285,7 +292,13 @@ class BrokerLifecycle:
         """Tell once that clients can come: this broker and those awaited are in its metadata."""
         brokers = self._node.image.brokers
         own = brokers.get(self._node.node_id)
-        if self._is_ready or own is None or own.fenced:
+        if own is None or own.fenced:
+            return
+        self.is_known = True
+        waiting, self._until_known = self._until_known, []
+        for action in waiting:
+            action()
+        if self._is_ready:
             return
         if sum(not broker.fenced for broker in brokers.values()) >= self.awaited_brokers:
             self._is_ready = True

@@ -22,7 +22,7 @@ from ottla.ports import Files, ObjectStore, Ports
 from ottla.server.background import BackgroundThread
 from ottla.server.errors import StartupError
 from ottla.server.file_limit import file_limit
-from ottla.server.helper_processes import HelperLanes
+from ottla.server.helper_lanes import HelperLanes
 from ottla.server.listener import Listener
 from ottla.server.os_files import OsFile, OsFiles, lock_directory
 from ottla.server.reactor import Reactor

@@ -1,9 +1,9 @@
 """Helper processes: work that takes the processor, next to the broker and never on its loop.
 
-There is one process for each lane, usually one in all. It is started with the first task and ends
-when it had nothing to do for a minute, so a broker without such work has none. A thread hands it
-one task at a time and waits for the result; that costs the broker no processor time. A process that
-ends or takes too long is killed, its task fails, and the next task starts another one.
+A process is started with the first task and ends when it had nothing to do for a minute, so a
+broker without such work has none. A thread hands it one task at a time and waits for the result;
+that costs the broker no processor time. A process that ends or takes too long is killed, its task
+fails, and the next task starts another one.
 
 The process ends with the broker, however that ends: its socket to the broker is closed then. It
 inherits nothing else.
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from subprocess import Popen
 
 TIME_LIMIT_S: Final = 20
-LANE_TIME_LIMIT_S: Final = 120
-"""How long a task may take in a lane of its own, where others do not wait behind it."""
 IDLE_S: Final = 60
 MAX_TASKS: Final = 10_000
 MAX_BYTES: Final = 256 * 1024 * 1024
@@ -41,45 +39,6 @@ class _Task(Value):
     name: str
     data: Buffer
     done: Callable[[bytes | TaskFailed], None]
-
-
-class HelperLanes:
-    """The HelperProcesses port: a process for each lane that has work."""
-
-    def __init__(self, wake_loop: Callable[[], None]) -> None:
-        self._wake_loop = wake_loop
-        self._lanes: dict[str, HelperProcess] = {}
-
-    @property
-    def pids(self) -> dict[str, int]:
-        """The process id of each lane that has a process."""
-        return {name: lane.pid for name, lane in self._lanes.items() if lane.pid is not None}
-
-    def submit(
-        self,
-        task: str,
-        data: Buffer,
-        done: Callable[[bytes | TaskFailed], None],
-        lane: str = "",
-    ) -> None:
-        """Run a task in the process of a lane, then `done` on the loop."""
-        process = self._lanes.get(lane)
-        if process is None:
-            limit_s = LANE_TIME_LIMIT_S if lane else TIME_LIMIT_S
-            process = self._lanes[lane] = HelperProcess(self._wake_loop, limit_s)
-        process.submit(task, data, done)
-
-    def deliver(self) -> list[Callable[..., object]]:
-        """Hand finished results over; called on the loop. Return what took them."""
-        takers: list[Callable[..., object]] = []
-        for lane in list(self._lanes.values()):
-            takers += lane.deliver()
-        return takers
-
-    def stop(self) -> None:
-        """End all processes at once. Tasks that are not done are forgotten."""
-        for lane in self._lanes.values():
-            lane.stop()
 
 
 class HelperProcess:

@@ -153,6 +153,8 @@ def _fallocate() -> Callable[[int, int, int, int], int] | None:
 class OsFiles:
     """The file system of this machine."""
 
+    is_shared = True
+
     def open(self, path: str, *, create: bool = False, writable: bool = False) -> OsFile:
         flags = os.O_CLOEXEC | (os.O_RDWR if writable or create else os.O_RDONLY)
         return OsFile(path, os.open(path, flags | os.O_CREAT if create else flags, _MODE))

@@ -101,6 +101,8 @@ class FaultyFile:
 class FaultyFiles:
     """Passes everything on to `inner`, except the operations that `fail` has named."""
 
+    is_shared = False
+
     def __init__(self, inner: Files) -> None:
         self.inner = inner
         self._faults: list[_Fault] = []

@@ -1,7 +1,7 @@
-"""DescribeLogDirs with what Ottla adds: compaction, the remote tier, and segments on request.
+"""DescribeLogDirs with what Ottla adds on request: compaction, the remote tier, and segments.
 
-The additions are tagged fields (KIP-482) with tags from 10,000 on, which Kafka does not use. A
-client that does not know them skips them, and a broker of Kafka leaves them out: then they have
+The additions are tagged fields (KIP-482) with tags from 10,000 on, which Kafka does not use. Only a
+client that asks for them gets them, and a broker of Kafka leaves them out: then they have
 their defaults (ADR 23).
 """
 
@@ -22,12 +22,16 @@ _FLEXIBLE = (2, 5)
 
 
 class LogDirsRequest(DescribeLogDirsRequest):
-    """The request. `with_segments` asks for the segments of each log."""
+    """The request. It may ask for the state of compaction, and for the segments of each log.
 
-    __slots__ = ("with_segments",)
+    With the state of compaction comes the size of the remote part.
+    """
+
+    __slots__ = ("with_compaction", "with_segments")
     FIELDS = (  # type: ignore[assignment]
         *DescribeLogDirsRequest.FIELDS,
         Field("with_segments", "bool", _FLEXIBLE, tag=10_000),
+        Field("with_compaction", "bool", _FLEXIBLE, tag=10_001),
     )
 
     def __init__(
@@ -35,8 +39,10 @@ class LogDirsRequest(DescribeLogDirsRequest):
         *,
         topics: Items[DescribableLogDirTopic] | None = (),
         with_segments: bool = False,
+        with_compaction: bool = False,
     ) -> None:
         super().__init__(topics=topics)
+        self.with_compaction = with_compaction
         self.with_segments = with_segments
 
 

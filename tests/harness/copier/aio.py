@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import confluent_kafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, ProducerFenced
+from confluent_kafka import Consumer, KafkaException
 
 from tests.harness.copier.spec import FAILED, FENCED, STOPPED, CopierSpec
 from tests.harness.copier.watchdog import Watchdog
@@ -19,7 +21,7 @@ def run(spec: CopierSpec, is_stopping: Callable[[], bool]) -> int:
     except ProducerFenced as error:
         print(error, flush=True)
         return FENCED
-    except (KafkaError, TimeoutError) as error:
+    except (KafkaError, KafkaException, TimeoutError) as error:
         print(repr(error), flush=True)
         return FAILED
     return STOPPED
@@ -60,7 +62,9 @@ async def _copy_all(
     consumer.assign([place])
     # The transaction of the copier before has ended with this. So its offsets are known then.
     await producer.begin_transaction()
-    offset = await consumer.committed(place) or 0
+    offset = await consumer.committed(place)
+    if offset is None:
+        offset = await asyncio.to_thread(_committed, spec)
     consumer.seek(place, offset)
     while not is_stopping():
         watchdog.step()
@@ -74,6 +78,27 @@ async def _copy_all(
             await _commit(producer, place, offset, spec.group)
             await asyncio.sleep(spec.pause_s)
     await producer.abort_transaction()
+
+
+def _committed(spec: CopierSpec) -> int:
+    """Ask another client where to begin.
+
+    aiokafka takes the error of a coordinator of Kafka that loads its groups for an answer: it says
+    that nothing was committed.
+    """
+    consumer = Consumer(
+        {
+            "bootstrap.servers": spec.servers,
+            "group.id": spec.group,
+            "isolation.level": "read_committed",
+            "socket.timeout.ms": 3_000,
+        }
+    )
+    assert spec.partition is not None
+    place = confluent_kafka.TopicPartition(spec.source, spec.partition)
+    (found,) = consumer.committed([place], timeout=20)
+    consumer.close()
+    return max(0, found.offset)
 
 
 async def _commit(

@@ -13,7 +13,8 @@ import pytest
 
 from ottla.ports import TaskFailed
 from ottla.server import helper_processes
-from ottla.server.helper_processes import HelperLanes, HelperProcess
+from ottla.server.helper_lanes import HelperLanes
+from ottla.server.helper_processes import HelperProcess
 
 TIMEOUT_S = 30.0
 TASKS = """

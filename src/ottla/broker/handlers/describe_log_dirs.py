@@ -1,7 +1,7 @@
 """DescribeLogDirs, versions 1 to 5: what lies in which log directory (KIP-113, KIP-827).
 
-From version 2 on, each log also has the state of its compaction, the size of its remote part, and
-its segments if the request asks for them (`wire/log_dirs_extension.py`, ADR 23).
+From version 2 on, the state of compaction, the size of the remote part and the segments of each log
+are there too if the request asks for them (`wire/log_dirs_extension.py`, ADR 23).
 """
 
 from __future__ import annotations
@@ -31,7 +31,12 @@ from ottla.wire.log_dirs_extension import (
     LogDirsTopic,
     SegmentState,
 )
-from ottla.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from ottla.wire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
 
 if TYPE_CHECKING:
     from ottla.broker.remote_tier.remote_tier import RemoteTier
@@ -54,7 +59,7 @@ def decoder_of(version: int) -> Decode:
 
 def handle(
     node: Node, request: DescribeLogDirsRequest, context: RequestContext
-) -> Steps[LogDirsResponse]:
+) -> Steps[DescribeLogDirsResponse]:
     """Return every log directory with the partitions asked for, or with all."""
     by_dir: dict[str, dict[str, list[LogDirsPartition]]] = {
         log_dir: {} for log_dir in node.config.storage.log_dirs
@@ -66,12 +71,13 @@ def handle(
     else:
         logs = yield from _asked_logs(node, request.topics)
     with_segments = isinstance(request, LogDirsRequest) and request.with_segments
+    with_compaction = isinstance(request, LogDirsRequest) and request.with_compaction
     for log in logs:
         topic, index = log.topic_partition
         shown = LogDirsPartition(partition_index=index, partition_size=log.size)
-        if log.config.compacts:
+        if with_compaction and log.config.compacts:
             _add_compaction(node, log, shown)
-        if node.tier is not None and log.config.remote_storage_enable:
+        if with_compaction and node.tier is not None and log.config.remote_storage_enable:
             shown.remote_bytes = _remote_bytes(node.tier, log)
         if with_segments:
             shown.segments = [
@@ -82,9 +88,12 @@ def handle(
         if move is not None:
             by_dir[move.target].setdefault(topic, []).append(_future(index, move))
         yield
-    return LogDirsResponse(
-        results=[_result(node, log_dir, topics) for log_dir, topics in by_dir.items()]
-    )
+    results: list[DescribeLogDirsResult] = [
+        _result(node, log_dir, topics) for log_dir, topics in by_dir.items()
+    ]
+    if with_segments or with_compaction:
+        return LogDirsResponse(results=results)
+    return DescribeLogDirsResponse(results=results)  # its encoder leaves our additions out
 
 
 def _asked_logs(node: Node, topics: Iterable[DescribableLogDirTopic]) -> Steps[list[Log]]:

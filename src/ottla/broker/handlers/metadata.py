@@ -47,6 +47,13 @@ def decoder_of(version: int) -> Callable[..., bytes]:
 
 def handle(node: Node, body: bytes, context: RequestContext) -> Steps[None] | None:
     """Answer with the cluster as clients of this listener reach it, and the topics asked for."""
+    lifecycle = node.lifecycle
+    if lifecycle is not None and not lifecycle.is_known:
+        # Like Kafka, answer no client before this broker is part of the cluster. An answer without
+        # brokers would make clients wait for a long time.
+        context.defer()
+        lifecycle.when_known(lambda: context.run_in_slices(_respond(node, body, context)))
+        return None
     fetchers = node.replica_fetchers
     if fetchers is not None and fetchers.unreachable:
         context.defer()

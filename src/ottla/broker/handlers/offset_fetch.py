@@ -30,6 +30,19 @@ from ottla.wire.messages.offset_fetch import (
 FIRST_BATCHED = 8
 FIRST_TOPIC_ID = 10
 FIRST_TOP_LEVEL_ERROR = 2
+LAST_WITH_BOTH_ERRORS = 5
+_COORDINATOR_MOVES = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""While the coordinator moves, the partitions have the error of the group too, in old versions.
+
+aiokafka looks at those only. To a response without partitions, as Kafka sends it, it says that
+nothing was ever committed, and its consumers begin at `auto_offset_reset`.
+"""
 
 
 def handle(
@@ -134,8 +147,12 @@ def _old_response(
     group: OffsetFetchResponseGroup, request: OffsetFetchRequest, version: int
 ) -> OffsetFetchResponse:
     """Return the response of an old version. Version 1 has errors for partitions only."""
-    if group.error_code != ErrorCode.NONE and version < FIRST_TOP_LEVEL_ERROR:
+    if group.error_code != ErrorCode.NONE and (
+        version < FIRST_TOP_LEVEL_ERROR
+        or (version <= LAST_WITH_BOTH_ERRORS and group.error_code in _COORDINATOR_MOVES)
+    ):
         return OffsetFetchResponse(
+            error_code=group.error_code if version >= FIRST_TOP_LEVEL_ERROR else ErrorCode.NONE,
             topics=[
                 OffsetFetchResponseTopic(
                     name=topic.name,
@@ -149,7 +166,7 @@ def _old_response(
                     ],
                 )
                 for topic in request.topics or []
-            ]
+            ],
         )
     return OffsetFetchResponse(
         error_code=group.error_code,

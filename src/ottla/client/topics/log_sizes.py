@@ -65,7 +65,9 @@ def describe_log_dirs(
     with_segments: bool = False,
 ) -> Iterator[DirectoryDescription]:
     """Yield the log directories of brokers with the logs of some partitions, or of all."""
-    request = LogDirsRequest(topics=_topics(partitions), with_segments=with_segments)
+    request = LogDirsRequest(
+        topics=_topics(partitions), with_segments=with_segments, with_compaction=True
+    )
     for broker in brokers:
         connection = client.node(broker, deadline)
         response = client.call(connection, request, LogDirsResponse, deadline)

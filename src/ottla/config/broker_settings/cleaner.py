@@ -43,7 +43,7 @@ class CleanerConfig(Component):
         default=134_217_728,
         doc=(
             "The memory for the last offset of each key, of all cleaner threads together. A key"
-            " takes 24 bytes, and 208 bytes without numba. If there are more keys, a log is cleaned"
+            " takes 24 bytes, and 208 bytes without numpy. If there are more keys, a log is cleaned"
             " in several rounds."
         ),
         importance="medium",

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from struct import Struct, error
 from typing import Final
 
@@ -29,6 +29,7 @@ from ottla.log.segment.file_slice import FileSlice
 from ottla.model.ids import NO_PRODUCER_ID
 from ottla.ports import TaskFailed
 from ottla.records.batch import CorruptBatch, scan
+from ottla.records.checksum import crc32c
 
 SMALL_LOG_BYTES: Final = 128 * 1024
 """A log of this size is read and decoded on the loop."""
@@ -39,6 +40,7 @@ LARGE_READ_BYTES: Final = 2 * 1024 * 1024
 
 _ENTRIES_PER_STEP: Final = 700
 _LATEST_PER_STEP: Final = 500
+_PARTS: Final = 64
 _MARKER: Final = Struct(">hh")  # version and type of a control record's key
 _ABORT: Final = 0
 _COMMIT: Final = 1
@@ -52,6 +54,33 @@ class Progress(Enum):
     WAITING = auto()
     """For bytes of the log. Then `wake` is called."""
     DONE = auto()
+
+
+class _LatestRecords:
+    """The offset and the value of the last record of each key.
+
+    There may be millions, and a dict that grows copies all its entries at once. So there are
+    several, each with a part of the keys, the same in every process.
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        self._parts: list[dict[bytes, tuple[int, bytes | None]]] = [{} for _ in range(_PARTS)]
+
+    def __bool__(self) -> bool:
+        return any(self._parts)
+
+    def put(self, key: bytes, offset: int, value: bytes | None) -> None:
+        """Replace the record of a key."""
+        self._parts[crc32c(key) % _PARTS][key] = (offset, value)
+
+    def take(self, count: int) -> Iterator[tuple[bytes, tuple[int, bytes | None]]]:
+        """Remove records, at most so many, and yield them."""
+        for part in self._parts:
+            while part and count:
+                count -= 1
+                yield part.popitem()
 
 
 class Loader:
@@ -73,8 +102,10 @@ class Loader:
         """The rest of the entries that were read."""
         self._is_waiting = False
         self._problem: OSError | None = None
-        self._latest: dict[bytes, tuple[int, bytes | None]] = {}
-        """The offset and the value of the last record of each key in LATEST_ONLY."""
+        self._latest = _LatestRecords()
+        """The last record of each key in LATEST_ONLY."""
+        self._is_draining = False
+        """True while these are replayed, because a transaction follows them."""
         self._damaged = 0
         self.notes: list[str] = []
         """Messages for the operator."""
@@ -90,12 +121,15 @@ class Loader:
             return Progress.WAITING
         if self._problem is not None:
             raise self._problem
-        if self._entries is not None:
+        if self._is_draining:
+            self._replay_latest()
+            self._is_draining = bool(self._latest)
+        elif self._entries is not None:
             self._replay_some(self._entries)
         elif self._offset < self._end_offset:
             return self._read(wake)
         else:
-            self._replay_latest(_LATEST_PER_STEP)
+            self._replay_latest()
         if self._entries is None and self._offset >= self._end_offset and not self._latest:
             return Progress.DONE
         return Progress.MORE
@@ -154,17 +188,21 @@ class Loader:
     # -- replay --------------------------------------------------------------------------
 
     def _replay_some(self, entries: Iterator[Entry]) -> None:
-        latest, prefixes = self._latest, self._shard.LATEST_ONLY
+        put, prefixes = self._latest.put, self._shard.LATEST_ONLY
         count = 0
-        for offset, producer_id, is_marker, key, value in islice(entries, _ENTRIES_PER_STEP):
+        for entry in islice(entries, _ENTRIES_PER_STEP):
+            offset, producer_id, is_marker, key, value = entry
             count += 1
             if producer_id == NO_PRODUCER_ID and not is_marker:
                 if key is not None and key.startswith(prefixes):
-                    latest[key] = (offset, value)
+                    put(key, offset, value)
                 else:
                     self._replay(offset, key, value)
                 continue
-            self._replay_latest(len(latest))
+            if self._latest:  # these come first, however many they are
+                self._is_draining = True
+                self._entries = chain((entry,), entries)
+                return
             if is_marker:
                 self._end_transaction(producer_id, key)
             else:
@@ -172,10 +210,8 @@ class Loader:
         if count < _ENTRIES_PER_STEP:
             self._entries = None
 
-    def _replay_latest(self, count: int) -> None:
-        latest = self._latest
-        for _ in range(min(count, len(latest))):
-            key, (offset, value) = latest.popitem()
+    def _replay_latest(self) -> None:
+        for key, (offset, value) in self._latest.take(_LATEST_PER_STEP):
             self._replay(offset, key, value)
 
     def _replay(

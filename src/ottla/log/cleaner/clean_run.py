@@ -86,12 +86,14 @@ class CleanWorld(NamedTuple):
 
 
 class _Chunk(NamedTuple):
-    """A part of a segment that is read in the background, as a message to the helper."""
+    """A part of a segment, as a message to the helper."""
 
-    path: str
+    segment: Segment
     position: int
     size: int
-    message: Started[bytes]
+    fields: dict[str, Any]
+    message: Started[bytes] | None
+    """With its bytes, which are being read in the background; None if the helper reads them."""
 
 
 class CleanRun:
@@ -112,6 +114,8 @@ class CleanRun:
         self.lane = ""
         """Which helper process works for this clean."""
         self._file: File | None = None
+        self._helper_reads = self._resources.files.is_shared
+        """Whether the helper process reads the files itself."""
         self.stats = CleanStats(self._resources.clock.monotonic_ms())
 
     def steps(self) -> Steps[int]:
@@ -331,23 +335,42 @@ class CleanRun:
     ) -> _Chunk:
         path, end = segment.path(LOG), segment.size
         size = min(self._settings.chunk_bytes, end - position)
-        more = {"clean": self._id, "is_first": position == start, "left": end - position - size}
+        fields = {
+            **fields,
+            "clean": self._id,
+            "is_first": position == start,
+            "left": end - position - size,
+        }
+        if self._helper_reads:
+            fields |= {"path": path, "position": position, "size": size}
+            return _Chunk(segment, position, size, fields, None)
+        work = partial(self._read, path, position, size, fields)
+        return _Chunk(segment, position, size, fields, self._start(work))
 
-        def read() -> bytes:
-            file = self._file
-            if file is None or file.path != path:
-                file = self._file = self._resources.files.open(path)
-            return pack({**fields, **more}, file.pread(size, position))
-
-        return _Chunk(path, position, size, self._start(read))
+    def _read(self, path: str, position: int, size: int, fields: dict[str, Any]) -> bytes:
+        """Return a message with the bytes of a chunk; off the loop."""
+        file = self._file
+        if file is None or file.path != path:
+            file = self._file = self._resources.files.open(path)
+        return pack(fields, file.pread(size, position))
 
     def _process(self, chunk: _Chunk) -> Steps[tuple[dict[str, Any], list[memoryview]]]:
         """Have the helper process look at a chunk of a segment."""
-        message = yield from self._finish(chunk.message)
+        path, position, size = chunk.segment.path(LOG), chunk.position, chunk.size
+        message = pack(chunk.fields)
+        if chunk.message is not None:
+            message = yield from self._finish(chunk.message)
         try:
-            return (yield from self._ask(message))
+            answer = yield from self._ask(message)
+            if "unread" in answer[0]:
+                self._helper_reads = False
+                work = partial(self._read, path, position, size, chunk.fields)
+                answer = yield from self._ask((yield from self._off_loop(work)))
+            return answer
         except DamagedRecords as damage:
-            where = f"{chunk.path}, in the {chunk.size} bytes from {chunk.position}"
+            if chunk.segment not in self.log.segments or position + size > chunk.segment.size:
+                raise CleaningAborted("a segment was cut off meanwhile") from None
+            where = f"{path}, in the {size} bytes from {position}"
             raise DamagedRecords(f"{where}: {damage}") from None
 
     def _ask(self, message: bytes) -> Steps[tuple[dict[str, Any], list[memoryview]]]:

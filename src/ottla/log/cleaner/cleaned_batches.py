@@ -17,7 +17,6 @@ from ottla.records.batch import (
     Batch,
     seal,
 )
-from ottla.records.compression import compress
 
 _OFFSET_ENTRY: Final = Struct(">ii")
 _TIME_ENTRY: Final = Struct(">qi")
@@ -25,16 +24,18 @@ _TIME_ENTRY: Final = Struct(">qi")
 
 def with_records(
     batch: Batch,
-    records: bytes,
+    payload: bytes,
     count: int,
     base_timestamp: int,
     max_timestamp: int,
     *,
     has_delete_horizon: bool,
 ) -> bytearray:
-    """Return a batch with fewer records, which keeps its offsets, sequences and codec."""
+    """Return a batch with fewer records, which keeps its offsets, sequences and codec.
+
+    `payload` has the records, compressed.
+    """
     attributes = batch.attributes | (DELETE_HORIZON_MASK if has_delete_horizon else 0)
-    payload = compress(batch.compression, records)
     return _sealed(batch, attributes, base_timestamp, max_timestamp, count, payload)
 
 

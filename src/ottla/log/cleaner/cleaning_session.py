@@ -13,17 +13,19 @@ Offsets and sequences never change. The CRC of each batch is checked, so damage 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from ottla.log.cleaner.batch_codecs import BatchCodecs
 from ottla.log.cleaner.clean_transactions import CleanTransactions
 from ottla.log.cleaner.cleaned_batches import CleanedSegment, with_records, without_records
+from ottla.log.cleaner.key_offsets import BatchRecords, KeyOffsets, Selection
 from ottla.log.cleaner.timestamp_shift import shifted
 from ottla.log.segment.batch_scan import check_crc, header_at
 from ottla.log.segment.txn_index import TXN_ENTRY, AbortedTxn
 from ottla.log.state.producer_replay import read_marker
-from ottla.ports import Buffer
+from ottla.ports import Buffer, SharedFile
 from ottla.records.batch import (
     HEADER_SIZE,
     LOG_APPEND_TIME,
@@ -34,14 +36,22 @@ from ottla.records.batch import (
 from ottla.records.compression import decompress
 
 if TYPE_CHECKING:
-    from ottla.log.cleaner.compiled_key_offsets import CompiledKeyOffsets
-    from ottla.log.cleaner.key_offsets import KeyOffsets
+    from ottla.log.cleaner.array_key_offsets import ArrayKeyOffsets
 
 ACTIVE_PRODUCER: Final = Struct(">qqh")
 """Producer id, the last offset of its last batch with data (-1 if that is not known), its epoch."""
 
-COMPILED_FROM_BYTES: Final = 32 * 1024 * 1024
-"""Smaller logs are cleaned without numba: it takes a second and 100 MiB of memory to start."""
+ARRAYS_FROM_BYTES: Final = 8 * 1024 * 1024
+"""Smaller logs are cleaned without numpy: it takes 0.1 s and 15 MiB of memory to start."""
+
+Fill: TypeAlias = Callable[[memoryview], None]
+"""Writes the bytes of a chunk of a segment."""
+
+_PADDING: Final = 16
+"""How many bytes the buffer has after the last batch: a key may be read a word at a time."""
+
+_BYTES_AT_ONCE: Final = 4 * 1024 * 1024
+"""How many bytes of decompressed records are looked at together."""
 
 
 class CleaningSession:
@@ -52,7 +62,7 @@ class CleaningSession:
             fields["map_bytes"],
             fields["load_factor"],
             bytes.fromhex(fields["seed"]),
-            compiled=fields["bytes"] >= COMPILED_FROM_BYTES,
+            in_arrays=fields["bytes"] >= ARRAYS_FROM_BYTES,
         )
         self._first_dirty = fields["first_dirty_offset"]
         self._upper_bound = fields["upper_bound"]
@@ -69,36 +79,54 @@ class CleaningSession:
         self.is_full = False
         self.output = CleanedSegment(0, self._interval)
         self._input = BatchStream()
+        self._codecs = BatchCodecs()
+        self.file: SharedFile | None = None
+        """The segment that is being read, unless its bytes come with the tasks."""
         self.records_read = self.records_kept = self.invalid_records = 0
+
+    def close_file(self) -> None:
+        """Close the file of the segment that was read."""
+        file, self.file = self.file, None
+        if file is not None:
+            file.close()
 
     # -- the first pass ------------------------------------------------------------------
 
     def begin_input(self) -> None:
         """Begin to read another segment."""
-        self._input = BatchStream()
+        self._input.begin()
 
-    def add_keys(self, chunk: bytes, left: int) -> None:
+    def add_keys(self, size: int, fill: Fill, left: int) -> None:
         """Collect the keys of a chunk of the dirty part; `is_full` if the map is full.
 
-        `left` bytes of the segment come after the chunk.
+        `fill` writes its bytes. `left` bytes of the segment come after the chunk.
         """
-        data = self._input.add(chunk, left)
-        for batch in self._input.batches(data, left):
-            if not self._add_batch(data, batch):
-                self.is_full = True
-                return
-            if batch.last_offset >= self._first_dirty:
-                self.latest_offset = batch.last_offset
+        data = self._input.add(size, fill, left)
+        some = _Some()
+        for batch in self._input.batches(left):
+            if batch.is_control:
+                self._transactions.is_marker_unused(batch, _marker_of(data, batch))
+                some.add(batch)
+            elif self._transactions.is_aborted(batch) or not batch.record_count:
+                some.add(batch)
+            else:
+                some.add(batch, self._records_of(data, batch))
+            if some.size >= _BYTES_AT_ONCE:
+                if not self._add_some(some):
+                    return
+                some = _Some()
+        self._add_some(some)
 
-    def _add_batch(self, chunk: bytes, batch: Batch) -> bool:
-        if batch.is_control:
-            self._transactions.is_marker_unused(batch, _marker_of(chunk, batch))
-            return True
-        if self._transactions.is_aborted(batch) or not batch.record_count:
-            return True
-        return self.offsets.add(
-            records_of(chunk, batch), batch.base_offset, batch.record_count, self._first_dirty
-        )
+    def _add_some(self, some: _Some) -> bool:
+        """Add the keys of batches; return False if the map is full."""
+        added = self.offsets.add_batches(some.records, self._first_dirty)
+        batches = some.batches
+        if added < len(some.records):
+            self.is_full = True
+            batches = batches[: some.numbers[added]]
+        if batches and batches[-1].last_offset >= self._first_dirty:
+            self.latest_offset = batches[-1].last_offset
+        return not self.is_full
 
     def end_first_pass(self) -> None:
         """Begin again at the start of the log."""
@@ -110,15 +138,56 @@ class CleaningSession:
         """Begin the output of a new segment."""
         self.output = CleanedSegment(base_offset, self._interval)
 
-    def filter(self, chunk: bytes, left: int, latest_offset: int) -> None:
-        """Add what stays of a chunk to the output; `left` bytes of the segment come after it."""
-        data = self._input.add(chunk, left)
-        for batch in self._input.batches(data, left):
+    def filter(self, size: int, fill: Fill, left: int, latest_offset: int) -> None:
+        """Add what stays of a chunk to the output; `left` bytes of the segment come after it.
+
+        Take the output before the next chunk: parts of it are in the buffer of the input.
+        """
+        data = self._input.add(size, fill, left)
+        some = _Some()
+        for batch in self._input.batches(left):
             self.records_read += batch.record_count
             if batch.is_control:
-                self._filter_control(data, batch)
+                marker = _marker_of(data, batch)
+                some.add(batch, is_unused=self._transactions.is_marker_unused(batch, marker))
+            elif self._transactions.is_aborted(batch) or not batch.record_count:
+                some.add(batch)
             else:
-                self._filter_data(data, batch, latest_offset)
+                horizon_ms = batch.delete_horizon_ms
+                keeps = horizon_ms is None or self._now_ms < horizon_ms
+                some.add(batch, self._records_of(data, batch, keeps))
+            if some.size >= _BYTES_AT_ONCE:
+                self._filter_some(data, some, latest_offset)
+                some = _Some()
+        self._filter_some(data, some, latest_offset)
+
+    def _filter_some(self, chunk: bytearray, some: _Some, latest_offset: int) -> None:
+        """Add what stays of batches to the output."""
+        selected = self.offsets.select_batches(some.records, latest_offset)
+        data_batches = dict(
+            zip(some.numbers, zip(some.records, selected, strict=True), strict=True)
+        )
+        for number, batch in enumerate(some.batches):
+            if batch.is_control:
+                self._filter_control(chunk, batch, number in some.unused)
+            elif number in data_batches:
+                records, selection = data_batches[number]
+                self._filter_data(chunk, batch, records, selection)
+            else:
+                self._keep_header(batch)
+
+    def _records_of(
+        self, chunk: bytearray, batch: Batch, keep_tombstones: bool = True
+    ) -> BatchRecords:
+        data: Buffer = chunk
+        start, end = batch.position + HEADER_SIZE, batch.end
+        if batch.compression:
+            with memoryview(chunk) as view:
+                data = self._codecs.decompress(batch.compression, view[start:end])
+            start, end = 0, len(data)
+        return BatchRecords(
+            data, start, end, batch.base_offset, batch.record_count, keep_tombstones
+        )
 
     def take_aborted(self) -> bytes:
         """Return the entries for the transaction index since the last call."""
@@ -127,8 +196,7 @@ class CleaningSession:
         kept.clear()
         return entries
 
-    def _filter_control(self, chunk: bytes, batch: Batch) -> None:
-        is_unused = self._transactions.is_marker_unused(batch, _marker_of(chunk, batch))
+    def _filter_control(self, chunk: bytearray, batch: Batch, is_unused: bool) -> None:
         horizon_ms = batch.delete_horizon_ms
         is_over = is_unused and horizon_ms is not None and horizon_ms <= self._now_ms
         if is_over or not batch.record_count:
@@ -139,33 +207,25 @@ class CleaningSession:
         else:
             self._keep(chunk, batch)
 
-    def _filter_data(self, chunk: bytes, batch: Batch, latest_offset: int) -> None:
-        if self._transactions.is_aborted(batch) or not batch.record_count:
-            self._keep_header(batch)
-            return
-        horizon_ms = batch.delete_horizon_ms
-        records = records_of(chunk, batch)
-        selection = self.offsets.select(
-            records,
-            batch.base_offset,
-            batch.record_count,
-            latest_offset,
-            keep_tombstones=horizon_ms is None or self._now_ms < horizon_ms,
-        )
+    def _filter_data(
+        self, chunk: bytearray, batch: Batch, records: BatchRecords, selection: Selection
+    ) -> None:
         if not selection.kept:
             self._keep_header(batch)
             return
-        sets_horizon = selection.has_tombstones and horizon_ms is None
+        sets_horizon = selection.has_tombstones and batch.delete_horizon_ms is None
         if selection.records is None and not sets_horizon:
             self._keep(chunk, batch)
             return
-        kept = records if selection.records is None else selection.records
+        kept = selection.records
+        if kept is None:
+            kept = bytes(records.data[records.start : records.end])
         max_timestamp = batch.max_timestamp
         if batch.timestamp_type != LOG_APPEND_TIME:
             max_timestamp = batch.base_timestamp + selection.max_timestamp_delta
         self._rewrite(batch, kept, selection.kept, max_timestamp, sets_horizon)
 
-    def _keep(self, chunk: bytes, batch: Batch) -> None:
+    def _keep(self, chunk: bytearray, batch: Batch) -> None:
         """Copy a batch as it is."""
         self.records_kept += batch.record_count
         content = memoryview(chunk)[batch.position : batch.end]
@@ -183,8 +243,11 @@ class CleaningSession:
         if sets_horizon:
             base_timestamp = self._now_ms + self._delete_retention_ms
             records = shifted(records, count, batch.base_timestamp - base_timestamp)
+        payload = (
+            self._codecs.compress(batch.compression, records) if batch.compression else records
+        )
         made = with_records(
-            batch, records, count, base_timestamp, max_timestamp, has_delete_horizon=sets_horizon
+            batch, payload, count, base_timestamp, max_timestamp, has_delete_horizon=sets_horizon
         )
         self.records_kept += count
         self.output.add(made, batch.last_offset, max_timestamp)
@@ -199,54 +262,88 @@ class CleaningSession:
         return batch.is_control and batch.producer_epoch == epoch
 
 
+class _Some:
+    """Batches that are looked at together."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self.records: list[BatchRecords] = []
+        """Of those whose records matter."""
+        self.numbers: list[int] = []
+        """Which of the batches these are."""
+        self.unused: set[int] = set()
+        """Which of the batches are markers that nobody needs."""
+        self.size = 0
+
+    def add(
+        self, batch: Batch, records: BatchRecords | None = None, *, is_unused: bool = False
+    ) -> None:
+        if records is not None:
+            self.numbers.append(len(self.batches))
+            self.records.append(records)
+            self.size += records.end - records.start
+        if is_unused:
+            self.unused.add(len(self.batches))
+        self.batches.append(batch)
+
+
 class BatchStream:
     """The batches of a segment that comes in chunks, with their CRCs checked.
 
-    What a chunk has of an incomplete batch is kept for the next one.
+    Chunks are written into one buffer, which is used again for the next chunk. What a chunk has of
+    an incomplete batch is moved to its start then.
     """
 
     def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._needed = 0
+        self._buffer = bytearray()
+        self._start = self._end = self._needed = 0
 
-    def add(self, chunk: bytes, left: int) -> bytes:
-        """Return the bytes that are there now; none while the next batch is incomplete.
+    def begin(self) -> None:
+        """Begin another segment."""
+        self._start = self._end = self._needed = 0
 
-        The segment has `left` more bytes after the chunk. Raise CorruptBatch if that is not
-        enough for the next batch.
+    def add(self, size: int, fill: Fill, left: int) -> bytearray:
+        """Let `fill` write the next bytes of the segment, and return the buffer.
+
+        The segment has `left` more bytes after them. Raise CorruptBatch if that is not enough for
+        the next batch.
         """
-        self._parts.append(chunk)
-        self._size += len(chunk)
-        if self._needed > self._size + left:
+        rest = bytes(memoryview(self._buffer)[self._start : self._end])
+        end = len(rest) + size
+        if len(self._buffer) < end + _PADDING:
+            self._buffer = bytearray(end + _PADDING)
+        self._buffer[: len(rest)] = rest
+        self._start, self._end = 0, len(rest)
+        fill(memoryview(self._buffer)[len(rest) : end])
+        self._end = end
+        if self._needed > end + left:
             raise CorruptBatch(0, f"a batch of {self._needed} bytes is longer than its segment")
-        if self._size < self._needed:
-            return b""
-        data = chunk if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts, self._size, self._needed = [], 0, 0
-        return data
+        return self._buffer
 
-    def batches(self, data: bytes, left: int) -> Iterator[Batch]:
-        """Yield the whole batches of the data, and keep the rest."""
-        position, end = 0, len(data)
-        while position < end:
-            batch = header_at(data, position, position)
-            if batch is None or batch.end > end:
-                self._keep(data[position:], HEADER_SIZE if batch is None else batch.size, left)
-                return
-            if batch.magic != MAGIC_V2:
-                raise CorruptBatch(position, f"it has the old format {batch.magic}")
-            check_crc(data, batch, position)
-            yield batch
-            position = batch.end
+    def batches(self, left: int) -> Iterator[Batch]:
+        """Yield the whole batches in the buffer, and keep the rest."""
+        position, end = 0, self._end
+        if end < self._needed:
+            return
+        with memoryview(self._buffer) as buffer, buffer[:end] as view:
+            while position < end:
+                batch = header_at(view, position, position)
+                if batch is None or batch.end > end:
+                    self._needed = HEADER_SIZE if batch is None else batch.size
+                    break
+                if batch.magic != MAGIC_V2:
+                    raise CorruptBatch(position, f"it has the old format {batch.magic}")
+                check_crc(view, batch, position)
+                yield batch
+                position = batch.end
+            else:
+                self._needed = 0
+        self._start = position
+        if self._needed > end - position + left:
+            raise CorruptBatch(0, f"a batch of {self._needed} bytes is longer than its segment")
 
-    def _keep(self, rest: bytes, needed: int, left: int) -> None:
-        self._parts, self._size, self._needed = [rest], len(rest), needed
-        if needed > len(rest) + left:
-            raise CorruptBatch(0, f"a batch of {needed} bytes is longer than its segment")
 
-
-def records_of(chunk: bytes, batch: Batch) -> bytes:
+def records_of(chunk: bytearray, batch: Batch) -> bytes:
     """Return the records of a batch, decompressed."""
     with memoryview(chunk) as view:
         payload = view[batch.position + HEADER_SIZE : batch.end]
@@ -254,20 +351,18 @@ def records_of(chunk: bytes, batch: Batch) -> bytes:
 
 
 def new_key_offsets(
-    map_bytes: int, load_factor: float, seed: bytes, *, compiled: bool
-) -> KeyOffsets | CompiledKeyOffsets:
-    """Return an empty map: with `compiled` the compiled one, if numba is installed."""
-    if compiled:
+    map_bytes: int, load_factor: float, seed: bytes, *, in_arrays: bool
+) -> KeyOffsets | ArrayKeyOffsets:
+    """Return an empty map: with `in_arrays` the one of numpy, if that is installed."""
+    if in_arrays:
         try:
-            from ottla.log.cleaner.compiled_key_offsets import CompiledKeyOffsets
+            from ottla.log.cleaner.array_key_offsets import ArrayKeyOffsets
         except ImportError:
             pass
         else:
-            return CompiledKeyOffsets(map_bytes, load_factor, seed)
-    from ottla.log.cleaner.key_offsets import KeyOffsets
-
+            return ArrayKeyOffsets(map_bytes, load_factor, seed)
     return KeyOffsets(map_bytes, load_factor)
 
 
-def _marker_of(chunk: bytes, batch: Batch) -> Any:
+def _marker_of(chunk: bytearray, batch: Batch) -> Any:
     return read_marker(memoryview(chunk)[batch.position : batch.end])

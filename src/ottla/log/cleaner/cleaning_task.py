@@ -1,25 +1,27 @@
 """The tasks of a clean in a helper process: each takes a message and returns one.
 
     begin     start a clean: settings, active producers, aborted transactions
-    map       a chunk of the dirty part, for the first pass
+    map       a chunk of the dirty part, for the first pass: its bytes, or where to read them
     segment   begin the output of a new segment
-    filter    a chunk for the second pass; returns what stays and its index entries
+    filter    a chunk for the second pass, likewise; returns what stays and its index entries
     finish    the last entry of the time index of the output
     ping      keep the process alive while the clean waits
     end       forget the clean
 
 A clean is known by its id. If the process ended in between, the id is not known, and the answer
-says so: the clean fails and is begun again. Damage in the log is an answer too.
+says so: the clean fails and is begun again. Damage in the log is an answer too, and so is that a
+file cannot be read here: the broker reads it then, and deals with the error if there is one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
-from ottla.log.cleaner.cleaning_session import CleaningSession
+from ottla.log.cleaner.cleaning_session import CleaningSession, Fill
 from ottla.log.cleaner.task_messages import pack, unpack
-from ottla.ports import Buffer
+from ottla.ports import Buffer, HelperFiles, SharedFile
 from ottla.records.batch import CorruptBatch
 
 TASK: Final = "ottla.log.cleaner.cleaning_task:run"
@@ -33,17 +35,20 @@ def run(data: Buffer) -> bytes:
     name, clean_id = fields.pop("task"), fields.pop("clean")
     if name == "begin":
         while len(_sessions) >= _MOST_SESSIONS:
-            del _sessions[next(iter(_sessions))]
+            _sessions.pop(next(iter(_sessions))).close_file()
         _sessions[clean_id] = CleaningSession(fields, *parts)
         return pack({})
     if name == "end":
-        _sessions.pop(clean_id, None)
+        if (ended := _sessions.pop(clean_id, None)) is not None:
+            ended.close_file()
         return pack({})
     session = _sessions.get(clean_id)
     if session is None:
         return pack({"lost": "the helper process was started again meanwhile"})
     try:
         return _TASKS[name](session, fields, parts)
+    except OSError as error:
+        return pack({"unread": str(error)})
     except CorruptBatch as damage:
         return pack({"damage": damage.reason, "position": damage.position})
     except IndexError:  # a number of a record goes beyond the end of its batch
@@ -53,7 +58,7 @@ def run(data: Buffer) -> bytes:
 def _map(session: CleaningSession, fields: dict[str, Any], parts: list[memoryview]) -> bytes:
     if fields["is_first"]:
         session.begin_input()
-    session.add_keys(bytes(parts[0]), fields["left"])
+    session.add_keys(*_chunk(session, fields, parts), fields["left"])
     return pack(
         {
             "latest_offset": session.latest_offset,
@@ -62,6 +67,29 @@ def _map(session: CleaningSession, fields: dict[str, Any], parts: list[memoryvie
             "utilization": session.offsets.utilization,
         }
     )
+
+
+def _chunk(
+    session: CleaningSession, fields: dict[str, Any], parts: list[memoryview]
+) -> tuple[int, Fill]:
+    """Return the size of a chunk, and what writes its bytes."""
+    if parts:
+        return len(parts[0]), partial(_copy, parts[0])
+    if fields["is_first"] or session.file is None:
+        session.close_file()
+        if HelperFiles.open is None:
+            raise FileNotFoundError("there are no files here")
+        session.file = HelperFiles.open(fields["path"])
+    return fields["size"], partial(_read, session.file, fields["position"])
+
+
+def _copy(chunk: memoryview, target: memoryview) -> None:
+    target[:] = chunk
+
+
+def _read(file: SharedFile, position: int, target: memoryview) -> None:
+    if file.read_into(target, position) < len(target):
+        raise CorruptBatch(0, "the file is shorter than it was")
 
 
 def _segment(session: CleaningSession, fields: dict[str, Any], parts: list[memoryview]) -> bytes:
@@ -74,7 +102,8 @@ def _segment(session: CleaningSession, fields: dict[str, Any], parts: list[memor
 def _filter(session: CleaningSession, fields: dict[str, Any], parts: list[memoryview]) -> bytes:
     if fields["is_first"]:
         session.begin_input()
-    session.filter(bytes(parts[0]), fields["left"], fields["latest_offset"])
+    chunk = _chunk(session, fields, parts)
+    session.filter(*chunk, fields["left"], fields["latest_offset"])
     return pack({}, *session.output.take(), session.take_aborted())
 
 

@@ -1,7 +1,7 @@
 """The last offset of each key of a range of a log, in plain Python.
 
-This is what a broker uses without numba. A dict takes about 200 bytes a key and not 24 as the
-map of `compiled_key_offsets.py`, so it takes fewer keys within the same memory.
+This is what a broker uses without numpy. A dict takes about 200 bytes a key and not 24 as the
+map of `array_key_offsets.py`, so it takes fewer keys within the same memory.
 
 Keys of 16 bytes and more are replaced by a hash of 16 bytes. Shorter ones are kept as they are, so
 that no key equals the hash of another one.
@@ -9,9 +9,11 @@ that no key equals the hash of another one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
+from ottla.ports import Buffer
 from ottla.records.batch import CorruptBatch
 from ottla.records.varint import read_int, read_long
 
@@ -22,6 +24,18 @@ _MORE: Final = 0x80
 """From this value on, a byte of a number is not its last one."""
 _NULL: Final = 1
 """The length -1, as it is encoded."""
+
+
+class BatchRecords(NamedTuple):
+    """The records of a batch, decompressed: `data[start:end]`."""
+
+    data: Buffer
+    start: int
+    end: int
+    base_offset: int
+    record_count: int
+    keep_tombstones: bool = True
+    """False if records without a value go."""
 
 
 class Selection(NamedTuple):
@@ -51,11 +65,30 @@ class KeyOffsets:
         """How much of the map is used, from 0 to 1."""
         return len(self._offsets) / max(self._most, 1)
 
-    def add(self, data: bytes, base_offset: int, count: int, first_offset: int) -> bool:
-        """Add the records of a batch from an offset on; return False if the map is full."""
+    def add_batches(self, batches: Sequence[BatchRecords], first_offset: int) -> int:
+        """Add the records of batches from an offset on; return how many batches were added whole.
+
+        If that is not all, the map is full.
+        """
+        for number, batch in enumerate(batches):
+            if not self._add(batch, first_offset):
+                return number
+        return len(batches)
+
+    def select_batches(
+        self, batches: Sequence[BatchRecords], latest_offset: int
+    ) -> list[Selection]:
+        """Return the records of each batch that stay.
+
+        Those after `latest_offset` are not in the map, and all of them stay.
+        """
+        return [self._select(batch, latest_offset) for batch in batches]
+
+    def _add(self, batch: BatchRecords, first_offset: int) -> bool:
+        data, base_offset = bytes(batch.data[batch.start : batch.end]), batch.base_offset
         offsets, most = self._offsets, self._most
         position, end = 0, len(data)
-        for _ in range(count):
+        for _ in range(batch.record_count):
             body, record_end = _record(data, position, end)
             position = record_end
             at = body + 1
@@ -75,20 +108,9 @@ class KeyOffsets:
             offsets[key] = base_offset + delta
         return True
 
-    def select(
-        self,
-        data: bytes,
-        base_offset: int,
-        count: int,
-        latest_offset: int,
-        *,
-        keep_tombstones: bool,
-    ) -> Selection:
-        """Return the records of a batch that stay.
-
-        Those after `latest_offset` are not in the map, and all of them stay. Without
-        `keep_tombstones`, records without a value go.
-        """
+    def _select(self, batch: BatchRecords, latest_offset: int) -> Selection:
+        data, base_offset = bytes(batch.data[batch.start : batch.end]), batch.base_offset
+        count, keep_tombstones = batch.record_count, batch.keep_tombstones
         last_of = self._offsets.get
         position, end = 0, len(data)
         kept = tombstones = run_start = 0

@@ -42,6 +42,9 @@ MOST_FAILURES: Final = 3
 
 _LOGS_A_STEP: Final = 50
 _FULL: Final = (ENOSPC, EDQUOT, EMFILE, ENFILE)
+_CHUNK_BUFFERS: Final = 8
+"""How many times log.cleaner.io.buffer.size is looked at together: many batches cost less each."""
+
 _LARGEST_MAP: Final = 2**31 - 1
 
 
@@ -184,7 +187,7 @@ class LogCleaner:
         settings = CleanSettings(
             min(config.log_cleaner_dedupe_buffer_size // threads, _LARGEST_MAP),
             config.log_cleaner_io_buffer_load_factor,
-            max(config.log_cleaner_io_buffer_size // threads, 4096),
+            max(_CHUNK_BUFFERS * config.log_cleaner_io_buffer_size // threads, 4096),
         )
         self._started += 1
         partition = plan.log.topic_partition

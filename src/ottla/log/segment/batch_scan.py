@@ -123,7 +123,7 @@ def checked_batches(file: File, position: int, end: int) -> Iterator[Batch]:
         yield batch
 
 
-def check_crc(buffer: bytes, batch: Batch, at: int) -> None:
+def check_crc(buffer: Buffer, batch: Batch, at: int) -> None:
     """Raise CorruptBatch unless the batch at buffer[at:] matches its CRC.
 
     Old messages too: an incomplete header of a v2 batch with zeros after it looks like magic 0.

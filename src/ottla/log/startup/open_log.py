@@ -25,7 +25,6 @@ from ottla.log.file_names import (
 from ottla.log.log import Log
 from ottla.log.resources import Resources
 from ottla.log.segment.segment import Segment
-from ottla.log.startup.crash_recovery import recover, write_again
 from ottla.log.startup.leftover_files import clear_leftovers
 from ottla.log.state.producer_replay import rebuild_producers
 from ottla.log.store.partition_metadata import read_topic_id, write_topic_id
@@ -89,6 +88,8 @@ def open_log(
     recovered_from = None
     if log.segments and not checkpoint.is_clean:
         recovered_from = checkpoint.recovery_point
+        from ottla.log.startup.crash_recovery import recover  # seldom needed
+
         recover(log, recovered_from, notes)
     end_offset, damaged_from = _find_end(log, notes, is_clean=checkpoint.is_clean)
     if damaged_from is not None:
@@ -146,6 +147,8 @@ def _begin(log: Log, checkpoint: Checkpoint, end_offset: int, notes: list[str]) 
 def _force_recovered(log: Log, notes: list[str]) -> None:
     """Force batches to disk that were written but not forced before the crash."""
     try:
+        from ottla.log.startup.crash_recovery import write_again
+
         write_again(log, log.recovery_point)
         log.flush()
     except OSError as error:
@@ -186,6 +189,8 @@ def _find_end(log: Log, notes: list[str], *, is_clean: bool) -> tuple[int, int |
                 f"after a clean stop ({error}). Restore {log.directory} from a copy",
             ) from None
         damaged_from = segment.base_offset
+        from ottla.log.startup.crash_recovery import recover
+
         recover(log, damaged_from, notes)
         segment = log.segments[-1]  # another one, if the damaged one was removed
         segment.rebuild_indexes()

@@ -25,6 +25,8 @@ _TOTAL_BYTES: Final = UNLIMITED
 class SimDisk:
     """The file system of one simulated machine; it outlives the broker's processes."""
 
+    is_shared = False
+
     def __init__(self, clock: Clock, chance: Generator, faults: DiskFaults) -> None:
         self._clock = clock
         self._chance = chance

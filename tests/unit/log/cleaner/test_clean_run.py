@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from zlib import crc32
+
 import pytest
 
 from ottla.config.topic import LogConfig
 from ottla.log.cleaner.clean_run import DamagedRecords
 from ottla.log.file_names import DELETED
 from ottla.log.log import Log
+from ottla.log.startup.open_log import create_log
+from ottla.model.ids import TopicPartition
 from ottla.model.steps import run_to_end
 from ottla.records.compression import CODECS
+from ottla.server.os_files import OsFiles
 from ottla.testing.fakes import FakeClock
 from tests.support.cleaner import clean, clean_run, fill, keyed, last_values, roll, seen
-from tests.support.log import NOW, append_all, names_in, new_log, read_all, reopen
+from tests.support.log import NOW, append_all, names_in, new_log, new_resources, read_all, reopen
 
 COMPACT = LogConfig(
     cleanup_policy=frozenset({"compact"}), delete_retention_ms=1000, index_interval_bytes=64
@@ -241,3 +247,38 @@ def test_cleaning_twice_changes_nothing() -> None:
     clean(log)
     assert [(b.base_offset, b.crc) for b in read_all(log)] == before
     assert last_values(seen(log)) == {b"a": b"2"}
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_of_old_formats_are_refused_and_stay(magic: int) -> None:
+    log = compacted()
+    fill(log, [keyed(("a", "1"))], [keyed(("a", "2"))])
+    path = log.segments[0].path(".log")
+    file = log.resources.files.open(path, writable=True)
+    file.truncate(0)
+    old = old_message(magic, 0, b"a", b"1")
+    file.pwritev([old], 0)
+    log.segments[0].size = len(old)
+    with pytest.raises(DamagedRecords, match=f"the old format {magic}"):
+        run_to_end(clean_run(log).steps())
+    assert log.resources.files.open(path).pread(1000, 0) == old
+    assert not names_in(log, ".cleaned")
+
+
+def old_message(magic: int, offset: int, key: bytes, value: bytes) -> bytes:
+    """Return a message as Kafka wrote it before version 0.11."""
+    time = NOW.to_bytes(8, "big") if magic else b""
+    rest = bytes([magic, 0]) + time
+    rest += len(key).to_bytes(4, "big") + key + len(value).to_bytes(4, "big") + value
+    content = crc32(rest).to_bytes(4, "big") + rest
+    return offset.to_bytes(8, "big") + len(content).to_bytes(4, "big") + content
+
+
+def test_a_helper_that_cannot_read_gets_the_bytes(tmp_path: Path) -> None:
+    files = OsFiles()
+    resources = new_resources(files)
+    log = create_log(resources, str(tmp_path / "t-0"), TopicPartition("t", 0), bytes(16), COMPACT)
+    fill(log, [keyed(("a", "1"), ("b", "1"))], [keyed(("a", "2"))])
+    clean(log)  # in this process, which is no helper process
+    assert last_values(seen(log)) == {b"a": b"2", b"b": b"1"}
+    assert [r.offset for r in seen(log)] == [1, 2]

@@ -8,16 +8,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.log.cleaner.array_key_offsets import ArrayKeyOffsets
 from ottla.log.cleaner.cleaning_session import new_key_offsets
-from ottla.log.cleaner.compiled_key_offsets import CompiledKeyOffsets, siphash
-from ottla.log.cleaner.key_offsets import KeyOffsets
+from ottla.log.cleaner.key_hash import KeyHash
+from ottla.log.cleaner.key_offsets import BatchRecords, KeyOffsets, Selection
+from ottla.log.cleaner.record_arrays import PADDING
 from ottla.records.batch import HEADER_SIZE, CorruptBatch
-from ottla.records.record import build_batch
+from ottla.records.record import NewRecord, build_batch
 
 np = pytest.importorskip("numpy")
 
-Map: TypeAlias = KeyOffsets | CompiledKeyOffsets
-KEYS = st.one_of(st.binary(max_size=3), st.binary(min_size=14, max_size=18), st.none())
+Map: TypeAlias = KeyOffsets | ArrayKeyOffsets
+KEYS = st.one_of(
+    st.binary(max_size=3),
+    st.binary(min_size=14, max_size=18),
+    st.sampled_from([b"l" * 255, b"l" * 256, b"l" * 257, b"l" * 256 + b"m", b"n" * 3000]),
+    st.none(),
+)
 RECORDS = st.lists(
     st.tuples(
         KEYS,
@@ -26,38 +33,85 @@ RECORDS = st.lists(
         st.just(()) | st.just((("h", b"1"), ("h", None))),
     ),
     min_size=1,
-    max_size=80,
+    max_size=30,
 )
+BATCHES = st.lists(RECORDS, min_size=1, max_size=6)
 
 
 def both(memory_keys: int = 1000) -> list[Map]:
     return [
         KeyOffsets(208 * memory_keys, 1.0),
-        CompiledKeyOffsets(24 * (memory_keys + 1), 1.0, b"a secret of 16 b"),
+        ArrayKeyOffsets(24 * (memory_keys + 1), 1.0, b"a secret of 16 b"),
     ]
 
 
-@given(RECORDS, st.integers(0, 90), st.integers(0, 90), st.booleans())
-@settings(max_examples=60, deadline=None)
-def test_both_select_the_same(records, first, latest, keep_tombstones) -> None:  # type: ignore[no-untyped-def]
-    data = bytes(build_batch(records)[HEADER_SIZE:])
+def packed(records: list[NewRecord], base_offset: int, *, keep: bool = True) -> BatchRecords:
+    batch = build_batch(records)
+    return BatchRecords(batch, HEADER_SIZE, len(batch), base_offset, len(records), keep)
+
+
+def with_keys(*keys: bytes, base_offset: int = 0) -> BatchRecords:
+    return packed([(key, b"", 0, ()) for key in keys], base_offset)
+
+
+def check_both(batches: list[BatchRecords], first: int, latest: int) -> list[Selection]:
     results = []
     for offsets in both():
-        assert offsets.add(data, 5, len(records), first)
-        chosen = offsets.select(data, 5, len(records), latest, keep_tombstones=keep_tombstones)
-        results.append((len(offsets), chosen._replace(max_timestamp_delta=0), chosen))
+        assert offsets.add_batches(batches, first) == len(batches)
+        results.append((len(offsets), offsets.select_batches(batches, latest)))
     assert results[0] == results[1]
+    return results[0][1]
 
 
-@given(RECORDS, st.integers(0, 10**6), st.integers(0, 255))
-@settings(max_examples=60, deadline=None)
-def test_both_survive_damage(records, at, byte) -> None:  # type: ignore[no-untyped-def]
-    data = bytearray(build_batch(records)[HEADER_SIZE:])
-    data[at % len(data)] = byte
+@given(BATCHES, st.integers(0, 90), st.integers(0, 90), st.booleans(), st.integers(0, 30))
+@settings(max_examples=100, deadline=None)
+def test_both_select_the_same(groups, first, latest, keep_tombstones, copies) -> None:  # type: ignore[no-untyped-def]
+    # With many batches they are walked together, with few one by one.
+    batches, offset = [], 5
+    for number, records in enumerate(groups + groups[:1] * copies):
+        batches.append(packed(records, offset, keep=keep_tombstones or bool(number % 2)))
+        offset += len(records)
+    check_both(batches, first, latest)
+
+
+@given(BATCHES, st.integers(0, 30))
+@settings(max_examples=30, deadline=None)
+def test_batches_of_one_buffer(groups, copies) -> None:  # type: ignore[no-untyped-def]
+    data, batches, offset = bytearray(), [], 0
+    for records in groups + groups[:1] * copies:
+        start = len(data)
+        data += packed(records, 0).data
+        batches.append(
+            BatchRecords(data, start + HEADER_SIZE, len(data), offset, len(records), True)
+        )
+        offset += len(records)
+    data += PADDING
+    check_both(batches, 0, offset)
+
+
+def test_many_batches_of_different_lengths() -> None:
+    batches, offset = [], 0
+    for number in range(90):
+        count = (number * 7) % 40 + 1
+        keys = [b"%d" % ((number + n * n) % 97) for n in range(count)]
+        values = [None if n % 5 == 0 else b"v" * (n * number % 300) for n in range(count)]
+        batches.append(packed([(k, v, 0, ()) for k, v in zip(keys, values, strict=True)], offset))
+        offset += count
+    selected = check_both(batches, 0, offset)
+    assert sum(each.kept for each in selected) == 97
+
+
+@given(BATCHES, st.integers(0, 10**6), st.integers(0, 255), st.integers(0, 30))
+@settings(max_examples=100, deadline=None)
+def test_both_survive_damage(groups, at, byte, copies) -> None:  # type: ignore[no-untyped-def]
+    batches = [packed(records, 0) for records in groups + groups[:1] * copies]
+    data = bytearray(batches[0].data)
+    data[HEADER_SIZE + at % (len(data) - HEADER_SIZE)] = byte
+    batches[0] = batches[0]._replace(data=data)
     for offsets in both():
         try:
-            offsets.add(bytes(data), 0, len(records), 0)
-            offsets.select(bytes(data), 0, len(records), 10**9, keep_tombstones=True)
+            offsets.add_batches(batches, 0)
+            offsets.select_batches(batches, 10**9)
         except (CorruptBatch, IndexError):
             pass
 
@@ -65,43 +119,60 @@ def test_both_survive_damage(records, at, byte) -> None:  # type: ignore[no-unty
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_full_map_takes_known_keys_only(number: int) -> None:
     offsets = both(2)[number]
-    three = bytes(build_batch([(bytes([n]), b"", 0, ()) for n in range(3)])[HEADER_SIZE:])
-    two = bytes(build_batch([(bytes([n]), b"", 0, ()) for n in range(2)])[HEADER_SIZE:])
-    assert not offsets.add(three, 0, 3, 0)
-    assert offsets.add(two, 10, 2, 0)
+    one, two, three = (with_keys(*[b"abc"[n : n + 1] for n in range(count)]) for count in (1, 2, 3))
+    assert offsets.add_batches([one, three, one], 0) == 1
+    assert offsets.add_batches([two, two], 0) == 2
     assert len(offsets) == 2
     assert offsets.utilization == 1.0
+    assert offsets.add_batches([with_keys(b"new")], 0) == 0
 
 
-def test_the_hash_is_siphash() -> None:
-    """The vectors of SipHash's authors for 128 bits."""
-    secret = np.frombuffer(bytes(range(16)), np.uint64)
-    expected = {0: "a3817f04ba25a8e66df67214c7550293", 15: "5493e99933b0a8117e08ec0f97cfc3d9"}
-    for length, digest in expected.items():
-        data = np.frombuffer(bytes(range(16)), np.uint8)
-        high, low = siphash(data, 0, length, secret)
-        assert (
-            int(high).to_bytes(8, "little").hex() + int(low).to_bytes(8, "little").hex() == digest
-        )
+def test_hashes_differ_by_secret_length_and_content() -> None:
+    keys = [b"", b"\0", b"\0" * 8, b"\0" * 9, b"a", b"b", b"a" * 256, b"a" * 257, b"a" * 255 + b"b"]
+    data = b"".join(keys) + PADDING
+    lengths = np.array([len(key) for key in keys])
+    starts = np.cumsum(lengths) - lengths
+    seen = set()
+    for secret in (b"one", b"two"):
+        high, low = KeyHash(secret).of(data, starts, lengths)
+        again = KeyHash(secret).of(data[::1], starts, lengths)
+        assert (high == again[0]).all()
+        assert (low == again[1]).all()
+        seen |= set(zip(high.tolist(), low.tolist(), strict=True))
+    assert len(seen) == 2 * len(keys)
 
 
-def test_large_logs_get_the_compiled_map() -> None:
-    assert isinstance(new_key_offsets(2400, 0.9, b"seed", compiled=True), CompiledKeyOffsets)
-    assert isinstance(new_key_offsets(2400, 0.9, b"seed", compiled=False), KeyOffsets)
+def test_the_hash_is_multilinear() -> None:
+    """Compute one hash by its definition."""
+    from hashlib import shake_128
+
+    key, seed = b"twelve bytes", b"seed"
+    secret = np.frombuffer(shake_128(seed).digest(8 * 4 * 66), "<u8").reshape(4, 66).tolist()
+    words = [len(key), *(int.from_bytes(key[n : n + 4], "little") for n in range(0, 12, 4))]
+    parts = [
+        ((part[0] + sum(w * s for w, s in zip(words, part[1:], strict=False))) % 2**64) >> 32
+        for part in secret
+    ]
+    high, low = KeyHash(seed).of(key + PADDING, np.array([0]), np.array([len(key)]))
+    assert int(high[0]) == parts[0] << 32 | parts[1]
+    assert int(low[0]) == parts[2] << 32 | parts[3]
+
+
+def test_large_logs_get_the_map_of_arrays() -> None:
+    assert isinstance(new_key_offsets(2400, 0.9, b"seed", in_arrays=True), ArrayKeyOffsets)
+    assert isinstance(new_key_offsets(2400, 0.9, b"seed", in_arrays=False), KeyOffsets)
 
 
 def test_the_table_grows_with_its_keys() -> None:
-    plain, compiled = both(300_000)
+    plain, arrays = both(300_000)
     count = 5000
-    for batch in range(20):
-        records = [(b"key-%d" % (batch * count + n), b"v", 0, ()) for n in range(count)]
-        data = bytes(build_batch(records)[HEADER_SIZE:])
-        assert plain.add(data, batch * count, count, 0)
-        assert compiled.add(data, batch * count, count, 0)
-    assert len(compiled) == len(plain) == 20 * count
+    for number in range(20):
+        keys = [b"key-%d" % (number * count + n) for n in range(count)]
+        batch = with_keys(*keys, base_offset=number * count)
+        assert plain.add_batches([batch], 0) == 1
+        assert arrays.add_batches([batch], 0) == 1
+    assert len(arrays) == len(plain) == 20 * count
     for offset in (0, 99, 100):
-        data = bytes(build_batch([(b"key-99", b"v", 0, ())])[HEADER_SIZE:])
-        results = [
-            each.select(data, offset, 1, 10**9, keep_tombstones=True) for each in (plain, compiled)
-        ]
-        assert results[0].kept == results[1].kept == (offset >= 99)
+        batch = with_keys(b"key-99", base_offset=offset)
+        for each in (plain, arrays):
+            assert each.select_batches([batch], 10**9)[0].kept == (offset >= 99)
