@@ -35,6 +35,7 @@ def truncate_to(log: Log, offset: int) -> None:
     log.segments.active.truncate_to(offset)
     log.flush_state.truncate_to(offset)
     log.cleaned_upto = min(log.cleaned_upto, offset)
+    _forget_copies(log, offset)
     log.begin(min(log.log_start_offset, offset), offset, min(log.high_watermark, offset))
     log.leader_epochs.truncate_from_end(offset)
     _force(log)
@@ -58,6 +59,7 @@ def truncate_fully(log: Log, new_start: int, log_start_offset: int | None = None
     restart(log, new_start)
     log.flush_state.truncate_to(new_start)
     log.cleaned_upto = 0
+    _forget_copies(log, new_start)
     log.begin(new_start if log_start_offset is None else log_start_offset, new_start, new_start)
     log.producers.clear()
     _force(log)
@@ -77,6 +79,11 @@ def begin_after_tier(
     log.producers.load(producers)
     log.write_snapshot()
     log.flush()
+
+
+def _forget_copies(log: Log, offset: int) -> None:
+    """Note that what comes at an offset is not what the remote tier may have there."""
+    log.highest_remote_offset = min(log.highest_remote_offset, offset - 1)
 
 
 def restart(log: Log, offset: int) -> None:

@@ -72,6 +72,18 @@ def test_a_truncation_into_the_remote_part_keeps_it(log: Log) -> None:
     assert log.leader_epochs.entries == (EpochEntry(0, 0), EpochEntry(1, 4))
 
 
+def test_what_comes_after_a_truncation_is_not_copied_yet(log: Log) -> None:
+    log.highest_remote_offset = 8
+    log.truncate_to(7)
+    assert log.highest_remote_offset == 6
+    for _ in range(6):
+        append(log, batch_of(1, value=b"w" * 100), leader_epoch=9)
+        log.write_queued()
+    log.high_watermark = log.log_end_offset
+    log.delete_old_segments(NOW)
+    assert log.local_log_start_offset <= 7
+
+
 def reopened(log: Log, config: LogConfig, log_start_offset: int = 0) -> Log:
     log.close()
     checkpoint = Checkpoint(
