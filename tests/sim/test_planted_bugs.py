@@ -332,7 +332,7 @@ PLANTED = [
     pytest.param(answer_before_replication, GROUPED, 5, 25),
     pytest.param(assign_a_partition_twice, GROUPED, 5, 6),
     pytest.param(assign_before_release, GROUPED, 5, 25),
-    pytest.param(take_commits_of_old_generations, GROUPED, 5, 80, marks=pytest.mark.slow),
+    pytest.param(take_commits_of_old_generations, GROUPED, 5, 160, marks=pytest.mark.slow),
 ]
 """Each bug, the kind of runs, their seconds, and within how many seeds it is found."""
 
