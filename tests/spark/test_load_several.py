@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Producer
 
 from ottla.cli.main import main
 from tests.support.spark_fixtures import MakeTopic, Produce
@@ -53,3 +54,32 @@ def test_two_topics_by_an_expression_from_an_offset(
     said = capsys.readouterr()
     assert [load["batches"] for load in json.loads(said.out)["loads"]] == [0, 0]
     assert said.err.count("nothing new") == 2
+
+
+def test_rows_of_aborted_transactions_are_loaded_only_if_asked_for(
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, tmp_path: Path
+) -> None:
+    name = topic()
+    producer = Producer(
+        {"bootstrap.servers": bootstrap_servers, "transactional.id": f"load-{name}"}
+    )
+    producer.init_transactions(60)
+    for value, is_kept in (("kept", True), ("given up", False), ("kept too", True)):
+        producer.begin_transaction()
+        producer.produce(name, value)
+        producer.flush(60)
+        if is_kept:
+            producer.commit_transaction(60)
+        else:
+            producer.abort_transaction(60)
+
+    def loaded(into: str, *words: str) -> list[bytes]:
+        target = str(tmp_path / into)
+        said = ["load", name, "--to", f"parquet:{target}", "-b", bootstrap_servers, *words]
+        assert main(said) == 0
+        rows = spark.read.parquet(target).orderBy("offset").collect()
+        return [bytes(row.value) for row in rows]
+
+    assert loaded("default") == [b"kept", b"kept too"]
+    everything = loaded("all", "--isolation-level", "read_uncommitted")
+    assert everything == [b"kept", b"given up", b"kept too"]
