@@ -94,6 +94,9 @@ class Client:
         """Send a request in this version, by default the newest; the node settles after it."""
         pending = self.queue(request, version)
         self.broker.settle()
+        sliced_work = self.broker.node.sliced_work
+        while sliced_work and sliced_work.slice_ms:  # with 0, the test makes the wake-ups itself
+            self.broker.pass_ms(1)
         return pending
 
     def queue(self, request: Message, version: int | None = None) -> Pending:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from io import FileIO
 from struct import Struct
 from typing import Final
 
@@ -46,13 +47,14 @@ class OpenFile:
     """A file that a task reads."""
 
     def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._file = FileIO(path)
 
     def read_into(self, target: memoryview, position: int) -> int:
         """Fill `target` from a position on; return how many bytes there were."""
         filled = 0
         while filled < len(target):
-            count = os.preadv(self._descriptor, [target[filled:]], position + filled)
+            self._file.seek(position + filled)
+            count = self._file.readinto(target[filled:])
             if not count:
                 break
             filled += count
@@ -60,7 +62,7 @@ class OpenFile:
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self._descriptor)
+        self._file.close()
 
 
 def _run(name: str, data: bytearray) -> tuple[bool, bytes]:
