@@ -67,6 +67,9 @@ def split_address(bootstrap_servers: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+CONNECT_S = 10.0
+
+
 class RawConnection:
     """Frames in and out of one socket; every wait ends at `timeout_s`."""
 
@@ -86,8 +89,10 @@ class RawConnection:
         try:
             if receive_buffer is not None:
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-            self.socket.settimeout(timeout_s)
+            # If the backlog is full for a moment, the system tries again only after a second.
+            self.socket.settimeout(max(timeout_s, CONNECT_S))
             self.socket.connect((host, port))
+            self.socket.settimeout(timeout_s)
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError:
             self.socket.close()
