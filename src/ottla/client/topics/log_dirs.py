@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from ottla.client.cluster import Client
 from ottla.client.deadline import Deadline
 from ottla.client.errors import Refused
+from ottla.client.topics.log_sizes import LogDescription, describe_log_dirs
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.wire.messages.alter_replica_log_dirs import (
@@ -15,11 +16,6 @@ from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopic,
-)
-from ottla.wire.messages.describe_log_dirs import (
-    DescribableLogDirTopic,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
 )
 
 Replica: TypeAlias = tuple[int, TopicPartition]
@@ -91,34 +87,20 @@ def _alter(
 def replica_log_dirs(client: Client, replicas: Collection[Replica]) -> dict[Replica, ReplicaLogDir]:
     """Return where replicas are, without those that do not exist."""
     deadline = client.deadline("reading the log directories")
-    found: dict[Replica, ReplicaLogDir] = {}
-    for broker_id in sorted({broker_id for broker_id, _ in replicas}):
-        topics: dict[str, list[int]] = {}
-        for each, (topic, index) in replicas:
-            if each == broker_id:
-                topics.setdefault(topic, []).append(index)
-        found |= _describe(client, broker_id, topics, deadline)
-    return found
-
-
-def _describe(
-    client: Client, broker_id: int, topics: Mapping[str, list[int]], deadline: Deadline
-) -> dict[Replica, ReplicaLogDir]:
-    request = DescribeLogDirsRequest(
-        topics=[
-            DescribableLogDirTopic(topic=name, partitions=some) for name, some in topics.items()
-        ]
-    )
-
-    def ask() -> DescribeLogDirsResponse:
-        connection = client.node(broker_id, deadline)
-        return client.call(connection, request, DescribeLogDirsResponse, deadline)
-
     present: dict[Replica, str] = {}
     futures: dict[Replica, str] = {}
-    for directory in client.retry(ask, deadline, harmless_twice=True).results:
-        for topic in directory.topics:
-            for each in topic.partitions:
-                name = broker_id, TopicPartition(topic.name, each.partition_index)
-                (futures if each.is_future_key else present)[name] = directory.log_dir
+    for broker_id in sorted({broker_id for broker_id, _ in replicas}):
+        names = [name for each, name in replicas if each == broker_id]
+        for log in _logs(client, broker_id, names, deadline):
+            (futures if log.is_future else present)[broker_id, log.partition] = log.directory
     return {name: ReplicaLogDir(path, futures.get(name)) for name, path in present.items()}
+
+
+def _logs(
+    client: Client, broker_id: int, names: Sequence[TopicPartition], deadline: Deadline
+) -> list[LogDescription]:
+    def ask() -> list[LogDescription]:
+        found = describe_log_dirs(client, [broker_id], names, deadline)
+        return [log for directory in found for log in directory.logs]
+
+    return client.retry(ask, deadline, harmless_twice=True)
