@@ -64,7 +64,15 @@ class FetchEntry:
         max_bytes: int,
         log_start_offset: int = -1,
     ) -> None:
-        """Set what the request says about this partition."""
+        """Set what the request says about this partition.
+
+        A follower that asks again from where it asked before, or in another leader epoch, may not
+        have taken what it was told last: it is told again.
+        """
+        if self.fetcher.is_follower and (
+            fetch_offset <= self.fetch_offset or current_leader_epoch != self.current_leader_epoch
+        ):
+            self.sent_high_watermark = -1
         self.log_start_offset = log_start_offset
         self.current_leader_epoch = current_leader_epoch
         self.fetch_offset = fetch_offset

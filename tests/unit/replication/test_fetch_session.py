@@ -98,3 +98,16 @@ def test_no_slots_means_no_sessions() -> None:
 def test_epochs_skip_the_reserved_ones() -> None:
     assert next_epoch(0) == 1
     assert next_epoch(2**31 - 1) == 1
+
+
+@pytest.mark.parametrize(("leader_epoch", "offset"), [(3, 5), (3, 4), (4, 6)])
+def test_a_follower_that_asks_again_is_told_the_high_watermark_again(
+    leader_epoch: int, offset: int
+) -> None:
+    entry = Fetcher(is_follower=True).follow(b"t", 0)
+    entry.move(3, 4, 0, 1000)
+    entry.sent_high_watermark = 5
+    entry.move(3, 5, 0, 1000)
+    assert entry.sent_high_watermark == 5
+    entry.move(leader_epoch, offset, 0, 1000)
+    assert entry.sent_high_watermark < 0
