@@ -105,3 +105,25 @@ def test_the_leader_learns_the_new_epoch_of_a_broker_that_registers_again() -> N
 
     cluster.run_until(lambda: lifecycle.epoch > before)
     cluster.run_until(lambda: known_epoch() == lifecycle.epoch)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_broker_that_comes_back_fetches_only_with_metadata_of_its_present_life(seed: int) -> None:
+    cluster = started(seed)
+    create(cluster, "t", partitions=6)
+    leader = image(cluster, 1, "t").leader
+    follower = next(n for n in NODES if n not in (active(cluster), leader))
+    cluster.kill(follower)
+    cluster.run_until(lambda: len(image(cluster, leader, "t").isr) == len(NODES) - 1)
+    cluster.start(follower)
+
+    def is_in_sync() -> bool:
+        node = cluster.node(follower)
+        fetchers = node.replica_fetchers
+        assert fetchers is None or not len(fetchers) or node.hosted_logs.is_current
+        return len(image(cluster, leader, "t").isr) == len(NODES)
+
+    cluster.run_until(is_in_sync)
+    fetchers = cluster.node(follower).replica_fetchers
+    assert fetchers is not None
+    assert len(fetchers)

@@ -202,6 +202,11 @@ class HostedLogs:
         for name in reconfigured:
             yield from self._reconfigure(name, image)
 
+    @property
+    def is_current(self) -> bool:
+        """True once the metadata has this life of the broker, and so what changed before it."""
+        return self._may_lead
+
     def _is_registered(self, image: MetadataImage) -> bool:
         """Return True if the metadata has the registration of this process."""
         broker, lifecycle = image.brokers.get(self._node.node_id), self._node.lifecycle

@@ -60,6 +60,10 @@ class ReplicaFetchers:
         node.hosted_logs.on_moved_away.append(self._follow_partition)
         self._check_lag()
 
+    def __len__(self) -> int:
+        """Return how many partitions are fetched."""
+        return len(self._leaders)
+
     # -- what is fetched -----------------------------------------------------------------
 
     def follow(self, delta: MetadataDelta) -> None:
@@ -115,6 +119,13 @@ class ReplicaFetchers:
                 fetcher.follow(partition)
 
     def _wanted(self, partition: Partition) -> tuple[int, int] | None:
+        """Return from whom to fetch a partition, and in which leader epoch.
+
+        Nobody as long as the metadata is older than this life of the broker: leader epochs in it
+        are out of date, and every leader would refuse them again and again.
+        """
+        if not self._node.hosted_logs.is_current:
+            return None
         if partition.removed or partition.leader is not None or partition.leader_id < 0:
             return None
         return partition.leader_id, partition.leader_epoch
