@@ -28,13 +28,22 @@ class CurrentLeaders:
         self._leaders: dict[tuple[bytes, int], Leader] = {}
 
     def add(self, key: bytes, index: int, *, is_id: bool) -> Leader | None:
-        """Look up the leader of a partition; `key` is the topic's id, or its name in UTF-8."""
-        image = self._node.image
-        topic = image.topics_by_id.get(key) if is_id else image.topics.get(key.decode())
-        if topic is None or index >= len(topic.partitions):
-            return None
-        partition = topic.partitions[index]
-        leader = self._leaders[key, index] = (partition.leader, partition.leader_epoch)
+        """Look up the leader of a partition; `key` is the topic's id, or its name in UTF-8.
+
+        While new metadata is taken over, a replica here knows its leader before the image does.
+        A response that named the leader of before would keep the client from asking.
+        """
+        topics, image = self._node.topics, self._node.image
+        hosted = (topics.by_id if is_id else topics.by_key).get(key)
+        replica = None if hosted is None else hosted.partitions.get(index)
+        if replica is not None:
+            leader = replica.leader_id, replica.leader_epoch
+        else:
+            topic = image.topics_by_id.get(key) if is_id else image.topics.get(key.decode())
+            if topic is None or index >= len(topic.partitions):
+                return None
+            leader = topic.partitions[index].leader, topic.partitions[index].leader_epoch
+        self._leaders[key, index] = leader
         return leader
 
     def of(self, key: bytes, index: int) -> Leader | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -135,6 +136,20 @@ def test_the_metadata_log_decides_who_leads(broker: Broker) -> None:
     change.leader, change.isr = NO_LEADER_CHANGE, [1]
     broker.write_metadata(change)
     assert len(client.ids()) == 1
+
+
+def test_a_write_that_waits_hears_of_the_new_leader_and_not_of_the_last_one(broker: Broker) -> None:
+    partition = broker.topic_with("t", isr=(1, 2))
+    producer = broker.connect()
+    producer.send(produce(acks=-1), 10)
+    broker.node.settle()
+    assert producer.ids() == [], "the follower does not have it yet"
+    change = PartitionChangeRecord(partition_id=0, topic_id=partition.topic.topic_id, leader=2)
+    broker.write_metadata(change)
+    ((_, response),) = producer.replies()
+    answer: Any = response.responses[0].partition_responses[0]  # type: ignore[attr-defined]
+    assert answer.error_code == NOT_LEADER
+    assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (2, 1)
 
 
 def test_consumers_may_read_from_a_follower(broker: Broker) -> None:
@@ -294,5 +309,5 @@ def test_a_follower_that_cuts_its_log_off_hears_the_high_watermark_after_that(
     again.session_id, again.session_epoch, again.max_wait = session_id, 1, 0
     (topic,) = follower.ask(again, 12).responses
     assert topic.partitions[0].high_watermark == 1
-    again.session_epoch = 2
+    again.session_epoch, again.topics = 2, []
     assert follower.ask(again, 12).responses == []
