@@ -17,7 +17,7 @@ from pathlib import Path
 from harness.problem import BenchError
 from harness.target import Target
 
-START_TIMEOUT_S = 90.0
+START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 120.0
 RETRY_S = 0.01
 LOG_TAIL_LINES = 15

@@ -16,7 +16,7 @@ from harness.target import Target
 
 NODES = 3
 LOOPBACK = "127.0.0.1"
-STOP_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 60.0
 
 CLUSTER_PROPERTIES: Mapping[str, str] = {
     "process.roles": "broker,controller",

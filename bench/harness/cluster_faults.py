@@ -37,7 +37,7 @@ START, KILL_LEADER, STOP_LEADER, KILL_CONTROLLER, RESTART = (
     "cluster-start", "kill-leader", "stop-leader", "kill-controller", "restart-node",
 )  # fmt: skip
 
-SYNC_TIMEOUT_S = 150.0
+SYNC_TIMEOUT_S = 300.0
 GAP_RATE = 500
 GAP_S = 6.0
 LONGEST_GAP_S = 90.0

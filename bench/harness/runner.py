@@ -32,7 +32,7 @@ from harness.warm_up import warm_up
 from harness.works import Work
 from ottla.client.errors import ClientError
 
-STEP_LIMIT_S: Final = 240.0
+STEP_LIMIT_S: Final = 600.0
 """The longest time for one round, or for the preparation of a workload, on one system."""
 
 FAILURES: Final = (
