@@ -22,6 +22,9 @@ The record of a generation has the metadata of one protocol and must fit into a 
 have the metadata of a few protocols.
 """
 
+LEAST_PER_GROUP: Final = 64 * 1024
+"""What the members of a classic group may take however small batches are."""
+
 _MEMBER_BYTES: Final = 500  # its objects and timers
 _TEXT_BYTES: Final = 60  # a short text or bytes object, and its place in a list or dict
 

@@ -110,6 +110,12 @@ def test_a_group_has_a_limit(broker: Broker) -> None:
     assert other.is_parked
 
 
+def test_small_batches_do_not_make_groups_small(broker: Broker) -> None:
+    broker.shard().max_batch_bytes = 1000
+    members = [Member(broker, f"m{number}").join() for number in range(20)]
+    assert all(member.is_parked for member in members)
+
+
 def test_all_groups_together_have_a_limit(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(member_memory, "MAX_BYTES", 1_000_000)
     members = [large_member(broker, f"m{number}", group_id=f"g{number}") for number in range(4)]

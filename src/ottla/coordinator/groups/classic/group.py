@@ -25,7 +25,7 @@ from ottla.coordinator.groups.classic.member import ClassicMember
 from ottla.coordinator.groups.classic.subscribed_topics import CONSUMER_PROTOCOL_TYPE, topics_of
 from ottla.coordinator.groups.client import Client
 from ottla.coordinator.groups.group import Group, GroupType
-from ottla.coordinator.groups.member_memory import BATCHES_PER_GROUP, member_bytes
+from ottla.coordinator.groups.member_memory import BATCHES_PER_GROUP, LEAST_PER_GROUP, member_bytes
 from ottla.coordinator.groups.record_serde import GroupRecord
 from ottla.coordinator.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitValue
 from ottla.coordinator.runtime.reply import Reply
@@ -266,7 +266,7 @@ class ClassicGroup(Group):
 
     def check_memory(self, more: int) -> None:
         """Raise GROUP_MAX_SIZE_REACHED, or another error, if there is no room for so much more."""
-        limit = BATCHES_PER_GROUP * self.shard.max_batch_bytes
+        limit = max(LEAST_PER_GROUP, BATCHES_PER_GROUP * self.shard.max_batch_bytes)
         if more > 0 and self.memory_bytes + more > limit:
             raise ApiError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
