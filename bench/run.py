@@ -1,5 +1,7 @@
 """Compares Ottla with Apache Kafka: `python bench/run.py [--cluster] [--quick] [--only NAME]...`.
 
+With `--before DIR` it compares Ottla with an earlier version of itself, from another checkout.
+
 It compares one broker of each, or with `--cluster` three nodes of each.
 
 The exit code is 0 if all measurements succeed, regardless of the verdicts, and 1 if one fails. If
@@ -36,7 +38,7 @@ from harness.problem import BenchError
 from harness.results import Results
 from harness.runner import B, Runner
 from harness.scale import FULL, QUICK, Scale
-from harness.systems import Kafka, Ottla
+from harness.systems import EarlierOttla, Kafka, Ottla
 from harness.works import Work
 
 LEFT_OUT_OF_QUICK = (
@@ -88,13 +90,22 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--kafka-version", help="a version, or `newest` to check Maven again")
     parser.add_argument("--without-kafka", action="store_true", help="run only Ottla")
     parser.add_argument(
+        "--before",
+        type=Path,
+        metavar="DIR",
+        help="compare with the Ottla in this checkout, not with Kafka",
+    )
+    parser.add_argument(
         "--directory", type=Path, help="the directory for data (default: temporary)"
     )
     parser.add_argument("--keep", action="store_true", help="keep the data and logs of the brokers")
     parser.add_argument(
         "--list", action="store_true", help="print the names of the workloads and exit"
     )
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.before and options.markdown:
+        parser.error("--markdown writes the comparison with Kafka: leave out --before")
+    return options
 
 
 def wanted_names(only: list[str] | None, quick: bool) -> Callable[[str], bool]:
@@ -141,7 +152,9 @@ def without_compiler(
 def available_systems(options: argparse.Namespace, circumstances: list[str]) -> list[Kafka | Ottla]:
     """Return Kafka and Ottla, or the one that can run."""
     makers: list[tuple[str, Callable[[], Kafka | Ottla]]] = [("Ottla", Ottla)]
-    if not options.without_kafka:
+    if options.before:
+        makers.insert(0, (EarlierOttla.name, lambda: EarlierOttla(options.before)))
+    elif not options.without_kafka:
         makers.insert(0, ("Kafka", lambda: Kafka(options.kafka_version)))
     systems = []
     for name, make in makers:
@@ -163,7 +176,8 @@ def measure(console: Console, options: argparse.Namespace, scale: Scale) -> Meas
         console.print(text, style="yellow", markup=False)
     if not systems:
         raise BenchError("there is nothing to measure")
-    results = Results(circumstances=circumstances)
+    peer = EarlierOttla.name if options.before else Kafka.name
+    results = Results(peer, circumstances=circumstances)
     base = Path(tempfile.mkdtemp(prefix="ottla-bench-", dir=options.directory))
     try:
         if options.cluster:
@@ -216,7 +230,7 @@ def publish(
     """Print the table and write the requested files."""
     results, setting = measured
     table_rows = report.rows(results, scale.sizes())
-    report.print_table(console, table_rows, results.remarks)
+    report.print_table(console, table_rows, results)
     if options.json:
         report.write_json(options.json, results, setting)
     if options.markdown:

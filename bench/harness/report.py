@@ -13,7 +13,7 @@ from harness.metrics import Better, Metric
 from harness.problem import BenchError
 from harness.results import Results, verdict
 
-HEADINGS = ("work", "Kafka", "Ottla", "ratio", "at least", "aim", "verdict")
+GOALS = ("at least", "aim", "verdict")
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 CLUSTER_BEGIN, CLUSTER_END = "<!-- bench-cluster:begin -->", "<!-- bench-cluster:end -->"
 _COLOURS = {"aim reached": "green", "reached": "yellow"}
@@ -24,16 +24,20 @@ def rows(results: Results, sizes: Mapping[str, str]) -> list[tuple[str, ...]]:
     return [_row(results, metric, sizes) for metric in results.measured()]
 
 
+def headings(peer: str) -> tuple[str, ...]:
+    """Return the heading of each column. Only Kafka's figures are a goal."""
+    return ("work", peer, "Ottla", "ratio", *(GOALS if peer == "Kafka" else ()))
+
+
 def _row(results: Results, metric: Metric, sizes: Mapping[str, str]) -> tuple[str, ...]:
     ratio = results.ratio(metric.key)
+    goals = goal(metric, metric.at_least), goal(metric, metric.aim), verdict(metric, ratio)
     return (
         metric.label.format(**sizes),
-        figure(results.value("Kafka", metric.key), metric.unit),
+        figure(results.value(results.peer, metric.key), metric.unit),
         figure(results.value("Ottla", metric.key), metric.unit),
         "" if ratio is None else times(ratio),
-        goal(metric, metric.at_least),
-        goal(metric, metric.aim),
-        verdict(metric, ratio),
+        *(goals if results.peer == "Kafka" else ()),
     )
 
 
@@ -58,17 +62,18 @@ def goal(metric: Metric, wanted: float | None) -> str:
     return f"{sign} {times(wanted)}"
 
 
-def print_table(console: Console, table_rows: list[tuple[str, ...]], remarks: list[str]) -> None:
+def print_table(console: Console, table_rows: list[tuple[str, ...]], results: Results) -> None:
     """Print the table with coloured verdicts, and the remarks under it."""
-    table = Table(*HEADINGS, title="Ottla and Apache Kafka (ratio: Ottla / Kafka)")
+    peer = results.peer
+    table = Table(*headings(peer), title=f"Ottla and {peer} (ratio: Ottla / {peer})")
     for column in table.columns[1:]:
         column.justify = "right"
         column.no_wrap = True
     for row in table_rows:
-        colour = _COLOURS.get(row[-1], "red")
+        colour = _COLOURS.get(row[-1], "red" if peer == "Kafka" else "default")
         table.add_row(*row[:-1], f"[{colour}]{row[-1]}[/]" if row[-1] else "")
     console.print(table)
-    for remark in remarks:
+    for remark in results.remarks:
         console.print(f"- {remark}", markup=False, highlight=False)
 
 
@@ -78,7 +83,7 @@ def markdown(table_rows: list[tuple[str, ...]], setting: dict[str, str], remarks
         f"{name} {text}" for name, text in setting.items() if name not in ("date", "machine")
     )
     lines = [f"Measured {setting['date']} on {setting['machine']}: {versions}.", ""]
-    lines.append("| " + " | ".join(HEADINGS) + " |")
+    lines.append("| " + " | ".join(headings("Kafka")) + " |")
     lines.append("|---|" + "---:|" * 5 + "---|")
     lines += ["| " + " | ".join(row) + " |" for row in table_rows]
     if remarks:

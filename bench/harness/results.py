@@ -13,6 +13,8 @@ from harness.works import Figures
 class Results:
     """Figures by system and key (a list with one per round), and the failures."""
 
+    peer: str = "Kafka"
+    """The system that Ottla is compared with."""
     figures: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     details: list[dict[str, object]] = field(default_factory=list)
     circumstances: list[str] = field(default_factory=list)
@@ -42,9 +44,9 @@ class Results:
         return median(rounds) if rounds else None
 
     def ratio(self, key: str) -> float | None:
-        """Return Ottla's median divided by Kafka's."""
-        kafka, ottla = self.value("Kafka", key), self.value("Ottla", key)
-        return ottla / kafka if kafka and ottla is not None else None
+        """Return Ottla's median divided by that of the other system."""
+        peer, ottla = self.value(self.peer, key), self.value("Ottla", key)
+        return ottla / peer if peer and ottla is not None else None
 
     def measured(self) -> list[Metric]:
         """Return the metrics for which a system has a figure, in the order of the table."""

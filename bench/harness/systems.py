@@ -118,11 +118,11 @@ class Ottla:
         found = str(beside) if beside.exists() else shutil.which("ottla")
         if found is None:
             raise BenchError("the command `ottla` is not installed in this environment")
-        self._command = found
         try:
             self.version = version("ottla")
         except PackageNotFoundError as error:
             raise BenchError("the package ottla is not installed in this environment") from error
+        self._start = [found]
         # As pip does. Otherwise changed files might be compiled again with every start.
         compileall.compile_dir(Path(ottla.__file__).parent, quiet=1)
 
@@ -155,4 +155,18 @@ class Ottla:
 
     def command(self, config: Path) -> list[str]:
         """Return the command that runs a node."""
-        return [self._command, "broker", "--config", str(config)]
+        return [*self._start, "broker", "--config", str(config)]
+
+
+class EarlierOttla(Ottla):
+    """Ottla from another checkout, with the Python environment of the harness."""
+
+    name = "Before"
+
+    def __init__(self, checkout: Path) -> None:
+        super().__init__()
+        source = checkout.resolve() / "src"
+        if not (source / "ottla").is_dir():
+            raise BenchError(f"{checkout} is not a checkout of Ottla: it has no src/ottla")
+        compileall.compile_dir(source / "ottla", quiet=1)
+        self._start = ["env", f"PYTHONPATH={source}", *self._start]
