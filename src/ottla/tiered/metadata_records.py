@@ -1,7 +1,8 @@
 """The records of `__remote_log_metadata`, in Kafka's encoding (KIP-405).
 
-A record's value is the type and the version as varints, then the fields. Its key is null. Which
-partition of the topic has the records of a user's partition, `metadata_partition` says.
+A record's value is the version of the frame, the type and its version as varints, then the fields,
+as in the metadata log. Its key is null. Which partition of the topic has the records of a user's
+partition, `metadata_partition` says.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ottla.log.state.leader_epochs import EpochEntry
 from ottla.model.ids import REMOTE_LOG_METADATA_TOPIC
 from ottla.wire.primitives import DecodeError, read_uvarint, skip_tags, uvarint
 
+_FRAME_VERSION: Final = 1
 _SEGMENT, _UPDATE, _PARTITION_DELETE, _VERSION = 0, 1, 2, 0
 _MOST_EPOCHS: Final = 1_000_000
 _MOST_CUSTOM_BYTES: Final = 1024 * 1024
@@ -114,7 +116,7 @@ def encode_metadata(record: MetadataRecord) -> bytes:
 
 
 def _head(kind: int) -> bytes:
-    return bytes((kind, _VERSION))
+    return bytes((_FRAME_VERSION, kind, _VERSION))
 
 
 def _partition(partition: RemotePartition) -> bytes:
@@ -152,9 +154,10 @@ def decode_metadata(value: bytes) -> MetadataRecord | None:
     Raise DecodeError if it is damaged.
     """
     try:
-        kind, p = read_uvarint(value, 0, len(value))
+        frame_version, p = read_uvarint(value, 0, len(value))
+        kind, p = read_uvarint(value, p, len(value))
         version, p = read_uvarint(value, p, len(value))
-        if version != _VERSION:
+        if frame_version != _FRAME_VERSION or version != _VERSION:
             return None
         if kind == _SEGMENT:
             return _read_segment(value, p)

@@ -28,7 +28,7 @@ SEGMENT = SegmentMetadata(
 
 def test_a_segment_has_kafkas_bytes() -> None:
     expected = (
-        "0000"  # type and version
+        "010000"  # versions of the frame and of the record, with the type between them
         "07" + b"orders".hex() + bytes(range(16)).hex() + "00000003" + "00"
         + (b"s" * 16).hex() + "00"
         + "0000000000000064" "00000000000000c7" "00000001" "0000000000000011" "0000000000000012"
@@ -41,7 +41,7 @@ def test_a_segment_has_kafkas_bytes() -> None:
 def test_an_update_has_kafkas_bytes() -> None:
     update = SegmentUpdate(TOPIC, b"s" * 16, 2, 19, SegmentState.COPY_FINISHED)
     expected = (
-        "0100" "07" + b"orders".hex() + bytes(range(16)).hex() + "00000003" + "00"
+        "010100" "07" + b"orders".hex() + bytes(range(16)).hex() + "00000003" + "00"
         + (b"s" * 16).hex() + "00" "00000002" "0000000000000013" "00" "01" "00"
     )  # fmt: skip
     assert encode_metadata(update).hex() == expected
@@ -76,8 +76,9 @@ def test_a_damaged_record_is_refused_and_nothing_else_happens(
 
 
 def test_records_of_other_types_are_skipped() -> None:
-    assert decode_metadata(b"\x09\x00anything") is None
-    assert decode_metadata(b"\x00\x07anything") is None
+    assert decode_metadata(b"\x01\x09\x00anything") is None
+    assert decode_metadata(b"\x01\x00\x07anything") is None
+    assert decode_metadata(b"\x02\x00\x00anything") is None
 
 
 def java_int(number: int) -> int:

@@ -82,7 +82,7 @@ def test_what_is_not_a_record_of_the_topic_is_skipped(case: Case) -> None:
     )  # fmt: skip
     case.apply(bytes(marker))
     assert case.state.next_offset == 1
-    case.apply(batch(1, b"\x00\x00damaged", b"\x09\x00of another type", SEGMENT))
+    case.apply(batch(1, b"\x01\x00\x00damaged", b"\x01\x09\x00of another type", SEGMENT))
     assert case.state.next_offset == 4
     assert list(case.state.partitions) == [PARTITION]
     assert len(case.reports) == 1
