@@ -89,11 +89,13 @@ class Copies:
 
     def await_all(self, timeout_s: float = 60) -> None:
         """Wait until everything is copied."""
-        eventually(
-            lambda: time.sleep(PAUSE_S) or min(self._committed()) >= self._filled,
-            f"all {self._filled} records of each partition are copied",
-            timeout_s,
-        )
+
+        def is_reached() -> bool:
+            time.sleep(PAUSE_S)
+            return min(self._committed()) >= self._filled
+
+        what = f"all {self._filled} records of each partition are copied"
+        eventually(is_reached, what, timeout_s)
 
     def _committed(self) -> list[int]:
         """Return the committed offsets. A request to a paused broker is sent again elsewhere."""

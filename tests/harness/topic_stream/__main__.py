@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
@@ -66,7 +66,9 @@ def copied(spark: SparkSession, spec: StreamSpec) -> DataFrame:
     return rows.mapInArrow(slow_down(spec.slow_s), rows.schema) if spec.slow_s else rows
 
 
-def slow_down(slow_s: float) -> object:
+def slow_down(
+    slow_s: float,
+) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
     """Return a function that makes the first attempt of some tasks slow, in their middle."""
 
     def pass_on(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
