@@ -49,6 +49,7 @@ def arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a tenth of the records, one round")
+    parser.add_argument("--rounds", type=int, metavar="N", help="the number of rounds that count")
     parser.add_argument("--only", choices=WORKS, action="append")
     parser.add_argument(
         "--markdown", type=Path, metavar="FILE", help="write the table to this page"
@@ -225,7 +226,7 @@ def _measure(options: argparse.Namespace, directory: Path, servers: str, jars: l
     try:
         spark.dataSource.register(EmptySource)
         spark.dataSource.register(ReadySource)
-        rounds = 1 if options.quick else ROUNDS
+        rounds = options.rounds or (1 if options.quick else ROUNDS)
         run = Run(Bench(spark, servers, directory), rounds, with_connector=bool(jars))
         run.warm_up(small)
         all_works: dict[str, Callable[[], None]] = {
