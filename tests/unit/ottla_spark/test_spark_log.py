@@ -68,5 +68,8 @@ def test_an_unexpected_exception_of_java_shows_its_cause(tmp_path: Path) -> None
         def __str__(self) -> str:
             return "An error occurred while calling o1.f.\n: java.io.IOException: disk full\n\tat a"
 
-    with pytest.raises(UnexpectedError, match=r"^disk full\nwhat Spark said"), spark_log(verbose=False):
+    with (
+        pytest.raises(UnexpectedError, match=r"^disk full\nwhat Spark said"),
+        spark_log(verbose=False),
+    ):
         raise JavaError
