@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup demo test check check-static check-fast sim faults exactly-once interop bench bench-quick bench-spark docs dist clean
+.PHONY: help setup demo test check check-static check-fast sim faults exactly-once spark-kills interop bench bench-quick bench-spark docs dist clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -51,6 +51,12 @@ faults: setup  ## Do many faults to a cluster of real processes under load; FAUL
 exactly-once: setup  ## Do many faults while clients copy topics in transactions; FAULTS=N, SEED=N
 	@OTTLA_EXACTLY_ONCE_FAULTS=$(FAULTS) OTTLA_CLUSTER_SEED=$(SEED) $(BIN)/python -m pytest -q -s -p no:xdist \
 		tests/e2e/test_exactly_once.py -k many_faults
+
+KILLS ?= 30
+WHERE ?= many_kills
+spark-kills: setup  ## Kill a stream from topic to topic many times; KILLS=N, SEED=N, WHERE=local or standalone
+	@OTTLA_SPARK_KILLS=$(KILLS) OTTLA_CLUSTER_SEED=$(SEED) $(BIN)/python -m pytest -q -s -p no:xdist \
+		tests/spark/test_stream_kills.py -k 'many_kills and $(WHERE)'
 
 interop: setup  ## Run the tests with kcat and Apache Kafka's own tools
 	@$(BIN)/python -m pytest -q -p no:xdist interop

@@ -13,7 +13,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from types import FrameType
@@ -32,12 +32,13 @@ from spark.fill import Topic, fill
 from spark.ready_source import NAME as READY
 from spark.ready_source import ReadySource, decompression_s
 from spark.report import BEGIN, END, Measured, markdown, print_table, setting
-from spark.works import KAFKA, OTTLA, Bench
+from spark.works import AT_LEAST_ONCE, KAFKA, OTTLA, Bench
 
 CORES = 2
 ROUNDS = 3
 WARM_UP_ROUNDS = 2
 WARM_UP_READS = 50
+WORKS = ("stream", "read", "load", "copy", "memory")
 CODECS = ("none", "lz4", "zstd")
 SIZES = ((100, 12_000_000), (1024, 1_200_000))  # 1.2 GB of values in each topic
 BIG_RECORDS = 10_000_000  # of 1 KB: 10 GB
@@ -48,7 +49,8 @@ def arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a tenth of the records, one round")
-    parser.add_argument("--only", choices=["read", "load", "memory", "stream"], action="append")
+    parser.add_argument("--rounds", type=int, metavar="N", help="the number of rounds that count")
+    parser.add_argument("--only", choices=WORKS, action="append")
     parser.add_argument(
         "--markdown", type=Path, metavar="FILE", help="write the table to this page"
     )
@@ -124,6 +126,27 @@ class Run:
             metric = Metric("floor", name, "k rows/s", Better.HIGHER, 0.75, None)
             self._add(metric, topic, again, seconds[OTTLA])
 
+    def copies(self, wanted: list[Topic], small: str) -> None:
+        """Measure streams from topic to topic: exactly once, at least once, and the connector's."""
+        for topic in wanted:
+            seconds = self._alternate(topic, self._bench.copy, AT_LEAST_ONCE)
+            name = f"topic to topic exactly once, beside at least once, {label(topic)}"
+            metric = Metric("copy", name, "k rows/s", Better.HIGHER, 0.85, 0.95)
+            self._add(metric, topic, seconds[AT_LEAST_ONCE], seconds[OTTLA])
+            name = f"the same, beside the connector's at least once, {label(topic)}"
+            metric = Metric("copy", name, "k rows/s", Better.HIGHER, 1.5, 2)
+            self._add(metric, topic, seconds[KAFKA], seconds[OTTLA])
+        for _ in range(2):  # once to warm up
+            without = self._bench.copy_batch(AT_LEAST_ONCE, small)
+            ours = self._bench.copy_batch(OTTLA, small)
+        name = "micro-batch into a topic exactly once, beside at least once"
+        self.rows.append(Measured(Metric("copy", name, "ms", Better.LOWER), [without], [ours]))
+        verdict = "reached" if ours - without < 100 else "missed"
+        self.remarks.append(
+            f"A micro-batch into a topic takes {ours - without:.0f} ms more exactly once than at"
+            f" least once (to stay under 100 ms: {verdict})."
+        )
+
     def memory(self, topic: Topic) -> None:
         """Measure a worker's memory after a tenth of a large topic, and after all of it."""
         console.print("memory of a worker ...")
@@ -189,8 +212,9 @@ def _measure(options: argparse.Namespace, directory: Path, servers: str, jars: l
     wanted = topics(options.quick)
     big = Topic("big", 1000, "zstd", BIG_RECORDS // (10 if options.quick else 1))
     small = Topic("stream", 100, "none", 1000, partitions=1)
-    works = options.only or ["read", "load", "memory", "stream"]
-    used = [*(wanted if {"read", "load"} & set(works) else []), small]
+    works = options.only or WORKS
+    plain = [topic for topic in wanted if topic.codec == "none"]
+    used = [*_used(wanted, plain, works), small]
     for topic in used:
         filled(servers, topic)
     os.sync()  # or the disk is busy with it for minutes
@@ -202,14 +226,14 @@ def _measure(options: argparse.Namespace, directory: Path, servers: str, jars: l
     try:
         spark.dataSource.register(EmptySource)
         spark.dataSource.register(ReadySource)
-        rounds = 1 if options.quick else ROUNDS
+        rounds = options.rounds or (1 if options.quick else ROUNDS)
         run = Run(Bench(spark, servers, directory), rounds, with_connector=bool(jars))
-        plain = [topic for topic in wanted if topic.codec == "none"]
         run.warm_up(small)
         all_works: dict[str, Callable[[], None]] = {
             "stream": lambda: run.stream(small.name),
             "read": lambda: run.reads(wanted),
             "load": lambda: run.loads(plain),
+            "copy": lambda: run.copies(plain, small.name),
             # This topic is filled last, as nothing can be measured during so many writes to disk.
             "memory": lambda: run.memory(filled(servers, big)),
         }
@@ -219,6 +243,13 @@ def _measure(options: argparse.Namespace, directory: Path, servers: str, jars: l
         return run
     finally:
         spark.stop()
+
+
+def _used(wanted: list[Topic], plain: list[Topic], works: Sequence[str]) -> list[Topic]:
+    """Return the topics that the chosen works read."""
+    if "read" in works:
+        return wanted
+    return plain if {"load", "copy"} & set(works) else []
 
 
 def end_run(number: int, frame: FrameType | None) -> None:

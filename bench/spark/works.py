@@ -1,4 +1,4 @@
-"""The workloads: reads, loads, the memory of workers, the overhead of a micro-batch."""
+"""The workloads: reads, loads, copies, the memory of workers, the overhead of a micro-batch."""
 
 from __future__ import annotations
 
@@ -12,19 +12,23 @@ from statistics import median
 
 import psutil
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 import ottla_spark
 from spark.fill import Topic
 from spark.ready_source import NAME as READY
 
 OTTLA, KAFKA = "ottla", "kafka"
+AT_LEAST_ONCE = "ottla, at least once"
+COPY_BATCHES = 6
 MEMORY_EVERY_S = 0.1
 STREAM_BATCHES = 40
 STREAM_WARM_UP = 10
 STREAM_TIMEOUT_S = 240
 WRITE_EVERY_S = 0.02
+ADMIN_TIMEOUT_S = 60
 
 
 class Bench:
@@ -75,6 +79,55 @@ class Bench:
         writer = reader.option("startingOffsets", "earliest").load().writeStream.format("parquet")
         writer = writer.option("checkpointLocation", str(self._checkpoint))
         writer.trigger(availableNow=True).start(str(target)).awaitTermination()
+
+    def copy(self, name: str, topic: Topic) -> float:
+        """Return the seconds to stream the topic into a new topic, in several micro-batches.
+
+        `ottla` does it exactly once, the connector at least once.
+        """
+        shutil.rmtree(self._checkpoint, ignore_errors=True)
+        with self._new_topic(topic.partitions) as target:
+            frame = self._records(name, topic.name, topic.written // COPY_BATCHES)
+            began = time.monotonic()
+            self._sink(name, frame, target).trigger(availableNow=True).start().awaitTermination()
+            return time.monotonic() - began
+
+    def copy_batch(self, name: str, topic: str) -> float:
+        """Return the median milliseconds of a micro-batch with a few records into a topic."""
+        shutil.rmtree(self._checkpoint, ignore_errors=True)
+        with self._new_topic(1) as target, _records_keep_coming(self._servers, topic):
+            query = self._sink(name, self._records(name, topic), target).start()
+            try:
+                return median(_durations(query))
+            finally:
+                query.stop()
+
+    def _records(self, name: str, topic: str, a_batch: int | None = None) -> DataFrame:
+        """Return keys and values of a topic as a stream: what there is now, or what comes."""
+        reader = self.spark.readStream.format(KAFKA if name == KAFKA else OTTLA)
+        reader = reader.option("kafka.bootstrap.servers", self._servers).option("subscribe", topic)
+        if a_batch is not None:
+            reader = reader.option("startingOffsets", "earliest")
+            reader = reader.option("maxOffsetsPerTrigger", str(a_batch))
+        return reader.load().select("key", "value")
+
+    def _sink(self, name: str, frame: DataFrame, topic: str) -> DataStreamWriter:
+        writer = frame.writeStream.format(KAFKA if name == KAFKA else OTTLA)
+        if name == AT_LEAST_ONCE:
+            writer = writer.option("deliveryGuarantee", "at-least-once")
+        writer = writer.option("kafka.bootstrap.servers", self._servers).option("topic", topic)
+        return writer.option("checkpointLocation", str(self._checkpoint))
+
+    @contextmanager
+    def _new_topic(self, partitions: int) -> Iterator[str]:
+        """Create a topic, and delete it in the end."""
+        admin = AdminClient({"bootstrap.servers": self._servers})
+        name = f"copy-{time.time_ns()}"
+        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(ADMIN_TIMEOUT_S)
+        try:
+            yield name
+        finally:
+            admin.delete_topics([name])[name].result(ADMIN_TIMEOUT_S)
 
     def rewrite(self) -> float:
         """Return the seconds to rewrite the Parquet files of the last load as Parquet."""

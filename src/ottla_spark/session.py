@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import sys
 import threading
 from collections.abc import Mapping
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
+STANDALONE = "spark://"
+MASTER_TIMEOUT_S = 5
 LOGGING = Path(__file__).parent / "log4j2.properties"
 FILE_LOGGING = Path(__file__).parent / "log4j2-file.properties"
 _STREAMING = "spark.sql.streaming"
@@ -140,6 +143,7 @@ def session(
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
+    check_master(master)
     prepare_environment(master)
     settings = session_settings(master, conf or {}, log)
     settings |= {"spark.master": master, "spark.app.name": app_name}
@@ -154,6 +158,22 @@ def session(
             process.end()
         raise
     return spark
+
+
+def check_master(master: str) -> None:
+    """Raise NoSpark if a standalone master does not answer. Spark itself tries for a minute."""
+    if not master.startswith(STANDALONE):
+        return
+    why = ""
+    for address in master.removeprefix(STANDALONE).split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), MASTER_TIMEOUT_S).close()
+        except (OSError, ValueError) as error:
+            why = why or str(error)
+        else:
+            return
+    raise NoSpark(f"no Spark master answers at {master}: {why}")
 
 
 def is_running() -> bool:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ottla_spark.java import NoSpark
+from ottla_spark.spark_messages import java_cause
 
 
 class UnexpectedError(Exception):
@@ -67,5 +68,9 @@ def _write_trace(path: Path | None, error: Exception) -> None:
 
 
 def _unexpected(error: Exception) -> UnexpectedError:
+    from py4j.protocol import Py4JJavaError
+
+    if isinstance(error, Py4JJavaError):
+        return UnexpectedError(java_cause(str(error)))
     first = next(iter(str(error).splitlines()), "")
     return UnexpectedError(f"{type(error).__name__}: {first}" if first else repr(error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 LONGEST = 600
+NO_FILE_SYSTEM = "Spark has no file system for"
 _CALL = "An error occurred while calling"
 _CLASS = re.compile(r"^(?:[\w$]+\.)+[\w$]+: ")
 _CONDITION = re.compile(r"^\[[A-Z][A-Z0-9_.]+\] ")
@@ -37,11 +38,9 @@ def without_codes(line: str) -> str:
 
 def _no_file_system(what: str) -> str:
     if "s3" not in what.lower():
-        return (
-            f"Spark has no file system for {what}: add its package with --conf spark.jars.packages"
-        )
+        return f"{NO_FILE_SYSTEM} {what}: add its package with --conf spark.jars.packages"
     return (
-        "Spark has no file system for s3a: paths. Delta and Iceberg tables work without one: write"
+        f"{NO_FILE_SYSTEM} s3a: paths. Delta and Iceberg tables work without one: write"
         " s3://BUCKET/PATH. For other tables add Hadoop's module:"
         " --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:VERSION, with the version of"
         " Spark's own hadoop-client-api"

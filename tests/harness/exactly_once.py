@@ -22,7 +22,7 @@ from confluent_kafka import (
 from tests.harness.deadline import Deadline, eventually
 
 INPUT = 5_000
-"""So many records are added to each input partition at once."""
+"""So many records are added to each input partition at once, unless a test says otherwise."""
 CALL_TIMEOUT_S = 10
 PAUSE_S = 0.1
 KEYS = 5
@@ -45,7 +45,14 @@ class Copies:
     """What copiers of a group have made of an input topic."""
 
     def __init__(
-        self, servers: str, *, source: str, target: str, partitions: int, group: str
+        self,
+        servers: str,
+        *,
+        source: str,
+        target: str,
+        partitions: int,
+        group: str,
+        at_once: int = INPUT,
     ) -> None:
         self._servers = servers
         self._source = source
@@ -53,12 +60,13 @@ class Copies:
         self.partitions = partitions
         self._places = [TopicPartition(source, index) for index in range(partitions)]
         self._group = group
+        self._at_once = at_once
         self._filled = 0
         self._asker = self._consumer()
 
     def fill(self) -> None:
         """Write input to all partitions."""
-        numbers = range(self._filled, self._filled + INPUT)
+        numbers = range(self._filled, self._filled + self._at_once)
         fill(self._servers, self._source, self.partitions, numbers)
         self._filled = numbers.stop
 
@@ -72,12 +80,22 @@ class Copies:
 
         def is_reached() -> bool:
             copied = self._committed()
-            if max(copied) + INPUT // 2 > self._filled:
+            if max(copied) + self._at_once // 2 > self._filled:
                 self.fill()
             time.sleep(PAUSE_S)
             return all(now >= goal for now, goal in zip(copied, goals, strict=True))
 
         eventually(is_reached, f"copies of all partitions go on after: {what}", timeout_s)
+
+    def await_all(self, timeout_s: float = 60) -> None:
+        """Wait until everything is copied."""
+
+        def is_reached() -> bool:
+            time.sleep(PAUSE_S)
+            return min(self._committed()) >= self._filled
+
+        what = f"all {self._filled} records of each partition are copied"
+        eventually(is_reached, what, timeout_s)
 
     def _committed(self) -> list[int]:
         """Return the committed offsets. A request to a paused broker is sent again elsewhere."""
@@ -96,16 +114,33 @@ class Copies:
         No copier may run any more. A transaction that one left open ends with its timeout; until
         then the end of the output cannot be read.
         """
-        eventually(self._is_settled, "no transaction is open in the output", 80)
-        copied = self._committed()
-        values = read_committed(self._servers, self.target, self.partitions)
+        copied, values = self._settled()
         for partition, count in enumerate(copied):
-            prefix = b"%d:" % partition
-            mine = [int(value[len(prefix) :]) for value in values if value.startswith(prefix)]
+            mine = _numbers(values, partition)
             assert mine == list(range(count)), f"partition {partition}: {_difference(mine, count)}"
         assert len(values) == sum(copied)
-        self._asker.close()
         return sum(copied)
+
+    def check_keys(self) -> int:
+        """Do the same for copies that have the order of the input for each key only."""
+        copied, values = self._settled()
+        for partition, count in enumerate(copied):
+            mine = _numbers(values, partition)
+            assert sorted(mine) == list(range(count)), (
+                f"partition {partition}: {_difference(sorted(mine), count)}"
+            )
+            for key in range(KEYS):
+                ordered = [number for number in mine if number % KEYS == key]
+                assert ordered == sorted(ordered), f"key {partition}-{key} is out of order"
+        assert len(values) == sum(copied)
+        return sum(copied)
+
+    def _settled(self) -> tuple[list[int], list[bytes]]:
+        """Return the committed offsets and the committed output, once nothing is open."""
+        eventually(self._is_settled, "no transaction is open in the output", 80)
+        copied = self._committed()
+        self._asker.close()
+        return copied, read_committed(self._servers, self.target, self.partitions)
 
     def _is_settled(self) -> bool:
         """Return True if readers of committed records can read to the end of the output."""
@@ -158,6 +193,12 @@ def read_committed(servers: str, topic: str, partitions: int) -> list[bytes]:
     finally:
         consumer.close()
     return values
+
+
+def _numbers(values: Sequence[bytes], partition: int) -> list[int]:
+    """Return the numbers of the copies of an input partition, in the order of the output."""
+    prefix = b"%d:" % partition
+    return [int(value[len(prefix) :]) for value in values if value.startswith(prefix)]
 
 
 def _difference(found: Sequence[int], count: int) -> str:

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +21,7 @@ from urllib.request import urlopen
 import psutil
 
 from tests.harness.deadline import eventually
+from tests.harness.process_tree import descendants, has_ended, is_python, kill
 
 WORKERS = 2
 START_TIMEOUT_S = 120.0
@@ -32,8 +33,12 @@ _SETTINGS = {"spark.master.rest.enabled": "false", "spark.worker.cleanup.enabled
 class StandaloneSpark:
     """Master and workers with their logs and work directories below `directory`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, hosts: Sequence[str] = ("127.0.0.1",)) -> None:
+        """`hosts` are the addresses of the workers. Spark has no second attempt of a slow task on
+        the host of the first, so speculation needs several."""
         self.master = ""
+        self._hosts = hosts
+        self._host_of: dict[str, str] = {}
         self._directory = directory
         self._state_url = ""
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
@@ -47,7 +52,7 @@ class StandaloneSpark:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._settings = self._directory / "settings.conf"
         self._settings.write_text("".join(f"{k} {v}\n" for k, v in _SETTINGS.items()))
-        self._launch("master", "master.Master", "--port", "0")
+        self._launch("master", "master.Master", "--host", "127.0.0.1", "--port", "0")
         self.master = self._said("master", r"Starting Spark master at (spark://\S+)")
         port = self._said("master", r"'MasterUI' on port (\d+)")
         self._state_url = f"http://127.0.0.1:{port}/json/"
@@ -62,12 +67,19 @@ class StandaloneSpark:
         while len(self._daemons) <= WORKERS:
             name = f"worker-{len(self._sessions)}"
             words = ["--cores", "1", "--memory", "1g", "--work-dir", str(self._directory / name)]
+            self._host_of[name] = self._free_host()
+            words += ["--host", self._host_of[name]]
             self._launch(name, "worker.Worker", *words, self.master)
         eventually(
             lambda: self.state()["aliveworkers"] == WORKERS,
             f"{WORKERS} workers, logs in {self._directory}",
             START_TIMEOUT_S,
         )
+
+    def _free_host(self) -> str:
+        """Return the host with the fewest workers."""
+        used = [self._host_of[name] for name in self._daemons if name in self._host_of]
+        return min(self._hosts, key=used.count)
 
     def state(self) -> dict[str, object]:
         """What the master tells of workers and applications."""
@@ -89,6 +101,11 @@ class StandaloneSpark:
         found = [process for process in self._processes() if _is_executor(process)]
         return sorted(found, key=lambda process: (process.create_time(), process.pid))
 
+    def python_workers(self) -> list[psutil.Process]:
+        """The Python processes of all executors."""
+        started = [each for executor in self.executors() for each in descendants(executor.pid)]
+        return [process for process in started if is_python(process)]
+
     def executors_of(self, application: str) -> int:
         """How many executors the last application of this name has been given so far."""
         applications = [*self._applications("activeapps"), *self._applications("completedapps")]
@@ -104,10 +121,10 @@ class StandaloneSpark:
     def close(self) -> None:
         """End every process with everything it started."""
         for process in self._processes():
-            _kill(process)
+            kill(process)
         for daemon in self._daemons.values():
             daemon.wait()
-        eventually(lambda: not any(map(_runs, self._processes())), "the end of every process")
+        eventually(lambda: all(map(has_ended, self._processes())), "the end of every process")
 
     def _applications(self, kind: str) -> list[dict[str, object]]:
         found = self.state()[kind]
@@ -115,7 +132,7 @@ class StandaloneSpark:
         return found
 
     def _launch(self, name: str, kind: str, *words: str) -> None:
-        command = [f"{_spark_home()}/bin/spark-class", f"{_CLASSES}.{kind}", "--host", "127.0.0.1"]
+        command = [f"{_spark_home()}/bin/spark-class", f"{_CLASSES}.{kind}"]
         command += ["--webui-port", "0", "--properties-file", str(self._settings), *words]
         small = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         environment = self.environment() | {
@@ -177,17 +194,3 @@ def _is_executor(process: psutil.Process) -> bool:
         return any(word.endswith(_EXECUTOR) for word in process.cmdline())
     except psutil.NoSuchProcess:
         return False
-
-
-def _runs(process: psutil.Process) -> bool:
-    try:
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _kill(process: psutil.Process) -> None:
-    try:
-        process.kill()
-    except psutil.NoSuchProcess:
-        pass  # it ended by itself

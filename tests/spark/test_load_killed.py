@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import subprocess
 import threading
 import time
@@ -24,6 +23,7 @@ import ottla_spark
 from ottla.client.errors import ClientError
 from ottla_spark.loads.errors import LoadError
 from tests.harness.process import COMMAND, BrokerProcess
+from tests.harness.process_tree import kill_tree
 from tests.support.spark_fixtures import MakeTopic, Produce
 
 if TYPE_CHECKING:
@@ -76,7 +76,6 @@ class Loads:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            start_new_session=True,
         )
 
 
@@ -84,7 +83,7 @@ def _kill(process: subprocess.Popen[str], whom: str) -> None:
     if process.poll() is not None:
         return  # it was done before
     if whom == "all":
-        os.killpg(process.pid, signal.SIGKILL)
+        kill_tree(process.pid)
         return
     try:
         for child in psutil.Process(process.pid).children(recursive=True):

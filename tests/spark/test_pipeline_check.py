@@ -319,6 +319,7 @@ def test_an_unknown_catalog_of_a_sink(
         '  y: {from: a, table: "iceberg:away.b.c"}\n'
         '  z: {from: a, table: "iceberg:here.b.c"}\n'
         '  s: {from: a, table: "parquet:s3://lake/x"}\n'
+        '  t: {from: a, table: "parquet:s3a://lake/x"}\n'
     )
     _, problems = check_file(file, lambda: spark)
     found = {problem.where: problem.message for problem in problems}
@@ -326,4 +327,5 @@ def test_an_unknown_catalog_of_a_sink(
     assert "`catalogs`" in found["sinks.x.table"]
     assert "away cannot be opened" in found["sinks.y.table"]
     assert "s3://" in found["sinks.s.table"]
-    assert set(found) == {"sinks.x.table", "sinks.y.table", "sinks.s.table"}
+    assert found["sinks.t.table"].startswith("Spark has no file system for s3a: paths")
+    assert set(found) == {f"sinks.{name}.table" for name in "xyst"}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from tests.harness.process_tree import kill_tree
 from tests.support.spark_fixtures import MakeTopic, Produce
 
 pytestmark = [pytest.mark.usefixtures("shared_java_classes"), pytest.mark.timeout(600)]
@@ -47,7 +47,6 @@ def start(arguments: list[str]) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        start_new_session=True,
     )
 
 
@@ -58,7 +57,7 @@ def kill_after(process: subprocess.Popen[str], planned: Path, delay_s: float) ->
         assert time.monotonic() < deadline
         time.sleep(0.01)
     time.sleep(delay_s)  # not to wait for something: to hit anything
-    os.killpg(process.pid, signal.SIGKILL)
+    kill_tree(process.pid)
     process.communicate()
 
 

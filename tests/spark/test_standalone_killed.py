@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ import pytest
 
 from tests.harness.deadline import eventually
 from tests.harness.process import COMMAND, BrokerProcess
+from tests.harness.process_tree import kill_tree
 from tests.harness.standalone_spark import StandaloneSpark
 from tests.support.spark_fixtures import MakeTopic, Produce
 
@@ -54,7 +54,6 @@ class Load:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            start_new_session=True,
         )
 
     def when_planned(self, offsets: Path, batch: int, kill: Callable[[], None]) -> None:
@@ -71,7 +70,7 @@ class Load:
     def kill(self) -> None:
         """SIGKILL to the command and its Java process: the driver."""
         assert self._process is not None
-        os.killpg(self._process.pid, signal.SIGKILL)
+        kill_tree(self._process.pid)
         self._process.communicate()
         self._process = None
 

@@ -63,8 +63,7 @@ def commit_batch(
         lost = _finish(client, identity, decision)
         if lost:
             _record_loss(log, Decision(identity.number, redo=frozenset(lost)))
-        if any(each.attempt for each in decision.writes):
-            _abort_leftovers(client, settings, identity)
+        _abort_leftovers(client, settings, identity)
 
 
 def commit_once(
@@ -82,8 +81,7 @@ def commit_once(
                 f"the rows of {len(lost)} of {len(prepared)} tasks are not written: their"
                 " transactions were aborted before the write was complete"
             )
-        if any(each.attempt for each in decision.writes):
-            _abort_leftovers(client, settings, identity)
+        _abort_leftovers(client, settings, identity)
 
 
 def abort_batch(
@@ -129,7 +127,11 @@ def _abort(client: Client, prepared: Sequence[Prepared], identity: WriteIdentity
 
 
 def _abort_leftovers(client: Client, settings: SinkSettings, identity: WriteIdentity) -> None:
-    """Abort what tasks that were killed have left open, so that no reader waits for it."""
+    """Abort what tasks that were killed have left open, so that no reader waits for it.
+
+    Nobody else would do it before its timeout if it was not the first attempt of its task: an
+    attempt that failed, a speculative one, or one of a driver that was killed.
+    """
     prefix = f"{identity.driver_id}-"
     try:
         for found in list_transactions(client, states=["Ongoing"]):

@@ -120,9 +120,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Abort the transactions of the micro-batch. Without transactions, stored rows stay."""
-        if (identity := _identity(messages)) is not None:
-            abort_batch(self._settings, identity, _prepared(messages))
-            log.warning("batch %d failed and will be written again", batchId)
+        if self._settings.exactly_once:
+            if (identity := _identity(messages)) is not None:
+                abort_batch(self._settings, identity, _prepared(messages))
+            log.info("batch %d failed and will be written again", batchId)
             return
         log.warning(
             "batch %d failed and will be written again; these rows stay stored: %s",

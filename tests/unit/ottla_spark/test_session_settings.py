@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
+from ottla_spark.java import NoSpark
 from ottla_spark.session import (
     COLLECTOR,
     FILE_LOGGING,
     KEPT_MEMORY,
     LOGGING,
     UNCHECKED,
+    check_master,
     prepare_environment,
     session_settings,
 )
@@ -83,3 +86,13 @@ def test_a_log_file_replaces_the_terminal(tmp_path: Path) -> None:
     assert FILE_LOGGING.as_uri() in words
     assert f'"-Dottla.spark.log={log}"' in words
     assert FILE_LOGGING.is_file()
+
+
+def test_a_standalone_master_that_does_not_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as master:
+        port = master.getsockname()[1]
+        check_master(f"spark://127.0.0.1:1,127.0.0.1:{port}")
+    with pytest.raises(NoSpark, match=rf"no Spark master answers at spark://127.0.0.1:{port}: "):
+        check_master(f"spark://127.0.0.1:{port}")
+    check_master("local[*]")
+    check_master("k8s://https://nowhere:1")

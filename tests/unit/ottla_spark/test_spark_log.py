@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from ottla_spark.java import NoJava
 from ottla_spark.spark_log import UnexpectedError, message_of, spark_log
@@ -57,3 +58,18 @@ def test_verbose_prints_everything(tmp_path: Path, capsys: pytest.CaptureFixture
         raise NoJava("none")
     assert "Traceback" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unexpected_exception_of_java_shows_its_cause(tmp_path: Path) -> None:
+    class JavaError(Py4JJavaError):  # type: ignore[misc]
+        def __init__(self) -> None:
+            """Leave out Java."""
+
+        def __str__(self) -> str:
+            return "An error occurred while calling o1.f.\n: java.io.IOException: disk full\n\tat a"
+
+    with (
+        pytest.raises(UnexpectedError, match=r"^disk full\nwhat Spark said"),
+        spark_log(verbose=False),
+    ):
+        raise JavaError

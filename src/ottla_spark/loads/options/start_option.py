@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from datetime import UTC, datetime
 
 from ottla_spark.loads.errors import LoadUsageError
@@ -31,6 +32,23 @@ def start_options(text: str, topic: str) -> dict[str, str]:
         raise LoadUsageError(f"--from {text!r} is before 1970")
     # A partition without a record at or after the time starts at its end.
     return {"startingTimestamp": str(at_ms), "startingOffsetsByTimestampStrategy": "latest"}
+
+
+def check_start(text: str, topic: str, partitions: Collection[int]) -> None:
+    """Raise LoadUsageError if offsets are not given for exactly the partitions of the topic."""
+    if not text.lstrip().startswith("{"):
+        return
+    given = {int(partition) for partition in _offsets(text, topic)[topic]}
+    unknown, missing = sorted(given - set(partitions)), sorted(set(partitions) - given)
+    if unknown:
+        raise LoadUsageError(
+            f"--from {text!r}: {topic} has no partition {unknown[0]}, only {len(partitions)}"
+        )
+    if missing:
+        raise LoadUsageError(
+            f"--from {text!r} should name every partition of {topic}: {missing[0]} is missing"
+            " (-2 is earliest, -1 latest)"
+        )
 
 
 def _offsets(text: str, topic: str) -> dict[str, dict[str, int]]:

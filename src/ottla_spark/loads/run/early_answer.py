@@ -5,10 +5,15 @@ Nothing is changed here. Whenever something is not certain, Spark decides.
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
 
+from ottla_spark.loads.errors import LoadUsageError
+from ottla_spark.loads.formats.ddl_schema import check_spark_schema
 from ottla_spark.loads.formats.format_choice import choose_format
 from ottla_spark.loads.options.load_options import LoadOptions, Once
+from ottla_spark.loads.options.start_option import check_start
 from ottla_spark.loads.options.value_format import ValueFormat
 from ottla_spark.loads.run.load_run import connect
 from ottla_spark.loads.run.result import LoadResult
@@ -16,7 +21,7 @@ from ottla_spark.loads.run.topic_sample import TopicOffsets, topic_offsets
 from ottla_spark.loads.schema.table_columns import table_columns
 from ottla_spark.loads.state.checkpoint import Checkpoint
 from ottla_spark.loads.state.load_directory import HIDDEN, LoadDirectory
-from ottla_spark.loads.state.storage import storage_of
+from ottla_spark.loads.state.storage import local_path, storage_of
 from ottla_spark.loads.targets.address import absolute
 from ottla_spark.loads.targets.target import Glance
 
@@ -31,8 +36,13 @@ def early_answer(options: LoadOptions) -> LoadResult | None:
     with connect(options) as client:
         offsets = topic_offsets(client, options)
     _check_columns(options)
+    check_place(options.to.location)
     table = options.to.target.glance(options.to.location, options.topic, catalog=options.catalog)
-    if table is None or not has_nothing_new(options, table, offsets):
+    if table is None:
+        return None
+    if is_new(options, table):
+        check_start(options.starting_offsets, options.topic, offsets.latest)
+    if not has_nothing_new(options, table, offsets):
         return None
     return LoadResult(options, time.monotonic() - began)
 
@@ -54,11 +64,33 @@ def has_nothing_new(options: LoadOptions, table: Glance, offsets: TopicOffsets) 
     )
 
 
+def is_new(options: LoadOptions, table: Glance) -> bool:
+    """Return whether this is the first run of a load. Later ones do not start at --from."""
+    directory = _directory(options, table)
+    return directory is None or options.reset or directory.checkpoint.planned_batch() is None
+
+
+def check_place(location: str) -> None:
+    """Raise LoadUsageError if a table on this machine can certainly not be written there."""
+    place = local_path(location)
+    if place is None:
+        return
+    path = Path(place)
+    there = next(each for each in (path, *path.parents) if each.exists())
+    if not there.is_dir():
+        raise LoadUsageError(f"cannot write to {path}: {there} is not a directory")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise LoadUsageError(f"cannot write to {path}: you may not write to {there}")
+
+
 def _check_columns(options: LoadOptions) -> None:
-    """Raise LoadUsageError if the columns of the table are known, and --partition-by is wrong."""
+    """Raise LoadUsageError if --schema is wrong, or the columns are known and --partition-by is."""
     if options.format is ValueFormat.RAW:
         table_columns(options, None)
-    elif options.format is not ValueFormat.JSON and options.registry is None:
+    elif options.format is ValueFormat.JSON:
+        if options.schema is not None:
+            check_spark_schema(options.schema)
+    elif options.registry is None:
         form = choose_format(options, None, [])
         table_columns(options, None if form is None else form.schema)
 

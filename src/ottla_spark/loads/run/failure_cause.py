@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ottla.client.errors import ClientError
-from ottla_spark.loads.errors import DataLost, LoadError
+from ottla_spark.loads.errors import DataLost, LoadError, LoadUsageError
 from ottla_spark.missing_source import missing_source_message
-from ottla_spark.spark_messages import LONGEST, java_cause, without_codes
+from ottla_spark.spark_messages import LONGEST, NO_FILE_SYSTEM, java_cause, without_codes
 
 if TYPE_CHECKING:
     from py4j.protocol import Py4JJavaError
@@ -44,6 +44,8 @@ def load_error(error: PySparkException | Py4JJavaError, kept: BaseException | No
     if _NO_SOURCE in text:
         return LoadError(missing_source_message())
     cause = root_cause(text)
+    if cause.startswith(NO_FILE_SYSTEM):
+        return LoadUsageError(cause)
     if f"{_LOSS}:" in text or "DATA_LOSS" in text:
         return DataLost(f"{cause}. Or load the remaining records with --allow-data-loss")
     return LoadError(f"the load stopped: {cause}. Run the same command to continue the load")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ottla_spark.pipelines.check.file_system_check import check_file_systems
 from ottla_spark.pipelines.check.option_check import check_options
 from ottla_spark.pipelines.check.spark_analysis import Analysis, analyse
 from ottla_spark.pipelines.check.topic_check import check_topics, topic_partitions
@@ -47,6 +48,7 @@ def check_spec(
     if topics is not None:
         check_topics(spec, topics, problems)
     spark = session()
+    check_file_systems(spec, spark, problems)
     check_workers(spec, spark, problems)
     functions = _functions(spec, problems)
     analysis = analyse(spec, graph, functions, spark, problems)

@@ -9,9 +9,16 @@ from pathlib import Path
 import pytest
 
 from ottla_spark.loads.errors import LoadUsageError
+from ottla_spark.loads.formats.ddl_types import unknown_type
 from ottla_spark.loads.options.load_options import Every, LoadOptions
+from ottla_spark.loads.options.start_option import check_start
 from ottla_spark.loads.options.value_format import ValueFormat
-from ottla_spark.loads.run.early_answer import _check_columns, has_nothing_new
+from ottla_spark.loads.run.early_answer import (
+    _check_columns,
+    check_place,
+    has_nothing_new,
+    is_new,
+)
 from ottla_spark.loads.run.topic_sample import TopicOffsets
 from ottla_spark.loads.state.load_directory import LoadDirectory
 from ottla_spark.loads.state.storage import storage_of
@@ -102,3 +109,68 @@ def test_an_unknown_partition_column_is_refused() -> None:
     )
     with pytest.raises(LoadUsageError, match="nothing"):
         _check_columns(options)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"7": 1, "0": 2, "1": 3}', "t has no partition 7, only 2"),
+        ('{"0": 2}', "every partition of t: 1 is missing"),
+    ],
+)
+def test_offsets_of_other_partitions_are_refused(text: str, words: str) -> None:
+    with pytest.raises(LoadUsageError, match=words):
+        check_start(text, "t", [0, 1])
+    check_start('{"0": 2, "1": -1}', "t", [0, 1])
+    check_start("earliest", "t", [0, 1])
+
+
+def test_offsets_count_for_the_first_run_only(tmp_path: Path) -> None:
+    options, table = loaded(tmp_path)
+    assert not is_new(options, table)
+    assert is_new(replace(options, reset=True), table)
+    assert is_new(replace(options, checkpoint=str(tmp_path / "other")), table)
+
+
+def test_a_place_where_no_table_can_be_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LoadUsageError, match=f"{tmp_path}/file is not a directory"):
+        check_place(f"{tmp_path}/file/a/table")
+    check_place(f"{tmp_path}/a/b/table")
+    check_place("catalog.namespace.table")
+    check_place("s3://bucket/table")
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ("n WHAT", "there is no type WHAT"),
+        ("n BIGINT, s STRUCT<a: INT, b: ARRAY<TEXT>>", "there is no type TEXT"),
+        ('{"type": "struct", "fields": [{"name": "n"}]}', "neither DDL"),
+        ("none.ddl", "the file none.ddl does not exist"),
+    ],
+)
+def test_a_wrong_schema_is_refused(schema: str, words: str) -> None:
+    options = LoadOptions(
+        "t", parse_address("delta:/t"), {}, format=ValueFormat.JSON, schema=schema
+    )
+    with pytest.raises(LoadUsageError, match=words):
+        _check_columns(options)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "id BIGINT, name STRING",
+        "id: long, `a b` decimal(10, 2) NOT NULL COMMENT 'what, else', m map<string, array<int>>;",
+        "s struct<a: struct<b timestamp_ntz>, c varchar(3)>, v variant",
+        # Spark decides about these.
+        "i INTERVAL DAY TO SECOND",
+        "bigint",
+        "a string collate unicode, b int",
+        "a int b",
+        "",
+    ],
+)
+def test_schemas_that_spark_has_to_judge(schema: str) -> None:
+    assert unknown_type(schema) == ""

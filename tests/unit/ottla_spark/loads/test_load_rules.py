@@ -156,6 +156,9 @@ def test_errors_that_end_a_load() -> None:
     kept = LoadUsageError("mine")
     assert load_error(PySparkException("x"), kept) is kept
     assert type(load_error(PySparkException("x"), ValueError("y"))) is LoadError
+    missing = load_error(PySparkException('No FileSystem for scheme "s3a"'), None)
+    assert type(missing) is LoadUsageError
+    assert "Run the same command" not in str(missing)
 
 
 def test_large_records_fill_a_file_before_sizes_are_learned() -> None:

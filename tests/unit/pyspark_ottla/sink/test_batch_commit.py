@@ -209,6 +209,26 @@ def test_attempts_that_failed_hold_no_reader_up(sink: Sink) -> None:
     assert sink.committed() == wanted(0)
 
 
+def test_a_speculative_attempt_that_was_killed_holds_no_reader_up(sink: Sink) -> None:
+    prepared = sink.tasks(0)
+    sink.task(0, 2, attempt=1)  # the first attempt was faster
+    sink.commit(0, prepared)
+    sink.commit(1, sink.tasks(1))
+    assert sink.committed() == wanted(0, 1)
+
+
+def test_a_second_attempt_of_a_killed_driver_holds_no_reader_up(sink: Sink) -> None:
+    sink.task(0, 2, attempt=1)  # nobody uses its transactional id again
+    sink.commit(0, sink.tasks(0))
+    assert sink.committed() == wanted(0)
+
+
+def test_a_speculative_attempt_of_a_write_that_is_never_repeated(sink: Sink) -> None:
+    sink.task(0, 0, attempt=1)
+    commit_once(sink.settings, sink.batch(0), sink.tasks(0))
+    assert sink.committed() == wanted(0)
+
+
 def test_an_aborted_batch_shows_nothing(sink: Sink) -> None:
     prepared = sink.tasks(0)
     abort_batch(sink.settings, sink.batch(0), prepared)
