@@ -12,6 +12,7 @@ from java_programs import compile_source, java_command
 from harness.jars import kafka_jars
 from ottla.log.state.leader_epochs import EpochEntry
 from ottla.tiered.metadata_records import (
+    MetadataRecord,
     PartitionDelete,
     PartitionDeleteState,
     RemotePartition,
@@ -36,7 +37,7 @@ SEGMENT = SegmentMetadata(
     leader_epochs=(EpochEntry(0, 1000), EpochEntry(4, 1500)),
     size=123_456,
 )
-RECORDS = (
+RECORDS: tuple[MetadataRecord, ...] = (
     SEGMENT,
     SEGMENT._replace(has_aborted=False),
     *(
