@@ -371,7 +371,10 @@ class Context(RequestContext):
                 partition.check_leader_epoch(entry.current_leader_epoch)
             if partition.leader is None:
                 self._check_follower(partition)
-            if entry.last_fetched_epoch >= 0:
+            if entry.last_fetched_epoch >= 0 and (
+                entry.last_fetched_epoch != partition.leader_epoch
+                or not log.log_start_offset <= entry.fetch_offset <= log.written_end
+            ):
                 diverging = self._diverging(entry, partition)
                 if diverging is not None:
                     return PartitionData(
@@ -385,7 +388,8 @@ class Context(RequestContext):
                         diverging,
                     )
             if self.replica_id >= 0:
-                self._record_fetch(partition, entry)
+                if self.timer is None:  # not again when it has waited for more
+                    self._record_fetch(partition, entry)
                 upto = log.written_end
                 if self.throttle is not None and self._is_held_back(partition, log):
                     entry.unwatch()
@@ -400,7 +404,7 @@ class Context(RequestContext):
                 if preferred >= 0:
                     return self._sent_elsewhere(entry, log, preferred)
             records = None
-            if room > 0 or first:
+            if (room > 0 or first) and entry.fetch_offset != upto:
                 records = log.read(
                     entry.fetch_offset, min(entry.max_bytes, room), upto, at_least_one=first
                 )
