@@ -265,7 +265,7 @@ class PartitionLeader:
             raise OSError(EIO, "the log directory is offline")
         if self.followers:
             self._note_behind(log)
-        log.write_queued()
+        log.write_queued(is_awaited=bool(partition.watchers))
         if partition.leader is not self:
             self._tell_resigned()
             return

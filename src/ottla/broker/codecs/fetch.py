@@ -25,6 +25,7 @@ from ottla.model.steps import Steps
 from ottla.wire.primitives import ONE_BYTE, DecodeError, read_uvarint, skip_tags, uvarint
 
 if TYPE_CHECKING:
+    from ottla.log.segment.last_write import LastWrite
     from ottla.tiered.remote_fetch import RemoteRecords
 
 FIRST_FLEXIBLE = 12
@@ -77,7 +78,7 @@ class PartitionData(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    records: FileSlice | RemoteRecords | None
+    records: FileSlice | LastWrite | RemoteRecords | None
     diverging: tuple[int, int] | None = None  # epoch, end offset
     leader: Leader | None = None
     preferred_read_replica: int = -1
