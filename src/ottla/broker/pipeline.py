@@ -22,12 +22,10 @@ from struct import Struct, error
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.api import Api
-from ottla.broker.authorizer import Authorizer
 from ottla.broker.codecs.large_request import LargeRequest
 from ottla.broker.connection import Connection
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers import SERVED, Served
-from ottla.broker.quotas import Quotas, hold_back
 from ottla.model.errors import ApiError
 from ottla.model.steps import Steps
 from ottla.wire.api_table import ApiKey
@@ -36,7 +34,9 @@ from ottla.wire.message import Message
 from ottla.wire.primitives import DecodeError, skip_tags
 
 if TYPE_CHECKING:
+    from ottla.broker.authorizer import Authorizer
     from ottla.broker.node import Node
+    from ottla.broker.quotas import Quotas
 
 MOST_LARGE_BYTES = 4 * 1024 * 1024
 """The bytes of large requests that are handled side by side. A larger one is handled alone."""
@@ -155,7 +155,7 @@ class Pipeline:
             else:
                 context.run_in_slices(_answer(request, context, response))
         if context.throttle_ms:
-            hold_back(context)
+            _hold_back(context)
         if began_ms is not None:
             metrics.handled(context, began_ms)
 
@@ -180,7 +180,7 @@ class Pipeline:
         steps = self.decode_and_handle(api, context, body, refusal)
         context.run_in_slices(self.handle_large(len(body), steps))
         if context.throttle_ms:
-            hold_back(context)
+            _hold_back(context)
         metrics.handled(context, began_ms)
 
     def handle_large(self, size: int, steps: Steps[None]) -> Steps[None]:
@@ -266,6 +266,12 @@ def _answer(request: Any, context: RequestContext, steps: Steps[Message | None])
         return
     if response is not None:
         yield from context.send_in_slices(response)
+
+
+def _hold_back(context: RequestContext) -> None:
+    from ottla.broker.quotas import hold_back
+
+    hold_back(context)
 
 
 def _text(data: memoryview) -> str:

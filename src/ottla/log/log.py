@@ -35,6 +35,7 @@ from ottla.log.replicated_batches import check_replicated
 from ottla.log.resources import Resources
 from ottla.log.segment.active_segment import ActiveSegment
 from ottla.log.segment.file_slice import FileSlice
+from ottla.log.segment.last_write import LastWrite
 from ottla.log.segment.log_segments import LogSegments
 from ottla.log.segment.recent_batches import RecentBatches
 from ottla.log.segment.segment import Segment
@@ -472,8 +473,10 @@ class Log:
         active.add_batch(batch.size, self.log_end_offset, last_offset, batch.max_timestamp)
         self.log_end_offset = last_offset + 1
 
-    def write_queued(self) -> None:
+    def write_queued(self, *, is_awaited: bool = False) -> None:
         """Write all that is queued and make it readable.
+
+        If somebody waits for it (`is_awaited`), it is kept in memory too, unless it is much.
 
         On OSError everything queued since the last call is undone, including what a roll has
         written in between.
@@ -492,7 +495,7 @@ class Log:
         try:
             if has_queued:
                 active = self.active_segment
-                active.write()
+                active.write(self.written_end if is_awaited else -1)
                 self.written_end = self.log_end_offset
                 assert self.log_start_offset <= self.high_watermark <= self.written_end, self
                 if self.leader_epochs.has_queued:
@@ -632,6 +635,21 @@ class Log:
         is in the remote tier only.
         """
         return lookup.read(self, offset, max_bytes, upto, at_least_one)
+
+    def last_write(self, offset: int, max_bytes: int, upto: int) -> LastWrite | None:
+        """Return the last write if it is what `read` would find, and is in memory."""
+        active = self.active_segment
+        last = active.last_write
+        if (
+            last is None
+            or offset != last.offset
+            or upto != self.written_end
+            or last.length > max_bytes
+            or offset < self.log_start_offset
+            or active.segment.has_aborted
+        ):
+            return None
+        return last
 
     def aborted_transactions(self, offset: int, records: FileSlice, upto: int) -> list[AbortedTxn]:
         """Return the aborted transactions that have records in what `read` has found.

@@ -7,20 +7,24 @@ Offsets may leave gaps, because compaction removes batches from the leader's log
 
 from __future__ import annotations
 
-from typing import NamedTuple
-from zlib import crc32
+from binascii import crc32
+from typing import TypeAlias
 
 from ottla.log.segment.batch_scan import header_at
 from ottla.log.state.producer_replay import Marker, read_marker
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.records.batch import MAGIC_OFFSET, MAGIC_V2, Batch, CorruptBatch, crc_of
+from ottla.records.batch import (
+    CONTROL_MASK,
+    LOG_OVERHEAD,
+    MAGIC_OFFSET,
+    MAGIC_V2,
+    Batch,
+    CorruptBatch,
+    crc_of,
+)
 
-
-class ReplicatedBatch(NamedTuple):
-    """A whole batch, and the transaction marker in it if it is one."""
-
-    batch: Batch
-    marker: Marker | None
+ReplicatedBatch: TypeAlias = tuple[Batch, Marker | None]
+"""A whole batch, and the transaction marker in it if it is one."""
 
 
 def check_replicated(
@@ -36,27 +40,31 @@ def check_replicated(
     try:
         while position < end:
             batch = header_at(bounded, position, position)
-            if batch is None or batch.end > end:
+            if batch is None:
                 break
-            _check_crc(view, batch)
+            batch_end = position + LOG_OVERHEAD + batch.batch_length
+            if batch_end > end:
+                break
+            _check_crc(view, batch, batch_end)
             if batch.base_offset < next_offset:
                 reason = f"offset {batch.base_offset} is below the expected {next_offset}"
                 raise CorruptBatch(position, reason)
-            is_marker = batch.producer_id >= 0 and batch.is_control
-            marker = read_marker(view[position : batch.end]) if is_marker else None
-            found.append(ReplicatedBatch(batch, marker))
-            position, next_offset = batch.end, batch.next_offset
+            is_marker = batch.producer_id >= 0 and batch.attributes & CONTROL_MASK
+            marker = read_marker(view[position:batch_end]) if is_marker else None
+            found.append((batch, marker))
+            position = batch_end
+            next_offset = batch.base_offset + batch.last_offset_delta + 1
     except CorruptBatch as error:
         message = f"The leader's batch at position {position - start}: {error.reason}"
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, message) from None
     return found
 
 
-def _check_crc(view: memoryview, batch: Batch) -> None:
+def _check_crc(view: memoryview, batch: Batch, end: int) -> None:
     if batch.magic == MAGIC_V2:
-        computed = crc_of(view, batch.position, batch.end)
+        computed = crc_of(view, batch.position, end)
     else:
-        computed = crc32(view[batch.position + MAGIC_OFFSET : batch.end])
+        computed = crc32(view[batch.position + MAGIC_OFFSET : end])
     if computed != batch.crc:
         raise CorruptBatch(
             batch.position, f"CRC {batch.crc:#010x} is stored, {computed:#010x} computed"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ottla.log.append_rules import AppendRules, InlineBudget
 from ottla.log.file_pool import FilePool
 from ottla.log.segment.index_jobs import IndexJobs
+from ottla.log.segment.last_write import LastWrites
 from ottla.log.trash import Trash
 from ottla.ports import Background, Clock, Files, Random
 
@@ -28,6 +29,7 @@ class Resources:
         "clock",
         "files",
         "index_jobs",
+        "last_writes",
         "notes",
         "on_error",
         "pool",
@@ -54,6 +56,7 @@ class Resources:
         self.on_error: Callable[[str, OSError], None] = _raise
         """Called with the directory of a log when work in the background fails."""
         self.index_jobs = IndexJobs(self)
+        self.last_writes = LastWrites()
         self._inline_budget = InlineBudget()
         self._append_rules: dict[LogConfig, AppendRules] = {}
 

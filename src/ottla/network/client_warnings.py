@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ottla.network.request_handler import RequestHandler
+if TYPE_CHECKING:
+    from ottla.network.request_handler import RequestHandler
+
 
 MOST: Final = 10
 INTERVAL_MS: Final = 10_000

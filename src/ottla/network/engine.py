@@ -14,7 +14,7 @@ it leaves the engine and ends the process, because nobody knows what state is le
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.connection import Connection
 from ottla.network.buffers import RequestBuffers
@@ -23,10 +23,12 @@ from ottla.network.client_warnings import ClientWarnings
 from ottla.network.flow_control import FlowControl, is_waiting, takes_requests
 from ottla.network.limits import ConnectionLimits
 from ottla.network.receiver import ARENA_BYTES, Receiver
-from ottla.network.request_handler import RequestHandler
 from ottla.network.slow_readers import MOST_UNSENT_BYTES, MOST_UNSENT_RANGES, SlowReaders
 from ottla.network.stream import READ, Poller, Stream
 from ottla.wire.primitives import DecodeError
+
+if TYPE_CHECKING:
+    from ottla.network.request_handler import RequestHandler
 
 MOST_STREAMED: Final = 3  # large frames of one connection that are answered with the one before
 MOST_ROUNDS: Final = 4  # in which a wake-up takes requests that waited; the next one takes the rest

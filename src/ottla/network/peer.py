@@ -4,9 +4,10 @@ States: idle -> opening (with the first request) -> open -> idle (after a loss).
 without any response in between, `opening` begins with a delay that doubles each time. `close`
 ends it in any state.
 
-Every request has a timer. If no response comes in time, the connection is closed, as Kafka's
+Every request has a deadline. If no response comes in time, the connection is closed, as Kafka's
 clients do: responses come in order, so all later ones would be late as well. This also detects a
-peer that has disappeared.
+peer that has disappeared. One timer serves all requests of a connection: it is set for the next
+deadline, and stays set if that request is answered before.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class State(Enum):
 class InFlight:
     """A request that has no response yet."""
 
-    __slots__ = ("api_key", "api_version", "correlation_id", "done", "frame", "timer")
+    __slots__ = ("api_key", "api_version", "correlation_id", "deadline_ms", "done", "frame")
 
     def __init__(
         self,
@@ -54,14 +55,15 @@ class InFlight:
         api_version: int,
         correlation_id: int,
         frame: bytes,
+        deadline_ms: float,
         done: Callable[[Response | OSError], None],
     ) -> None:
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.frame = frame
+        self.deadline_ms = deadline_ms
         self.done = done
-        self.timer: Timer | None = None
 
 
 class EnginePeer:
@@ -83,6 +85,8 @@ class EnginePeer:
         self._failures = 0
         """Losses of the connection since the last response."""
         self._open_after_ms = 0.0
+        self._timer: Timer | None = None
+        """Rings at or before the next deadline of a request in flight."""
 
     def __repr__(self) -> str:
         return f"{self._host}:{self._port}"
@@ -108,12 +112,11 @@ class EnginePeer:
         self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
         header = request_header(api_key, api_version, self._correlation_id, self._client_id)
         frame = _SIZE.pack(len(header) + len(body)) + header + body
-        request = InFlight(api_key, api_version, self._correlation_id, frame, done)
-        node = self._peers.engine.node
-        request.timer = node.timers.at(
-            node.monotonic_ms + timeout_ms, lambda: self._time_out(request)
-        )
+        deadline_ms = self._peers.engine.node.monotonic_ms + timeout_ms
+        request = InFlight(api_key, api_version, self._correlation_id, frame, deadline_ms, done)
         self._in_flight.append(request)
+        if self._timer is None or self._timer.deadline_ms > deadline_ms:
+            self._set_timer(deadline_ms)
         if self._channel is not None:
             self._transmit(self._channel, request)
         elif self._state is State.IDLE:
@@ -141,8 +144,24 @@ class EnginePeer:
             raise DecodeError(f"response {correlation_id} came instead of {request.correlation_id}")
         self._in_flight.popleft()
         self._failures = 0
-        _cancel(request)
         request.done(Response(buffer, view, body, end))
+
+    # -- time ----------------------------------------------------------------------------
+
+    def _set_timer(self, deadline_ms: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._peers.engine.node.timers.at(deadline_ms, self._check_time)
+
+    def _check_time(self) -> None:
+        """Give up the requests whose time is over; wait for the next deadline."""
+        self._timer = None
+        now_ms = self._peers.engine.node.monotonic_ms
+        for request in [each for each in self._in_flight if each.deadline_ms <= now_ms]:
+            if request in self._in_flight:  # else it has failed with the connection
+                self._time_out(request)
+        if self._in_flight and self._timer is None:
+            self._set_timer(min(each.deadline_ms for each in self._in_flight))
 
     def _time_out(self, request: InFlight) -> None:
         self._in_flight.remove(request)
@@ -226,8 +245,6 @@ class EnginePeer:
         failed = list(self._in_flight)
         self._in_flight.clear()
         for request in failed:
-            _cancel(request)
-        for request in failed:
             request.done(error)
 
     def close(self) -> None:
@@ -243,8 +260,6 @@ class EnginePeer:
             channel.connection.closing = True
             self._peers.engine.to_send.append(channel)
         self._fail_all(ConnectionAbortedError(f"the connection to {self} was closed"))
-
-
-def _cancel(request: InFlight) -> None:
-    if request.timer is not None:
-        request.timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -31,7 +31,6 @@ from ottla.records.batch import (
     parse_header,
     seal,
 )
-from ottla.records.compression import DECOMPRESSED_LIMIT, compress, decompress
 from ottla.records.varint import NULL, read_int, read_length, read_long
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
@@ -54,15 +53,16 @@ class Record(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def records_of(batch_bytes: Buffer, limit: int = DECOMPRESSED_LIMIT) -> list[Record]:
+def records_of(batch_bytes: Buffer, limit: int | None = None) -> list[Record]:
     """Return the records of the batch at the start of `batch_bytes`; raises CorruptBatch.
 
-    The caller checks the CRC; compressed records may take up to `limit` bytes.
+    The caller checks the CRC; compressed records may take up to `limit` bytes (default: that of
+    `compression`).
     """
     return list(iterate_records(batch_bytes, limit))
 
 
-def iterate_records(batch_bytes: Buffer, limit: int = DECOMPRESSED_LIMIT) -> Iterator[Record]:
+def iterate_records(batch_bytes: Buffer, limit: int | None = None) -> Iterator[Record]:
     """Yield what `records_of` returns, one after the other: for batches that may be very large."""
     batch, data = _open(batch_bytes, 0, len(batch_bytes), limit)
     try:
@@ -99,7 +99,7 @@ def build_batch(
         | (CONTROL_MASK if is_control else 0)
     )
     batch = bytearray(HEADER_SIZE)
-    batch += compress(codec, payload, level) if codec else payload
+    batch += _compress(codec, payload, level) if codec else payload
     HEADER.pack_into(
         batch,
         0,
@@ -136,7 +136,22 @@ def build_values_batch(values: Sequence[bytes], timestamp: int) -> Steps[bytearr
     return batch
 
 
-def _open(buffer: Buffer, start: int, end: int, limit: int) -> tuple[Batch, bytes]:
+# The codecs are imported on first use: a broker that passes batches through never needs them.
+
+
+def _compress(codec: int, data: Buffer, level: int | None) -> bytes:
+    from ottla.records.compression import compress
+
+    return compress(codec, data, level)
+
+
+def _decompress(codec: int, data: Buffer, limit: int | None) -> bytes:
+    from ottla.records.compression import DECOMPRESSED_LIMIT, decompress
+
+    return bytes(decompress(codec, data, DECOMPRESSED_LIMIT if limit is None else limit))
+
+
+def _open(buffer: Buffer, start: int, end: int, limit: int | None) -> tuple[Batch, bytes]:
     """Return the checked header at `start`, and the records' bytes, decompressed."""
     if end - start < HEADER_SIZE:
         raise CorruptBatch(start, f"{end - start} bytes are less than a batch header")
@@ -152,7 +167,7 @@ def _open(buffer: Buffer, start: int, end: int, limit: int) -> tuple[Batch, byte
             data = bytes(payload)
         else:
             try:
-                data = bytes(decompress(batch.compression, payload, limit))
+                data = _decompress(batch.compression, payload, limit)
             except CorruptBatch as error:
                 raise type(error)(start, error.reason) from None
     if not 0 <= batch.record_count * _MIN_RECORD_BYTES <= len(data):

@@ -225,20 +225,18 @@ class PartitionLeader:
 
     def check_in_sync(self) -> None:
         """Raise NOT_ENOUGH_REPLICAS while the ISR is too small for acks=all."""
-        if not self._has_enough_in_sync():
+        log = self.partition.online_log()
+        if not self._has_enough_in_sync(log):
+            required = min(log.config.min_insync_replicas, self.replica_count)
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(self.isr)} in-sync replica,"
-                f" min.insync.replicas is {self._required_in_sync()}",
+                f"{len(self.isr)} in-sync replica, min.insync.replicas is {required}",
             )
 
-    def _has_enough_in_sync(self) -> bool:
-        return len(self.isr) >= self._required_in_sync()
-
-    def _required_in_sync(self) -> int:
-        """Return min.insync.replicas, but never more than there are replicas."""
-        config = self.partition.online_log().config
-        return min(config.min_insync_replicas, self.replica_count)
+    def _has_enough_in_sync(self, log: Log) -> bool:
+        """Return True if min.insync.replicas are in sync. More than there are is not required."""
+        in_sync = len(self.isr)
+        return in_sync >= log.config.min_insync_replicas or in_sync >= self.replica_count
 
     def append_own(self, batch: bytearray, now_ms: int, done: Callable[[ErrorCode], None]) -> int:
         """Append a batch of the broker's own and return its base offset.
@@ -267,7 +265,7 @@ class PartitionLeader:
             raise OSError(EIO, "the log directory is offline")
         if self.followers:
             self._note_behind(log)
-        log.write_queued()
+        log.write_queued(is_awaited=bool(partition.watchers))
         if partition.leader is not self:
             self._tell_resigned()
             return
@@ -278,7 +276,7 @@ class PartitionLeader:
         if self.followers and self.partition.watchers:
             self.partition.notify_followers()
         high_watermark = log.high_watermark
-        has_shrunk = log.config.min_insync_replicas > 1 and not self._has_enough_in_sync()
+        has_shrunk = not self._has_enough_in_sync(log)
         if self.partition.removed:
             high_watermark = MAX_OFFSET  # the topic is deleted: that is as good as written
         elif has_shrunk:
@@ -425,9 +423,11 @@ class PartitionLeader:
         log = partition.log
         assert log is not None
         end = log.written_end
-        if len(self.isr) > 1 or self.proposed_isr is not None:
-            for replica_id in (*self.isr, *(self.proposed_isr or ())):
-                follower = self.followers.get(replica_id)
+        counted = self.isr if self.proposed_isr is None else (*self.isr, *self.proposed_isr)
+        if len(counted) > 1:
+            followers = self.followers
+            for replica_id in counted:
+                follower = followers.get(replica_id)
                 if follower is not None and follower.log_end_offset < end:
                     end = follower.log_end_offset
         if end > log.high_watermark:
@@ -437,12 +437,12 @@ class PartitionLeader:
 
     def _tell_committed(self) -> None:
         """Tell the waiters whose appends the high watermark has passed."""
-        log = self.partition.online_log()
         uncommitted = self._uncommitted
-        error: ApiError | None = None
         if not uncommitted:
             return
-        if not self._has_enough_in_sync():
+        log = self.partition.online_log()
+        error: ApiError | None = None
+        if not self._has_enough_in_sync(log):
             error = ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
                 f"the ISR shrank to {len(self.isr)} after the append",

@@ -6,7 +6,7 @@ response says where the records of each partition lie in the buffer that it was 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from struct import Struct, error
 from typing import Final, NamedTuple
 
@@ -21,6 +21,9 @@ _ANSWER = Struct(">ihqqq")  # partition, error, high watermark, last stable offs
 _I32 = Struct(">i")
 _DIVERGING = Struct(">iq")
 _NO_TAGS = b"\x00"
+_ONE = uvarint(2)  # the length of an array with one element
+_NONE = uvarint(1)
+_ONLY_REPLICA_STATE = b"\x01\x01\x0d"  # one tagged field: its tag, its size
 _DIVERGING_TAG = 0
 
 
@@ -63,7 +66,7 @@ def encode_request(
     limits: tuple[int, int, int, int],
     session: tuple[int, int],
     positions: Sequence[Position],
-    forgotten: Iterable[tuple[bytes, int]],
+    forgotten: Collection[tuple[bytes, int]],
 ) -> bytes:
     """Return the body of a request.
 
@@ -73,15 +76,21 @@ def encode_request(
     parts = [_HEAD.pack(max_wait_ms, min_bytes, max_bytes, 0, *session)]
     _add_topics(parts, positions, partition_max_bytes)
     _add_forgotten(parts, forgotten)
-    state = _REPLICA.pack(broker_id, broker_epoch) + _NO_TAGS
-    # No rack, and one tagged field: 1, the replica's state.
-    parts += (uvarint(1), uvarint(1), uvarint(1), uvarint(len(state)), state)
+    replica = _REPLICA.pack(broker_id, broker_epoch)
+    parts += (_NONE, _ONLY_REPLICA_STATE, replica, _NO_TAGS)  # no rack
     return b"".join(parts)
 
 
 def _add_topics(
     parts: list[bytes], positions: Sequence[Position], partition_max_bytes: int
 ) -> None:
+    if len(positions) == 1:
+        topic_id, index, leader_epoch, offset, last_epoch, log_start = positions[0]
+        partition = _PARTITION.pack(
+            index, leader_epoch, offset, last_epoch, log_start, partition_max_bytes
+        )
+        parts += (_ONE, topic_id, _ONE, partition, _NO_TAGS, _NO_TAGS)
+        return
     topics: dict[bytes, list[Position]] = {}
     for position in positions:
         topics.setdefault(position.topic_id, []).append(position)
@@ -98,7 +107,10 @@ def _add_topics(
         parts.append(_NO_TAGS)
 
 
-def _add_forgotten(parts: list[bytes], forgotten: Iterable[tuple[bytes, int]]) -> None:
+def _add_forgotten(parts: list[bytes], forgotten: Collection[tuple[bytes, int]]) -> None:
+    if not forgotten:
+        parts.append(_NONE)
+        return
     topics: dict[bytes, list[int]] = {}
     for topic_id, index in forgotten:
         topics.setdefault(topic_id, []).append(index)

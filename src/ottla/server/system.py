@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import time
 from base64 import urlsafe_b64encode
 
@@ -19,10 +18,7 @@ class SystemClock:
 
 
 class SystemRandom:
-    """Ids from the operating system's randomness, jitter from a seeded generator."""
-
-    def __init__(self) -> None:
-        self._random = random.Random(os.urandom(16))
+    """The operating system's randomness. The module `random` would take a broker a millisecond."""
 
     def uuid(self) -> bytes:
         while True:
@@ -31,4 +27,5 @@ class SystemRandom:
                 return uuid
 
     def below(self, limit: int) -> int:
-        return self._random.randrange(limit)
+        assert limit > 0
+        return int.from_bytes(os.urandom(8), "big") % limit

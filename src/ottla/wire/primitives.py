@@ -40,6 +40,8 @@ def _read(buffer: Buffer, position: int, end: int, limit: int) -> tuple[int, int
 
 def read_uvarint(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
     """Read an unsigned varint of at most 32 bits. Return it and the next position."""
+    if position < end and (byte := buffer[position]) < 0x80:  # nearly always
+        return byte, position + 1
     return _read(buffer, position, end, MAX_UINT32)
 
 
@@ -83,6 +85,8 @@ def svarlong(value: int) -> bytes:
 
 def skip_tags(buffer: Buffer, position: int, end: int) -> int:
     """Skip a section of tagged fields. Return the next position."""
+    if position < end and not buffer[position]:  # nearly always
+        return position + 1
     count, position = read_uvarint(buffer, position, end)
     if count > MOST_TAGS:
         cut_off = count > (end - position) // 2

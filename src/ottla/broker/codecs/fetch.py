@@ -25,6 +25,7 @@ from ottla.model.steps import Steps
 from ottla.wire.primitives import ONE_BYTE, DecodeError, read_uvarint, skip_tags, uvarint
 
 if TYPE_CHECKING:
+    from ottla.log.segment.last_write import LastWrite
     from ottla.tiered.remote_fetch import RemoteRecords
 
 FIRST_FLEXIBLE = 12
@@ -35,6 +36,7 @@ _I16 = Struct(">h")
 _I32 = Struct(">i")
 _REPLICA = Struct(">iq")
 _REPLICA_STATE = 1  # a tagged field: replica id and epoch
+_ONLY_REPLICA_STATE = b"\x01\x01\x0d"  # one tagged field, its tag and size, from a follower
 _CURRENT_LEADER = 1  # a tagged field of a partition in the response
 
 
@@ -76,7 +78,7 @@ class PartitionData(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    records: FileSlice | RemoteRecords | None
+    records: FileSlice | LastWrite | RemoteRecords | None
     diverging: tuple[int, int] | None = None  # epoch, end offset
     leader: Leader | None = None
     preferred_read_replica: int = -1
@@ -137,17 +139,15 @@ def _decode_flexible(
                 count, index, leader_epoch, offset, last_epoch, log_start, limit,
                 tags, topic_tags, forgotten_count, rack_length, more_tags,
             ) = _ONE_REST.unpack_from(buffer, q)  # fmt: skip
-            if (
-                count == 2
-                and not (tags or topic_tags or more_tags)
-                and forgotten_count == 1 >= rack_length
-            ):
+            if count == 2 and not (tags or topic_tags) and forgotten_count == 1 >= rack_length:
+                if more_tags and version >= 15:
+                    replica_id, replica_epoch = _replica(buffer, q + _ONE_REST.size - 1, end)
                 only = FetchPartitionRequest(
                     key, index, leader_epoch, offset, last_epoch, log_start, limit
                 )
                 return FetchRequest(
                     replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, epoch,
-                    [only], [],
+                    [only], [], replica_epoch,
                 )  # fmt: skip
     unpack = _PARTITION[12].unpack_from
     partitions: list[FetchPartitionRequest] = []
@@ -238,6 +238,9 @@ def _replica(buffer: bytearray, p: int, end: int) -> tuple[int, int]:
     """Return the id and the epoch of the follower that fetches, from a tagged field (KIP-903)."""
     if buffer[p] == 0:
         return -1, -1
+    if buffer.startswith(_ONLY_REPLICA_STATE, p) and p + 3 + _REPLICA.size < end:
+        replica_id, replica_epoch = _REPLICA.unpack_from(buffer, p + 3)
+        return replica_id, replica_epoch
     count, p = read_uvarint(buffer, p, end)
     for _ in range(count):
         tag, p = read_uvarint(buffer, p, end)

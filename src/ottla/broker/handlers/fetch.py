@@ -26,12 +26,13 @@ from ottla.broker.codecs.fetch import (
     encode_fetch_response,
 )
 from ottla.broker.codecs.large_request import MOST_PARTITIONS
-from ottla.broker.context import RequestContext
+from ottla.broker.context import WAITING, RequestContext
 from ottla.broker.current_leaders import LEADER_ERRORS, CurrentLeaders
 from ottla.log.damage import DamagedLog
 from ottla.log.log import Log
 from ottla.log.lookup import OffsetTiered
 from ottla.log.segment.file_slice import FileSlice
+from ottla.log.segment.last_write import LastWrite
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.steps import Steps
 from ottla.replication.fetch_partitions import FetchEntry, Fetcher
@@ -260,7 +261,7 @@ class Context(RequestContext):
                 enough = True  # the others stay changed
                 break
             item = self._look(entry, room, readable == 0)
-            if item.error not in UNKNOWN:
+            if not item.error or item.error not in UNKNOWN:
                 known += 1
             if item.records is not None:
                 length = item.records.length
@@ -313,7 +314,8 @@ class Context(RequestContext):
     ) -> None:
         session = self.session
         session_id = 0
-        self.charge(data, entries)
+        if self.throttle is not None:
+            self.charge(data, entries)
         if session is not None:
             session_id = session.session_id
             self.note_sent(data, entries)
@@ -371,7 +373,10 @@ class Context(RequestContext):
                 partition.check_leader_epoch(entry.current_leader_epoch)
             if partition.leader is None:
                 self._check_follower(partition)
-            if entry.last_fetched_epoch >= 0:
+            if entry.last_fetched_epoch >= 0 and (
+                entry.last_fetched_epoch != partition.leader_epoch
+                or not log.log_start_offset <= entry.fetch_offset <= log.written_end
+            ):
                 diverging = self._diverging(entry, partition)
                 if diverging is not None:
                     return PartitionData(
@@ -385,7 +390,8 @@ class Context(RequestContext):
                         diverging,
                     )
             if self.replica_id >= 0:
-                self._record_fetch(partition, entry)
+                if self.timer is None:  # not again when it has waited for more
+                    self._record_fetch(partition, entry)
                 upto = log.written_end
                 if self.throttle is not None and self._is_held_back(partition, log):
                     entry.unwatch()
@@ -399,11 +405,12 @@ class Context(RequestContext):
                 preferred = self._preferred(partition.leader, entry.fetch_offset)
                 if preferred >= 0:
                     return self._sent_elsewhere(entry, log, preferred)
-            records = None
-            if room > 0 or first:
-                records = log.read(
-                    entry.fetch_offset, min(entry.max_bytes, room), upto, at_least_one=first
-                )
+            records: FileSlice | LastWrite | None = None
+            if (room > 0 or first) and entry.fetch_offset != upto:
+                most = min(entry.max_bytes, room)
+                records = log.last_write(entry.fetch_offset, most, upto)
+                if records is None:
+                    records = log.read(entry.fetch_offset, most, upto, at_least_one=first)
             data = PartitionData(
                 entry.key,
                 entry.index,
@@ -413,7 +420,7 @@ class Context(RequestContext):
                 log.log_start_offset,
                 records,
             )
-            if self.isolation_level and records is not None and self.replica_id < 0:
+            if self.isolation_level and isinstance(records, FileSlice) and self.replica_id < 0:
                 aborted = log.aborted_transactions(entry.fetch_offset, records, upto)
                 if aborted:
                     data = data._replace(aborted=aborted)
@@ -643,7 +650,7 @@ class Context(RequestContext):
 
     def finish(self) -> None:
         """Answer with what is there now; the connection goes on."""
-        if not self.is_wanted or self.is_answering:
+        if self.state != WAITING or self.connection.closed or self.is_answering:
             return
         self.abandon()
         fetcher = self.fetcher

@@ -256,7 +256,7 @@ def append(
                 log = partition.log
                 if log is None:
                     log = partition.online_log()
-                if acks < 0 and log.config.min_insync_replicas > 1:
+                if acks < 0 and log.config.min_insync_replicas > len(leader.isr):
                     leader.check_in_sync()
                 if first < 0:
                     raise ApiError(ErrorCode.INVALID_RECORD, "the records are null")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log.resources import Resources
 from ottla.log.segment.batch_scan import MAX_RELATIVE_OFFSET
+from ottla.log.segment.last_write import MOST_KEPT_BYTES, LastWrite
 from ottla.log.segment.recent_batches import LIMIT, RecentBatches
 from ottla.log.segment.roll_limits import RollLimits
 from ottla.log.segment.segment import ALLOCATE_FROM_BYTES, Segment
@@ -44,6 +45,7 @@ class ActiveSegment:
         "_resources",
         "_since_index",
         "has_entries",
+        "last_write",
         "limits",
         "position",
         "queue",
@@ -62,6 +64,8 @@ class ActiveSegment:
         self.recent = RecentBatches()
         self.rolled: RolledSegment | None = None
         """What followers read that lag a little behind a roll, as long as it is unchanged."""
+        self.last_write: LastWrite | None = None
+        """What was written last, if it is kept in memory."""
         self._pending: list[memoryview] = []
         self.queue: Callable[[memoryview], None] = self._pending.append
         """Queue bytes of batches that `add_batch` was told about."""
@@ -86,7 +90,7 @@ class ActiveSegment:
         self._allocated_end = max(ALLOCATE_FROM_BYTES, segment.size)
         self._set_to_written()
         self.recent.clear()
-        self.rolled = None
+        self.rolled = self.last_write = None
         jitter = min(self._config.segment_jitter_ms, self._config.max_segment_ms)
         self.limits.begin(now_ms, self._resources.random.below(jitter) if jitter else 0)
 
@@ -100,7 +104,7 @@ class ActiveSegment:
     def forget_recent(self) -> None:
         """Forget the newest batches: reads use the indexes until there are others."""
         self.recent.clear()
-        self.rolled = None
+        self.rolled = self.last_write = None
 
     # Queueing
 
@@ -160,14 +164,22 @@ class ActiveSegment:
 
     # Writing
 
-    def write(self) -> None:
-        """Write the queued bytes with one call; `write_indexes` follows if it `has_entries`."""
+    def write(self, kept_offset: int = -1) -> None:
+        """Write the queued bytes with one call; `write_indexes` follows if it `has_entries`.
+
+        With an offset, that of the first batch, the bytes are kept in memory if they are few.
+        """
         segment, pending = self.segment, self._pending
         file = self._resources.pool.file(segment)
         if self.position > self._allocated_end:
             limit = self._config.segment_bytes
             self._allocated_end = segment.allocate_ahead(file, self.position, limit)
         file.pwritev(pending, segment.size)
+        if kept_offset >= 0 and self.position - segment.size <= MOST_KEPT_BYTES:
+            content = b"".join(pending)
+            self.last_write = self._resources.last_writes.keep(self, kept_offset, content)
+        else:
+            self.last_write = None
         segment.set_written(self.position, self._max_timestamp, self._max_timestamp_offset)
         pending.clear()
         if len(self.recent.offsets) > LIMIT:

@@ -6,10 +6,10 @@ a batch of one offset.
 
 from __future__ import annotations
 
+from binascii import crc32
 from collections.abc import Iterator
 from struct import Struct
 from typing import Final
-from zlib import crc32
 
 from ottla.log.damage import DamagedLog
 from ottla.ports import Buffer, File

@@ -21,7 +21,6 @@ from ottla.log.log import Log
 from ottla.log.resources import Resources
 from ottla.log.startup.open_log import Checkpoint, create_log, open_log
 from ottla.log.store import inventory
-from ottla.log.store.clean_shutdown import close_logs
 from ottla.log.store.log_directory import CheckpointJob, LogDirectory
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
@@ -478,6 +477,8 @@ class LogStore:
 
         No work may be left in the background.
         """
+        from ottla.log.store.clean_shutdown import close_logs
+
         for directory in list(self.directories.values()):
             metadata_log = self._metadata_log_in(directory.path)
             logs = [
