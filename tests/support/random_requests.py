@@ -20,6 +20,7 @@ from ottla.wire.messages.envelope import EnvelopeRequest
 _NUMBERS: Final = (0, 0, 0, 1, 1, 2, 3, 4, -1, 5, 100, 2**15 - 1, 2**31 - 1, -(2**31))
 _EPOCHS: Final = (0, 1, 1, 2, 3)
 _SHORT_WAITS: Final = frozenset({"max_wait", "timeout"})
+_INDEXES: Final = frozenset({"partition_index", "partition", "index", "partition_id"})
 _BITS: Final = {"int8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64}
 
 
@@ -101,20 +102,34 @@ class RandomRequests:
 
 
 def with_long_arrays(
-    kind: type[Message], version: int, count: int, known: Mapping[str, Any], *, depth: int
+    kind: type[Message],
+    version: int,
+    count: int,
+    known: Mapping[str, Any],
+    *,
+    depth: int,
+    distinct: bool = False,
 ) -> Message:
-    """Return a message whose arrays at this depth repeat one item; other arrays have one."""
+    """Return a message whose arrays at this depth repeat one item; other arrays have one.
+
+    With `distinct`, the items differ in their names, ids or indexes, and have no arrays.
+    """
     made = kind()
     for field in kind.FIELDS:
         if not field.exists(version):
             continue
         if field.type == "array":
             assert field.of is not None
-            item = _item(field.of, version, count, known, depth=depth - 1)
-            setattr(made, field.name, [item] * (count if depth == 0 else 1))
+            item = _item(field.of, version, count, known, depth=depth - 1, distinct=distinct)
+            items = [item] * (count if depth == 0 else 1)
+            if distinct and depth <= 0:
+                items = [_varied(item, number) for number in range(count)] if depth == 0 else []
+            setattr(made, field.name, items)
         elif field.type == "struct":
             assert isinstance(field.of, type)
-            nested = with_long_arrays(field.of, version, count, known, depth=depth - 1)
+            nested = with_long_arrays(
+                field.of, version, count, known, depth=depth - 1, distinct=distinct
+            )
             setattr(made, field.name, nested)
         elif field.name in known:
             setattr(made, field.name, known[field.name])
@@ -122,11 +137,37 @@ def with_long_arrays(
 
 
 def _item(
-    kind: str | type[Message], version: int, count: int, known: Mapping[str, Any], *, depth: int
+    kind: str | type[Message],
+    version: int,
+    count: int,
+    known: Mapping[str, Any],
+    *,
+    depth: int,
+    distinct: bool,
 ) -> Any:
     if isinstance(kind, type):
-        return with_long_arrays(kind, version, count, known, depth=depth)
+        return with_long_arrays(kind, version, count, known, depth=depth, distinct=distinct)
     return {"string": "t", "uuid": bytes(16), "bool": False}.get(kind, 1)
+
+
+def _varied(item: Any, number: int) -> Any:
+    """Return a copy of an item with another name, id or index."""
+    if isinstance(item, Message):
+        made = type(item)()
+        for field in item.FIELDS:
+            value = getattr(item, field.name)
+            setattr(made, field.name, _varied(value, number) if _names(field) else value)
+        return made
+    if isinstance(item, bytes):
+        return number.to_bytes(16)
+    if item is None:
+        return None
+    return f"{item}{number}" if isinstance(item, str) else number
+
+
+def _names(field: Field) -> bool:
+    """Return True if a field of an item says which one it is."""
+    return field.type in ("string", "uuid") or field.name in _INDEXES
 
 
 def depth_of(kind: type[Message]) -> int:

@@ -55,6 +55,7 @@ class Api:
         "is_open",
         "key",
         "metrics",
+        "most_items",
         "name",
         "node",
         "refuse",
@@ -73,6 +74,7 @@ class Api:
         self.is_open = key == ApiKey.API_VERSIONS
         """Whether everybody may use it, whatever the authorizer says."""
         self.first_flexible_response = _NEVER if key == ApiKey.API_VERSIONS else self.first_flexible
+        self.most_items = served.most_items
         is_sampled = served.is_hot or served.is_sampled
         self.metrics = RequestMetrics(ONE_IN_32 if is_sampled else EVERY)
         self.handle: Handle = module.handle

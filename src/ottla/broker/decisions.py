@@ -12,6 +12,7 @@ from ottla.controller.decision import Decision, plain
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.steps import Steps, in_steps
+from ottla.wire.discard import discard_in_steps
 from ottla.wire.lazy_list import LazyList
 from ottla.wire.message import Message
 
@@ -63,6 +64,7 @@ def carry_out(
         if not isinstance(response, Message):
             response = yield from response
         yield from context.send_in_slices(response)
+        yield from discard_in_steps(answers, results)
 
     node.controller.decide(records, lambda failure: context.run_in_slices(answer(failure)))
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
 
 FORWARD_TIMEOUT_MS = 30_000
+_ANY_NUMBER = 2**31
+"""The response of the controller may have more items than the request."""
 Handle = Callable[..., Message | Steps[Message | None] | None]
 
 
@@ -45,7 +47,7 @@ def _forward(node: Node, request: Any, context: RequestContext) -> Steps[None]:
     body = yield from step_encoder(type(request), context.version)(request)
     reply = context.defer()
     key, version = context.api.key, context.version
-    decode = step_decoder(response_class(key), version)
+    decode = step_decoder(response_class(key), version, _ANY_NUMBER)
     deadline_ms = node.monotonic_ms + FORWARD_TIMEOUT_MS
 
     def pass_on() -> None:

@@ -27,12 +27,14 @@ from ottla.coordinator.groups.offset_commit import (
 from ottla.coordinator.runtime.reply import Reply
 from ottla.metadata.image import TopicImage
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.model.steps import Steps, Wait, drop_in_steps, in_steps
+from ottla.model.steps import Steps, Wait, in_steps
+from ottla.wire.discard import discard_in_steps
 from ottla.wire.lazy_list import LazyList
 from ottla.wire.message import Message
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -47,7 +49,6 @@ _RECORD_BYTES: Final = 50
 """A record without names and metadata: lengths, versions, the offset, the topic's id."""
 
 _TOPICS_A_STEP: Final = 500
-_DROPPED_A_STEP: Final = 1000
 
 _Row: TypeAlias = tuple[str | bytes, list[PartitionCode]]
 """A topic by its name or id, and the results of its partitions."""
@@ -73,10 +74,13 @@ def commit_in_parts(
     if context.version >= FIRST_TOPIC_ID:
         known = image.topics_by_id
     parts = yield from _parts(topics, known)
-    if not (yield from _fits(node, head, parts)):
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    refusal = yield from _refusal(node, head, parts)
+    if refusal is not None:
+        yield from context.send_in_slices(refuse_large(request, refusal))
+        yield from discard_in_steps(parts, topics, request)
+        return
     rows: list[_Row] = yield from in_steps(_row, topics, _TOPICS_A_STEP)
-    yield from _drop_request(request, topics)
+    yield from discard_in_steps(topics, request)
     results = _Results(len(parts))
     for position, part in enumerate(parts):
         _commit(node, head._replace(topics=part.topics), results.part(position))
@@ -90,11 +94,7 @@ def commit_in_parts(
             rows[position][1].extend(codes)
         yield
     yield from context.send_in_slices(OffsetCommitResponse(topics=LazyList(_answered, rows)))
-    yield from drop_in_steps(parts)
-    yield from drop_in_steps(results.sent)
-    for _, codes in rows:
-        yield from drop_in_steps(codes)
-    yield from drop_in_steps(rows)
+    yield from discard_in_steps(rows, parts, results.sent)
 
 
 class _Results:
@@ -130,18 +130,6 @@ class _PartReply:
         self._results.add(self._position, response)
 
 
-def _drop_request(request: OffsetCommitRequest, topics: _Topics) -> Steps[None]:
-    """Forget the decoded request."""
-    for by_index in topics.values():
-        while by_index:
-            for _ in range(min(len(by_index), _DROPPED_A_STEP)):
-                by_index.popitem()
-            yield
-    for topic in request.topics:
-        yield from drop_in_steps(topic.partitions)
-    yield from drop_in_steps(request.topics)
-
-
 def _commit(node: Node, commit: Commit, reply: Reply) -> None:
     try:
         runtime = node.groups.runtime_of(commit.group_id)
@@ -158,7 +146,9 @@ def _commit(node: Node, commit: Commit, reply: Reply) -> None:
 
 def _topics_once(request: OffsetCommitRequest, version: int) -> Steps[_Topics]:
     once: _Topics = {}
-    for topic in request.topics:
+    for number, topic in enumerate(request.topics):
+        if not number % _TOPICS_A_STEP:
+            yield
         by_index = once.setdefault(topic.topic_id if version >= FIRST_TOPIC_ID else topic.name, {})
         partitions = topic.partitions
         for start in range(0, len(partitions), PARTITIONS_A_PART):
@@ -172,6 +162,8 @@ def _parts(topics: _Topics, known: Mapping[Any, TopicImage]) -> Steps[list[_Part
     parts = [_Part([], [])]
     room = PARTITIONS_A_PART
     for position, (topic, by_index) in enumerate(topics.items()):
+        if not position % _TOPICS_A_STEP:
+            yield
         rest = iter(by_index.values())
         while taken := [partition for _, partition in zip(range(room), rest, strict=False)]:
             parts[-1].positions.append(position)
@@ -184,12 +176,33 @@ def _parts(topics: _Topics, known: Mapping[Any, TopicImage]) -> Steps[list[_Part
     return [part for part in parts if part.topics]
 
 
-def _fits(node: Node, head: Commit, parts: Sequence[_Part]) -> Steps[bool]:
-    """Return True if the records of all parts would fit into one batch.
+def refuse_large(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
+    """Return the error for every partition of a large request."""
+
+    def of_partition(partition: OffsetCommitRequestPartition) -> OffsetCommitResponsePartition:
+        return OffsetCommitResponsePartition(
+            partition_index=partition.partition_index, error_code=code
+        )
+
+    def of_topic(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
+        return OffsetCommitResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=LazyList(of_partition, topic.partitions),
+        )
+
+    return OffsetCommitResponse(topics=LazyList(of_topic, request.topics))
+
+
+def _refusal(node: Node, head: Commit, parts: Sequence[_Part]) -> Steps[ErrorCode | None]:
+    """Return the error if the records of all parts would not fit into one batch.
 
     Partitions that do not exist have none.
     """
-    room = node.groups.runtime_of(head.group_id).shard.max_batch_bytes
+    try:
+        room = node.groups.runtime_of(head.group_id).shard.max_batch_bytes
+    except ApiError as error:
+        return error.code
     for part in parts:
         for image, partitions in part.topics:
             if image is None:
@@ -198,9 +211,9 @@ def _fits(node: Node, head: Commit, parts: Sequence[_Part]) -> Steps[bool]:
             count = len(image.partitions)
             room -= sum(each + len(text) for index, _, _, text in partitions if 0 <= index < count)
         if room < 0:
-            return False
+            return ErrorCode.UNKNOWN_SERVER_ERROR
         yield
-    return True
+    return None
 
 
 def _committed(partition: OffsetCommitRequestPartition) -> PartitionCommit:

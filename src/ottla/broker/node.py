@@ -152,6 +152,8 @@ class Node:
         self._transactions: TransactionCoordinator | None = None
         self.tier: RemoteTier | None = None
         """The remote tier, if this broker has one."""
+        self.pause_collection: Callable[[bool], None] = lambda is_paused: None
+        """Called with True before a large request is handled, and with False after it."""
         self.refuse: Callable[[str], None] = self.report
         """Called with the reason if this node cannot be part of its cluster."""
 

@@ -190,17 +190,21 @@ class Pipeline:
         """
         while self.large_bytes and self.large_bytes + size > MOST_LARGE_BYTES:
             yield
+        if not self.large_bytes:
+            self._node.pause_collection(True)
         self.large_bytes += size
         try:
             yield from steps
         finally:
             self.large_bytes -= size
+            if not self.large_bytes:
+                self._node.pause_collection(False)
 
     def decode_and_handle(
         self, api: Api, context: RequestContext, body: bytes, refusal: ApiError | None = None
     ) -> Steps[None]:
         """Return the steps that decode the body of a request, handle it and answer it."""
-        decode = step_decoder(api.request_class, context.version)
+        decode = step_decoder(api.request_class, context.version, api.most_items)
         try:
             request = yield from decode(body, 0, len(body))
         except DecodeError as error:

@@ -38,6 +38,9 @@ SET = 0
 DELETE = 1
 APPEND = 2
 SUBTRACT = 3
+MOST_SETTINGS = 1000
+"""How many settings of a resource a request may change: there are fewer."""
+
 _VERBS = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
 
@@ -121,6 +124,8 @@ def _alter(image: MetadataImage, config: BrokerConfig, change: ConfigChange) -> 
 
 
 def _check_operations(operations: Sequence[ConfigOperation]) -> None:
+    if len(operations) > MOST_SETTINGS:
+        raise _invalid(f"A resource has at most {MOST_SETTINGS} settings in a request.")
     times = Counter(operation.name for operation in operations)
     for name, operation, value in operations:
         if times[name] > 1:

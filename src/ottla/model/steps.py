@@ -42,7 +42,6 @@ Steps: TypeAlias = Generator[Any, None, T]
 
 ITEMS_A_STEP = 16
 _COUNTED_A_STEP = 1000
-_DROPPED_A_STEP = 1000
 
 
 def in_steps(
@@ -65,13 +64,6 @@ def count_in_steps(items: Iterable[K]) -> Steps[Counter[K]]:
         counts.update(some)
         yield
     return counts
-
-
-def drop_in_steps(items: list[Any]) -> Steps[None]:
-    """Empty a list. To free a million objects takes as long as other work."""
-    while items:
-        del items[-_DROPPED_A_STEP:]
-        yield
 
 
 def run_to_end(steps: Steps[T]) -> T:

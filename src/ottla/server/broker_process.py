@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.broker.identity import IdentityError, check, new_cluster_id
-from ottla.broker.loop_stalls import COLLECTION, NOTED_MS
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
 from ottla.config.definition import ConfigError
@@ -322,24 +321,11 @@ class Broker:
             raise
 
     def watch_collections(self) -> None:
-        """Note how long Python's garbage collection takes, which holds the loop as well."""
-        import gc
+        """Note how long Python's garbage collection takes, and let it wait for large requests."""
+        from ottla.server.garbage_collection import GarbageCollection
 
-        node = self._node
-        assert node is not None
-        now_ms = node.clock.monotonic_ms
-        began_ms = 0.0
-
-        def note(phase: str, info: Mapping[str, int]) -> None:
-            nonlocal began_ms
-            if phase == "start":
-                began_ms = now_ms()
-                return
-            took_ms = now_ms() - began_ms
-            if took_ms > NOTED_MS:
-                node.loop_stalls.note(COLLECTION, took_ms, node.monotonic_ms)
-
-        gc.callbacks.append(note)
+        assert self._node is not None
+        GarbageCollection(self._node)
 
     def stop(self, *, hand_over: bool = True) -> None:
         """End `serve`, after other nodes of the cluster have taken over.

@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 
 from ottla.model.steps import Steps
 from ottla.ports import Buffer
-from ottla.wire.decoding import generate_decoder
+from ottla.wire.decoding import MOST_ITEMS, generate_decoder
 from ottla.wire.encoding import EncodeError, generate_encoder
 from ottla.wire.layout import is_flexible
 from ottla.wire.message import Message
@@ -76,17 +76,22 @@ def encoder(message: type[M], version: int) -> Callable[[M], bytes]:
     return cast("Callable[[M], bytes]", found)
 
 
-def step_decoder(message: type[M], version: int) -> Callable[[Buffer, int, int], Steps[M]]:
-    """Return the generator function (buffer, start, end) that returns the message in the end."""
+def step_decoder(
+    message: type[M], version: int, most_items: int = MOST_ITEMS
+) -> Callable[[Buffer, int, int], Steps[M]]:
+    """Return the generator function (buffer, start, end) that returns the message in the end.
+
+    A message with more items is refused with DecodeError.
+    """
     found = _step_decoders.get((message, version))
     if found is None:
         _check_version(message, version)
         found = generate_decoder(message, version, is_flexible(message, version), in_steps=True)
         _step_decoders[message, version] = found
-    decode = cast("Callable[[Buffer, int, int], Steps[tuple[M, int]]]", found)
+    decode = cast("Callable[[Buffer, int, int, int], Steps[tuple[M, int]]]", found)
 
     def run(buffer: Buffer, start: int, end: int) -> Steps[M]:
-        decoded, _ = yield from decode(buffer, start, end)
+        decoded, _ = yield from decode(buffer, start, end, most_items)
         return decoded
 
     return run

@@ -35,8 +35,15 @@ from ottla.wire.message import Field, Message
 from ottla.wire.primitives import MOST_TAGS, DecodeError, read_uvarint, skip_tags
 
 ITEMS_A_STEP = 64
-MOST_ITEMS = 1_000_000
-"""How many items a message that is decoded in steps may have: each takes memory."""
+NUMBERS_A_STEP = 2048
+MOST_ITEMS = 100_000
+"""How many items a message that is decoded in steps may have, unless the caller says otherwise.
+
+Each takes memory and time, and not everything that is done with all of them is done in steps.
+"""
+
+NUMBERS_AN_ITEM = 4
+"""How many numbers or ids take about the memory of one item."""
 
 UNPACK = {type_: Repeated("unpack_from", code) for type_, code in FIXED.items()}
 NAMES: dict[str, object] = {
@@ -76,11 +83,12 @@ def generate_decoder(
     source = Source()
     source.constants.update(NAMES)
     source.constants["located"] = lambda error: located(error, title, source)
-    with source.block("def run(buffer, position, end):"):
+    arguments = "buffer, position, end" + (", most" if in_steps else "")
+    with source.block(f"def run({arguments}):"):
         with source.block("if end > len(buffer):"):
             source.add("raise DecodeError('the frame ends past its buffer')")
         if in_steps:
-            source.add("count = 0")
+            source.add(f"count, pause = 0, {ITEMS_A_STEP}")
             source.add("yield")
         with source.block("try:"):
             decoding = _Decoding(source, version, flexible, in_steps)
@@ -276,6 +284,9 @@ class _Decoding:
 
     def fixed_items(self, of: str, length: str, target: str) -> None:
         stop = self.stop(length, fixed_size(of))
+        if self.in_steps:
+            self.fixed_items_in_steps(of, stop, target)
+            return
         count = f"{length} - 1" if self.flexible else length
         if of == "uuid":
             items = f"[bytes(buffer[i : i + 16]) for i in range(position, {stop}, 16)]"
@@ -284,6 +295,25 @@ class _Decoding:
             items = f"[*{unpack}[{count}](buffer, position)] if {stop} > position else []"
         self.source.add(f"{target} = {items}")
         self.source.add(f"position = {stop}")
+
+    def fixed_items_in_steps(self, of: str, stop: str, target: str) -> None:
+        """Emit the reading of numbers or ids, many at a time."""
+        source, size = self.source, fixed_size(of)
+        items, until = source.name("items"), source.name("until")
+        source.add(f"{target} = {items} = []")
+        source.add(f"count += ({stop} - position) // {size * NUMBERS_AN_ITEM}")
+        self.fail_if("count > most", "has more than {most} elements")
+        with source.block(f"while position < {stop}:"):
+            source.add(f"{until} = min({stop}, position + {size * NUMBERS_A_STEP})")
+            if of == "uuid":
+                some = f"[bytes(buffer[i : i + 16]) for i in range(position, {until}, 16)]"
+            else:
+                unpack = source.constant("unpack", UNPACK[of])
+                some = f"{unpack}[({until} - position) // {size}](buffer, position)"
+            source.add(f"{items} += {some}")
+            source.add(f"position = {until}")
+            with source.block(f"if position < {stop}:"):
+                source.add("yield")
 
     def items(self, of: str | type[Message], length: str, target: str) -> None:
         """Emit the reading of items one by one, after a check of the count."""
@@ -315,8 +345,9 @@ class _Decoding:
     def end_step(self) -> None:
         """Emit a pause after every few items, and the check of their number."""
         self.source.add("count += 1")
-        with self.source.block(f"if not count % {ITEMS_A_STEP}:"):
-            self.fail_if(f"count > {MOST_ITEMS}", f"has more than {MOST_ITEMS} elements")
+        with self.source.block("if count > pause:"):
+            self.fail_if("count > most", "has more than {most} elements")
+            self.source.add(f"pause = count + {ITEMS_A_STEP}")
             self.source.add("yield")
 
     def tags(self, made: str, tagged: list[Field]) -> None:

@@ -6,11 +6,12 @@ import pytest
 
 from ottla.broker.handlers import SERVED
 from ottla.model.steps import run_to_end
-from ottla.wire import codec, decoding
+from ottla.wire import decoding
 from ottla.wire.apis import request_class, response_class
 from ottla.wire.codec import DecodeError, decoder, encoder, step_decoder, step_encoder
 from ottla.wire.lazy_list import LazyList
 from ottla.wire.message import Message
+from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -66,10 +67,36 @@ def test_items_are_made_when_the_encoder_comes_to_them() -> None:
     assert body == encoder(MetadataResponse, 12)(expected)
 
 
-def test_too_many_items_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "MOST_ITEMS", 500)
-    monkeypatch.setattr(codec, "_step_decoders", {})
+def test_too_many_items_are_refused() -> None:
     request = MetadataRequest(topics=[MetadataRequestTopic(name="t")] * 600)
     body = encoder(MetadataRequest, 11)(request)
     with pytest.raises(DecodeError, match="more than 500 elements"):
-        run_to_end(step_decoder(MetadataRequest, 11)(body, 0, len(body)))
+        run_to_end(step_decoder(MetadataRequest, 11, 500)(body, 0, len(body)))
+
+
+@pytest.mark.parametrize("numbers", [1, 2048, 2049, 10_000])
+def test_numbers_are_read_in_steps(numbers: int) -> None:
+    request = DescribeProducersRequest(
+        topics=[TopicRequest(name="t", partition_indexes=list(range(numbers)))] * 2
+    )
+    body = encoder(DescribeProducersRequest, 0)(request)
+    steps = step_decoder(DescribeProducersRequest, 0)(body, 0, len(body))
+    assert sum(1 for _ in steps) >= 1 + 2 * ((numbers - 1) // decoding.NUMBERS_A_STEP)
+    assert run_to_end(step_decoder(DescribeProducersRequest, 0)(body, 0, len(body))) == request
+
+
+def test_too_many_numbers_are_refused() -> None:
+    request = DescribeProducersRequest(
+        topics=[TopicRequest(name="t", partition_indexes=[1] * (500 * decoding.NUMBERS_AN_ITEM))]
+    )
+    body = encoder(DescribeProducersRequest, 0)(request)
+    assert run_to_end(step_decoder(DescribeProducersRequest, 0, 501)(body, 0, len(body)))
+    with pytest.raises(DecodeError, match="more than 499 elements"):
+        run_to_end(step_decoder(DescribeProducersRequest, 0, 499)(body, 0, len(body)))
+
+
+def test_a_step_comes_whatever_the_number_of_items_in_items() -> None:
+    """63 numbers and their topic are as many as the items of a step."""
+    topic = TopicRequest(name="t", partition_indexes=[1] * 63 * decoding.NUMBERS_AN_ITEM)
+    body = encoder(DescribeProducersRequest, 0)(DescribeProducersRequest(topics=[topic] * 100))
+    assert sum(1 for _ in step_decoder(DescribeProducersRequest, 0)(body, 0, len(body))) >= 50

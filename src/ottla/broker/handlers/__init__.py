@@ -28,6 +28,7 @@ from typing import Final
 
 from ottla.model.value import Value
 from ottla.wire.api_table import ApiKey
+from ottla.wire.decoding import MOST_ITEMS
 
 
 class Served(Value):
@@ -41,6 +42,8 @@ class Served(Value):
     """True if not every request is timed."""
     is_forwarded: bool = False
     """True if only the active controller decides, and other brokers pass the request on."""
+    most_items: int = MOST_ITEMS
+    """How many items all lists of a request may have. One with more closes its connection."""
 
 
 SERVED: Final[dict[int, Served]] = {
@@ -48,7 +51,7 @@ SERVED: Final[dict[int, Served]] = {
     ApiKey.FETCH: Served(4, 18, is_hot=True),
     ApiKey.LIST_OFFSETS: Served(1, 11),
     ApiKey.METADATA: Served(0, 13),
-    ApiKey.OFFSET_COMMIT: Served(2, 10, is_hot=True),
+    ApiKey.OFFSET_COMMIT: Served(2, 10, is_hot=True, most_items=1_000_000),
     ApiKey.OFFSET_FETCH: Served(1, 10),
     ApiKey.FIND_COORDINATOR: Served(0, 6),
     ApiKey.JOIN_GROUP: Served(0, 9),
@@ -56,7 +59,7 @@ SERVED: Final[dict[int, Served]] = {
     ApiKey.LEAVE_GROUP: Served(0, 5),
     ApiKey.SYNC_GROUP: Served(0, 5),
     ApiKey.DESCRIBE_GROUPS: Served(0, 6),
-    ApiKey.LIST_GROUPS: Served(0, 5),
+    ApiKey.LIST_GROUPS: Served(0, 5, most_items=10_000),
     ApiKey.API_VERSIONS: Served(0, 4),
     ApiKey.CREATE_TOPICS: Served(2, 7, is_forwarded=True),
     ApiKey.DELETE_TOPICS: Served(1, 6, is_forwarded=True),
@@ -80,12 +83,12 @@ SERVED: Final[dict[int, Served]] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Served(0, 0, is_forwarded=True),
     ApiKey.OFFSET_DELETE: Served(0, 0),
     ApiKey.DESCRIBE_QUORUM: Served(0, 2, is_forwarded=True),
-    ApiKey.UPDATE_FEATURES: Served(0, 2, is_forwarded=True),
+    ApiKey.UPDATE_FEATURES: Served(0, 2, is_forwarded=True, most_items=3000),
     ApiKey.DESCRIBE_CLUSTER: Served(0, 2),
     ApiKey.DESCRIBE_PRODUCERS: Served(0, 0),
     ApiKey.UNREGISTER_BROKER: Served(0, 0, is_forwarded=True),
     ApiKey.DESCRIBE_TRANSACTIONS: Served(0, 0),
-    ApiKey.LIST_TRANSACTIONS: Served(0, 2),
+    ApiKey.LIST_TRANSACTIONS: Served(0, 2, most_items=10_000),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Served(0, 0),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: Served(0, 1, is_sampled=True),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Served(0, 1),

@@ -44,12 +44,19 @@ def handle(
     """Answer when all transactions are answered."""
     if context.version >= FIRST_OF_BROKERS:
         context.authorize(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME)
-    transactions = {each.transactional_id: each for each in _transactions(request, context)}
+    transactions: dict[str, AddPartitionsToTxnTransaction] = {}
+    topics = partitions = 0
+    for each in _transactions(request, context):
+        transactions[each.transactional_id] = each
+        topics += len(each.topics)  # also those without partitions take their time
+        if topics > MAX_PARTITIONS:
+            raise ApiError(ErrorCode.POLICY_VIOLATION)
+        partitions += sum(len(topic.partitions) for topic in each.topics)
+        if partitions > MAX_PARTITIONS:
+            raise ApiError(ErrorCode.POLICY_VIOLATION)
+        yield
     if not transactions:
         return AddPartitionsToTxnResponse()
-    count = sum(len(topic.partitions) for each in transactions.values() for topic in each.topics)
-    if count > MAX_PARTITIONS:
-        raise ApiError(ErrorCode.POLICY_VIOLATION)
 
     def respond(parts: Sequence[Message]) -> AddPartitionsToTxnResponse:
         results = [part for part in parts if isinstance(part, AddPartitionsToTxnResult)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.broker.context import RequestContext
 from ottla.broker.decisions import change_configs
 from ottla.broker.node import Node
-from ottla.controller.configs import ConfigChange, replacement
+from ottla.controller.configs import MOST_SETTINGS, ConfigChange, replacement
 from ottla.model.errors import ApiError
 from ottla.wire.lazy_list import LazyList
 from ottla.wire.messages.alter_configs import (
@@ -36,7 +36,7 @@ def _change(resource: AlterConfigsResource) -> ConfigChange:
     return replacement(
         resource.resource_type,
         resource.resource_name,
-        [(config.name, config.value) for config in resource.configs],
+        [(config.name, config.value) for config in resource.configs[: MOST_SETTINGS + 1]],
     )
 
 
@@ -45,13 +45,13 @@ def refuse(
 ) -> AlterConfigsResponse:
     """Return the error for every resource."""
     return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
+        responses=LazyList(
+            lambda resource: AlterConfigsResourceResponse(
                 error_code=error.code,
                 error_message=error.message,
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
-            )
-            for resource in request.resources
-        ]
+            ),
+            request.resources,
+        )
     )

@@ -11,6 +11,7 @@ from ottla.broker.node import Node
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.model.steps import Steps
+from ottla.wire.lazy_list import LazyList
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -33,18 +34,19 @@ def handle(
                 yield
             yield
         yield
-    return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirTopicResult(
-                topic_name=name,
-                partitions=[
-                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
-                    for index, code in found.items()
-                ],
-            )
-            for name, found in codes.items()
-        ]
+    return AlterReplicaLogDirsResponse(results=LazyList(_topic, list(codes.items())))
+
+
+def _topic(topic: tuple[str, dict[int, ErrorCode]]) -> AlterReplicaLogDirTopicResult:
+    name, codes = topic
+    return AlterReplicaLogDirTopicResult(
+        topic_name=name, partitions=LazyList(_partition, list(codes.items()))
     )
+
+
+def _partition(partition: tuple[int, ErrorCode]) -> AlterReplicaLogDirPartitionResult:
+    index, code = partition
+    return AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
 
 
 def _move(node: Node, topic: str, index: int, directory: str) -> ErrorCode:
@@ -71,10 +73,12 @@ def refuse(
         results=[
             AlterReplicaLogDirTopicResult(
                 topic_name=topic.name,
-                partitions=[
-                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error.code)
-                    for index in topic.partitions
-                ],
+                partitions=LazyList(
+                    lambda index: AlterReplicaLogDirPartitionResult(
+                        partition_index=index, error_code=error.code
+                    ),
+                    topic.partitions,
+                ),
             )
             for directory in request.dirs
             for topic in directory.topics

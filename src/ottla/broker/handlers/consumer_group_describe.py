@@ -12,6 +12,7 @@ from ottla.coordinator.runtime.combined_reply import answer_together
 from ottla.coordinator.runtime.shard_runtime import ShardRuntime
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.steps import Steps
+from ottla.wire.lazy_list import LazyList
 from ottla.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -40,7 +41,7 @@ def refuse(
 ) -> ConsumerGroupDescribeResponse:
     """Return the error for every group."""
     return ConsumerGroupDescribeResponse(
-        groups=[_refused(group_id, error) for group_id in request.group_ids]
+        groups=LazyList(lambda group_id: _refused(group_id, error), request.group_ids)
     )
 
 

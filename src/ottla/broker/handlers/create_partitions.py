@@ -46,12 +46,12 @@ def refuse(
 ) -> CreatePartitionsResponse:
     """Return the error for every topic."""
     return CreatePartitionsResponse(
-        results=[
-            CreatePartitionsTopicResult(
+        results=LazyList(
+            lambda topic: CreatePartitionsTopicResult(
                 name=topic.name, error_code=error.code, error_message=error.message
-            )
-            for topic in request.topics
-        ]
+            ),
+            request.topics,
+        )
     )
 
 

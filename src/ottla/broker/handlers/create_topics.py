@@ -62,7 +62,9 @@ def refuse(
     request: CreateTopicsRequest, error: ApiError, context: RequestContext
 ) -> CreateTopicsResponse:
     """Return the error for every topic."""
-    return CreateTopicsResponse(topics=[_failure(topic.name, error) for topic in request.topics])
+    return CreateTopicsResponse(
+        topics=LazyList(lambda topic: _failure(topic.name, error), request.topics)
+    )
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
+from ottla.broker.sliced_reply import SlicedReply
 from ottla.coordinator.groups.group_listing import delete_group
 from ottla.coordinator.runtime.combined_reply import CombinedReply
 from ottla.coordinator.runtime.reply import Reply
 from ottla.model.errors import ApiError
 from ottla.model.steps import Steps
+from ottla.wire.lazy_list import LazyList
 from ottla.wire.message import Message
 from ottla.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -32,7 +34,7 @@ def handle(
             results=[part for part in parts if isinstance(part, DeletableGroupResult)]
         )
 
-    combined = CombinedReply(context.defer(), len(group_ids), respond)
+    combined = CombinedReply(SlicedReply(context), len(group_ids), respond)
     for position, group_id in enumerate(group_ids):
         yield from _delete(node, group_id, combined.part(position))
         yield
@@ -44,10 +46,10 @@ def refuse(
 ) -> DeleteGroupsResponse:
     """Return the error for every group."""
     return DeleteGroupsResponse(
-        results=[
-            DeletableGroupResult(group_id=group_id, error_code=error.code)
-            for group_id in request.groups_names
-        ]
+        results=LazyList(
+            lambda group_id: DeletableGroupResult(group_id=group_id, error_code=error.code),
+            request.groups_names,
+        )
     )
 
 

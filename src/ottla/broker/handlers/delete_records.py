@@ -7,6 +7,7 @@ from ottla.broker.node import Node
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import INTERNAL_TOPICS
 from ottla.model.steps import Steps
+from ottla.wire.lazy_list import LazyList
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -38,6 +39,7 @@ def handle(
             results.append(_answer(node, name, index, offset))
             yield
         topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
+        yield
     return DeleteRecordsResponse(topics=topics)
 
 
@@ -46,13 +48,15 @@ def refuse(
 ) -> DeleteRecordsResponse:
     """Return the error for every partition."""
     return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
+        topics=LazyList(
+            lambda topic: DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[_refused(asked.partition_index, error) for asked in topic.partitions],
-            )
-            for topic in request.topics
-        ]
+                partitions=LazyList(
+                    lambda asked: _refused(asked.partition_index, error), topic.partitions
+                ),
+            ),
+            request.topics,
+        )
     )
 
 

@@ -52,15 +52,16 @@ def refuse(
 ) -> DeleteTopicsResponse:
     """Return the error for every topic."""
     return DeleteTopicsResponse(
-        responses=[
-            DeletableTopicResult(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                error_code=error.code,
-                error_message=error.message,
-            )
-            for topic in map(_topic, _asked(request))
-        ]
+        responses=LazyList(lambda asked: _refused(_topic(asked), error), _asked(request))
+    )
+
+
+def _refused(topic: UnwantedTopic, error: ApiError) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_code=error.code,
+        error_message=error.message,
     )
 
 

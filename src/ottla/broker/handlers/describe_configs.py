@@ -65,15 +65,15 @@ def refuse(
 ) -> DescribeConfigsResponse:
     """Return the error for every resource."""
     return DescribeConfigsResponse(
-        results=[
-            DescribeConfigsResult(
+        results=LazyList(
+            lambda resource: DescribeConfigsResult(
                 error_code=error.code,
                 error_message=error.message,
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
-            )
-            for resource in request.resources
-        ]
+            ),
+            request.resources,
+        )
     )
 
 

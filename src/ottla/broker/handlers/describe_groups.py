@@ -11,6 +11,7 @@ from ottla.coordinator.runtime.combined_reply import answer_together
 from ottla.coordinator.runtime.shard_runtime import ShardRuntime
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.steps import Steps
+from ottla.wire.lazy_list import LazyList
 from ottla.wire.messages.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
@@ -42,7 +43,9 @@ def refuse(
     request: DescribeGroupsRequest, error: ApiError, context: RequestContext
 ) -> DescribeGroupsResponse:
     """Return the error for every group."""
-    return DescribeGroupsResponse(groups=[_refused(group_id, error) for group_id in request.groups])
+    return DescribeGroupsResponse(
+        groups=LazyList(lambda group_id: _refused(group_id, error), request.groups)
+    )
 
 
 def _refused(group_id: str, error: ApiError) -> DescribedGroup:

@@ -49,13 +49,13 @@ def refuse(
 ) -> DescribeProducersResponse:
     """Return the error for every partition."""
     return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
+        topics=LazyList(
+            lambda topic: TopicResponse(
                 name=topic.name,
-                partitions=[_refused(index, error) for index in topic.partition_indexes],
-            )
-            for topic in request.topics
-        ]
+                partitions=LazyList(lambda index: _refused(index, error), topic.partition_indexes),
+            ),
+            request.topics,
+        )
     )
 
 

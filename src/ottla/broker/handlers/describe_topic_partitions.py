@@ -6,8 +6,11 @@ asked for; its cursor says with which topic and partition the next page begins.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
+from heapq import merge
+from itertools import islice
+from typing import Final
 
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
@@ -27,6 +30,8 @@ from ottla.wire.messages.describe_topic_partitions import (
     ResponseCursor,
 )
 
+_NAMES_A_STEP: Final = 2000
+
 
 def handle(
     node: Node, request: DescribeTopicPartitionsRequest, context: RequestContext
@@ -39,7 +44,7 @@ def handle(
         yield
     if request.cursor is not None:
         _check_cursor(cursor, asked)
-    names = sorted(name for name in asked or node.image.topics if name >= cursor.topic_name)
+    names = yield from _sorted_from(cursor.topic_name, asked or node.image.topics)
     most = node.config.network.max_request_partition_size_limit
     room = max(min(request.response_partition_limit, most), 1)
     return (yield from _page(node.image, names, cursor, room))
@@ -50,10 +55,12 @@ def refuse(
 ) -> DescribeTopicPartitionsResponse:
     """Return the error for every topic."""
     return DescribeTopicPartitionsResponse(
-        topics=[
-            DescribeTopicPartitionsResponseTopic(name=topic.name, error_code=error.code)
-            for topic in request.topics
-        ]
+        topics=LazyList(
+            lambda topic: DescribeTopicPartitionsResponseTopic(
+                name=topic.name, error_code=error.code
+            ),
+            request.topics,
+        )
     )
 
 
@@ -70,8 +77,18 @@ def _check_cursor(cursor: RequestCursor, topics: set[str]) -> None:
         )
 
 
+def _sorted_from(first: str, names: Collection[str]) -> Steps[Iterator[str]]:
+    """Return the names in order, from this one on."""
+    runs: list[list[str]] = []
+    rest = iter(list(names))
+    while some := list(islice(rest, _NAMES_A_STEP)):
+        runs.append(sorted(name for name in some if name >= first))
+        yield
+    return merge(*runs)
+
+
 def _page(
-    image: MetadataImage, names: list[str], cursor: RequestCursor, room: int
+    image: MetadataImage, names: Iterable[str], cursor: RequestCursor, room: int
 ) -> Steps[DescribeTopicPartitionsResponse]:
     response = DescribeTopicPartitionsResponse()
     for name in names:

@@ -12,6 +12,7 @@ from ottla.coordinator.transactions.transaction_shard import TransactionShard
 from ottla.model.acl import AclOperation, AclResourceType
 from ottla.model.errors import ApiError
 from ottla.model.steps import Steps
+from ottla.wire.lazy_list import LazyList
 from ottla.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -40,7 +41,7 @@ def refuse(
 ) -> DescribeTransactionsResponse:
     """Return the error for every id."""
     return DescribeTransactionsResponse(
-        transaction_states=[_refused(each, error) for each in request.transactional_ids]
+        transaction_states=LazyList(lambda each: _refused(each, error), request.transactional_ids)
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.broker.context import RequestContext
 from ottla.broker.decisions import change_configs
 from ottla.broker.node import Node
-from ottla.controller.configs import ConfigChange, ConfigOperation
+from ottla.controller.configs import MOST_SETTINGS, ConfigChange, ConfigOperation
 from ottla.model.errors import ApiError
 from ottla.wire.lazy_list import LazyList
 from ottla.wire.messages.incremental_alter_configs import (
@@ -38,7 +38,7 @@ def _change(resource: AlterConfigsResource) -> ConfigChange:
         resource.resource_name,
         [
             ConfigOperation(config.name, config.config_operation, config.value)
-            for config in resource.configs
+            for config in resource.configs[: MOST_SETTINGS + 1]
         ],
     )
 
@@ -48,13 +48,13 @@ def refuse(
 ) -> IncrementalAlterConfigsResponse:
     """Return the error for every resource."""
     return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
+        responses=LazyList(
+            lambda resource: AlterConfigsResourceResponse(
                 error_code=error.code,
                 error_message=error.message,
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
-            )
-            for resource in request.resources
-        ]
+            ),
+            request.resources,
+        )
     )

@@ -7,7 +7,7 @@ from ottla.broker.node import Node
 from ottla.broker.sliced_reply import SlicedReply
 from ottla.coordinator.groups.group_listing import list_groups
 from ottla.coordinator.runtime.combined_reply import CombinedReply
-from ottla.model.steps import Steps
+from ottla.model.steps import Steps, in_steps
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 
@@ -15,8 +15,8 @@ def handle(
     node: Node, request: ListGroupsRequest, context: RequestContext
 ) -> Steps[ListGroupsResponse | None]:
     """Return the groups that match the filters."""
-    states = {state.strip().lower() for state in request.states_filter}
-    types = {kind.strip().lower() for kind in request.types_filter}
+    states = set((yield from in_steps(_folded, request.states_filter)))
+    types = set((yield from in_steps(_folded, request.types_filter)))
     runtimes = list(node.groups.host.active_runtimes())
     response = ListGroupsResponse()
     for runtime in runtimes:
@@ -28,3 +28,7 @@ def handle(
     for position, runtime in enumerate(unsettled):
         runtime.answer(combined.part(position), response)
     return None
+
+
+def _folded(name: str) -> str:
+    return name.strip().lower()

@@ -94,16 +94,16 @@ def refuse(
 ) -> ListOffsetsResponse:
     """Return the error for every partition."""
     return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
+        topics=LazyList(
+            lambda topic: ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[
-                    _refusal(partition.partition_index, error.code)
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+                partitions=LazyList(
+                    lambda partition: _refusal(partition.partition_index, error.code),
+                    topic.partitions,
+                ),
+            ),
+            request.topics,
+        )
     )
 
 

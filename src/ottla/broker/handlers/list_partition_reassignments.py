@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
 from ottla.controller.reassignments import reassigning
 from ottla.metadata.image import MetadataImage
 from ottla.model.ids import TopicPartition
-from ottla.model.steps import Steps
+from ottla.model.steps import Steps, in_steps
 from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -15,23 +18,27 @@ from ottla.wire.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 
+_PARTITIONS_A_STEP: Final = 1000
+
 
 def handle(node: Node, request: ListPartitionReassignmentsRequest, context: RequestContext) -> None:
     """Return the reassignments that are going on, of some partitions or of all."""
-    asked = None
-    if request.topics is not None:
-        asked = [
-            TopicPartition(topic.name, index)
-            for topic in request.topics
-            for index in topic.partition_indexes
-        ]
     context.defer()
-    context.run_in_slices(_answer(node.controller.image, asked, context))
+    context.run_in_slices(_answer(node.controller.image, request, context))
+
+
+def _asked(request: ListPartitionReassignmentsRequest) -> Iterator[TopicPartition]:
+    for topic in request.topics or ():
+        for index in topic.partition_indexes:
+            yield TopicPartition(topic.name, index)
 
 
 def _answer(
-    image: MetadataImage, asked: list[TopicPartition] | None, context: RequestContext
+    image: MetadataImage, request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> Steps[None]:
+    asked = None
+    if request.topics is not None:
+        asked = yield from in_steps(lambda name: name, _asked(request), _PARTITIONS_A_STEP)
     found = yield from reassigning(image, asked)
     topics: dict[str, list[OngoingPartitionReassignment]] = {}
     for name, partition in found.items():

@@ -26,6 +26,7 @@ from ottla.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.wire.primitives import DecodeError
 
 FIRST_NULL_IS_ALL = 1
 FIRST_THROTTLE_TIME = 3
@@ -89,7 +90,11 @@ def _answer(
 ) -> Steps[None]:
     """Create the topics that are missing, then respond."""
     asked = yield from _once(request)
-    errors, missing = yield from _missing(node, asked or (), request, context)
+    try:
+        errors, missing = yield from _missing(node, asked or (), request, context)
+    except ApiError as error:
+        yield from context.send_in_slices(_refused(request, error))
+        return
     response = _Response(node, question, context, request, asked)
     if not missing:
         yield from response.send(errors)
@@ -113,17 +118,29 @@ def _once(request: MetadataRequest) -> Steps[list[MetadataRequestTopic] | None]:
     return list(once.values())
 
 
-def refuse(body: bytes, error: ApiError, context: RequestContext) -> MetadataResponse:
-    """Return the error for each topic asked for, and from version 13 for the request."""
-    request, _ = decoder(MetadataRequest, context.version)(body, 0, len(body))
+def refuse(body: bytes, error: ApiError, context: RequestContext) -> None:
+    """Answer with the error for each topic asked for, and from version 13 for the request."""
+
+    def answer() -> Steps[None]:
+        try:
+            request = yield from step_decoder(MetadataRequest, context.version)(body, 0, len(body))
+        except DecodeError as damage:
+            context.disconnect(damage)
+            return
+        yield from context.send_in_slices(_refused(request, error))
+
+    context.run_in_slices(answer())
+
+
+def _refused(request: MetadataRequest, error: ApiError) -> MetadataResponse:
     return MetadataResponse(
         error_code=error.code,
-        topics=[
-            MetadataResponseTopic(
+        topics=LazyList(
+            lambda topic: MetadataResponseTopic(
                 error_code=error.code, name=topic.name or "", topic_id=topic.topic_id
-            )
-            for topic in request.topics or ()
-        ],
+            ),
+            request.topics or (),
+        ),
     )
 
 

@@ -31,11 +31,9 @@ from ottla.metadata.image import TopicImage
 from ottla.model.errors import ApiError
 from ottla.model.steps import Steps
 from ottla.wire.codec import decoder
-from ottla.wire.lazy_list import LazyList
 from ottla.wire.message import Message
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -115,29 +113,13 @@ def refuse(
 ) -> CommitResults | OffsetCommitResponse:
     """Return the error for every partition."""
     if isinstance(request, OffsetCommitRequest):
-        return _refuse_large(request, error)
+        from ottla.broker.large_offset_commit import refuse_large
+
+        return refuse_large(request, error.code)
     _, _, _, _, _, asked = request
     context.topics = [topic for topic, _ in asked]
     return CommitResults(
         [[(partition[0], error.code) for partition in partitions] for _, partitions in asked]
-    )
-
-
-def _refuse_large(request: OffsetCommitRequest, error: ApiError) -> OffsetCommitResponse:
-    def refused(partition: OffsetCommitRequestPartition) -> OffsetCommitResponsePartition:
-        return OffsetCommitResponsePartition(
-            partition_index=partition.partition_index, error_code=error.code
-        )
-
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=LazyList(refused, topic.partitions),
-            )
-            for topic in request.topics
-        ]
     )
 
 

@@ -7,24 +7,30 @@ Offsets that are written but not committed yet are never returned: the answer wa
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
+from ottla.broker.sliced_reply import SlicedReply
 from ottla.coordinator.groups.group_shard import GroupShard
 from ottla.coordinator.groups.offset_fetch import fetch_offsets, refuse_fetch
 from ottla.coordinator.runtime.combined_reply import answer_together
 from ottla.coordinator.runtime.shard_runtime import ShardRuntime
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import NO_OFFSET
-from ottla.model.steps import Steps
+from ottla.model.steps import Steps, in_steps
+from ottla.wire.lazy_list import LazyList
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
 )
 
 FIRST_BATCHED = 8
@@ -50,7 +56,8 @@ def handle(
 ) -> Steps[OffsetFetchResponse | None]:
     """Return the offsets of each group, each partition once."""
     answers = []
-    for asked in (yield from _once(_groups(request, context))):
+    groups = yield from _groups(request, context)
+    for asked in (yield from _once(groups)):
         answers.append((yield from _fetch(node, asked, request, context)))
         yield
 
@@ -59,17 +66,19 @@ def handle(
             return OffsetFetchResponse(groups=groups)
         return _old_response(groups[0], request, context.version)
 
-    return answer_together(context.defer, OffsetFetchResponseGroup, answers, respond)
+    return answer_together(lambda: SlicedReply(context), OffsetFetchResponseGroup, answers, respond)
 
 
 def refuse(
     request: OffsetFetchRequest, error: ApiError, context: RequestContext
 ) -> OffsetFetchResponse:
     """Return the error for each group; in old versions for the request or its partitions."""
-    groups = [refuse_fetch(asked, error.code) for asked in _groups(request, context)]
     if context.version >= FIRST_BATCHED:
-        return OffsetFetchResponse(groups=groups)
-    return _old_response(groups[0], request, context.version)
+        return OffsetFetchResponse(
+            groups=LazyList(lambda asked: refuse_fetch(asked, error.code), request.groups)
+        )
+    asked = OffsetFetchRequestGroup(group_id=request.group_id)
+    return _old_response(refuse_fetch(asked, error.code), request, context.version)
 
 
 def _fetch(
@@ -107,6 +116,7 @@ def _once(groups: Sequence[OffsetFetchRequestGroup]) -> Steps[list[OffsetFetchRe
             else:
                 known.topics += group.topics
     for group in once.values():
+        yield
         if group.topics is not None:
             group.topics = yield from _topics_once(group.topics)
     return list(once.values())
@@ -126,21 +136,19 @@ def _topics_once(
     return [topic for topic, _ in once.values()]
 
 
-def _groups(request: OffsetFetchRequest, context: RequestContext) -> list[OffsetFetchRequestGroup]:
+def _groups(
+    request: OffsetFetchRequest, context: RequestContext
+) -> Steps[list[OffsetFetchRequestGroup]]:
     if context.version >= FIRST_BATCHED:
         return request.groups
-    topics = request.topics
-    return [
-        OffsetFetchRequestGroup(
-            group_id=request.group_id,
-            topics=None
-            if topics is None
-            else [
-                OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
-                for topic in topics
-            ],
-        )
-    ]
+    topics = None
+    if request.topics is not None:
+        topics = yield from in_steps(_newer, request.topics)
+    return [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
+
+
+def _newer(topic: OffsetFetchRequestTopic) -> OffsetFetchRequestTopics:
+    return OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
 
 
 def _old_response(
@@ -153,37 +161,37 @@ def _old_response(
     ):
         return OffsetFetchResponse(
             error_code=group.error_code if version >= FIRST_TOP_LEVEL_ERROR else ErrorCode.NONE,
-            topics=[
-                OffsetFetchResponseTopic(
-                    name=topic.name,
-                    partitions=[
-                        OffsetFetchResponsePartition(
-                            partition_index=index,
-                            committed_offset=NO_OFFSET,
-                            error_code=group.error_code,
-                        )
-                        for index in topic.partition_indexes
-                    ],
-                )
-                for topic in request.topics or []
-            ],
+            topics=LazyList(partial(_refused_topic, group.error_code), request.topics or []),
         )
     return OffsetFetchResponse(
-        error_code=group.error_code,
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=partition.partition_index,
-                        committed_offset=partition.committed_offset,
-                        committed_leader_epoch=partition.committed_leader_epoch,
-                        metadata=partition.metadata,
-                        error_code=partition.error_code,
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in group.topics
-        ],
+        error_code=group.error_code, topics=LazyList(_old_topic, group.topics)
+    )
+
+
+def _refused_topic(code: int, topic: OffsetFetchRequestTopic) -> OffsetFetchResponseTopic:
+    return OffsetFetchResponseTopic(
+        name=topic.name,
+        partitions=LazyList(partial(_refused_partition, code), topic.partition_indexes),
+    )
+
+
+def _refused_partition(code: int, index: int) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=index, committed_offset=NO_OFFSET, error_code=code
+    )
+
+
+def _old_topic(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
+    return OffsetFetchResponseTopic(
+        name=topic.name, partitions=LazyList(_old_partition, topic.partitions)
+    )
+
+
+def _old_partition(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=partition.partition_index,
+        committed_offset=partition.committed_offset,
+        committed_leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.metadata,
+        error_code=partition.error_code,
     )

@@ -39,13 +39,13 @@ def refuse(
 ) -> OffsetForLeaderEpochResponse:
     """Return the error for every partition."""
     return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
+        topics=LazyList(
+            lambda topic: OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_refused(asked, error) for asked in topic.partitions],
-            )
-            for topic in request.topics
-        ]
+                partitions=LazyList(lambda asked: _refused(asked, error), topic.partitions),
+            ),
+            request.topics,
+        )
     )
 
 

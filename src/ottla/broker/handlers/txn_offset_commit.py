@@ -21,9 +21,11 @@ from ottla.metadata.image import TopicImage
 from ottla.model.acl import AclOperation, AclResourceType
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import NO_SEQUENCE, OFFSETS_TOPIC, TopicPartition
+from ottla.wire.lazy_list import LazyList
 from ottla.wire.message import Message
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
@@ -38,6 +40,7 @@ FIRST_ABORTABLE: Final = 4
 FIRST_ADDING_PARTITIONS: Final = 5
 MAX_PARTITIONS: Final = 10_000
 """How many partitions a request may name. Its records must fit into one batch."""
+MAX_TOPICS: Final = 5000
 
 
 def handle(node: Node, request: TxnOffsetCommitRequest, context: RequestContext) -> None:
@@ -46,7 +49,7 @@ def handle(node: Node, request: TxnOffsetCommitRequest, context: RequestContext)
         AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id
     )
     context.authorize(AclOperation.READ, AclResourceType.GROUP, request.group_id)
-    if sum(len(topic.partitions) for topic in request.topics) > MAX_PARTITIONS:
+    if _is_too_large(request):
         raise ApiError(ErrorCode.POLICY_VIOLATION)
     if not request.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID)
@@ -62,6 +65,14 @@ def handle(node: Node, request: TxnOffsetCommitRequest, context: RequestContext)
             _commit(node, request, context, runtime, guard)
 
     _verify(node, request, context, runtime, verified)
+
+
+def _is_too_large(request: TxnOffsetCommitRequest) -> bool:
+    """Return True if there are too many partitions, or topics without any, to do all at once."""
+    topics = request.topics
+    return (
+        len(topics) > MAX_TOPICS or sum(len(topic.partitions) for topic in topics) > MAX_PARTITIONS
+    )
 
 
 def _verify(
@@ -224,17 +235,17 @@ def refuse(
     code = error.code
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and context.version < FIRST_LOAD_IN_PROGRESS:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE  # old clients do not know the other one
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    TxnOffsetCommitResponsePartition(
-                        partition_index=partition.partition_index, error_code=code
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+
+    def of_partition(
+        partition: TxnOffsetCommitRequestPartition,
+    ) -> TxnOffsetCommitResponsePartition:
+        return TxnOffsetCommitResponsePartition(
+            partition_index=partition.partition_index, error_code=code
+        )
+
+    def of_topic(topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseTopic:
+        return TxnOffsetCommitResponseTopic(
+            name=topic.name, partitions=LazyList(of_partition, topic.partitions)
+        )
+
+    return TxnOffsetCommitResponse(topics=LazyList(of_topic, request.topics))

@@ -39,17 +39,17 @@ def refuse(
         return WritableTxnMarkerPartitionResult(partition_index=index, error_code=error.code)
 
     return WriteTxnMarkersResponse(
-        markers=[
-            WritableTxnMarkerResult(
+        markers=LazyList(
+            lambda marker: WritableTxnMarkerResult(
                 producer_id=marker.producer_id,
-                topics=[
-                    WritableTxnMarkerTopicResult(
+                topics=LazyList(
+                    lambda topic: WritableTxnMarkerTopicResult(
                         name=topic.name,
                         partitions=LazyList(refused, topic.partition_indexes),
-                    )
-                    for topic in marker.topics
-                ],
-            )
-            for marker in request.markers
-        ]
+                    ),
+                    marker.topics,
+                ),
+            ),
+            request.markers,
+        )
     )

@@ -39,6 +39,7 @@ def delete_offsets(
         while some := list(islice(rest, PARTITIONS_A_STEP)):
             results += _delete(runtime, request.group_id, name, some)
             yield
+        yield
         if results:
             topics.append(OffsetDeleteResponseTopic(name=name, partitions=results))
     return OffsetDeleteResponse(topics=topics)
@@ -52,6 +53,7 @@ def _partitions_once(request: OffsetDeleteRequest) -> Steps[dict[str, dict[int, 
         while some := list(islice(rest, PARTITIONS_A_STEP)):
             indexes.update((partition.partition_index, None) for partition in some)
             yield
+        yield
     return once
 
 

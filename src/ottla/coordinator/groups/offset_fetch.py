@@ -57,8 +57,9 @@ class _Fetch:
             if self._by_id:
                 image = self._image.topics_by_id.get(topic.topic_id)
                 if image is None:
-                    unknown = ErrorCode.UNKNOWN_TOPIC_ID
-                    partitions = [_partition(index, None, unknown) for index in indexes]
+                    partitions = yield from in_steps(
+                        lambda index: _partition(index, None, ErrorCode.UNKNOWN_TOPIC_ID), indexes
+                    )
                     answers.append(self._topic("", topic.topic_id, partitions))
                     continue
                 name = image.name

@@ -24,7 +24,8 @@ def answer_together(
     Each part comes with the runtime of the shard it was read from, and waits until all that
     this shard has written is committed. A part without a runtime does not wait.
     """
-    if all(runtime is None or runtime.is_settled for runtime, _ in parts):
+    runtimes = {runtime for runtime, _ in parts}
+    if all(runtime is None or runtime.is_settled for runtime in runtimes):
         return respond([part for _, part in parts])
     combined = CombinedReply(
         defer(),

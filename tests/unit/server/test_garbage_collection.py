@@ -1,0 +1,87 @@
+"""Python's garbage collection waits while a large request is handled."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.broker.handlers import SERVED
+from ottla.server import garbage_collection
+from ottla.server.garbage_collection import GarbageCollection
+from ottla.wire.api_table import ApiKey
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tests.support.broker import Broker
+
+LARGE = OffsetCommitRequest(
+    group_id="g",
+    generation_id_or_member_epoch=-1,
+    topics=[
+        OffsetCommitRequestTopic(
+            name="t",
+            partitions=[OffsetCommitRequestPartition(partition_index=i) for i in range(3000)],
+        )
+    ],
+)
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    made = Broker()
+    made.node.sliced_work.slice_ms = 0  # a step in each wake-up
+    collection = GarbageCollection(made.node)
+    yield made
+    collection.close()
+
+
+def test_it_goes_on_after_the_request(broker: Broker) -> None:
+    assert SERVED[ApiKey.OFFSET_COMMIT].most_items == 1_000_000
+    client = broker.connect()
+    client.send(LARGE, 9)
+    broker.node.settle()
+    broker.pass_time(1)
+    assert not gc.isenabled()
+    while not client.connection.out or len(broker.node.sliced_work):
+        broker.pass_time(1)
+    assert gc.isenabled()
+
+
+def test_it_goes_on_after_a_client_that_leaves(broker: Broker) -> None:
+    client = broker.connect()
+    client.send(MetadataRequest(topics=[MetadataRequestTopic(name="a-topic")] * 5000), 9)
+    broker.node.settle()
+    broker.pass_time(1)
+    assert not gc.isenabled()
+    client.connection.abandon()
+    broker.pass_time(1)
+    assert gc.isenabled()
+
+
+def test_pauses_are_counted(broker: Broker) -> None:
+    pause = broker.node.pause_collection
+    pause(True)
+    pause(True)
+    pause(False)
+    assert not gc.isenabled()
+    pause(False)
+    assert gc.isenabled()
+
+
+def test_requests_that_never_cease(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage_collection, "MOST_OBJECTS", 1000)
+    pause = broker.node.pause_collection
+    pause(True)
+    gc.collect()
+    objects = [[number] for number in range(2000)]
+    collected = gc.get_stats()[2]["collections"]
+    pause(True)
+    assert gc.get_stats()[2]["collections"] == collected + 1
+    assert len(objects) == 2000
+    pause(False)
+    pause(False)
