@@ -4,10 +4,13 @@ The first pass reads the dirty part and collects the last offset of each key. Th
 everything from the start of the log and returns what stays. What Kafka's cleaner keeps, stays:
 - the record with the last offset of its key, and everything after the end of the first pass;
 - a record without a value (tombstone), until the delete horizon in its batch has passed. The clean
-  that first finds it stores the horizon there;
+  that first finds it stores the horizon there. In a tiered log, those that the remote part may
+  still need stay as they are (`Log.keeps_deletions_from`);
 - no batch of an aborted transaction; a transaction marker as `clean_transactions.py` says;
 - of a batch without records, the header if it has the last sequence of a producer that is still
-  known, or the last offset of the range that is cleaned.
+  known, or the last offset of the range that is cleaned. In tiered topics also if it is the first
+  one of its leader epoch: remote segments are found by the epochs of the log that reads them, so
+  all replicas must agree on where epochs begin.
 Offsets and sequences never change. The CRC of each batch is checked, so damage is not copied.
 """
 
@@ -17,6 +20,7 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from ottla.config.definition import MAX_LONG
 from ottla.log.cleaner.batch_codecs import BatchCodecs
 from ottla.log.cleaner.clean_transactions import CleanTransactions
 from ottla.log.cleaner.cleaned_batches import CleanedSegment, with_records, without_records
@@ -68,13 +72,20 @@ class CleaningSession:
         self._upper_bound = fields["upper_bound"]
         self._now_ms = fields["now_ms"]
         self._delete_retention_ms = fields["delete_retention_ms"]
+        self._keep_deletions_from: int = fields["keep_deletions_from"]
+        self._keep_epoch_starts = fields["keep_epoch_starts"]
+        self._leader_epoch: int | None = None
+        """The leader epoch of the last batch that the second pass has seen."""
+        self._begins_epoch = False
         self._interval = fields["index_interval_bytes"]
         self._last_of: dict[int, tuple[int, int]] = {
             producer_id: (last_offset, epoch)
             for producer_id, last_offset, epoch in ACTIVE_PRODUCER.iter_unpack(producers)
         }
         self._aborted = [AbortedTxn(*each[1:]) for each in TXN_ENTRY.iter_unpack(aborted)]
-        self._transactions = CleanTransactions(self._aborted)
+        self._transactions = CleanTransactions(
+            each for each in self._aborted if each.last_offset >= self._first_dirty
+        )
         self.latest_offset = -1
         self.is_full = False
         self.output = CleanedSegment(0, self._interval)
@@ -92,9 +103,9 @@ class CleaningSession:
 
     # -- the first pass ------------------------------------------------------------------
 
-    def begin_input(self) -> None:
-        """Begin to read another segment."""
-        self._input.begin()
+    def begin_input(self, first_offset: int = 0, end_offset: int = MAX_LONG) -> None:
+        """Begin to read another segment, of which only some offsets count."""
+        self._input.begin(first_offset, end_offset)
 
     def add_keys(self, size: int, fill: Fill, left: int) -> None:
         """Collect the keys of a chunk of the dirty part; `is_full` if the map is full.
@@ -147,14 +158,20 @@ class CleaningSession:
         some = self._none_yet()
         for batch in self._input.batches(left):
             self.records_read += batch.record_count
+            if self._keep_epoch_starts and batch.partition_leader_epoch != self._leader_epoch:
+                some.epoch_starts.add(len(some.batches))
+                self._leader_epoch = batch.partition_leader_epoch
             if batch.is_control:
-                marker = _marker_of(data, batch)
-                some.add(batch, is_unused=self._transactions.is_marker_unused(batch, marker))
+                is_unused = self._transactions.is_marker_unused(
+                    batch, _marker_of(data, batch), must_stay=self._keeps_deletions_of(batch)
+                )
+                some.add(batch, is_unused=is_unused)
             elif self._transactions.is_aborted(batch) or not batch.record_count:
                 some.add(batch)
             else:
                 horizon_ms = batch.delete_horizon_ms
                 keeps = horizon_ms is None or self._now_ms < horizon_ms
+                keeps = keeps or self._keeps_deletions_of(batch)
                 some.add(batch, self._records_of(data, batch, keeps))
             if some.size >= _BYTES_AT_ONCE:
                 self._filter_some(data, some, latest_offset)
@@ -168,6 +185,7 @@ class CleaningSession:
             zip(some.numbers, zip(some.records, selected, strict=True), strict=True)
         )
         for number, batch in enumerate(some.batches):
+            self._begins_epoch = number in some.epoch_starts
             if batch.is_control:
                 self._filter_control(chunk, batch, number in some.unused)
             elif number in data_batches:
@@ -175,6 +193,10 @@ class CleaningSession:
                 self._filter_data(chunk, batch, records, selection)
             else:
                 self._keep_header(batch)
+
+    def _keeps_deletions_of(self, batch: Batch) -> bool:
+        """Return True if what a batch deletes may be outside of the log that is cleaned."""
+        return batch.last_offset >= self._keep_deletions_from
 
     def _none_yet(self) -> _Some:
         """Begin to collect batches that are looked at together."""
@@ -218,6 +240,7 @@ class CleaningSession:
             self._keep_header(batch)
             return
         sets_horizon = selection.has_tombstones and batch.delete_horizon_ms is None
+        sets_horizon = sets_horizon and not self._keeps_deletions_of(batch)
         if selection.records is None and not sets_horizon:
             self._keep(chunk, batch)
             return
@@ -236,8 +259,12 @@ class CleaningSession:
         self.output.add(content, batch.last_offset, batch.max_timestamp)
 
     def _keep_header(self, batch: Batch) -> None:
-        """Keep a batch without its records, if anybody needs its sequence or its offset."""
-        if self._is_last_of_producer(batch) or batch.next_offset == self._upper_bound:
+        """Keep a batch without its records, if anybody needs its sequence, offset or epoch."""
+        if (
+            self._is_last_of_producer(batch)
+            or batch.next_offset == self._upper_bound
+            or self._begins_epoch
+        ):
             self.output.add(without_records(batch), batch.last_offset, batch.max_timestamp)
 
     def _rewrite(
@@ -277,6 +304,8 @@ class _Some:
         """Which of the batches these are."""
         self.unused: set[int] = set()
         """Which of the batches are markers that nobody needs."""
+        self.epoch_starts: set[int] = set()
+        """Which of the batches are the first ones of their leader epochs, if these are kept."""
         self.size = 0
 
     def add(
@@ -301,10 +330,12 @@ class BatchStream:
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._start = self._end = self._needed = 0
+        self._first_offset, self._end_offset = 0, MAX_LONG
 
-    def begin(self) -> None:
-        """Begin another segment."""
+    def begin(self, first_offset: int = 0, end_offset: int = MAX_LONG) -> None:
+        """Begin another segment; leave out batches before one offset, and from the other on."""
         self._start = self._end = self._needed = 0
+        self._first_offset, self._end_offset = first_offset, end_offset
 
     def add(self, size: int, fill: Fill, left: int) -> bytearray:
         """Let `fill` write the next bytes of the segment, and return the buffer.
@@ -338,7 +369,8 @@ class BatchStream:
                 if batch.magic != MAGIC_V2:
                     raise CorruptBatch(position, f"it has the old format {batch.magic}")
                 check_crc(view, batch, position)
-                yield batch
+                if self._first_offset <= batch.last_offset and batch.base_offset < self._end_offset:
+                    yield batch
                 position = batch.end
             else:
                 self._needed = 0

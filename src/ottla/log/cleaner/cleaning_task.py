@@ -57,7 +57,7 @@ def run(data: Buffer) -> bytes:
 
 def _map(session: CleaningSession, fields: dict[str, Any], parts: list[memoryview]) -> bytes:
     if fields["is_first"]:
-        session.begin_input()
+        session.begin_input(*fields.get("offsets", ()))
     session.add_keys(*_chunk(session, fields, parts), fields["left"])
     return pack(
         {
@@ -101,7 +101,7 @@ def _segment(session: CleaningSession, fields: dict[str, Any], parts: list[memor
 
 def _filter(session: CleaningSession, fields: dict[str, Any], parts: list[memoryview]) -> bytes:
     if fields["is_first"]:
-        session.begin_input()
+        session.begin_input(*fields.get("offsets", ()))
     chunk = _chunk(session, fields, parts)
     session.filter(*chunk, fields["left"], fields["latest_offset"])
     return pack({}, *session.output.take(), session.take_aborted())
