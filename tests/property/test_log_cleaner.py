@@ -316,15 +316,16 @@ WRITTEN = st.lists(
 )
 
 
-@given(WRITTEN, st.sampled_from([70, 400, 1 << 16]), st.integers(0, 30))
+@given(WRITTEN, st.sampled_from([70, 400, 1 << 16]), st.integers(0, 30), st.booleans())
 @settings(max_examples=40, deadline=None)
-def test_both_ways_to_clean_write_the_same_bytes(written, chunk, cleaned_upto) -> None:  # type: ignore[no-untyped-def]
+def test_both_ways_to_clean_write_the_same_bytes(written, chunk, cleaned_upto, is_tiered) -> None:  # type: ignore[no-untyped-def]
     files = []
     for limit in (0, 1 << 30):
-        log = new_log(CONFIG)
+        log = new_log(CONFIG.replace(remote_storage_enable=is_tiered))
         sequences: dict[int, int] = {}
-        for records, codec, producer_id, marker in written:
+        for number, (records, codec, producer_id, marker) in enumerate(written):
             fields: dict[str, int | bool] = {"base_offset": log.log_end_offset}
+            fields["leader_epoch"] = number // 4
             if producer_id >= 0:
                 sequence = sequences.get(producer_id, 0)
                 sequences[producer_id] = sequence + len(records)

@@ -163,8 +163,10 @@ class ArrayKeyOffsets:
             # Offsets rise, and of equal slots the last one counts.
             there, added = slots[is_there], offsets[is_there]
             was_there = is_there & ~is_free
-            self._superseded.add(rows[was_there, 2].astype(np.int64))
+            before = rows[was_there, 2]
             table[there, 2] = added
+            before = before[before != table[slots[was_there], 2]]
+            self._superseded.add(before.astype(np.int64))
             is_older = table[there, 2] != added
             self._superseded.add(added[is_older].astype(np.int64))
             rest = np.flatnonzero(~is_there)

@@ -36,12 +36,18 @@ class _Known:
     """The batches of a chunk of which something may be written without a look at their records."""
 
     def __init__(
-        self, headers: BatchHeaders, verdicts: Array, unused: set[int], numbers: list[int]
+        self,
+        headers: BatchHeaders,
+        verdicts: Array,
+        unused: set[int],
+        begin_epoch: Array,
+        numbers: list[int],
     ) -> None:
         self.headers = headers
         self.verdicts = verdicts
         self.unused = unused
         """Which batches are markers that nobody needs."""
+        self.begin_epoch = begin_epoch
         self.numbers = numbers
         self.at = 0
         """How many of them have been written."""
@@ -67,7 +73,7 @@ class ArraySession(CleaningSession):
     def add_keys(self, chunk: Chunk) -> None:
         """Collect the keys of a chunk of the dirty part; see `CleaningSession.add_keys`."""
         data = self._input.add(chunk)
-        headers = BatchHeaders(data, self._input.take(find_batches, chunk.left))
+        headers = self._headers(data, chunk)
         if not len(headers):
             return
         headers.check_crcs(np.arange(len(headers)))
@@ -86,7 +92,7 @@ class ArraySession(CleaningSession):
     def filter(self, chunk: Chunk, latest_offset: int) -> None:
         """Add what stays of a chunk to the output; see `CleaningSession.filter`."""
         data = self._input.add(chunk)
-        headers = BatchHeaders(data, self._input.take(find_batches, chunk.left))
+        headers = self._headers(data, chunk)
         if not len(headers):
             return
         self.records_read += int(headers.counts.sum())
@@ -94,7 +100,9 @@ class ArraySession(CleaningSession):
         headers.check_crcs(np.flatnonzero(verdicts == UNKNOWN))
         has_data, unused = self._follow_transactions(data, headers)
         verdicts[~has_data] = NONE_STAYS
-        known = _Known(headers, verdicts, unused, self._to_write(headers, verdicts))
+        begin_epoch = self._begin_epochs(headers)
+        to_write = self._to_write(headers, verdicts, begin_epoch)
+        known = _Known(headers, verdicts, unused, begin_epoch, to_write)
         unknown = np.flatnonzero(verdicts == UNKNOWN)
         for numbers, group in self._groups(data, headers, unknown, are_marked):
             if are_marked[numbers[0]]:
@@ -114,9 +122,19 @@ class ArraySession(CleaningSession):
         verdicts[chosen] = self.offsets.verdicts(firsts[chosen], lasts[chosen])
         return verdicts, are_marked
 
-    def _to_write(self, headers: BatchHeaders, verdicts: Array) -> list[int]:
+    def _begin_epochs(self, headers: BatchHeaders) -> Array:
+        """Return which batches are the first ones of their leader epochs, if these are kept."""
+        epochs = headers.leader_epochs
+        begin: Array = np.ones(len(headers), bool)
+        begin[1:] = epochs[1:] != epochs[:-1]
+        begin[0] = self._leader_epoch is None or epochs[0] != self._leader_epoch
+        self._leader_epoch = int(epochs[-1])
+        begin &= self._keep_epoch_starts
+        return begin
+
+    def _to_write(self, headers: BatchHeaders, verdicts: Array, begin_epoch: Array) -> list[int]:
         """Return the batches of which something may be written without a look at their records."""
-        may_keep_header = (headers.producer_ids >= 0) | headers.are_control
+        may_keep_header = (headers.producer_ids >= 0) | headers.are_control | begin_epoch
         may_keep_header |= headers.last_offsets + 1 == self._upper_bound
         is_written = (verdicts == ALL_STAY) | ((verdicts == NONE_STAYS) & may_keep_header)
         numbers: list[int] = np.flatnonzero(is_written).tolist()
@@ -127,6 +145,7 @@ class ArraySession(CleaningSession):
         while (number := known.next_number) < upto:
             known.at += 1
             batch = known.headers.batch(number)
+            self._begins_epoch = bool(known.begin_epoch[number])
             if batch.is_control:
                 self._filter_control(data, batch, number in known.unused)
             elif known.verdicts[number] == ALL_STAY:
@@ -174,11 +193,17 @@ class ArraySession(CleaningSession):
                 finish_batch(batch)
                 output.add(batch, lasts[at], largest[at])
             else:
+                self._begins_epoch = bool(known.begin_epoch[number])
                 one = _one(selected, group, at, records[at])
                 self._filter_data(data, headers.batch(number), *one)
         self.records_kept += int(kept[is_rewritten].sum())
 
     # -- both ----------------------------------------------------------------------------
+
+    def _headers(self, data: bytearray, chunk: Chunk) -> BatchHeaders:
+        """Return the batches of a chunk that count."""
+        headers = BatchHeaders(data, self._input.take(find_batches, chunk.left))
+        return headers.between(self._input.first_offset, self._input.end_offset)
 
     def _groups(
         self, data: bytearray, headers: BatchHeaders, numbers: Array, kinds: Array | None = None
@@ -190,6 +215,7 @@ class ArraySession(CleaningSession):
             limits |= kinds[numbers][1:] != kinds[numbers][:-1]
         horizons = headers.base_timestamps
         keeps = ~headers.have_delete_horizon | (self._now_ms < horizons)
+        keeps |= headers.last_offsets >= self._keep_deletions_from
         for some in np.split(numbers, np.flatnonzero(limits) + 1):
             if not len(some):
                 continue
@@ -232,7 +258,8 @@ class ArraySession(CleaningSession):
             batch = headers.batch(number)
             if batch.is_control:
                 has_data[number] = False
-                if self._transactions.is_marker_unused(batch, marker_of(data, batch)):
+                marker, must_stay = marker_of(data, batch), self._keeps_deletions_of(batch)
+                if self._transactions.is_marker_unused(batch, marker, must_stay=must_stay):
                     unused.add(number)
             elif self._transactions.is_aborted(batch):
                 has_data[number] = False

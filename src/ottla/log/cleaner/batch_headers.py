@@ -93,6 +93,7 @@ class BatchHeaders:
         self.are_control: Array = (self.attributes & CONTROL_MASK) != 0
         self.are_transactional: Array = (self.attributes & TRANSACTIONAL_MASK) != 0
         self.have_delete_horizon: Array = (self.attributes & DELETE_HORIZON_MASK) != 0
+        self.leader_epochs = fields["partition_leader_epoch"].astype(np.int64)
         self.counts = fields["record_count"].astype(np.int64)
         self.max_timestamps = fields["max_timestamp"].astype(np.int64)
         self.producer_ids = fields["producer_id"].astype(np.int64)
@@ -111,6 +112,11 @@ class BatchHeaders:
     def batch(self, number: int) -> Batch:
         """Return the header of one batch."""
         return parse_header(self._data, self._positions[number])
+
+    def between(self, first_offset: int, end_offset: int) -> BatchHeaders:
+        """Return those that have offsets from the one up to before the other."""
+        are: Array = (self.last_offsets >= first_offset) & (self.base_offsets < end_offset)
+        return self if are.all() else BatchHeaders(self._data, self.starts[are].tolist())
 
     def check_crcs(self, chosen: Array) -> None:
         """Raise CorruptBatch if one of these batches does not match its CRC."""

@@ -155,7 +155,7 @@ class CleanRun:
 
     def _begin(self) -> Steps[None]:
         plan, config = self.plan, self.log.config
-        producers = yield from self._active_producers()
+        producers = yield from active_producers(self.log)
         aborted = yield from self._off_loop(self._aborted_transactions())
         fields = {
             "map_bytes": self._settings.map_bytes,
@@ -166,26 +166,13 @@ class CleanRun:
             "bytes": plan.total_bytes,
             "seed": self._resources.random.uuid().hex(),
             "delete_retention_ms": config.delete_retention_ms,
+            "keep_deletions_from": self.log.keeps_deletions_from,
+            "keep_epoch_starts": config.remote_storage_enable,
             "index_interval_bytes": config.index_interval_bytes,
         }
         yield from self._ask(
             pack({"task": "begin", "clean": self._id, **fields}, producers, aborted)
         )
-
-    def _active_producers(self) -> Steps[bytes]:
-        """Return the last batch with data of each known producer, a few with each step."""
-        packed = bytearray()
-        producers = self.log.producers.entries
-        ids = iter(list(producers))
-        while some := list(islice(ids, _PRODUCERS_A_STEP)):
-            for producer_id in some:
-                entry = producers.get(producer_id)
-                if entry is not None:
-                    last = entry.last_batch
-                    offset = -1 if last is None else last.last_offset
-                    packed += ACTIVE_PRODUCER.pack(producer_id, offset, entry.producer_epoch)
-            yield
-        return bytes(packed)
 
     def _aborted_transactions(self) -> Callable[[], bytes]:
         """Return work that reads the aborted transactions that begin in the range to clean."""
@@ -236,10 +223,17 @@ class CleanRun:
         sizes = yield from self._off_loop(self._sizes(segments))
         config, groups, start = self.log.config, [], 0
         limits = GroupLimits(config.segment_bytes, config.segment_index_bytes)
-        for count in group_sizes(sizes, limits):
-            groups.append(segments[start : start + count])
-            start += count
+        copied = self._count_copied(segments)
+        for counts in (group_sizes(sizes[:copied], limits), group_sizes(sizes[copied:], limits)):
+            for count in counts:
+                groups.append(segments[start : start + count])
+                start += count
         return groups
+
+    def _count_copied(self, segments: list[Segment]) -> int:
+        """Return how many segments the remote tier has: others are not put into one with them."""
+        highest = self.log.highest_remote_offset
+        return sum((self.log.segments.end_of(each) or 0) - 1 <= highest for each in segments)
 
     def _sizes(self, segments: list[Segment]) -> Callable[[], list[SegmentSizes]]:
         files, base_offsets = self._resources.files, self.log.segments.base_offsets
@@ -441,6 +435,22 @@ class CleanRun:
             self._world.submit(message, lambda result: None)
         except TaskFailed:
             pass  # it forgets the clean when others begin
+
+
+def active_producers(log: Log) -> Steps[bytes]:
+    """Return the last batch with data of each known producer, a few with each step."""
+    packed = bytearray()
+    producers = log.producers.entries
+    ids = iter(list(producers))
+    while some := list(islice(ids, _PRODUCERS_A_STEP)):
+        for producer_id in some:
+            entry = producers.get(producer_id)
+            if entry is not None:
+                last = entry.last_batch
+                offset = -1 if last is None else last.last_offset
+                packed += ACTIVE_PRODUCER.pack(producer_id, offset, entry.producer_epoch)
+        yield
+    return bytes(packed)
 
 
 def _size(files: Files, path: str) -> int:

@@ -6,10 +6,13 @@ The first pass reads the dirty part and collects the last offset of each key. Th
 everything from the start of the log and returns what stays. What Kafka's cleaner keeps, stays:
 - the record with the last offset of its key, and everything after the end of the first pass;
 - a record without a value (tombstone), until the delete horizon in its batch has passed. The clean
-  that first finds it stores the horizon there;
+  that first finds it stores the horizon there. In a tiered log, those that the remote part may
+  still need stay as they are (`Log.keeps_deletions_from`);
 - no batch of an aborted transaction; a transaction marker as `clean_transactions.py` says;
 - of a batch without records, the header if it has the last sequence of a producer that is still
-  known, or the last offset of the range that is cleaned.
+  known, or the last offset of the range that is cleaned. In tiered topics also if it is the first
+  one of its leader epoch: remote segments are found by the epochs of the log that reads them, so
+  all replicas must agree on where epochs begin.
 Offsets and sequences never change. The CRC of each batch is checked, so damage is not copied.
 """
 
@@ -21,6 +24,7 @@ from contextlib import suppress
 from struct import Struct
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
+from ottla.config.definition import MAX_LONG
 from ottla.log.cleaner.batch_codecs import BatchCodecs
 from ottla.log.cleaner.clean_transactions import CleanTransactions
 from ottla.log.cleaner.cleaned_batches import CleanedSegment, with_records, without_records
@@ -87,13 +91,20 @@ class CleaningSession(ABC):
         self._upper_bound = fields["upper_bound"]
         self._now_ms = fields["now_ms"]
         self._delete_retention_ms = fields["delete_retention_ms"]
+        self._keep_deletions_from: int = fields["keep_deletions_from"]
+        self._keep_epoch_starts = fields["keep_epoch_starts"]
+        self._leader_epoch: int | None = None
+        """The leader epoch of the last batch that the second pass has seen."""
+        self._begins_epoch = False
         self._interval = fields["index_interval_bytes"]
         self._last_of: dict[int, tuple[int, int]] = {
             producer_id: (last_offset, epoch)
             for producer_id, last_offset, epoch in ACTIVE_PRODUCER.iter_unpack(producers)
         }
         self._aborted = [AbortedTxn(*each[1:]) for each in TXN_ENTRY.iter_unpack(aborted)]
-        self._transactions = CleanTransactions(self._aborted)
+        self._transactions = CleanTransactions(
+            each for each in self._aborted if each.last_offset >= self._first_dirty
+        )
         self.latest_offset = -1
         self.is_full = False
         self.output = CleanedSegment(0, self._interval)
@@ -125,9 +136,9 @@ class CleaningSession(ABC):
 
     # -- the first pass ------------------------------------------------------------------
 
-    def begin_input(self) -> None:
-        """Begin to read another segment."""
-        self._input.begin()
+    def begin_input(self, first_offset: int = 0, end_offset: int = MAX_LONG) -> None:
+        """Begin to read another segment, of which only some offsets count."""
+        self._input.begin(first_offset, end_offset)
 
     @abstractmethod
     def add_keys(self, chunk: Chunk) -> None:
@@ -156,6 +167,16 @@ class CleaningSession(ABC):
         Take the output before the next chunk: parts of it are in the buffer of the input.
         """
 
+    def _note_epoch(self, batch: Batch) -> None:
+        """Note whether the next batch is the first one of its leader epoch, if these are kept."""
+        epoch = batch.partition_leader_epoch
+        self._begins_epoch = self._keep_epoch_starts and epoch != self._leader_epoch
+        self._leader_epoch = epoch
+
+    def _keeps_deletions_of(self, batch: Batch) -> bool:
+        """Return True if what a batch deletes may be outside of the log that is cleaned."""
+        return batch.last_offset >= self._keep_deletions_from
+
     def take_aborted(self) -> bytes:
         """Return the entries for the transaction index since the last call."""
         kept = self._transactions.kept
@@ -181,6 +202,7 @@ class CleaningSession(ABC):
             self._keep_header(batch)
             return
         sets_horizon = selection.has_tombstones and batch.delete_horizon_ms is None
+        sets_horizon = sets_horizon and not self._keeps_deletions_of(batch)
         if selection.records is None and not sets_horizon:
             self._keep(chunk, batch)
             return
@@ -199,8 +221,12 @@ class CleaningSession(ABC):
         self.output.add(content, batch.last_offset, batch.max_timestamp)
 
     def _keep_header(self, batch: Batch) -> None:
-        """Keep a batch without its records, if anybody needs its sequence or its offset."""
-        if self._is_last_of_producer(batch) or batch.next_offset == self._upper_bound:
+        """Keep a batch without its records, if anybody needs its sequence, offset or epoch."""
+        if (
+            self._is_last_of_producer(batch)
+            or batch.next_offset == self._upper_bound
+            or self._begins_epoch
+        ):
             self.output.add(without_records(batch), batch.last_offset, batch.max_timestamp)
 
     def _rewrite(
@@ -240,12 +266,15 @@ class BatchStream:
         self._buffer = bytearray()
         self._other = bytearray()
         self._start = self._end = self._needed = 0
+        self.first_offset, self.end_offset = 0, MAX_LONG
+        """Batches before the one offset, and from the other on, do not count."""
         self._ahead: Callable[[], None] | None = None
         """Waits until the next chunk is in the other buffer."""
 
-    def begin(self) -> None:
-        """Begin another segment."""
+    def begin(self, first_offset: int = 0, end_offset: int = MAX_LONG) -> None:
+        """Begin another segment; leave out batches before one offset, and from the other on."""
         self._start = self._end = self._needed = 0
+        self.first_offset, self.end_offset = first_offset, end_offset
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             with suppress(OSError, CorruptBatch):
@@ -291,7 +320,7 @@ class BatchStream:
     def take(self, find: Find, left: int) -> list[int]:
         """Return where `find` says that whole batches begin, and keep the rest.
 
-        Their CRCs are not checked.
+        Their CRCs are not checked, and those that do not count are among them.
         """
         if self._end - self._start < self._needed:
             return []
@@ -314,7 +343,8 @@ class BatchStream:
                 if batch.magic != MAGIC_V2:
                     raise CorruptBatch(position, f"it has the old format {batch.magic}")
                 check_crc(view, batch, position)
-                yield batch
+                if self.first_offset <= batch.last_offset and batch.base_offset < self.end_offset:
+                    yield batch
                 position = batch.end
             else:
                 self._needed = 0

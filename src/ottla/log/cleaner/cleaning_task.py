@@ -101,7 +101,7 @@ def _chunks(
     """Yield the chunks of a part. A part whose bytes came with the task is one chunk."""
     left: int = fields["left"]
     if fields["is_first"]:
-        session.begin_input()
+        session.begin_input(*fields.get("offsets", ()))
     if parts:
         yield Chunk(len(parts[0]), partial(_copy, parts[0]), left)
         return

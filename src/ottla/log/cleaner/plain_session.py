@@ -41,8 +41,11 @@ class PlainSession(CleaningSession):
         data = self._input.add(chunk)
         for batch in self._input.batches(chunk.left):
             self.records_read += batch.record_count
+            self._note_epoch(batch)
             if batch.is_control:
-                is_unused = self._transactions.is_marker_unused(batch, marker_of(data, batch))
+                is_unused = self._transactions.is_marker_unused(
+                    batch, marker_of(data, batch), must_stay=self._keeps_deletions_of(batch)
+                )
                 self._filter_control(data, batch, is_unused)
             elif self._transactions.is_aborted(batch) or not batch.record_count:
                 self._keep_header(batch)
@@ -57,6 +60,7 @@ class PlainSession(CleaningSession):
         data: Buffer = chunk
         horizon_ms = batch.delete_horizon_ms
         keep_tombstones = horizon_ms is None or self._now_ms < horizon_ms
+        keep_tombstones = keep_tombstones or self._keeps_deletions_of(batch)
         start, end = batch.position + HEADER_SIZE, batch.end
         if batch.compression:
             with memoryview(chunk) as view:

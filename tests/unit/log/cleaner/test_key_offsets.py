@@ -260,6 +260,8 @@ def test_large_logs_are_cleaned_with_arrays() -> None:
         "upper_bound": 10,
         "now_ms": 0,
         "delete_retention_ms": 0,
+        "keep_deletions_from": 10,
+        "keep_epoch_starts": False,
         "index_interval_bytes": 4096,
     }
     large = new_session({**fields, "bytes": ARRAYS_FROM_BYTES}, b"", b"")
