@@ -278,10 +278,38 @@ class SharedFile(Protocol):
     def close(self) -> None: ...
 
 
+class SharedOutput(Protocol):
+    """A file that a task in a helper process writes, from its start to its end."""
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        """Append these bytes. They may change afterwards."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class HelperFiles:
-    """How tasks open shared files. A helper process sets `open`; elsewhere there are none."""
+    """How tasks open shared files. A helper process sets these; elsewhere there are none."""
 
     open: Callable[[str], SharedFile] | None = None
+
+    open_output: Callable[[str], SharedOutput] | None = None
+    """Opens an empty file that the broker has created; OSError if the broker is gone."""
+
+
+class SecondThread:
+    """How a task does two things at a time, one of which holds no lock of the interpreter."""
+
+    start: Callable[[Callable[[], T]], Callable[[], T]] | None = None
+    """Starts work in a second thread, and returns what waits for its result or raises its error.
+
+    A helper process sets this; elsewhere there is no second thread.
+    """
+
+
+def start_beside(work: Callable[[], T]) -> Callable[[], T]:
+    """Start work in a second thread if there is one, otherwise do it when its result is needed."""
+    return work if SecondThread.start is None else SecondThread.start(work)
 
 
 def run_task(task: str, data: Buffer) -> bytes:

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 )
 
 from ottla.config.topic import LogConfig
-from ottla.log.cleaner import cleaning_session
+from ottla.log.cleaner import cleaning_task
 from ottla.log.cleaner.cleanable import cleanable
 from ottla.log.log import Log
 from ottla.model.steps import run_to_end
@@ -217,11 +217,11 @@ class CleanedLogInArrays(CleanedLog):
     @initialize()
     def begin(self) -> None:
         super().begin()
-        self.limit = cleaning_session.ARRAYS_FROM_BYTES
-        cleaning_session.ARRAYS_FROM_BYTES = 0  # type: ignore[misc]
+        self.limit = cleaning_task.ARRAYS_FROM_BYTES
+        cleaning_task.ARRAYS_FROM_BYTES = 0  # type: ignore[misc]
 
     def teardown(self) -> None:
-        cleaning_session.ARRAYS_FROM_BYTES = self.limit  # type: ignore[misc]
+        cleaning_task.ARRAYS_FROM_BYTES = self.limit  # type: ignore[misc]
 
 
 TestCleanedLog = CleanedLog.TestCase
@@ -298,3 +298,78 @@ def test_a_clean_on_a_full_disk_leaves_the_log_as_it_is(seed: int, room: int) ->
     faults.heal()
     assert last_values(seen(log)) == last_values(before)
     assert len(read_all(log)) <= len(before)
+
+
+WRITTEN = st.lists(
+    st.tuples(
+        st.lists(
+            st.tuples(st.sampled_from(KEYS), st.sampled_from(["1", "3" * 40, "4" * 40, None])),
+            min_size=1,
+            max_size=6,
+        ),
+        st.sampled_from([0, 3, 4]),
+        st.sampled_from([-1, -1, 1, 2]),
+        st.sampled_from([None, None, None, ControlType.COMMIT, ControlType.ABORT]),
+    ),
+    min_size=8,
+    max_size=40,
+)
+
+
+@given(WRITTEN, st.sampled_from([70, 400, 1 << 16]), st.integers(0, 30), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_both_ways_to_clean_write_the_same_bytes(written, chunk, cleaned_upto, is_tiered) -> None:  # type: ignore[no-untyped-def]
+    files = []
+    for limit in (0, 1 << 30):
+        log = new_log(CONFIG.replace(remote_storage_enable=is_tiered))
+        sequences: dict[int, int] = {}
+        for number, (records, codec, producer_id, marker) in enumerate(written):
+            fields: dict[str, int | bool] = {"base_offset": log.log_end_offset}
+            fields["leader_epoch"] = number // 4
+            if producer_id >= 0:
+                sequence = sequences.get(producer_id, 0)
+                sequences[producer_id] = sequence + len(records)
+                fields |= {
+                    "producer_id": producer_id,
+                    "producer_epoch": 0,
+                    "base_sequence": sequence,
+                    "is_transactional": marker is not None,
+                }
+            batches = [keyed(*records, codec=codec, **fields)]
+            if producer_id >= 0 and marker is not None:
+                offset = log.log_end_offset + len(records)
+                batches.append(
+                    build_marker(
+                        marker,
+                        producer_id=producer_id,
+                        producer_epoch=0,
+                        coordinator_epoch=0,
+                        timestamp=NOW,
+                        base_offset=offset,
+                    )
+                )
+            for batch in batches:
+                log.append_as_follower(batch, memoryview(batch), 0, len(batch), NOW)
+                log.write_queued()
+        log.high_watermark = log.log_end_offset
+        log.roll(NOW)
+        before = cleaning_task.ARRAYS_FROM_BYTES
+        cleaning_task.ARRAYS_FROM_BYTES = limit  # type: ignore[misc]
+        try:
+            clean(log, chunk_bytes=chunk)
+            clock = log.resources.clock
+            assert isinstance(clock, FakeClock)
+            clock.now_ms += 1000
+            log.cleaned_upto = min(cleaned_upto, log.log_end_offset)
+            if cleanable(log, NOW).cleanable_bytes:
+                clean(log, chunk_bytes=chunk)
+        finally:
+            cleaning_task.ARRAYS_FROM_BYTES = before  # type: ignore[misc]
+        names = sorted(
+            entry.name
+            for entry in log.resources.files.list(log.directory)
+            if entry.name.endswith(("log", "index"))
+        )
+        read = log.resources.files.open
+        files.append([(name, read(f"{log.directory}/{name}").pread(1 << 20, 0)) for name in names])
+    assert files[0] == files[1]

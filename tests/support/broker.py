@@ -13,7 +13,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.metadata.image import PartitionImage
 from ottla.metadata.records import PartitionRecord
 from ottla.model.errors import ApiError
-from ottla.ports import Files, ObjectStore
+from ottla.ports import Files, HelperProcesses, ObjectStore
 from ottla.records.record import build_batch
 from ottla.replication.partition import Partition
 from ottla.testing.fakes import START_MS, FakeClock, FakeRandom, fake_ports
@@ -40,6 +40,9 @@ class Broker:
     object_store: ObjectStore | None = None
     """The store of the remote tier; None for a broker without one."""
 
+    helpers: HelperProcesses | None = None
+    """The helper processes; None for a broker without them."""
+
     def __init__(self, clock: FakeClock | None = None, **settings: str) -> None:
         properties = {name.replace("_", "."): text for name, text in settings.items()}
         config = BrokerConfig({"log.dirs": "/data", "node.id": str(BROKER_ID), **properties})
@@ -56,6 +59,7 @@ class Broker:
             report=self.reports.append,
             files=self.earlier_files,
             object_store=self.object_store,
+            helpers=self.helpers,
         )
         self.node = Node(config, endpoints, ports)
         self.node.start()

@@ -9,6 +9,7 @@ from typing import Any
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.ports import Files
 from ottla.records.batch import scan
+from ottla.records.record import build_batch, records_of
 from ottla.replication.partition import Partition
 from ottla.sim.object_store import SimObjectStore, StoreFaults
 from ottla.testing.fakes import START_MS, FakeClock, QueuedBackground
@@ -19,6 +20,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from tests.support.broker import Broker, Client
+from tests.support.cleaner import InlineHelpers, Seen
 from tests.support.log import batch_of
 
 AWAY = StoreFaults(unavailable=1.0)
@@ -45,6 +47,7 @@ class TieredBroker(Broker):
         if store is not None:
             self.store.objects = store.objects
         self.object_store = self.store
+        self.helpers = InlineHelpers()
         self.earlier_files = files
         tier = {
             "remote_log_storage_system_enable": "true",
@@ -93,6 +96,19 @@ class TieredBroker(Broker):
             batch = batch_of(1, value=value, timestamp=START_MS + number)
             client.ask(produce(batch, transactional_id=None), 9)
 
+    def write(
+        self, client: Client, *records: tuple[str, str | None], topic: str = "t", size: int = 300
+    ) -> None:
+        """Write records with keys, each in a batch of its own, with rising timestamps."""
+        from tests.support.transactional_broker import produce
+
+        log = self.node.topics.partition_named(topic, 0).online_log()
+        for key, value in records:
+            content = None if value is None else value.encode().ljust(size, b"_")
+            timestamp = START_MS + log.log_end_offset
+            batch = build_batch([(key.encode(), content, timestamp, ())])
+            client.ask(produce(batch, transactional_id=None), 9)
+
     @property
     def manifests(self) -> list[str]:
         """The keys of all manifests."""
@@ -113,6 +129,40 @@ class TieredBroker(Broker):
                 assert batch.next_offset > offset, "an old batch came again"
                 found += range(max(batch.base_offset, offset), batch.next_offset)
                 offset = batch.next_offset
+        return found
+
+    def read(self, client: Client, offset: int = 0, *, committed: bool = False) -> list[Seen]:
+        """Fetch from an offset to the end of the topic `t`; return all records but control records.
+
+        With `committed`, those of aborted transactions are left out, as consumers do.
+        """
+        found: list[Seen] = []
+        end = self.node.topics.partition_named("t", 0).online_log().last_stable_offset
+        first = offset
+        while offset < end:
+            answer = self.fetch(client, offset, committed=committed)
+            assert answer.error_code == 0, answer.error_code
+            content = answer.records or b""
+            aborted = [(a.first_offset, a.producer_id) for a in answer.aborted_transactions or ()]
+            for batch in scan(content, 0, len(content)):
+                assert batch.next_offset > offset, "an old batch came again"
+                offset = batch.next_offset
+                started = [a for a in aborted if a[0] <= batch.base_offset]
+                in_aborted = (batch.producer_id, batch.is_transactional) in [
+                    (producer_id, True) for _, producer_id in started
+                ]
+                if batch.is_control:
+                    ended = [a for a in started if a[1] == batch.producer_id]
+                    if ended:
+                        aborted.remove(min(ended))
+                elif not in_aborted:
+                    found += [
+                        Seen(r.offset, r.key, r.value and r.value.rstrip(b"_"), r.timestamp)
+                        for r in records_of(content[batch.position : batch.end])
+                        if r.offset >= first
+                    ]
+            if not content:
+                break
         return found
 
     def fetch(self, client: Client, offset: int, *, committed: bool = False, **fields: Any) -> Any:

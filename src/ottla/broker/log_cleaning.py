@@ -52,6 +52,11 @@ class LogCleaning:
         from ottla.log.cleaner.log_cleaner import LogCleaner
 
         self.cleaner = LogCleaner(self._node.store, self, self._node.config.cleaner)
+        self.cleaner.on_cleaned = self._cleaned
+
+    def _cleaned(self, log: Log) -> None:
+        if self._node.tier is not None and log.config.remote_storage_enable:
+            self._node.tier.log_cleaned(log)
 
     def _reconfigure(self, config: BrokerConfig) -> None:
         if self.cleaner is not None:

@@ -60,8 +60,8 @@ def compact(
     """Have the brokers remove old records of a compacted topic now, active segments included.
 
     While it runs, it lowers min.cleanable.dirty.ratio, min.compaction.lag.ms and
-    max.compaction.lag.ms of the topic. It shows how the logs shrink. Ctrl-C ends it and restores
-    the settings.
+    max.compaction.lag.ms of the topic. It shows how the logs shrink. Of a topic in the remote tier,
+    the remote part is cleaned as well. Ctrl-C ends it and restores the settings.
     """
     with connect(bootstrap_server, command_config) as client:
         resource = Resource(ResourceType.TOPIC, topic)
@@ -119,13 +119,16 @@ def watch(
 ) -> bool:
     """Wait until the logs are clean up to these offsets, or stay the same; False if not in time."""
     began = changed = time.monotonic()
-    last: list[tuple[int, int | None]] = []
+    last: list[tuple[int | None, ...]] = []
     with ExitStack() as stack:
         show = _bar(stack)
         while time.monotonic() - began < timeout_s:
             logs = _logs(client, list(ends))
             clean = sum(_is_clean(log, ends[log.partition]) for log in logs)
-            state = [(log.size, log.first_dirty_offset) for log in logs]
+            state = [
+                (log.size, log.first_dirty_offset, log.remote_size, log.remote_first_dirty_offset)
+                for log in logs
+            ]
             if state != last:
                 last, changed = state, time.monotonic()
             size = sum(log.size for log in logs)
@@ -144,7 +147,10 @@ def _logs(client: Client, names: list[TopicPartition]) -> list[LogDescription]:
 
 def _is_clean(log: LogDescription, end: int | None) -> bool:
     clean_to = log.first_dirty_offset
-    return clean_to is not None and end is not None and clean_to >= end
+    if clean_to is None or end is None:
+        return False
+    remote_to = log.remote_first_dirty_offset
+    return clean_to >= end and (remote_to is None or remote_to >= end)
 
 
 def _bar(stack: ExitStack) -> Callable[[str, float], None]:

@@ -407,8 +407,6 @@ class LogConfig(Component):
             yield from self._check_tiered()
 
     def _check_tiered(self) -> Iterator[str]:
-        if self.compacts:
-            yield "Remote log storage is unsupported for the compacted topics"
         for unit in ("bytes", "ms"):
             total = getattr(self, f"retention_{unit}")
             local = getattr(self, f"local_retention_{unit}")

@@ -27,6 +27,7 @@ from errno import EDQUOT, ENOSPC
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from ottla.config.definition import MAX_LONG
 from ottla.log import lookup, retention, truncation
 from ottla.log.append_rules import UNCHECKED
 from ottla.log.file_names import INDEX, LOG, PARTITION_METADATA, TIME_INDEX
@@ -104,6 +105,7 @@ class Log:
         "log_end_offset",
         "log_start_offset",
         "producers",
+        "remote_clean_offset",
         "resources",
         "segments",
         "snapshots",
@@ -142,6 +144,8 @@ class Log:
         """The offset below which batches are committed: the partition moves it."""
         self.highest_remote_offset = -1
         """Up to where the remote tier has a copy, inclusive. Local segments above it are kept."""
+        self.remote_clean_offset = 0
+        """Below it, deletions are not needed any more, because the remote part is clean."""
         self._rules = resources.append_rules(config)
         self._failure: OSError | None = None
         self._group_start = _NO_GROUP
@@ -225,6 +229,14 @@ class Log:
     def local_log_start_offset(self) -> int:
         """Where the batches on local disk begin; those before are in the remote tier."""
         return max(self.log_start_offset, self.segments.base_offsets[0])
+
+    @property
+    def keeps_deletions_from(self) -> int:
+        """From where on the cleaner keeps tombstones and transaction markers, whatever their age.
+
+        What they delete may still be in a remote segment, or in a local one that is copied later.
+        """
+        return self.remote_clean_offset if self.config.remote_storage_enable else MAX_LONG
 
     @property
     def last_stable_offset(self) -> int:

@@ -80,8 +80,14 @@ def _too_old(log: Log, at_most: int, now_ms: int, retention_ms: int) -> int:
 
 
 def _expendable(log: Log) -> Iterator[tuple[Segment, int]]:
-    """Yield the segments that retention may delete: of a tiered topic, those that are copied."""
-    needs_copy = log.config.remote_storage_enable and not log.config.remote_log_copy_disable
+    """Yield the segments that retention may delete: of a tiered topic, those that are copied.
+
+    If copies are turned off, others go as well, unless the topic is compacted and nothing else.
+    """
+    config = log.config
+    needs_copy = config.remote_storage_enable and not (
+        config.remote_log_copy_disable and config.deletes
+    )
     for segment, end_offset in _candidates(log):
         if needs_copy and (segment is log.active or end_offset - 1 > log.highest_remote_offset):
             return

@@ -12,17 +12,25 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable, Sequence
+from errno import ESRCH
+from functools import partial
 from io import FileIO
+from queue import SimpleQueue
 from struct import Struct
-from typing import Final
+from typing import Final, TypeVar, cast
 
-from ottla.ports import HelperFiles, run_task
+from ottla.ports import Buffer, HelperFiles, SecondThread, run_task
+
+T = TypeVar("T")
 
 TASK_HEAD: Final = Struct(">II")
 RESULT_HEAD: Final = Struct(">?I")
 _SOCKET: Final = 0
 _NICENESS: Final = 5
 _GRACE_S: Final = 5
+_MOST_BUFFERS: Final = 1024
+"""How many buffers one write may have (IOV_MAX)."""
 
 
 def main() -> None:
@@ -30,6 +38,8 @@ def main() -> None:
     limit_s = int(sys.argv[1])
     _be_modest()
     HelperFiles.open = OpenFile
+    HelperFiles.open_output = partial(OutputFile, os.getppid())
+    SecondThread.start = Beside().start
     while (head := _read(TASK_HEAD.size)) is not None:
         name_length, data_length = TASK_HEAD.unpack(head)
         name, data = _read(name_length), _read(data_length)
@@ -63,6 +73,67 @@ class OpenFile:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+class OutputFile:
+    """A file that a task writes. The broker has created it, and forces it to disk."""
+
+    def __init__(self, broker: int, path: str) -> None:
+        if os.getppid() != broker:  # another broker may use the same names by now
+            raise ProcessLookupError(ESRCH, "the broker is gone")
+        self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        """Append these bytes."""
+        for first in range(0, len(buffers), _MOST_BUFFERS):
+            some = buffers[first : first + _MOST_BUFFERS]
+            left = sum(map(len, some)) - os.writev(self._fd, some)
+            if left:
+                rest = memoryview(b"".join(some))[-left:]
+                while rest:
+                    rest = rest[os.write(self._fd, rest) :]
+
+    def close(self) -> None:
+        """Close the file."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class Beside:
+    """The second thread of this process, which begins with the first work for it."""
+
+    def __init__(self) -> None:
+        self._work: SimpleQueue[Callable[[], None]] | None = None
+
+    def start(self, work: Callable[[], T]) -> Callable[[], T]:
+        """Do some work in the thread; return what waits for its result, or raises its error."""
+        if self._work is None:
+            from threading import Thread
+
+            self._work = SimpleQueue()
+            Thread(target=_work_through, args=(self._work,), daemon=True).start()
+        results: SimpleQueue[tuple[T, None] | tuple[None, BaseException]] = SimpleQueue()
+
+        def run() -> None:
+            try:
+                results.put((work(), None))
+            except BaseException as error:
+                results.put((None, error))
+
+        def wait() -> T:
+            result, error = results.get()
+            if error is not None:
+                raise error
+            return cast(T, result)
+
+        self._work.put(run)
+        return wait
+
+
+def _work_through(queue: SimpleQueue[Callable[[], None]]) -> None:
+    while True:
+        queue.get()()
 
 
 def _run(name: str, data: bytearray) -> tuple[bool, bytes]:

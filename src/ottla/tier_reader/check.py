@@ -41,6 +41,15 @@ def check_partition(
     return chain, findings
 
 
+def is_deleted(store: BlockingStore, manifest: Manifest) -> bool:
+    """Return True if a segment was deleted after it was listed: it has no manifest any more."""
+    try:
+        store.size(manifest.key())
+    except ObjectNotFound:
+        return True
+    return False
+
+
 def _missing(
     store: BlockingStore, listing: PartitionListing, manifest: Manifest
 ) -> Iterator[Finding]:
@@ -55,6 +64,8 @@ def _missing(
         try:
             size = store.size(key)
         except ObjectNotFound:
+            if is_deleted(store, manifest):
+                return
             yield problem("the object is missing", key)
             continue
         if size != summary.size:

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from ottla.log.state.producer_snapshot import CorruptSnapshot, decode_snapshot
+from ottla.ports import ObjectNotFound
 from ottla.records.batch import MAGIC_V2, CorruptBatch
 from ottla.records.record import Record
 from ottla.records.timestamp_search import first_record_at
@@ -14,7 +15,7 @@ from ottla.tier_reader.aborted_ranges import AbortedRanges, parse_txn_index
 from ottla.tier_reader.batch_stream import RemoteBatch, batches_in
 from ottla.tier_reader.errors import DamagedObject, MissingRecords, TierError
 from ottla.tier_reader.index_lookup import offset_to_search_from, position_for
-from ottla.tier_reader.listing import PartitionListing, chain_of
+from ottla.tier_reader.listing import PartitionListing, chain_of, list_partition
 from ottla.tier_reader.objects import read_in_pieces, read_object
 from ottla.tier_reader.segment_chain import ChainedSegment
 from ottla.tiered.layout import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
@@ -23,7 +24,8 @@ from ottla.tiered.layout import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
 class RemotePartition:
     """The remote segments of one partition, as they were when they were listed.
 
-    Retention may delete a segment while it is read: this raises ObjectNotFound.
+    While they are read, segments of a compacted topic may be replaced by rewritten ones: then they
+    are listed again. Retention may delete a segment: this raises ObjectNotFound.
     """
 
     def __init__(self, store: BlockingStore, listing: PartitionListing) -> None:
@@ -78,6 +80,31 @@ class RemotePartition:
         end = self.next_offset if end_offset is None else min(end_offset, self.next_offset)
         if read_committed:
             end = min(end, self.stable_offset)
+        while True:
+            try:
+                for batch in self._batches(start, end, read_committed):
+                    start = max(start, batch.header.next_offset)
+                    yield batch
+                return
+            except ObjectNotFound:
+                if not self._look_again(start):
+                    raise
+
+    def _look_again(self, offset: int) -> bool:
+        """List the segments again; return False if none was replaced, or an offset was deleted."""
+        known = {segment.manifest.segment_id for segment in self.segments}
+        listing = list_partition(self._store, self.topic, self.topic_id, self.partition)
+        if listing.damaged:
+            raise listing.damaged[0]
+        if known <= {manifest.segment_id for manifest in listing.manifests}:
+            return False
+        segments = chain_of(self._store, listing).segments
+        if not segments or segments[0].first_offset > offset:
+            return False
+        self.segments = segments
+        return True
+
+    def _batches(self, start: int, end: int, read_committed: bool) -> Iterator[RemoteBatch]:
         aborted = AbortedRanges()
         for number in range(self._segment_with(start), len(self.segments)):
             segment = self.segments[number]

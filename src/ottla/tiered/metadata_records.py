@@ -3,6 +3,9 @@
 A record's value is the version of the frame, the type and its version as varints, then the fields,
 as in the metadata log. Its key is null. Which partition of the topic has the records of a user's
 partition, `metadata_partition` says.
+
+A segment of a compacted topic has custom metadata, which is for the plug-in of the store in Kafka:
+a version, the offset up to which it is clean, and the ids of the segments that it replaces.
 """
 
 from __future__ import annotations
@@ -29,6 +32,10 @@ _EPOCH = Struct(">iq")
 _SIZE = Struct(">i")
 _NO_TAGS: Final = b"\0"
 _NULL: Final = b"\0"
+_CUSTOM = Struct(">bq")  # version, the offset up to which the segment is clean; then ids
+_CUSTOM_VERSION: Final = 0
+_ID_BYTES: Final = 16
+UNKNOWN: Final = -1
 
 
 class SegmentState(IntEnum):
@@ -71,6 +78,10 @@ class SegmentMetadata(NamedTuple):
     state: SegmentState = SegmentState.COPY_STARTED
     has_aborted: bool = True
     """False if no transaction was aborted in it: it has no transaction index."""
+    clean_upto: int = UNKNOWN
+    """None of its records has a key that a later record below this offset has as well."""
+    replaces: tuple[bytes, ...] = ()
+    """The ids of the segments from which it was rewritten. It takes their place when finished."""
 
 
 class SegmentUpdate(NamedTuple):
@@ -143,9 +154,16 @@ def _segment(segment: SegmentMetadata) -> bytes:
     ]
     for entry in segment.leader_epochs:
         parts += (_EPOCH.pack(*entry), _NO_TAGS)
-    parts += (_SIZE.pack(segment.size), _NULL, bytes((segment.state,)))
+    parts += (_SIZE.pack(segment.size), _custom(segment), bytes((segment.state,)))
     parts.append(_NO_TAGS if segment.has_aborted else b"\x01\x00\x01\x01")
     return b"".join(parts)
+
+
+def _custom(segment: SegmentMetadata) -> bytes:
+    if segment.clean_upto == UNKNOWN and not segment.replaces:
+        return _NULL
+    content = _CUSTOM.pack(_CUSTOM_VERSION, segment.clean_upto) + b"".join(segment.replaces)
+    return uvarint(len(content) + 1) + content
 
 
 def decode_metadata(value: bytes) -> MetadataRecord | None:
@@ -206,12 +224,24 @@ def _read_segment(value: bytes, p: int) -> SegmentMetadata:
         epochs.append(EpochEntry._make(_EPOCH.unpack_from(value, p)))
         p = skip_tags(value, p + _EPOCH.size, len(value))
     size = _SIZE.unpack_from(value, p)[0]
-    p = _skip_bytes(value, p + _SIZE.size)
+    custom_start = p + _SIZE.size
+    p = _skip_bytes(value, custom_start)
     state = SegmentState(value[p])
     return SegmentMetadata(
         partition, segment_id, start, end, max_timestamp, broker_id, at_ms, tuple(epochs), size,
-        state, not _is_txn_index_empty(value, p + 1),
+        state, not _is_txn_index_empty(value, p + 1), *_read_custom(value, custom_start, p),
     )  # fmt: skip
+
+
+def _read_custom(value: bytes, p: int, end: int) -> tuple[int, tuple[bytes, ...]]:
+    """Return what the custom metadata of a segment says; that of others says nothing."""
+    _, p = read_uvarint(value, p, len(value))
+    ids = p + _CUSTOM.size
+    if end < ids or end > len(value) or (end - ids) % _ID_BYTES or value[p] != _CUSTOM_VERSION:
+        return UNKNOWN, ()
+    return _CUSTOM.unpack_from(value, p)[1], tuple(
+        value[at : at + _ID_BYTES] for at in range(ids, end, _ID_BYTES)
+    )
 
 
 def _is_txn_index_empty(value: bytes, p: int) -> bool:

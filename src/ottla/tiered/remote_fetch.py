@@ -60,6 +60,7 @@ class RemoteLog:
                     f"{log.topic_partition} has no remote segment with offset {offset}"
                 )
             end_offset = valid_end(segment, offset, log.leader_epochs, log.written_end)
+            end_offset = min(end_offset, self._segments.end_of(segment, offset))
             batch = self._locate(segment, offset)
             if batch is not None and batch.base_offset < end_offset:
                 return self._read(segment, batch, end_offset, max_bytes, at_least_one)

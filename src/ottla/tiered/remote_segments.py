@@ -9,9 +9,15 @@ Other changes are ignored, whoever asks for them: two brokers may both believe t
 partition, and the order of the records decides. `apply` is the only way in which the state
 changes.
 
+A segment that was rewritten from others takes their place with its COPY_FINISHED, in one step. It
+must come while all of them are readable; otherwise it is ignored, because others have replaced
+or deleted some of them meanwhile. The replaced ones stay, unread, until their leader deletes
+their objects.
+
 Segments may overlap, and may be of leaders whose records were lost in an unclean election. So a
 segment is looked up by the leader epochs of the log that reads it: a part of a segment counts
-only if the log has the same epoch there.
+only if the log has the same epoch there. Where two overlap in the same epoch, the one that became
+readable first counts: what was cleaned never comes back.
 """
 
 from __future__ import annotations
@@ -40,16 +46,20 @@ _NEXT = {
 class RemoteSegments:
     """The segments of one partition."""
 
-    __slots__ = ("_by_epoch", "delete_state", "segments", "size")
+    __slots__ = ("_by_epoch", "_pieces", "delete_state", "replaced", "segments", "size")
 
     def __init__(self) -> None:
         self.segments: dict[bytes, SegmentMetadata] = {}
         """All that have objects, or may have some, in the order in which their uploads began."""
+        self.replaced: dict[bytes, int] = {}
+        """Finished segments that nobody reads any more, and when others replaced them."""
         self.size = 0
         """The bytes of the logs of all segments that are readable."""
         self.delete_state: PartitionDeleteState | None = None
         self._by_epoch: dict[int, list[tuple[int, int, bytes]]] = {}
-        """For each leader epoch the readable segments: first and last offset in it, and id."""
+        """For each leader epoch what is read from which segment: first and last offset, and id."""
+        self._pieces: dict[bytes, list[tuple[int, int, int]]] = {}
+        """The same by segment: leader epoch, first and last offset."""
 
     def apply(self, record: MetadataRecord) -> bool:
         """Follow a record; return False if it changes nothing."""
@@ -70,41 +80,84 @@ class RemoteSegments:
         segment = self.segments.get(update.segment_id)
         if segment is None or update.state not in _NEXT[segment.state]:
             return False
-        if segment.state == SegmentState.COPY_FINISHED:
+        if update.state == SegmentState.COPY_FINISHED and not self.can_finish(segment):
+            return False
+        if segment.segment_id in self._pieces:
             self._close(segment)
+            self._uncover(segment)
         if update.state == SegmentState.DELETE_FINISHED:
             del self.segments[segment.segment_id]
+            self.replaced.pop(segment.segment_id, None)
             return True
         segment = segment._replace(state=update.state)
         self.segments[segment.segment_id] = segment
         if segment.state == SegmentState.COPY_FINISHED:
+            for segment_id in segment.replaces:
+                self._close(self.segments[segment_id])
+                self.replaced[segment_id] = update.event_timestamp_ms
             self._open(segment)
         return True
 
+    def can_finish(self, segment: SegmentMetadata) -> bool:
+        """Return True if all segments that one replaces are readable."""
+        return all(segment_id in self._pieces for segment_id in segment.replaces)
+
     def _open(self, segment: SegmentMetadata) -> None:
         self.size += segment.size
+        self._pieces[segment.segment_id] = []
+        self._add_pieces(segment)
+
+    def _uncover(self, deleted: SegmentMetadata) -> None:
+        """Read from others what a deleted segment had as well."""
+        for segment_id in self._pieces:
+            segment = self.segments[segment_id]
+            if (
+                segment.start_offset <= deleted.end_offset
+                and deleted.start_offset <= segment.end_offset
+            ):
+                self._add_pieces(segment)
+
+    def _add_pieces(self, segment: SegmentMetadata) -> None:
+        """Read from a segment whatever is not read from others."""
+        pieces = self._pieces[segment.segment_id]
         for epoch, first, last in epoch_ranges(segment):
-            insort(self._by_epoch.setdefault(epoch, []), (first, last, segment.segment_id))
+            ranges = self._by_epoch.setdefault(epoch, [])
+            for uncovered in list(_uncovered(ranges, first, last)):
+                insort(ranges, (*uncovered, segment.segment_id))
+                pieces.append((epoch, *uncovered))
+            if not ranges:
+                del self._by_epoch[epoch]
+        pieces.sort(key=lambda piece: piece[1])
 
     def _close(self, segment: SegmentMetadata) -> None:
         self.size -= segment.size
-        for epoch, first, last in epoch_ranges(segment):
+        for epoch, first, last in self._pieces.pop(segment.segment_id):
             self._by_epoch[epoch].remove((first, last, segment.segment_id))
             if not self._by_epoch[epoch]:
                 del self._by_epoch[epoch]
 
     # -- lookups -------------------------------------------------------------------------
 
+    def is_readable(self, segment: SegmentMetadata) -> bool:
+        """Return True if a segment is finished and not replaced."""
+        return segment.segment_id in self._pieces
+
     def find(self, offset: int, epochs: EpochCache) -> SegmentMetadata | None:
         """Return the readable segment that has an offset of the log with these epochs."""
         ranges = self._by_epoch.get(epochs.epoch_for_offset(offset))
         if ranges is None:
             return None
-        for number in range(bisect_right(ranges, (offset, 2**63)) - 1, -1, -1):
-            first, last, segment_id = ranges[number]
+        number = bisect_right(ranges, (offset, 2**63)) - 1
+        if number < 0 or ranges[number][1] < offset:
+            return None
+        return self.segments[ranges[number][2]]
+
+    def end_of(self, segment: SegmentMetadata, offset: int) -> int:
+        """Return the offset up to which a segment is read, from one of its offsets on."""
+        for _, first, last in self._pieces[segment.segment_id]:
             if first <= offset <= last:
-                return self.segments[segment_id]
-        return None
+                offset = last + 1
+        return offset
 
     def following(self, segment: SegmentMetadata, epochs: EpochCache) -> SegmentMetadata | None:
         """Return the segment that goes on where another one ends."""
@@ -116,7 +169,7 @@ class RemoteSegments:
             ranges = self._by_epoch.get(entry.epoch)
             if ranges:
                 end = epochs.end_offset_for(entry.epoch, log_end_offset)[1]
-                return min(max(last for _, last, _ in ranges), end - 1)
+                return min(ranges[-1][1], end - 1)
         return NO_REMOTE_OFFSET
 
     def lowest_offset(self, epochs: EpochCache) -> int | None:
@@ -132,11 +185,39 @@ class RemoteSegments:
         segment = self.find(offset, epochs)
         while segment is not None:
             yield segment
-            segment = self.following(segment, epochs)
+            offset = self.end_of(segment, offset)
+            segment = self.find(offset, epochs)
+
+    def parts(
+        self, offset: int, epochs: EpochCache, log_end_offset: int
+    ) -> Iterator[tuple[SegmentMetadata, int, int]]:
+        """Yield the same with the offsets that are read from each: the first, and the end."""
+        while (segment := self.find(offset, epochs)) is not None:
+            end = valid_end(segment, offset, epochs, log_end_offset)
+            end = min(end, self.end_of(segment, offset))
+            if end <= offset:
+                return
+            yield segment, offset, end
+            offset = end
 
     def in_state(self, *states: SegmentState) -> list[SegmentMetadata]:
         """Return the segments in one of these states."""
         return [segment for segment in self.segments.values() if segment.state in states]
+
+
+def _uncovered(
+    ranges: list[tuple[int, int, bytes]], first: int, last: int
+) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a range that are not in others, which are sorted and do not overlap."""
+    number = max(bisect_right(ranges, (first, 2**63)) - 1, 0)
+    for begin, end, _ in ranges[number:]:
+        if begin > last:
+            break
+        if begin > first:
+            yield first, begin - 1
+        first = max(first, end + 1)
+    if first <= last:
+        yield first, last
 
 
 def epoch_ranges(segment: SegmentMetadata) -> Iterator[tuple[int, int, int]]:

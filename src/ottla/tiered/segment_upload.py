@@ -40,11 +40,14 @@ class SegmentUpload:
         objects: dict[str, Buffer | FileRange],
         done: Callable[[OSError | None], None],
         is_wanted: Callable[[], bool] = lambda: True,
+        also_replaces: tuple[bytes, ...] = (),
     ) -> None:
         """Begin the upload of these objects, by kind. Their content must not change.
 
-        If it is not wanted any more, it ends before the next object.
+        If it is not wanted any more, it ends before the next object. The manifest also tells that
+        it replaces segments that nobody but a reader of manifests could still take for valid.
         """
+        self._also_replaces = also_replaces
         self._is_wanted = is_wanted
         self._store = store
         self._background = background
@@ -121,6 +124,7 @@ class SegmentUpload:
             event_timestamp_ms=segment.event_timestamp_ms,
             leader_epochs=segment.leader_epochs,
             objects=self._summaries,
+            replaces=(*segment.replaces, *self._also_replaces),
         )
 
 

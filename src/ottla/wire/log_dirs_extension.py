@@ -58,6 +58,7 @@ class LogDirsPartition(DescribeLogDirsPartition):
     """A log. Unless its topic is compacted, the numbers of the cleaner are unknown.
 
     `remote_bytes` is the size of its segments in the remote tier, unknown unless it is tiered.
+    `remote_first_dirty_offset` is unknown unless it is both, and has remote segments.
     """
 
     __slots__ = (
@@ -66,6 +67,7 @@ class LogDirsPartition(DescribeLogDirsPartition):
         "first_dirty_offset",
         "last_clean_ms",
         "remote_bytes",
+        "remote_first_dirty_offset",
         "segments",
         "uncleanable_reason",
     )
@@ -78,6 +80,7 @@ class LogDirsPartition(DescribeLogDirsPartition):
         Field("uncleanable_reason", "string", _FLEXIBLE, nullable=_FLEXIBLE, tag=10_004),
         Field("segments", "array", _FLEXIBLE, of=SegmentState, nullable=_FLEXIBLE, tag=10_005),
         Field("remote_bytes", "int64", _FLEXIBLE, tag=10_006),
+        Field("remote_first_dirty_offset", "int64", _FLEXIBLE, tag=10_007),
     )
 
     def __init__(
@@ -94,6 +97,7 @@ class LogDirsPartition(DescribeLogDirsPartition):
         uncleanable_reason: str | None = None,
         segments: list[SegmentState] | None = None,
         remote_bytes: int = UNKNOWN,
+        remote_first_dirty_offset: int = UNKNOWN,
     ) -> None:
         super().__init__(
             partition_index=partition_index,
@@ -108,6 +112,7 @@ class LogDirsPartition(DescribeLogDirsPartition):
         self.uncleanable_reason = uncleanable_reason
         self.segments = segments
         self.remote_bytes = remote_bytes
+        self.remote_first_dirty_offset = remote_first_dirty_offset
 
 
 class LogDirsTopic(DescribeLogDirsTopic):

@@ -166,8 +166,6 @@ TIER = BrokerConfig(
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"cleanup.policy": "compact"}, "unsupported for the compacted topics"),
-        ({"cleanup.policy": "compact,delete"}, "unsupported for the compacted topics"),
         (
             {"retention.ms": "1000", "local.retention.ms": "1001"},
             "local.retention.ms: Value must not be more than retention.ms property value: 1000",

@@ -78,17 +78,59 @@ def test_segments_follow_each_other() -> None:
     assert RemoteSegments().lowest_offset(epochs) is None
 
 
-def test_overlapping_segments_are_all_found() -> None:
+def starts_of(state: RemoteSegments, epochs: EpochCache, *offsets: int) -> list[int | None]:
+    """Return where the segments begin from which these offsets are read."""
+    found = [state.find(offset, epochs) for offset in offsets]
+    return [None if each is None else each.start_offset for each in found]
+
+
+def test_where_segments_overlap_the_one_that_was_readable_first_counts() -> None:
     state = with_finished(segment("a", 0, 99), segment("b", 50, 69), segment("c", 70, 120))
     epochs = log_with((0, 0))
-    for offset, start in ((10, 0), (60, 50), (69, 50), (80, 70), (110, 70)):
-        found = state.find(offset, epochs)
-        assert found is not None
-        assert found.start_offset == start
-    state.apply(to(DELETING, "c"))
-    found = state.find(80, epochs)
-    assert found is not None
-    assert found.start_offset == 0, "the one before the nearest reaches further"
+    assert starts_of(state, epochs, 10, 60, 69, 80, 99, 100, 121) == [0, 0, 0, 0, 0, 70, None]
+    assert [each.start_offset for each in state.chain(0, epochs)] == [0, 70]
+    state.apply(to(DELETING, "a"))
+    assert starts_of(state, epochs, 10, 60, 69, 80, 110) == [None, 50, 50, 70, 70]
+
+
+def test_a_segment_around_others_is_read_where_they_are_not() -> None:
+    state = with_finished(segment("b", 50, 69), segment("a", 0, 99))
+    epochs = log_with((0, 0))
+    assert starts_of(state, epochs, 10, 49, 50, 69, 70, 99) == [0, 0, 50, 50, 0, 0]
+    parts = [(part[0].start_offset, *part[1:]) for part in state.parts(10, epochs, 1000)]
+    assert parts == [(0, 10, 50), (50, 50, 70), (0, 70, 100)]
+
+
+def rewritten(name: str, start: int, end: int, *replaces: str) -> SegmentMetadata:
+    ids = tuple(each.encode() * 16 for each in replaces)
+    return segment(name, start, end)._replace(replaces=ids, clean_upto=500, size=7)
+
+
+def test_a_rewritten_segment_takes_the_place_of_others_in_one_step() -> None:
+    state = with_finished(segment("a", 0, 9), segment("b", 10, 19), segment("c", 20, 29))
+    epochs = log_with((0, 0))
+    assert state.apply(rewritten("n", 0, 19, "a", "b"))
+    assert [each.end_offset for each in state.chain(0, epochs)] == [9, 19, 29]
+    finished = SegmentUpdate(PARTITION, b"n" * 16, 1, 777, FINISHED)
+    assert state.apply(finished)
+    assert [each.end_offset for each in state.chain(0, epochs)] == [19, 29]
+    assert (state.size, state.highest_offset(epochs, 100)) == (17, 29)
+    assert state.replaced == {b"a" * 16: 777, b"b" * 16: 777}
+    assert state.apply(to(DELETING, "a"))
+    assert state.apply(to(DELETED, "a"))
+    assert (state.size, list(state.replaced)) == (17, [b"b" * 16])
+    assert [each.end_offset for each in state.chain(0, epochs)] == [19, 29]
+
+
+def test_of_two_rewrites_of_a_segment_the_first_one_counts() -> None:
+    state = with_finished(segment("a", 0, 9), segment("b", 10, 19))
+    epochs = log_with((0, 0))
+    assert state.apply(rewritten("n", 0, 9, "a"))
+    assert state.apply(rewritten("m", 0, 19, "a", "b"))
+    assert state.apply(to(FINISHED, "n"))
+    assert not state.apply(to(FINISHED, "m"))
+    assert [each.segment_id[:1] for each in state.chain(0, epochs)] == [b"n", b"b"]
+    assert state.segments[b"m" * 16].state == STARTED, "its leader, or the next one, deletes it"
 
 
 def test_segments_of_a_lost_leader_do_not_count() -> None:

@@ -34,6 +34,7 @@ def response() -> LogDirsResponse:
         uncleanable_reason="it is damaged",
         segments=[SegmentState(base_offset=0, size=500), SegmentState(base_offset=60, size=200)],
         remote_bytes=12_345,
+        remote_first_dirty_offset=9_876,
     )
     topic = LogDirsTopic(name="t", partitions=[log, LogDirsPartition(partition_index=4)])
     return LogDirsResponse(results=[LogDirsResult(log_dir="/d", topics=[topic], usable_bytes=8)])

@@ -78,7 +78,7 @@ def handle(
         if with_details and log.config.compacts:
             _add_compaction(node, log, shown)
         if with_details and node.tier is not None and log.config.remote_storage_enable:
-            shown.remote_bytes = _remote_bytes(node.tier, log)
+            _add_remote(node.tier, log, shown)
         if with_segments:
             shown.segments = [
                 SegmentState(base_offset=each.base_offset, size=each.size) for each in log.segments
@@ -126,12 +126,25 @@ def _add_compaction(node: Node, log: Log, shown: LogDirsPartition) -> None:
     shown.cleanable_bytes = found.cleanable_bytes
 
 
-def _remote_bytes(tier: RemoteTier, log: Log) -> int:
+def _add_remote(tier: RemoteTier, log: Log, shown: LogDirsPartition) -> None:
+    """Add the state of the remote part of a log."""
     from ottla.tiered.metadata_records import RemotePartition
+    from ottla.tiered.remote_cleanable import remote_first_dirty_offset
 
     topic, index = log.topic_partition
-    segments = tier.metadata.segments_of(RemotePartition(topic, log.topic_id, index))
-    return UNKNOWN if segments is None else segments.size
+    partition = RemotePartition(topic, log.topic_id, index)
+    segments = tier.metadata.segments_of(partition)
+    if segments is None:
+        return
+    shown.remote_bytes = segments.size
+    if log.config.compacts:
+        try:
+            found = remote_first_dirty_offset(log, segments, tier.node.ports.clock.wall_ms())
+        except (DamagedLog, OSError):
+            return
+        shown.remote_first_dirty_offset = found
+        reason = tier.uncleanable_reason(partition)
+        shown.uncleanable_reason = shown.uncleanable_reason or reason
 
 
 def _future(index: int, move: LogMove) -> LogDirsPartition:

@@ -1,16 +1,18 @@
-"""The copy of one segment to the remote tier, by the leader of its partition."""
+"""The copy of one segment to the remote tier, by the leader of its partition.
+
+It is a segment of the local log, or one that was rewritten from remote segments, which it replaces.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.log import Log
-from ottla.log.segment.segment import Segment
 from ottla.model.errors import ErrorCode
-from ottla.ports import ObjectStoreError
+from ottla.ports import Buffer, FileRange, ObjectStoreError
 from ottla.tiered.metadata_records import SegmentMetadata, SegmentState
 from ottla.tiered.remote_segments import RemoteSegments
-from ottla.tiered.segment_files import describe_segment, objects_of
 from ottla.tiered.segment_upload import SegmentUpload, delete_objects
 
 if TYPE_CHECKING:
@@ -24,21 +26,24 @@ GIVE_UP_MS: Final = 60_000
 class CopyTask:
     """A copy from COPY_STARTED to COPY_FINISHED, in one leader epoch."""
 
-    def __init__(self, owner: TieredPartition, log: Log, segment: Segment, end_offset: int) -> None:
-        """Prepare a copy; the segment's indexes must be open."""
-        node = owner.tier.node
+    def __init__(
+        self,
+        owner: TieredPartition,
+        log: Log,
+        segment: SegmentMetadata,
+        objects: dict[str, Buffer | FileRange],
+        ended: Callable[[bool, str | None], None],
+    ) -> None:
+        """Prepare a copy of these objects. It needs the turn of a task (`RemoteTier.run`).
+
+        `ended` hears if the segment was copied, and what the problem was, if there was one.
+        """
         self._owner = owner
         self._leader_epoch = owner.partition.leader_epoch
         self._log = log
-        self.segment: SegmentMetadata = describe_segment(
-            log,
-            segment,
-            end_offset,
-            segment_id=node.ports.random.uuid(),
-            broker_id=node.node_id,
-            now_ms=node.clock.wall_ms(),
-        )
-        self._objects = objects_of(log, segment, end_offset)
+        self.segment = segment
+        self._objects = objects
+        self._ended = ended
         self._known_in: RemoteSegments | None = None
         """The metadata in which the segment was seen."""
         self._is_over = False
@@ -79,6 +84,22 @@ class CopyTask:
             self._objects,
             self._stored,
             lambda: self._is_wanted,
+            self._also_replaces(),
+        )
+
+    def _also_replaces(self) -> tuple[bytes, ...]:
+        """Return segments in the same range that were replaced before, and are not deleted yet.
+
+        The manifests that replace them may be deleted first.
+        """
+        segments, new = self._owner.segments, self.segment
+        if segments is None or not new.replaces:
+            return ()
+        old = (segments.segments[segment_id] for segment_id in segments.replaced)
+        return tuple(
+            each.segment_id
+            for each in old
+            if new.start_offset <= each.start_offset and each.end_offset <= new.end_offset
         )
 
     def _stored(self, error: OSError | None) -> None:
@@ -127,11 +148,14 @@ class CopyTask:
         if self._is_over or not self._is_stored:
             return
         if known is not None and known.state == SegmentState.COPY_FINISHED:
-            self._end()
+            self._end(is_copied=True)
         elif (known is None and was_known) or (
-            known is not None and known.state != SegmentState.COPY_STARTED
+            known is not None
+            and (known.state != SegmentState.COPY_STARTED or not segments.can_finish(known))
         ):
-            self._give_up()  # another leader has copied the same records and given this up
+            # Another leader has copied the same records and given this up, or it has rewritten
+            # or deleted what this would replace.
+            self._give_up()
 
     def _give_up(self) -> None:
         """Delete what was stored: nobody will know of it."""
@@ -142,14 +166,14 @@ class CopyTask:
     def _delete_stored(self) -> None:
         def deleted(error: OSError | None) -> None:
             if error is None:
-                self._owner.done()
+                self._ended(False, None)
             else:
                 problem = f"an upload that was given up cannot be deleted: {error}"
                 self._owner.repeat(problem, self._delete_stored)
 
         delete_objects(self._owner.tier.store, self.segment, deleted)
 
-    def _end(self, problem: str | None = None) -> None:
+    def _end(self, problem: str | None = None, *, is_copied: bool = False) -> None:
         if not self._is_over:
             self._is_over = True
-            self._owner.done(problem)
+            self._ended(is_copied, problem)

@@ -1,8 +1,8 @@
 """A follower whose next records are only in the remote tier takes its state from there.
 
 It asks the leader where the log and where its local segments begin. From the remote segment before
-them it takes the leader epochs and the state of producers. Then its log begins with the leader's
-local segments, and it goes on fetching.
+them it takes the leader epochs and the state of producers. Then its log begins after this segment,
+which may reach into the leader's local segments, and it goes on fetching.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class FollowerRebuild:
         self._done = done
         self._leader_epoch = partition.leader_epoch
         self._log_start = self._local_start = -1
-        self._candidates: list[SegmentMetadata] = []
+        self._candidates: list[tuple[SegmentMetadata, int]] = []
+        """Remote segments, and where the log could begin with each; the best ones are last."""
 
     @property
     def _is_wanted(self) -> bool:
@@ -92,9 +93,10 @@ class FollowerRebuild:
         self._log_start = min(self._log_start, offset)
         last = offset - 1
         self._candidates = [
-            each
+            (each, end)
             for each in segments.in_state(SegmentState.COPY_FINISHED)
-            if each.start_offset <= last <= each.end_offset
+            if each.start_offset <= last <= each.end_offset and segments.is_readable(each)
+            for end in sorted({offset, each.end_offset + 1})
         ]
         self._try_next()
 
@@ -103,8 +105,8 @@ class FollowerRebuild:
         if not self._candidates or not self._is_wanted:
             self._done(False)
             return
-        segment = self._candidates.pop()
-        epoch = _epoch_of(segment, self._local_start - 1)
+        segment, end_offset = self._candidates.pop()
+        epoch = _epoch_of(segment, end_offset - 1)
         asked = OffsetForLeaderPartition(
             partition=self._partition.index,
             current_leader_epoch=self._leader_epoch,
@@ -117,8 +119,8 @@ class FollowerRebuild:
         def answered(result: Response | OSError) -> None:
             if isinstance(result, OSError):
                 self._done(False)
-            elif _ends_at_or_after(result, epoch, self._local_start):
-                self._read_epochs(segment)
+            elif _ends_at_or_after(result, epoch, end_offset):
+                self._read_epochs(segment, end_offset)
             else:
                 self._try_next()
 
@@ -129,7 +131,7 @@ class FollowerRebuild:
         except BlockingIOError:
             self._done(False)
 
-    def _read_epochs(self, segment: SegmentMetadata) -> None:
+    def _read_epochs(self, segment: SegmentMetadata, local_start: int) -> None:
         def read(content: bytes | ObjectStoreError) -> None:
             try:
                 if isinstance(content, ObjectStoreError):
@@ -138,11 +140,13 @@ class FollowerRebuild:
             except (ObjectStoreError, CorruptCheckpoint) as error:
                 self._fail(error)
             else:
-                self._read_producers(segment, epochs)
+                self._read_producers(segment, local_start, epochs)
 
         self._tier.store.get(key_of(segment, LEADER_EPOCHS), 0, _MOST_BYTES, read)
 
-    def _read_producers(self, segment: SegmentMetadata, epochs: tuple[EpochEntry, ...]) -> None:
+    def _read_producers(
+        self, segment: SegmentMetadata, local_start: int, epochs: tuple[EpochEntry, ...]
+    ) -> None:
         def read(content: bytes | ObjectStoreError) -> None:
             try:
                 if isinstance(content, ObjectNotFound):
@@ -154,7 +158,7 @@ class FollowerRebuild:
             except (ObjectStoreError, CorruptSnapshot) as error:
                 self._fail(error)
             else:
-                self._finish(epochs, producers)
+                self._finish(local_start, epochs, producers)
 
         self._tier.store.get(key_of(segment, SNAPSHOT), 0, _MOST_BYTES, read)
 
@@ -162,13 +166,18 @@ class FollowerRebuild:
         self._tier.report(f"{self._partition.name} cannot be rebuilt: {error}; trying again")
         self._done(False)
 
-    def _finish(self, epochs: tuple[EpochEntry, ...], producers: dict[int, ProducerEntry]) -> None:
+    def _finish(
+        self,
+        local_start: int,
+        epochs: tuple[EpochEntry, ...],
+        producers: dict[int, ProducerEntry],
+    ) -> None:
         log = self._partition.log
         if log is None or not self._is_wanted or not log.config.remote_storage_enable:
             self._done(False)
             return
         try:
-            log.begin_after_tier(self._local_start, self._log_start, epochs, producers)
+            log.begin_after_tier(local_start, self._log_start, epochs, producers)
         except OSError as error:
             self._tier.node.storage_failed(self._partition, error)
             self._done(False)
@@ -178,8 +187,9 @@ class FollowerRebuild:
 
 
 def _epoch_of(segment: SegmentMetadata, offset: int) -> int:
-    """Return the leader epoch in which a segment has an offset."""
-    return next(epoch for epoch, first, last in epoch_ranges(segment) if first <= offset <= last)
+    """Return the leader epoch in which a segment has an offset, -1 if that is not known."""
+    ranges = epoch_ranges(segment)
+    return next((epoch for epoch, first, last in ranges if first <= offset <= last), -1)
 
 
 def _ends_at_or_after(result: Response, epoch: int, offset: int) -> bool:

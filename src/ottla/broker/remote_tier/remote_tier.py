@@ -54,6 +54,8 @@ class RemoteTier:
         self._running = 0
         self._is_refreshing = False
         self._is_checking = False
+        self.cleaning: object = None
+        """The one remote clean that may run: it takes a helper process and the memory of a map."""
         self._tell_reads_ms = 0.0
         self._changed: dict[RemotePartition, None] = {}
         """Partitions of which the metadata has said something new."""
@@ -126,6 +128,16 @@ class RemoteTier:
                 log.forget_remote()
             log.highest_remote_offset = -1
         self.refresh_soon()
+
+    def uncleanable_reason(self, partition: RemotePartition) -> str | None:
+        """Return why the remote part of a partition is not cleaned any more, if that is so."""
+        tiered = self._by_name.get(partition)
+        return None if tiered is None else tiered.compaction.uncleanable_reason
+
+    def log_cleaned(self, log: Log) -> None:
+        """Look at a log whose local part was cleaned: it can be copied, and cleaned remotely."""
+        topic, index = log.topic_partition
+        self._metadata_changed(RemotePartition(topic, log.topic_id, index))
 
     def is_tiered(self, partition: RemotePartition) -> bool:
         """Return True if the metadata has the topic of a partition, and it is tiered."""

@@ -11,7 +11,11 @@ deletes segments whose deletion has begun, and copies whose upload has not ended
 their records itself. Until then it does not know whether the other leader may still finish.
 
 Leader and followers do the rest alike: they know from the metadata what is copied, so that
-retention may delete local segments.
+retention may delete local segments, and how far the remote part is clean, so that the cleaner may
+remove tombstones.
+
+The leader of a compacted log also rewrites remote segments (`remote_clean.py`), besides the other
+tasks. It deletes what was replaced after file.delete.delay.ms: readers may be in the middle of it.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.remote_tier.copy_task import CopyTask
+from ottla.broker.remote_tier.remote_compaction import RemoteCompaction
 from ottla.log.log import Log
 from ottla.log.segment.index_jobs import IndexNotReady
 from ottla.model.errors import ErrorCode
@@ -31,8 +36,9 @@ from ottla.tiered.metadata_records import (
     SegmentState,
     SegmentUpdate,
 )
+from ottla.tiered.remote_cleanable import clean_offset, remote_parts
 from ottla.tiered.remote_segments import RemoteSegments
-from ottla.tiered.segment_files import next_to_copy
+from ottla.tiered.segment_files import describe_segment, next_to_copy, objects_of
 from ottla.tiered.segment_upload import delete_objects, prefix_of
 
 if TYPE_CHECKING:
@@ -54,7 +60,8 @@ class TieredPartition:
         self.remote = RemotePartition(topic.name, topic.topic_id, partition.index)
         self.copy: CopyTask | None = None
         """The copy that is under way."""
-        self._is_busy = False
+        self.compaction = RemoteCompaction(self)
+        self._is_busy = self._is_waiting = False
         self._failures = 0
         self._empty_since_ms: float | None = None
         self._stored_start = -1
@@ -87,11 +94,15 @@ class TieredPartition:
         self._follow(log, segments)
         if self.copy is not None:
             self.copy.metadata_changed(segments)
+        self.compaction.metadata_changed(segments)
         if self.partition.leader is not None:
             self._lead(log, segments)
 
     def _follow(self, log: Log, segments: RemoteSegments) -> None:
         log.highest_remote_offset = segments.highest_offset(log.leader_epochs, log.written_end)
+        if log.config.compacts:
+            parts = remote_parts(log, segments)
+            log.remote_clean_offset = clean_offset(parts, log.highest_remote_offset)
         lowest = segments.lowest_offset(log.leader_epochs)
         if lowest is not None:
             self._empty_since_ms = None
@@ -112,6 +123,8 @@ class TieredPartition:
     # -- what the leader does ------------------------------------------------------------
 
     def _lead(self, log: Log, segments: RemoteSegments) -> None:
+        if log.config.compacts:
+            self.compaction.check(log, segments)
         if self._is_busy:
             return
         self._expire(log, segments)
@@ -158,8 +171,13 @@ class TieredPartition:
     # retention
 
     def _expire(self, log: Log, segments: RemoteSegments) -> None:
-        """Advance the log start offset over remote segments that retention does not keep."""
+        """Advance the log start offset over remote segments that retention does not keep.
+
+        A segment without records, of a compacted topic, goes with the one before it.
+        """
         config, now_ms = log.config, self.tier.node.wall_ms
+        if not config.deletes:
+            return
         start, excess = log.log_start_offset, -1
         chain = list(segments.chain(start, log.leader_epochs))
         if config.retention_bytes >= 0:
@@ -169,7 +187,7 @@ class TieredPartition:
             timestamp = segment.max_timestamp_ms
             age_ms = now_ms - (segment.event_timestamp_ms if timestamp < 0 else timestamp)
             excess -= segment.size
-            is_too_old = 0 <= config.retention_ms < age_ms
+            is_too_old = 0 <= config.retention_ms < age_ms or not segment.size
             if not is_too_old and (config.retention_bytes < 0 or excess < 0):
                 break
             start = min(segment.end_offset + 1, log.high_watermark)
@@ -178,18 +196,37 @@ class TieredPartition:
             self.partition.notify()
 
     def _doomed(self, log: Log, segments: RemoteSegments) -> SegmentMetadata | None:
-        """Return a segment to delete: expired, given up by another leader, or half deleted."""
-        for segment in segments.segments.values():
+        """Return a segment to delete: expired, replaced, given up by others, or half deleted.
+
+        Of one that was replaced nothing is deleted as long as readers may be in the middle of it.
+        """
+        delay_ms, now_ms = log.config.file_delete_delay_ms, self.tier.node.clock.wall_ms()
+        for segment_id, segment in segments.segments.items():
+            replaced_ms = segments.replaced.get(segment_id)
             if (
                 segment.state == SegmentState.DELETE_STARTED
                 or segment.end_offset < log.log_start_offset
+                or (replaced_ms is not None and replaced_ms + delay_ms <= now_ms)
                 or (
                     segment.state == SegmentState.COPY_STARTED
                     and segment.end_offset <= log.highest_remote_offset
+                    and not self.compaction.is_copying(segment_id)
                 )
             ):
                 return segment
+        if segments.replaced:
+            self._look_again(min(segments.replaced.values()) + delay_ms - now_ms)
         return None
+
+    def _look_again(self, delay_ms: float) -> None:
+        """Look for something to do after a while."""
+        if not self._is_waiting:
+            self._is_waiting = True
+            self.tier.later(max(delay_ms, 1), self._waited)
+
+    def _waited(self) -> None:
+        self._is_waiting = False
+        self.check()
 
     def _delete(self, segment: SegmentMetadata) -> None:
         """Delete a segment: write that, delete its objects, write that it is done."""
@@ -282,5 +319,18 @@ class TieredPartition:
         if found is None or (found[0].base_offset, found[1]) != (base_offset, end_offset):
             self.done()
             return
-        self.copy = CopyTask(self, log, *found)
+        segment, node = found[0], self.tier.node
+        described = describe_segment(
+            log,
+            segment,
+            end_offset,
+            segment_id=node.ports.random.uuid(),
+            broker_id=node.node_id,
+            now_ms=node.clock.wall_ms(),
+        )
+        objects = objects_of(log, segment, end_offset)
+        self.copy = CopyTask(self, log, described, objects, self._copy_ended)
         self.copy.begin()
+
+    def _copy_ended(self, is_copied: bool, problem: str | None) -> None:
+        self.done(problem)

@@ -1,7 +1,9 @@
 """`ottla erase`: delete a key of a compacted topic, and show that no value of it is left.
 
 It writes a tombstone to each partition in which a replica has a value of the key, has the brokers
-clean them at once (their active segments end for that), and reads every replica again.
+clean them at once (their active segments end for that), and reads every replica again. The objects
+of a topic in the remote tier are read as well, also those of segments that were replaced: it waits
+until they are deleted.
 """
 
 from __future__ import annotations
@@ -15,19 +17,26 @@ from cyclopts import Parameter
 from ottla.cli.compact import made_eager
 from ottla.cli.erase.replica_search import ReplicaFinding, search
 from ottla.cli.erase.report import print_findings, print_findings_as_json
+from ottla.cli.erase.tier_search import search_tier
 from ottla.cli.errors import FAILED, OK, DataError, UsageError, complain
 from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect
 from ottla.cli.output import counted, note
+from ottla.cli.tier.source import TierSource, tier_errors, tier_of
 from ottla.client.cluster import Client
 from ottla.client.configs import Resource, ResourceType, Setting, describe_configs
 from ottla.client.consumer.consumer import start_offsets
 from ottla.client.producer.producer import ACKS_ALL, Producer
 from ottla.client.topics.log_sizes import LogDescription, describe_log_dirs
 from ottla.client.topics.offsets import LATEST_TIMESTAMP
-from ottla.client.topics.topics import PartitionDescription, describe_topics
+from ottla.client.topics.topics import (
+    REMOTE_STORAGE_ENABLE,
+    PartitionDescription,
+    describe_topics,
+)
 from ottla.model.ids import TopicPartition
 
 _INTERVAL_S: Final = 0.25
+_OBJECTS_INTERVAL_S: Final = 1.0
 
 
 def erase(
@@ -46,7 +55,9 @@ def erase(
 
     It reads the logs of all replicas, writes a tombstone where one has a value, has the brokers
     clean these partitions at once, and reads them again. Like `ottla compact` it lowers settings of
-    the topic meanwhile. The exit code is 0 only if every replica was read and has no value.
+    the topic meanwhile. Of a topic in the remote tier, it also reads the objects in the store, and
+    waits until the old ones are deleted (file.delete.delay.ms, a minute). The exit code is 0 only
+    if everything was read and has no value.
     """
     wanted = _key(key, hex)
     with connect(bootstrap_server, command_config) as client:
@@ -54,14 +65,23 @@ def erase(
         settings = describe_configs(client, [resource], client.deadline("settings"))[resource]
         _check_topic(topic, settings)
         (described,) = describe_topics(client, [topic])
-        found = _search(client, topic, described.partitions, wanted)
+        tier = None
+        if any(each.name == REMOTE_STORAGE_ENABLE and each.value == "true" for each in settings):
+            with tier_errors():
+                tier = tier_of(client, described)
+        found = _search(client, topic, described.partitions, wanted, tier)
         targets = _with_values(described.partitions, found)
         written: dict[int, int] = {}
         if targets:
             written = _write_tombstones(client, topic, targets, wanted)
+            deadline = time.monotonic() + timeout
             with made_eager(client, resource, settings):
-                _await_cleans(client, topic, targets, written, timeout)
-            found = _search(client, topic, targets, wanted)
+                _await_cleans(client, topic, targets, written, deadline)
+                found = _search(client, topic, targets, wanted, tier)
+                while _has_remote_values(found) and time.monotonic() < deadline:
+                    time.sleep(_OBJECTS_INTERVAL_S)
+                    _await_cleans(client, topic, targets, written, deadline)
+                    found = _search(client, topic, targets, wanted, tier)
     is_erased = not any(each.values or each.error for each in found)
     if json:
         print_findings_as_json(topic, written, found, is_erased)
@@ -74,10 +94,10 @@ def erase(
             print(f"{topic}: the key is deleted in {where}; no value is left")
     for each in found:
         if each.error is not None:
-            complain(f"{topic}-{each.partition} on broker {each.broker} is not known: {each.error}")
+            complain(f"{topic}-{each.partition} on {each.place} is not known: {each.error}")
         if each.values:
             complain(
-                f"{topic}-{each.partition} on broker {each.broker} still has"
+                f"{topic}-{each.partition} on {each.place} still has"
                 f" {counted(len(each.values), 'value')} of the key, from offset {each.values[0]} on"
             )
     return OK if is_erased else FAILED
@@ -99,19 +119,28 @@ def _check_topic(topic: str, settings: Sequence[Setting]) -> None:
         raise DataError(
             f"{topic} has cleanup.policy={policy}: only compacted topics have deletions by key"
         )
-    if values.get("remote.storage.enable") == "true":
-        raise DataError(
-            f"{topic} has remote.storage.enable=true: keys in remote segments cannot be erased yet"
-        )
 
 
 def _search(
-    client: Client, topic: str, partitions: Sequence[PartitionDescription], key: bytes
+    client: Client,
+    topic: str,
+    partitions: Sequence[PartitionDescription],
+    key: bytes,
+    tier: TierSource | None,
 ) -> list[ReplicaFinding]:
+    """Look for the key in the replicas, then in the remote tier: records move this way."""
     note(f"reading {counted(sum(len(p.replicas) for p in partitions), 'replica')}")
-    return [
+    found = [
         finding for partition in partitions for finding in search(client, topic, partition, key)
     ]
+    if tier is not None:
+        note("reading the remote tier")
+        found += [search_tier(tier, partition.partition, key) for partition in partitions]
+    return found
+
+
+def _has_remote_values(found: Sequence[ReplicaFinding]) -> bool:
+    return any(each.broker is None and each.values for each in found)
 
 
 def _with_values(
@@ -139,13 +168,12 @@ def _await_cleans(
     topic: str,
     targets: Sequence[PartitionDescription],
     written: dict[int, int],
-    timeout_s: float,
+    deadline: float,
 ) -> None:
-    """Wait until each replica says that it is clean beyond the tombstone."""
+    """Wait until each replica says that it is clean beyond the tombstone, and its remote part."""
     names = [TopicPartition(topic, each.partition) for each in targets]
     expected = {(broker, each.partition) for each in targets for broker in each.replicas}
     note("cleaning; Ctrl-C ends it and restores the settings")
-    deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         brokers = [broker for broker in client.brokers if any(b == broker for b, _ in expected)]
         found = describe_log_dirs(client, brokers, names, client.deadline("log directories"))
@@ -154,11 +182,17 @@ def _await_cleans(
         clean = {
             (log.broker, log.partition.partition)
             for log in logs
-            if (log.first_dirty_offset or 0) > written[log.partition.partition]
+            if _clean_to(log) > written[log.partition.partition]
         }
         if {each for each in expected if each[0] in brokers} <= clean:
             return
         time.sleep(_INTERVAL_S)
+
+
+def _clean_to(log: LogDescription) -> int:
+    """Return up to where both parts of a log are clean."""
+    local, remote = log.first_dirty_offset or 0, log.remote_first_dirty_offset
+    return local if remote is None else min(local, remote)
 
 
 def _check_cleanable(logs: Sequence[LogDescription]) -> None:

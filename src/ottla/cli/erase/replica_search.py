@@ -1,4 +1,7 @@
-"""Looks for a key in the logs of all replicas of a partition, segment by segment."""
+"""Looks for a key in the logs of all replicas of a partition, segment by segment.
+
+Of a topic in the remote tier, only what brokers have on their disks is looked at here.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from ottla.model.ids import TopicPartition
 
 
 class SegmentFinding(NamedTuple):
-    """What a segment has of the key."""
+    """What a segment has of the key. One in the remote tier has an id."""
 
     base_offset: int
     size: int | None
@@ -25,15 +28,22 @@ class SegmentFinding(NamedTuple):
     values: list[int]
     """The offsets of records with the key and a value."""
     tombstones: list[int]
+    segment_id: str | None = None
 
 
 class ReplicaFinding(NamedTuple):
     """What the log of a replica has of the key; `error` if that is not known."""
 
-    broker: int
+    broker: int | None
+    """None for the remote tier."""
     partition: int
     segments: list[SegmentFinding]
     error: str | None = None
+
+    @property
+    def place(self) -> str:
+        """The broker, or the remote tier."""
+        return "the remote tier" if self.broker is None else f"broker {self.broker}"
 
     @property
     def values(self) -> list[int]:
@@ -70,12 +80,16 @@ def _search_replica(
     counted: list[int] = []
     values: list[int] = []
     tombstones: list[int] = []
+    log = _log(client, broker, topic, index)
+    if log is not None and log.segments:
+        local_start = log.segments[0].base_offset
+        offsets = range(max(offsets.start, local_start), offsets.stop)
     for records in read_replica(client, broker, route, index, offsets):
         for record in records:
             counted.append(record.offset)
             if record.key == key:
                 (tombstones if record.value is None else values).append(record.offset)
-    return _by_segment(_log(client, broker, topic, index), counted, values, tombstones)
+    return _by_segment(_log(client, broker, topic, index) or log, counted, values, tombstones)
 
 
 def _log(client: Client, broker: int, topic: str, index: int) -> LogDescription | None:

@@ -18,9 +18,10 @@ _COLUMNS = [
     Column("tombstones", True),
 ]
 NOT_PROVEN = (
-    "This was read through the brokers. It does not prove what is outside of their logs:"
-    " files of replaced segments are kept for file.delete.delay.ms (a minute) and then deleted, and"
-    " their blocks are free but not overwritten; consumers, mirrors and backups may have copies."
+    "This was read through the brokers, and from the remote tier if there is one. It does not prove"
+    " what is outside of them: files of replaced segments are kept for file.delete.delay.ms (a"
+    " minute) and then deleted, and their blocks are free but not overwritten; an object store may"
+    " keep versions; consumers, mirrors and backups may have copies."
     " The tombstone, which contains the key, goes after delete.retention.ms."
 )
 
@@ -29,7 +30,8 @@ def print_findings(found: Sequence[ReplicaFinding]) -> None:
     """Print a row for each segment."""
     rows = []
     for replica in found:
-        begin = [str(replica.partition), str(replica.broker)]
+        where = "tier" if replica.broker is None else str(replica.broker)
+        begin = [str(replica.partition), where]
         if replica.error is not None:
             rows.append([*begin, "?", "?", "?", "?", "?"])
         rows += [
@@ -55,6 +57,7 @@ def print_findings_as_json(
         {
             "partition": replica.partition,
             "broker": replica.broker,
+            "remote": replica.broker is None,
             "error": replica.error,
             "segments": [dict(segment._asdict()) for segment in replica.segments],
         }

@@ -87,6 +87,12 @@ def find_tier(
     return TierSource(url, _open(url), topic, found, local)
 
 
+def tier_of(client: Client, described: TopicDescription) -> TierSource:
+    """Return a topic's part of the store that the brokers name."""
+    url = _url_of(client)
+    return TierSource(url, _open(url), described.name, _parse_id(described.topic_id or ""), {})
+
+
 def _open(url: str) -> BlockingStore:
     try:
         return open_blocking_store(url, create=False)

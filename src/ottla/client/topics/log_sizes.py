@@ -43,6 +43,8 @@ class LogDescription(NamedTuple):
     segments: list[LogSegment] | None
     remote_size: int | None
     """The size of its segments in the remote tier; None if it is not tiered."""
+    remote_first_dirty_offset: int | None
+    """Up to where its remote part is clean; None if it has none, or is not compacted."""
 
 
 class DirectoryDescription(NamedTuple):
@@ -129,6 +131,7 @@ def _description(
         found.uncleanable_reason,
         segments,
         _known(found.remote_bytes),
+        _known(found.remote_first_dirty_offset),
     )
 
 

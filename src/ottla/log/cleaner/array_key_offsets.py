@@ -3,21 +3,32 @@
 A key takes 24 bytes: a hash of 16 bytes (`key_hash.py`) and an offset. The table is searched from
 the slot that the hash says to the next free one, for all keys of many batches at once.
 
+The first pass also marks each offset whose record is not the last one of its key. So the second
+pass need not look for the keys of what the first pass has seen, and it need not look at all at the
+records of a batch of which nothing or everything stays. There are marks for a limited number of
+offsets; for those after them the keys are looked for.
+
 numpy is optional (the extra `compact`). It is imported in a helper process only, and only for logs
 that are large enough that its start pays (`cleaning_session.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from ottla.log.cleaner.key_hash import KeyHash
-from ottla.log.cleaner.key_offsets import BatchRecords, Selection
-from ottla.log.cleaner.record_arrays import PADDING, Array, RecordArrays, read_records
+from ottla.log.cleaner.offset_marks import OffsetMarks
+from ottla.log.cleaner.record_arrays import (
+    Array,
+    RecordArrays,
+    RecordGroup,
+    RecordPlaces,
+    find_records,
+    read_records,
+    read_timestamp_deltas,
+)
 
 BYTES_A_KEY: Final = 24
 _FIRST_SLOTS: Final = 1 << 14
@@ -25,8 +36,32 @@ _GROW_FROM: Final = 0.6
 """How full the table gets before it grows."""
 _ROWS_A_MOVE: Final = 1 << 15
 _NEVER: Final = -(2**63)
+_MOST_MARKS: Final = 64 * 1024 * 1024
+"""How many offsets have marks: twice 8 MiB of memory at most."""
+_MOST_COUNTED: Final = 8 * 1024 * 1024
+"""Over how many offsets marks are counted at once. Each takes a byte of memory meanwhile."""
+
+UNKNOWN: Final = 0
+NONE_STAYS: Final = 1
+ALL_STAY: Final = 2
 _U: Any = np.uint64
 _HALF: Final = _U(32)
+
+
+class Selected(NamedTuple):
+    """What is left of the records of some batches: an element for each batch."""
+
+    kept: list[int]
+    """How many records are left."""
+    have_tombstones: list[bool]
+    """True if some of those that are left delete their keys."""
+    max_timestamp_deltas: list[int]
+    """The largest of those that are left; of no meaning if none is left."""
+    first_runs: list[int]
+    """The number of its first run, and one more element: how many runs there are."""
+    run_starts: list[int]
+    """Where runs of records that are left begin in the data."""
+    run_ends: list[int]
 
 
 class ArrayKeyOffsets:
@@ -39,6 +74,11 @@ class ArrayKeyOffsets:
         self._table = np.zeros((slots, 3), np.uint64)  # a hash in two halves, and an offset
         self._keys = 0
         self._hash = KeyHash(seed)
+        self._superseded = OffsetMarks(0, 0)
+        """Offsets of records that go: others with the same keys follow, or they have no key."""
+        self._tombstones = OffsetMarks(0, 0)
+        self._are_marks_useful = True
+        """False if somewhere records have other offsets than the header of their batch says."""
 
     def __len__(self) -> int:
         return self._keys
@@ -55,30 +95,49 @@ class ArrayKeyOffsets:
 
     # -- the first pass ------------------------------------------------------------------
 
-    def add_batches(self, batches: Sequence[BatchRecords], first_offset: int) -> int:
+    def add(self, group: RecordGroup, first_offset: int) -> int:
         """Add the records of batches from an offset on; return how many batches were added whole.
 
-        If that is not all, the map is full.
+        If that is not all, the map is full. `first_offset` is the same each time.
         """
-        most = sum(batch.record_count for batch in batches)
+        if not self._superseded.end:
+            self._superseded = OffsetMarks(first_offset, _MOST_MARKS)
+            self._tombstones = OffsetMarks(first_offset, _MOST_MARKS)
+        most = int(group.counts.sum())
         self._grow(most)
         if self._keys + most <= self._limit(len(self._table)):
-            is_whole = self._add(batches, first_offset)
+            is_whole = self._add(group, first_offset)
             assert is_whole, "there is room for each of them"
-            return len(batches)
-        for number, batch in enumerate(batches):
-            if not self._add([batch], first_offset):
+            return len(group.counts)
+        for number in range(len(group.counts)):
+            one = RecordGroup(group.data, *(each[number : number + 1] for each in group[1:]))
+            if not self._add(one, first_offset):
                 return number
-        return len(batches)
+        return len(group.counts)
 
-    def _add(self, batches: Sequence[BatchRecords], first_offset: int) -> bool:
-        if not batches:
-            return True
-        data, records = _arrays(batches)
-        offsets = _offsets(batches, records)
-        chosen = np.flatnonzero((records.key_lengths >= 0) & (offsets >= first_offset))
-        high, low = self._hash.of(data, records.key_starts[chosen], records.key_lengths[chosen])
-        return self._put(high, low, offsets[chosen].astype(np.uint64))
+    def _add(self, group: RecordGroup, first_offset: int) -> bool:
+        places = find_records(group)
+        records = read_records(group, places)
+        offsets = self._offsets(group, places, records)
+        starts, lengths = records.key_starts, records.key_lengths
+        if records.is_tombstone.any():
+            self._tombstones.add(offsets[records.is_tombstone])
+        if lengths.min() < 0 or offsets.min() < first_offset:
+            self._superseded.add(offsets[lengths < 0])
+            chosen = np.flatnonzero((lengths >= 0) & (offsets >= first_offset))
+            starts, lengths, offsets = starts[chosen], lengths[chosen], offsets[chosen]
+        high, low = self._hash.of(group.data, starts, lengths)
+        return self._put(high, low, offsets.astype(np.uint64))
+
+    def _offsets(self, group: RecordGroup, places: RecordPlaces, records: RecordArrays) -> Array:
+        """Return the offsets of records, and note if a batch without gaps has other ones."""
+        batches = records.batches
+        offsets: Array = group.base_offsets[batches] + records.offset_deltas
+        numbers = np.arange(len(offsets)) - places.firsts[batches]
+        is_dense = _are_dense(group.base_offsets, group.last_offsets, group.counts)
+        if ((numbers != records.offset_deltas) & is_dense[batches]).any():
+            self._are_marks_useful = False
+        return offsets
 
     def _put(self, high: Array, low: Array, offsets: Array) -> bool:
         """Put keys into the table, in the order of their offsets; False if it is full."""
@@ -102,7 +161,14 @@ class ArrayKeyOffsets:
                 rows[free] = table.take(wanted, axis=0)
             is_there = (rows[:, 0] == high) & (rows[:, 1] == low)
             # Offsets rise, and of equal slots the last one counts.
-            table[slots[is_there], 2] = offsets[is_there]
+            there, added = slots[is_there], offsets[is_there]
+            was_there = is_there & ~is_free
+            before = rows[was_there, 2]
+            table[there, 2] = added
+            before = before[before != table[slots[was_there], 2]]
+            self._superseded.add(before.astype(np.int64))
+            is_older = table[there, 2] != added
+            self._superseded.add(added[is_older].astype(np.int64))
             rest = np.flatnonzero(~is_there)
             high, low, offsets = high[rest], low[rest], offsets[rest]
             slots = slots[rest] + 1
@@ -124,22 +190,62 @@ class ArrayKeyOffsets:
 
     # -- the second pass -----------------------------------------------------------------
 
-    def select_batches(
-        self, batches: Sequence[BatchRecords], latest_offset: int
-    ) -> list[Selection]:
-        """Return the records of batches that stay; see `KeyOffsets.select_batches`."""
-        if not batches:
-            return []
-        data, records = _arrays(batches)
-        offsets = _offsets(batches, records)
+    def are_marked(
+        self, first_offsets: Array, last_offsets: Array, counts: Array, latest_offset: int
+    ) -> Array:
+        """Return for each batch whether there are marks for all of its records.
+
+        `latest_offset` is as in `select`.
+        """
+        if not self._are_marks_useful:
+            return np.zeros(len(counts), bool)
+        end = min(self._superseded.end, latest_offset + 1)
+        are: Array = (first_offsets >= self._superseded.first) & (last_offsets < end)
+        are &= _are_dense(first_offsets, last_offsets, counts)
+        return are
+
+    def verdicts(self, first_offsets: Array, last_offsets: Array) -> Array:
+        """Return which batches, all of which are marked, stay as they are, or not at all."""
+        found = np.full(len(first_offsets), UNKNOWN, np.int8)
+        if not len(found):
+            return found
+        starts, ends = first_offsets, last_offsets + 1
+        if ends[-1] - starts[0] > _MOST_COUNTED or (starts[1:] < ends[:-1]).any():
+            return found
+        superseded = _count(self._superseded, starts, ends)
+        tombstones = _count(self._tombstones, starts, ends)
+        found[superseded == ends - starts] = NONE_STAYS
+        found[(superseded == 0) & (tombstones == 0)] = ALL_STAY
+        return found
+
+    def select_marked(self, group: RecordGroup) -> Selected:
+        """Return the records that stay of batches that are marked."""
+        places = find_records(group)
+        batches = np.repeat(np.arange(len(group.counts)), group.counts)
+        offsets = np.arange(len(batches)) + (group.base_offsets - places.firsts)[batches]
+        stays = ~self._superseded.are_marked(offsets)
+        is_tombstone = self._tombstones.are_marked(offsets)
+        if not group.keep_tombstones.all():
+            stays &= ~is_tombstone | group.keep_tombstones[batches]
+        return _selected(group, places, batches, stays, is_tombstone)
+
+    def select(self, group: RecordGroup, latest_offset: int) -> Selected:
+        """Return the records of batches that stay.
+
+        Those after `latest_offset` are not in the map, and all of them stay.
+        """
+        places = find_records(group)
+        records = read_records(group, places)
+        batches = records.batches
+        offsets = group.base_offsets[batches] + records.offset_deltas
         stays = offsets > latest_offset
-        keeps_tombstones = np.array([batch.keep_tombstones for batch in batches])
         asked = ~stays & (records.key_lengths >= 0)
-        asked &= ~records.is_tombstone | keeps_tombstones[records.batches]
+        asked &= ~records.is_tombstone | group.keep_tombstones[batches]
         chosen = np.flatnonzero(asked)
-        high, low = self._hash.of(data, records.key_starts[chosen], records.key_lengths[chosen])
+        starts, lengths = records.key_starts[chosen], records.key_lengths[chosen]
+        high, low = self._hash.of(group.data, starts, lengths)
         stays[chosen] = offsets[chosen] >= self._last_offsets(high, low)
-        return _selections(data, batches, records, stays)
+        return _selected(group, places, batches, stays, records.is_tombstone)
 
     def _last_offsets(self, high: Array, low: Array) -> Array:
         """Return the last offset of each key, -1 if it is not in the map."""
@@ -158,70 +264,63 @@ class ArrayKeyOffsets:
         return found
 
 
+def _are_dense(first_offsets: Array, last_offsets: Array, counts: Array) -> Array:
+    """Return for each batch whether it has a record for each of its offsets."""
+    are: Array = last_offsets - first_offsets + 1 == counts
+    return are
+
+
+def _count(marks: OffsetMarks, starts: Array, ends: Array) -> Array:
+    """Return how many offsets are marked in each of these ranges, which rise."""
+    first = starts[0]
+    bits = np.append(marks.between(int(first), int(ends[-1])), np.uint8(0))
+    limits = np.column_stack((starts, ends)).reshape(-1) - first
+    counts: Array = np.add.reduceat(bits, limits, dtype=np.int64)[::2]
+    return counts
+
+
 def _slots(high: Array, count: int) -> Array:
     slots: Array = (((high >> _HALF) * _U(count)) >> _HALF).astype(np.int64)
     return slots
 
 
-def _arrays(batches: Sequence[BatchRecords]) -> tuple[memoryview, RecordArrays]:
-    """Return the records of batches in one buffer, and where they are."""
-    data = batches[0].data
-    starts = [batch.start for batch in batches]
-    ends = [batch.end for batch in batches]
-    if ends[-1] + len(PADDING) > len(data) or any(batch.data is not data for batch in batches):
-        views = [memoryview(batch.data)[batch.start : batch.end] for batch in batches]
-        data = b"".join([*views, PADDING])
-        sizes = [batch.end - batch.start for batch in batches]
-        ends = list(accumulate(sizes))
-        starts = [end - size for end, size in zip(ends, sizes, strict=True)]
-    view = memoryview(data)
-    return view, read_records(view, starts, ends, [batch.record_count for batch in batches])
+def _selected(
+    group: RecordGroup, places: RecordPlaces, batches: Array, stays: Array, is_tombstone: Array
+) -> Selected:
+    firsts = places.firsts
+    kept = np.add.reduceat(stays, firsts, dtype=np.int64)
+    tombstones = np.add.reduceat(stays & is_tombstone, firsts, dtype=np.int64)
+    begins, ends = _runs(firsts, stays)
+    return Selected(
+        kept.tolist(),
+        (tombstones > 0).tolist(),
+        _largest_deltas(group, places, stays, kept),
+        np.searchsorted(batches[begins], np.arange(len(firsts) + 1)).tolist(),
+        places.starts[begins].tolist(),
+        places.ends[ends].tolist(),
+    )
 
 
-def _offsets(batches: Sequence[BatchRecords], records: RecordArrays) -> Array:
-    bases = np.array([batch.base_offset for batch in batches], np.int64)
-    offsets: Array = bases[records.batches] + records.offset_deltas
-    return offsets
-
-
-def _selections(
-    data: memoryview, batches: Sequence[BatchRecords], records: RecordArrays, stays: Array
-) -> list[Selection]:
-    firsts = records.firsts
-    kept = np.add.reduceat(stays.astype(np.int64), firsts)
-    tombstones = np.add.reduceat((stays & records.is_tombstone).astype(np.int64), firsts)
-    deltas = np.where(stays, records.timestamp_deltas, _NEVER)
-    largest = np.maximum.reduceat(deltas, firsts).tolist()
-    runs = _runs(records, stays, kept)
-    found = []
-    for number, (count, deleted, batch) in enumerate(
-        zip(kept.tolist(), tombstones.tolist(), batches, strict=True)
-    ):
-        content = None
-        if count != batch.record_count:
-            content = b"".join([data[start:end] for start, end in runs.get(number, ())])
-        found.append(Selection(count, deleted > 0, largest[number], content))
+def _largest_deltas(
+    group: RecordGroup, places: RecordPlaces, stays: Array, kept: Array
+) -> list[int]:
+    """Return the largest timestamp delta of the records that stay, for each batch."""
+    largest = np.full(len(kept), _NEVER, np.int64)
+    has_some = np.flatnonzero(kept)
+    if len(has_some):
+        deltas = read_timestamp_deltas(group.data, places.starts[stays])
+        firsts = (np.cumsum(kept) - kept)[has_some]
+        largest[has_some] = np.maximum.reduceat(deltas, firsts)
+    found: list[int] = largest.tolist()
     return found
 
 
-def _runs(records: RecordArrays, stays: Array, kept: Array) -> dict[int, list[tuple[int, int]]]:
-    """Return the ranges of bytes that stay of each batch that loses a part of its records."""
-    counts = np.diff(records.firsts, append=len(stays))
-    chosen = stays & (kept != counts)[records.batches]
-    is_first = np.zeros(len(stays) + 1, bool)
-    is_first[records.firsts] = True
-    before = np.zeros(len(stays), bool)
-    before[1:] = chosen[:-1]
-    after = np.zeros(len(stays), bool)
-    after[:-1] = chosen[1:]
-    begins = np.flatnonzero(chosen & (~before | is_first[:-1]))
-    ends = np.flatnonzero(chosen & (~after | is_first[1:]))
-    runs: dict[int, list[tuple[int, int]]] = {}
-    for batch, start, end in zip(
-        records.batches[begins].tolist(),
-        records.starts[begins].tolist(),
-        records.ends[ends].tolist(),
-        strict=True,
-    ):
-        runs.setdefault(batch, []).append((start, end))
-    return runs
+def _runs(firsts: Array, stays: Array) -> tuple[Array, Array]:
+    """Return the first and the last record of each run of records that stay in one batch."""
+    begins, ends = stays.copy(), stays.copy()
+    begins[1:] &= ~stays[:-1]
+    begins[firsts] = stays[firsts]
+    ends[:-1] &= ~stays[1:]
+    lasts = np.append(firsts[1:], len(stays)) - 1
+    ends[lasts] = stays[lasts]
+    return np.flatnonzero(begins), np.flatnonzero(ends)

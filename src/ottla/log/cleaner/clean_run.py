@@ -1,7 +1,9 @@
 """One clean of one log, in steps on the loop that mostly wait for others.
 
-Files are read and written in the background, records are looked at by a helper process
-(`cleaning_session.py`). Only choosing what to read and the swap of segments happen on the loop.
+A helper process looks at the records (`cleaning_session.py`). It reads and appends to files itself
+if it can, otherwise that happens in the background here. Only choosing what to read and the swap of
+segments happen on the loop.
+
 Segments are cleaned from the oldest on, so values that a tombstone deletes are gone before it.
 
 Between two steps the log may be truncated, deleted or shortened by retention. Then the clean is
@@ -39,6 +41,8 @@ _LONGEST_PAUSE_MS: Final = 20_000
 """A helper process ends after a minute without a task, so longer waits are interrupted."""
 
 _UNLIMITED_RATE: Final = 1e18
+_CHUNKS_A_TASK: Final = 8
+"""How many chunks the helper reads itself in one task, unless the rate is limited."""
 
 
 class CleaningAborted(Exception):
@@ -151,7 +155,7 @@ class CleanRun:
 
     def _begin(self) -> Steps[None]:
         plan, config = self.plan, self.log.config
-        producers = yield from self._active_producers()
+        producers = yield from active_producers(self.log)
         aborted = yield from self._off_loop(self._aborted_transactions())
         fields = {
             "map_bytes": self._settings.map_bytes,
@@ -162,26 +166,13 @@ class CleanRun:
             "bytes": plan.total_bytes,
             "seed": self._resources.random.uuid().hex(),
             "delete_retention_ms": config.delete_retention_ms,
+            "keep_deletions_from": self.log.keeps_deletions_from,
+            "keep_epoch_starts": config.remote_storage_enable,
             "index_interval_bytes": config.index_interval_bytes,
         }
         yield from self._ask(
             pack({"task": "begin", "clean": self._id, **fields}, producers, aborted)
         )
-
-    def _active_producers(self) -> Steps[bytes]:
-        """Return the last batch with data of each known producer, a few with each step."""
-        packed = bytearray()
-        producers = self.log.producers.entries
-        ids = iter(list(producers))
-        while some := list(islice(ids, _PRODUCERS_A_STEP)):
-            for producer_id in some:
-                entry = producers.get(producer_id)
-                if entry is not None:
-                    last = entry.last_batch
-                    offset = -1 if last is None else last.last_offset
-                    packed += ACTIVE_PRODUCER.pack(producer_id, offset, entry.producer_epoch)
-            yield
-        return bytes(packed)
 
     def _aborted_transactions(self) -> Callable[[], bytes]:
         """Return work that reads the aborted transactions that begin in the range to clean."""
@@ -232,10 +223,17 @@ class CleanRun:
         sizes = yield from self._off_loop(self._sizes(segments))
         config, groups, start = self.log.config, [], 0
         limits = GroupLimits(config.segment_bytes, config.segment_index_bytes)
-        for count in group_sizes(sizes, limits):
-            groups.append(segments[start : start + count])
-            start += count
+        copied = self._count_copied(segments)
+        for counts in (group_sizes(sizes[:copied], limits), group_sizes(sizes[copied:], limits)):
+            for count in counts:
+                groups.append(segments[start : start + count])
+                start += count
         return groups
+
+    def _count_copied(self, segments: list[Segment]) -> int:
+        """Return how many segments the remote tier has: others are not put into one with them."""
+        highest = self.log.highest_remote_offset
+        return sum((self.log.segments.end_of(each) or 0) - 1 <= highest for each in segments)
 
     def _sizes(self, segments: list[Segment]) -> Callable[[], list[SegmentSizes]]:
         files, base_offsets = self._resources.files, self.log.segments.base_offsets
@@ -269,8 +267,13 @@ class CleanRun:
     def _write_group(self, group: list[Segment], cleaned: CleanedFiles) -> Steps[dict[str, Any]]:
         """Write what stays of a group to files that are ready to be swapped in."""
         yield from self._off_loop(cleaned.create)
-        base_offset = {"base_offset": group[0].base_offset, "is_first": self._is_first_group}
-        yield from self._ask(pack({"task": "segment", "clean": self._id, **base_offset}))
+        output: dict[str, Any] = {
+            "base_offset": group[0].base_offset,
+            "is_first": self._is_first_group,
+        }
+        if self._resources.files.is_shared:
+            output["path"] = cleaned.path(LOG)
+        yield from self._ask(pack({"task": "segment", "clean": self._id, **output}))
         self._is_first_group = False
         for segment in group:
             yield from self._clean_segment(segment, cleaned)
@@ -286,13 +289,13 @@ class CleanRun:
         write: Started[None] | None = None
         fields = {"task": "filter", "latest_offset": self._latest_offset}
         for chunk in self._chunks(segment, 0, fields):
-            _, parts = yield from self._process(chunk)
+            answer, parts = yield from self._process(chunk)
             if write is not None:
                 yield from self._finish(write)
-            write = self._start(partial(cleaned.append, *parts))
+            write = self._start(partial(cleaned.append, answer["size"], *parts))
             self.stats.bytes_read += chunk.size
-            self.stats.bytes_written += len(parts[0])
-            yield from self._slow_down(chunk.size + len(parts[0]))
+            self.stats.bytes_written += answer["size"]
+            yield from self._slow_down(chunk.size + answer["size"])
         if write is not None:
             yield from self._finish(write)
 
@@ -320,10 +323,11 @@ class CleanRun:
 
     def _chunks(self, segment: Segment, start: int, fields: dict[str, Any]) -> Iterator[_Chunk]:
         """Yield the chunks of a segment. Each is being read while the one before is looked at."""
-        size = self._settings.chunk_bytes
+        position, end = start, segment.size
         ahead: _Chunk | None = None
-        for position in range(start, segment.size, size):
+        while position < end:
             following = self._read_chunk(segment, position, start, fields)
+            position += following.size
             if ahead is not None:
                 yield ahead
             ahead = following
@@ -334,7 +338,10 @@ class CleanRun:
         self, segment: Segment, position: int, start: int, fields: dict[str, Any]
     ) -> _Chunk:
         path, end = segment.path(LOG), segment.size
-        size = min(self._settings.chunk_bytes, end - position)
+        size = self._settings.chunk_bytes
+        if self._helper_reads and self._is_unlimited:
+            size *= _CHUNKS_A_TASK
+        size = min(size, end - position)
         fields = {
             **fields,
             "clean": self._id,
@@ -342,7 +349,8 @@ class CleanRun:
             "left": end - position - size,
         }
         if self._helper_reads:
-            fields |= {"path": path, "position": position, "size": size}
+            chunk_bytes = self._settings.chunk_bytes
+            fields |= {"path": path, "position": position, "size": size, "chunk": chunk_bytes}
             return _Chunk(segment, position, size, fields, None)
         work = partial(self._read, path, position, size, fields)
         return _Chunk(segment, position, size, fields, self._start(work))
@@ -378,6 +386,8 @@ class CleanRun:
         self._check()
         if "lost" in fields:
             raise TaskFailed(fields["lost"])
+        if "errno" in fields:
+            raise OSError(fields["errno"], fields["error"], self.log.directory)
         if "damage" in fields:
             raise DamagedRecords(f"at position {fields['position']}: {fields['damage']}")
         return fields, parts
@@ -402,8 +412,12 @@ class CleanRun:
         if not self._world.is_current():
             raise CleaningAborted("it is not served any more")
 
+    @property
+    def _is_unlimited(self) -> bool:
+        return self._world.throttle.bytes_per_second >= _UNLIMITED_RATE
+
     def _slow_down(self, size: int) -> Steps[None]:
-        if self._world.throttle.bytes_per_second >= _UNLIMITED_RATE:
+        if self._is_unlimited:
             return
         left_ms = self._world.throttle.delay_ms(size, self._resources.clock.monotonic_ms())
         while left_ms > 0:
@@ -421,6 +435,22 @@ class CleanRun:
             self._world.submit(message, lambda result: None)
         except TaskFailed:
             pass  # it forgets the clean when others begin
+
+
+def active_producers(log: Log) -> Steps[bytes]:
+    """Return the last batch with data of each known producer, a few with each step."""
+    packed = bytearray()
+    producers = log.producers.entries
+    ids = iter(list(producers))
+    while some := list(islice(ids, _PRODUCERS_A_STEP)):
+        for producer_id in some:
+            entry = producers.get(producer_id)
+            if entry is not None:
+                last = entry.last_batch
+                offset = -1 if last is None else last.last_offset
+                packed += ACTIVE_PRODUCER.pack(producer_id, offset, entry.producer_epoch)
+        yield
+    return bytes(packed)
 
 
 def _size(files: Files, path: str) -> int:

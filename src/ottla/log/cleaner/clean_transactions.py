@@ -41,19 +41,23 @@ class CleanTransactions:
         self._aborted[batch.producer_id] = current[0], True
         return True
 
-    def is_marker_unused(self, batch: Batch, marker: Marker | None) -> bool:
+    def is_marker_unused(
+        self, batch: Batch, marker: Marker | None, *, must_stay: bool = False
+    ) -> bool:
         """Return True if no batch of the transaction that a marker ends was seen.
 
-        `marker` is None for other control batches, which stay, and for one without records.
+        `marker` is None for other control batches, which stay, and for one without records. One
+        that `must_stay` is used: others may have a batch of its transaction.
         """
         self._advance(batch.last_offset)
         if marker is None:
             return not batch.record_count
         if not marker.is_abort:
-            is_used = batch.producer_id in self._committed
+            is_used = must_stay or batch.producer_id in self._committed
             self._committed.discard(batch.producer_id)
             return not is_used
         transaction, is_used = self._aborted.pop(batch.producer_id, (None, False))
+        is_used = is_used or must_stay
         if transaction is not None and is_used:
             self.kept.append(transaction)
         return not is_used

@@ -74,8 +74,8 @@ def cleanable(log: Log, now_ms: int) -> Cleanable:
 
 
 def first_dirty_offset(log: Log) -> int:
-    """Return where the clean part ends; the log start if what is known about it is not valid."""
-    start = log.log_start_offset
+    """Return where the clean part ends; where the local log begins if that is not known."""
+    start = log.local_log_start_offset
     return log.cleaned_upto if start <= log.cleaned_upto <= log.log_end_offset else start
 
 
@@ -92,7 +92,7 @@ def is_roll_due(log: Log, now_ms: int) -> bool:
     lag_ms = log.config.max_compaction_lag_ms
     if lag_ms >= MAX_LONG or not log.active.size or log.has_queued:
         return False
-    timestamp = _first_timestamp(log.active)
+    timestamp = first_timestamp(log.active)
     return 0 < timestamp < now_ms - lag_ms and log.written_end <= log.high_watermark
 
 
@@ -120,10 +120,11 @@ def _delay_ms(log: Log, dirty_number: int, now_ms: int) -> int:
     if lag_ms >= MAX_LONG:
         return 0
     rolled = list(log.segments)[dirty_number:-1][:_MOST_FIRST_BATCHES]
-    timestamps = [_first_timestamp(segment) for segment in rolled if segment.size]
+    timestamps = [first_timestamp(segment) for segment in rolled if segment.size]
     oldest = min((each for each in timestamps if each > 0), default=MAX_LONG)
     return max(now_ms - lag_ms - oldest, 0)
 
 
-def _first_timestamp(segment: Segment) -> int:
+def first_timestamp(segment: Segment) -> int:
+    """Return the timestamp of the first batch of a segment that is not empty."""
     return next(segment.batches_from(0)).max_timestamp

@@ -8,17 +8,22 @@ from typing import Final
 from ottla.model.ids import NO_TIMESTAMP
 from ottla.ports import Buffer
 from ottla.records.batch import (
+    ATTRIBUTES_OFFSET,
     COMPRESSION_MASK,
+    CRC_OFFSET,
     DELETE_HORIZON_MASK,
     HEADER,
     HEADER_SIZE,
+    LENGTH_OFFSET,
     LOG_OVERHEAD,
     MAGIC_V2,
     Batch,
-    seal,
 )
+from ottla.records.checksum import crc32c
 
 _OFFSET_ENTRY: Final = Struct(">ii")
+_LENGTH: Final = Struct(">i")
+_CRC: Final = Struct(">I")
 _TIME_ENTRY: Final = Struct(">qi")
 
 
@@ -58,7 +63,7 @@ def _sealed(
         made,
         0,
         batch.base_offset,
-        len(made) - LOG_OVERHEAD,
+        0,
         batch.partition_leader_epoch,
         MAGIC_V2,
         0,
@@ -71,8 +76,15 @@ def _sealed(
         batch.base_sequence,
         count,
     )
-    seal(made, 0, len(made))
+    finish_batch(made)
     return made
+
+
+def finish_batch(batch: bytearray) -> None:
+    """Set the length and the CRC of a batch."""
+    _LENGTH.pack_into(batch, LENGTH_OFFSET, len(batch) - LOG_OVERHEAD)
+    with memoryview(batch) as view:
+        _CRC.pack_into(batch, CRC_OFFSET, crc32c(view[ATTRIBUTES_OFFSET:]))
 
 
 class CleanedSegment:
@@ -109,10 +121,14 @@ class CleanedSegment:
             relative = self.max_timestamp_offset - self._base_offset
             self._time_entries += _TIME_ENTRY.pack(self.max_timestamp, relative)
 
-    def take(self) -> tuple[bytes, bytes, bytes]:
-        """Return the batches, offset entries and time entries since the last call."""
-        taken = b"".join(self._batches), bytes(self._offset_entries), bytes(self._time_entries)
-        self._batches.clear()
+    def take_batches(self) -> list[Buffer]:
+        """Return the batches since the last call."""
+        taken, self._batches = self._batches, []
+        return taken
+
+    def take_entries(self) -> tuple[bytes, bytes]:
+        """Return the offset entries and time entries since the last call."""
+        taken = bytes(self._offset_entries), bytes(self._time_entries)
         self._offset_entries.clear()
         self._time_entries.clear()
         return taken

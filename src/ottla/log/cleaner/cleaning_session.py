@@ -1,31 +1,39 @@
 """The work of one clean in a helper process: it looks at every record of whole chunks of a log.
 
+`plain_session.py` does so in plain Python, `array_session.py` with numpy.
+
 The first pass reads the dirty part and collects the last offset of each key. The second pass reads
 everything from the start of the log and returns what stays. What Kafka's cleaner keeps, stays:
 - the record with the last offset of its key, and everything after the end of the first pass;
 - a record without a value (tombstone), until the delete horizon in its batch has passed. The clean
-  that first finds it stores the horizon there;
+  that first finds it stores the horizon there. In a tiered log, those that the remote part may
+  still need stay as they are (`Log.keeps_deletions_from`);
 - no batch of an aborted transaction; a transaction marker as `clean_transactions.py` says;
 - of a batch without records, the header if it has the last sequence of a producer that is still
-  known, or the last offset of the range that is cleaned.
+  known, or the last offset of the range that is cleaned. In tiered topics also if it is the first
+  one of its leader epoch: remote segments are found by the epochs of the log that reads them, so
+  all replicas must agree on where epochs begin.
 Offsets and sequences never change. The CRC of each batch is checked, so damage is not copied.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
+from ottla.config.definition import MAX_LONG
 from ottla.log.cleaner.batch_codecs import BatchCodecs
 from ottla.log.cleaner.clean_transactions import CleanTransactions
 from ottla.log.cleaner.cleaned_batches import CleanedSegment, with_records, without_records
-from ottla.log.cleaner.key_offsets import BatchRecords, KeyOffsets, Selection
+from ottla.log.cleaner.key_offsets import BatchRecords, Selection
 from ottla.log.cleaner.timestamp_shift import shifted
 from ottla.log.segment.batch_scan import check_crc, header_at
 from ottla.log.segment.txn_index import TXN_ENTRY, AbortedTxn
 from ottla.log.state.producer_replay import read_marker
-from ottla.ports import Buffer, SharedFile
+from ottla.ports import Buffer, SharedFile, SharedOutput, start_beside
 from ottla.records.batch import (
     HEADER_SIZE,
     LOG_APPEND_TIME,
@@ -35,46 +43,68 @@ from ottla.records.batch import (
 )
 from ottla.records.compression import decompress
 
-if TYPE_CHECKING:
-    from ottla.log.cleaner.array_key_offsets import ArrayKeyOffsets
-
 ACTIVE_PRODUCER: Final = Struct(">qqh")
 """Producer id, the last offset of its last batch with data (-1 if that is not known), its epoch."""
-
-ARRAYS_FROM_BYTES: Final = 8 * 1024 * 1024
-"""Smaller logs are cleaned without numpy: it takes 0.1 s and 15 MiB of memory to start."""
 
 Fill: TypeAlias = Callable[[memoryview], None]
 """Writes the bytes of a chunk of a segment."""
 
+
+class Chunk(NamedTuple):
+    """A chunk of a segment."""
+
+    size: int
+    fill: Fill
+    left: int
+    """How many bytes of the segment come after it."""
+    following: tuple[int, Fill] | None = None
+    """The size of the next chunk, and what writes it; None if that is not known yet."""
+
+
+Find: TypeAlias = Callable[[bytearray, int, int], tuple[list[int], int, int]]
+"""Finds batches; see `batch_headers.find_batches`."""
+
+_ROOM: Final = 256 * 1024
+"""How many bytes a buffer has before a chunk, for the beginning of its first batch."""
 _PADDING: Final = 16
 """How many bytes the buffer has after the last batch: a key may be read a word at a time."""
 
-_BYTES_AT_ONCE: Final = 4 * 1024 * 1024
-"""How many bytes of decompressed records are looked at together."""
+
+class KeyMap(Protocol):
+    """The last offset of each key."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def utilization(self) -> float:
+        """How much of the map is used, from 0 to 1."""
+        ...
 
 
-class CleaningSession:
-    """The state of one clean between its tasks."""
+class CleaningSession(ABC):
+    """The state of one clean between its tasks, and the rules that say what stays."""
+
+    offsets: KeyMap
 
     def __init__(self, fields: dict[str, Any], producers: Buffer, aborted: Buffer) -> None:
-        self.offsets = new_key_offsets(
-            fields["map_bytes"],
-            fields["load_factor"],
-            bytes.fromhex(fields["seed"]),
-            in_arrays=fields["bytes"] >= ARRAYS_FROM_BYTES,
-        )
         self._first_dirty = fields["first_dirty_offset"]
         self._upper_bound = fields["upper_bound"]
         self._now_ms = fields["now_ms"]
         self._delete_retention_ms = fields["delete_retention_ms"]
+        self._keep_deletions_from: int = fields["keep_deletions_from"]
+        self._keep_epoch_starts = fields["keep_epoch_starts"]
+        self._leader_epoch: int | None = None
+        """The leader epoch of the last batch that the second pass has seen."""
+        self._begins_epoch = False
         self._interval = fields["index_interval_bytes"]
         self._last_of: dict[int, tuple[int, int]] = {
             producer_id: (last_offset, epoch)
             for producer_id, last_offset, epoch in ACTIVE_PRODUCER.iter_unpack(producers)
         }
         self._aborted = [AbortedTxn(*each[1:]) for each in TXN_ENTRY.iter_unpack(aborted)]
-        self._transactions = CleanTransactions(self._aborted)
+        self._transactions = CleanTransactions(
+            each for each in self._aborted if each.last_offset >= self._first_dirty
+        )
         self.latest_offset = -1
         self.is_full = False
         self.output = CleanedSegment(0, self._interval)
@@ -82,51 +112,42 @@ class CleaningSession:
         self._codecs = BatchCodecs()
         self.file: SharedFile | None = None
         """The segment that is being read, unless its bytes come with the tasks."""
+        self.output_file: SharedOutput | None = None
+        """The segment that is being written, unless the broker does that."""
         self.records_read = self.records_kept = self.invalid_records = 0
 
-    def close_file(self) -> None:
+    def close_input(self) -> None:
         """Close the file of the segment that was read."""
+        self._input.begin()  # nothing is being read from now on
         file, self.file = self.file, None
         if file is not None:
             file.close()
 
+    def close_output(self) -> None:
+        """Close the file of the segment that was written."""
+        file, self.output_file = self.output_file, None
+        if file is not None:
+            file.close()
+
+    def close_files(self) -> None:
+        """Close both."""
+        self.close_input()
+        self.close_output()
+
     # -- the first pass ------------------------------------------------------------------
 
-    def begin_input(self) -> None:
-        """Begin to read another segment."""
-        self._input.begin()
+    def begin_input(self, first_offset: int = 0, end_offset: int = MAX_LONG) -> None:
+        """Begin to read another segment, of which only some offsets count."""
+        self._input.begin(first_offset, end_offset)
 
-    def add_keys(self, size: int, fill: Fill, left: int) -> None:
-        """Collect the keys of a chunk of the dirty part; `is_full` if the map is full.
+    @abstractmethod
+    def add_keys(self, chunk: Chunk) -> None:
+        """Collect the keys of a chunk of the dirty part; `is_full` if the map is full."""
 
-        `fill` writes its bytes. `left` bytes of the segment come after the chunk.
-        """
-        data = self._input.add(size, fill, left)
-        some = self._none_yet()
-        for batch in self._input.batches(left):
-            if batch.is_control:
-                self._transactions.is_marker_unused(batch, _marker_of(data, batch))
-                some.add(batch)
-            elif self._transactions.is_aborted(batch) or not batch.record_count:
-                some.add(batch)
-            else:
-                some.add(batch, self._records_of(data, batch))
-            if some.size >= _BYTES_AT_ONCE:
-                if not self._add_some(some):
-                    return
-                some = self._none_yet()
-        self._add_some(some)
-
-    def _add_some(self, some: _Some) -> bool:
-        """Add the keys of batches; return False if the map is full."""
-        added = self.offsets.add_batches(some.records, self._first_dirty)
-        batches = some.batches
-        if added < len(some.records):
-            self.is_full = True
-            batches = batches[: some.numbers[added]]
-        if batches and batches[-1].last_offset >= self._first_dirty:
-            self.latest_offset = batches[-1].last_offset
-        return not self.is_full
+    def _was_read(self, last_offset: int) -> None:
+        """Note that the first pass has everything up to an offset."""
+        if last_offset >= self._first_dirty:
+            self.latest_offset = last_offset
 
     def end_first_pass(self) -> None:
         """Begin again at the start of the log."""
@@ -136,62 +157,25 @@ class CleaningSession:
 
     def begin_segment(self, base_offset: int) -> None:
         """Begin the output of a new segment."""
+        self.close_output()
         self.output = CleanedSegment(base_offset, self._interval)
 
-    def filter(self, size: int, fill: Fill, left: int, latest_offset: int) -> None:
-        """Add what stays of a chunk to the output; `left` bytes of the segment come after it.
+    @abstractmethod
+    def filter(self, chunk: Chunk, latest_offset: int) -> None:
+        """Add what stays of a chunk to the output. Records after `latest_offset` stay.
 
         Take the output before the next chunk: parts of it are in the buffer of the input.
         """
-        data = self._input.add(size, fill, left)
-        some = self._none_yet()
-        for batch in self._input.batches(left):
-            self.records_read += batch.record_count
-            if batch.is_control:
-                marker = _marker_of(data, batch)
-                some.add(batch, is_unused=self._transactions.is_marker_unused(batch, marker))
-            elif self._transactions.is_aborted(batch) or not batch.record_count:
-                some.add(batch)
-            else:
-                horizon_ms = batch.delete_horizon_ms
-                keeps = horizon_ms is None or self._now_ms < horizon_ms
-                some.add(batch, self._records_of(data, batch, keeps))
-            if some.size >= _BYTES_AT_ONCE:
-                self._filter_some(data, some, latest_offset)
-                some = self._none_yet()
-        self._filter_some(data, some, latest_offset)
 
-    def _filter_some(self, chunk: bytearray, some: _Some, latest_offset: int) -> None:
-        """Add what stays of batches to the output."""
-        selected = self.offsets.select_batches(some.records, latest_offset)
-        data_batches = dict(
-            zip(some.numbers, zip(some.records, selected, strict=True), strict=True)
-        )
-        for number, batch in enumerate(some.batches):
-            if batch.is_control:
-                self._filter_control(chunk, batch, number in some.unused)
-            elif number in data_batches:
-                records, selection = data_batches[number]
-                self._filter_data(chunk, batch, records, selection)
-            else:
-                self._keep_header(batch)
+    def _note_epoch(self, batch: Batch) -> None:
+        """Note whether the next batch is the first one of its leader epoch, if these are kept."""
+        epoch = batch.partition_leader_epoch
+        self._begins_epoch = self._keep_epoch_starts and epoch != self._leader_epoch
+        self._leader_epoch = epoch
 
-    def _none_yet(self) -> _Some:
-        """Begin to collect batches that are looked at together."""
-        self._codecs.forget()
-        return _Some()
-
-    def _records_of(
-        self, chunk: bytearray, batch: Batch, keep_tombstones: bool = True
-    ) -> BatchRecords:
-        data: Buffer = chunk
-        start, end = batch.position + HEADER_SIZE, batch.end
-        if batch.compression:
-            with memoryview(chunk) as view:
-                data, start, end = self._codecs.decompress(batch.compression, view[start:end])
-        return BatchRecords(
-            data, start, end, batch.base_offset, batch.record_count, keep_tombstones
-        )
+    def _keeps_deletions_of(self, batch: Batch) -> bool:
+        """Return True if what a batch deletes may be outside of the log that is cleaned."""
+        return batch.last_offset >= self._keep_deletions_from
 
     def take_aborted(self) -> bytes:
         """Return the entries for the transaction index since the last call."""
@@ -218,6 +202,7 @@ class CleaningSession:
             self._keep_header(batch)
             return
         sets_horizon = selection.has_tombstones and batch.delete_horizon_ms is None
+        sets_horizon = sets_horizon and not self._keeps_deletions_of(batch)
         if selection.records is None and not sets_horizon:
             self._keep(chunk, batch)
             return
@@ -236,8 +221,12 @@ class CleaningSession:
         self.output.add(content, batch.last_offset, batch.max_timestamp)
 
     def _keep_header(self, batch: Batch) -> None:
-        """Keep a batch without its records, if anybody needs its sequence or its offset."""
-        if self._is_last_of_producer(batch) or batch.next_offset == self._upper_bound:
+        """Keep a batch without its records, if anybody needs its sequence, offset or epoch."""
+        if (
+            self._is_last_of_producer(batch)
+            or batch.next_offset == self._upper_bound
+            or self._begins_epoch
+        ):
             self.output.add(without_records(batch), batch.last_offset, batch.max_timestamp)
 
     def _rewrite(
@@ -266,68 +255,84 @@ class CleaningSession:
         return batch.is_control and batch.producer_epoch == epoch
 
 
-class _Some:
-    """Batches that are looked at together."""
-
-    def __init__(self) -> None:
-        self.batches: list[Batch] = []
-        self.records: list[BatchRecords] = []
-        """Of those whose records matter."""
-        self.numbers: list[int] = []
-        """Which of the batches these are."""
-        self.unused: set[int] = set()
-        """Which of the batches are markers that nobody needs."""
-        self.size = 0
-
-    def add(
-        self, batch: Batch, records: BatchRecords | None = None, *, is_unused: bool = False
-    ) -> None:
-        if records is not None:
-            self.numbers.append(len(self.batches))
-            self.records.append(records)
-            self.size += records.end - records.start
-        if is_unused:
-            self.unused.add(len(self.batches))
-        self.batches.append(batch)
-
-
 class BatchStream:
-    """The batches of a segment that comes in chunks, with their CRCs checked.
+    """The batches of a segment that comes in chunks.
 
-    Chunks are written into one buffer, which is used again for the next chunk. What a chunk has of
-    an incomplete batch is moved to its start then.
+    Chunks are written into two buffers in turn: while one is looked at, the next chunk is written
+    in a second thread. What a chunk has of an incomplete batch is copied before the next one.
     """
 
     def __init__(self) -> None:
         self._buffer = bytearray()
+        self._other = bytearray()
         self._start = self._end = self._needed = 0
+        self.first_offset, self.end_offset = 0, MAX_LONG
+        """Batches before the one offset, and from the other on, do not count."""
+        self._ahead: Callable[[], None] | None = None
+        """Waits until the next chunk is in the other buffer."""
 
-    def begin(self) -> None:
-        """Begin another segment."""
+    def begin(self, first_offset: int = 0, end_offset: int = MAX_LONG) -> None:
+        """Begin another segment; leave out batches before one offset, and from the other on."""
         self._start = self._end = self._needed = 0
+        self.first_offset, self.end_offset = first_offset, end_offset
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            with suppress(OSError, CorruptBatch):
+                ahead()
 
-    def add(self, size: int, fill: Fill, left: int) -> bytearray:
-        """Let `fill` write the next bytes of the segment, and return the buffer.
+    def add(self, chunk: Chunk) -> bytearray:
+        """Get the next bytes of the segment, and return the buffer.
 
-        The segment has `left` more bytes after them. Raise CorruptBatch if that is not enough for
-        the next batch.
+        Raise CorruptBatch if the segment is too short for the next batch.
         """
-        rest = bytes(memoryview(self._buffer)[self._start : self._end])
-        end = len(rest) + size
-        if len(self._buffer) < end + _PADDING:
-            self._buffer = bytearray(end + _PADDING)
-        self._buffer[: len(rest)] = rest
-        self._start, self._end = 0, len(rest)
-        fill(memoryview(self._buffer)[len(rest) : end])
-        self._end = end
-        if self._needed > end + left:
+        rest = self._end - self._start
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            ahead = self._write(chunk.size, chunk.fill)
+        ahead()
+        room = _ROOM
+        if rest > room:  # a large batch
+            larger = bytearray(rest + chunk.size + _PADDING)
+            larger[rest : rest + chunk.size] = self._other[room : room + chunk.size]
+            self._other, room = larger, rest
+        with memoryview(self._buffer) as view:
+            self._other[room - rest : room] = view[self._start : self._end]
+        self._buffer, self._other = self._other, self._buffer
+        self._start, self._end = room - rest, room + chunk.size
+        if chunk.following is not None:
+            self._ahead = start_beside(self._write(*chunk.following))
+        if self._needed > rest + chunk.size + chunk.left:
             raise CorruptBatch(0, f"a batch of {self._needed} bytes is longer than its segment")
         return self._buffer
 
+    def _write(self, size: int, fill: Fill) -> Callable[[], None]:
+        """Return work that writes a chunk into the other buffer."""
+        if not _ROOM + size + _PADDING <= len(self._other) <= 2 * (_ROOM + size + _PADDING):
+            self._other = bytearray(_ROOM + size + _PADDING)
+        target = self._other
+
+        def write() -> None:
+            with memoryview(target) as view:
+                fill(view[_ROOM : _ROOM + size])
+
+        return write
+
+    def take(self, find: Find, left: int) -> list[int]:
+        """Return where `find` says that whole batches begin, and keep the rest.
+
+        Their CRCs are not checked, and those that do not count are among them.
+        """
+        if self._end - self._start < self._needed:
+            return []
+        positions, self._start, self._needed = find(self._buffer, self._start, self._end)
+        if self._needed > self._end - self._start + left:
+            raise CorruptBatch(0, f"a batch of {self._needed} bytes is longer than its segment")
+        return positions
+
     def batches(self, left: int) -> Iterator[Batch]:
-        """Yield the whole batches in the buffer, and keep the rest."""
-        position, end = 0, self._end
-        if end < self._needed:
+        """Yield the whole batches in the buffer, with their CRCs checked, and keep the rest."""
+        position, end = self._start, self._end
+        if end - position < self._needed:
             return
         with memoryview(self._buffer) as buffer, buffer[:end] as view:
             while position < end:
@@ -338,7 +343,8 @@ class BatchStream:
                 if batch.magic != MAGIC_V2:
                     raise CorruptBatch(position, f"it has the old format {batch.magic}")
                 check_crc(view, batch, position)
-                yield batch
+                if self.first_offset <= batch.last_offset and batch.base_offset < self.end_offset:
+                    yield batch
                 position = batch.end
             else:
                 self._needed = 0
@@ -354,19 +360,6 @@ def records_of(chunk: bytearray, batch: Batch) -> bytes:
         return bytes(decompress(batch.compression, payload) if batch.compression else payload)
 
 
-def new_key_offsets(
-    map_bytes: int, load_factor: float, seed: bytes, *, in_arrays: bool
-) -> KeyOffsets | ArrayKeyOffsets:
-    """Return an empty map: with `in_arrays` the one of numpy, if that is installed."""
-    if in_arrays:
-        try:
-            from ottla.log.cleaner.array_key_offsets import ArrayKeyOffsets
-        except ImportError:
-            pass
-        else:
-            return ArrayKeyOffsets(map_bytes, load_factor, seed)
-    return KeyOffsets(map_bytes, load_factor)
-
-
-def _marker_of(chunk: bytearray, batch: Batch) -> Any:
+def marker_of(chunk: bytearray, batch: Batch) -> Any:
+    """Return what a control batch says."""
     return read_marker(memoryview(chunk)[batch.position : batch.end])

@@ -48,6 +48,16 @@ _CHUNK_BUFFERS: Final = 8
 _LARGEST_MAP: Final = 2**31 - 1
 
 
+def clean_settings(config: CleanerConfig) -> CleanSettings:
+    """Return the share of one clean of what all cleaner threads have."""
+    threads = max(config.log_cleaner_threads, 1)
+    return CleanSettings(
+        min(config.log_cleaner_dedupe_buffer_size // threads, _LARGEST_MAP),
+        config.log_cleaner_io_buffer_load_factor,
+        max(_CHUNK_BUFFERS * config.log_cleaner_io_buffer_size // threads, 4096),
+    )
+
+
 class CleanerHost(Protocol):
     """What the cleaner needs of the broker that it runs in."""
 
@@ -90,6 +100,8 @@ class LogCleaner:
         self.longest_delay_ms = 0
         """How long the latest log is late, by max.compaction.lag.ms, as of the last check."""
         self.cleans = 0
+        self.on_cleaned: Callable[[Log], None] = lambda log: None
+        """Hears of each log that was cleaned."""
 
     def reconfigure(self, config: CleanerConfig) -> None:
         """Use new settings from the next clean on, and the new rate at once."""
@@ -183,12 +195,8 @@ class LogCleaner:
     # -- cleaning ------------------------------------------------------------------------
 
     def _begin(self, plan: Cleanable) -> None:
-        config, threads = self._config, max(self._config.log_cleaner_threads, 1)
-        settings = CleanSettings(
-            min(config.log_cleaner_dedupe_buffer_size // threads, _LARGEST_MAP),
-            config.log_cleaner_io_buffer_load_factor,
-            max(_CHUNK_BUFFERS * config.log_cleaner_io_buffer_size // threads, 4096),
-        )
+        threads = max(self._config.log_cleaner_threads, 1)
+        settings = clean_settings(self._config)
         self._started += 1
         partition = plan.log.topic_partition
         lanes = {run.lane for run in self.running.values()}
@@ -244,6 +252,7 @@ class LogCleaner:
         self.last_stats = stats
         self.last_clean_ms[log.topic_partition] = self._clock.wall_ms()
         self._failures.pop(log.topic_partition, None)
+        self.on_cleaned(log)
 
     def _failed(self, log: Log, reason: str) -> None:
         """Try again at the next check, unless this has happened too often."""

@@ -11,11 +11,11 @@ data raises IndexError, which counts as damage as well.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ottla.ports import Buffer
 from ottla.records.batch import CorruptBatch
 from ottla.records.varint import read_int
 
@@ -31,11 +31,37 @@ _MORE: Final = 0x80
 _DAMAGED: Final = "a record is longer than its batch, or shorter than its fields"
 
 
+def _small_sizes() -> Array:
+    """Return the size of a record by its first two bytes; 0 if its length takes more of them."""
+    first, second = np.arange(1 << 16) & 0xFF, np.arange(1 << 16) >> 8
+    lengths = np.where(first < _MORE, first, first & 0x7F | (second & 0x7F) << 7)
+    sizes = (lengths >> 1) + np.where(first < _MORE, 1, 2)
+    is_known = (lengths & 1 == 0) & ((first < _MORE) | (second < _MORE))
+    return np.where(is_known, sizes, 0).astype(np.int32)
+
+
+_SIZES: Final = _small_sizes()
+_ZIGZAG: Final = ((np.arange(256) >> 1) ^ -(np.arange(256) & 1)).astype(np.int64)
+
+
+class RecordGroup(NamedTuple):
+    """The records of some batches in one buffer, decompressed: an element for each batch."""
+
+    data: Buffer
+    """It ends with PADDING."""
+    starts: Array
+    ends: Array
+    counts: Array
+    """Each batch has at least one record."""
+    base_offsets: Array
+    last_offsets: Array
+    keep_tombstones: Array
+    """False if records without a value go."""
+
+
 class RecordArrays(NamedTuple):
     """The records of some batches, in the order of the log: an element for each record."""
 
-    starts: Array
-    ends: Array
     batches: Array
     """The number of the batch of each record."""
     offset_deltas: Array
@@ -44,79 +70,98 @@ class RecordArrays(NamedTuple):
     key_lengths: Array
     """-1 for a record without a key."""
     is_tombstone: Array
+
+
+class RecordPlaces(NamedTuple):
+    """Where the records of some batches are, in the order of the log."""
+
+    starts: Array
+    ends: Array
     firsts: Array
     """For each batch, the number of its first record."""
 
 
-def read_records(
-    data: memoryview, starts: Sequence[int], ends: Sequence[int], counts: Sequence[int]
-) -> RecordArrays:
-    """Return the records of batches, whose records are `data[start:end]`; CorruptBatch if damaged.
-
-    Each batch has at least one record. `data` ends with PADDING.
-    """
-    view = np.frombuffer(data, np.uint8)
-    numbers = np.array(counts, np.int64)
-    firsts = np.cumsum(numbers) - numbers
-    if (numbers < 1).any() or (numbers > len(data)).any():
+def find_records(group: RecordGroup) -> RecordPlaces:
+    """Return where the records of batches are; CorruptBatch if one is longer than its batch."""
+    counts = group.counts
+    if counts.min() < 1 or counts.max() > len(group.data):
         raise CorruptBatch(0, _DAMAGED)
-    positions = np.empty(int(numbers.sum()), np.int64)
-    stops = np.array(ends, np.int64)
-    _walk(data, view, np.array(starts, np.int64), stops, numbers, firsts, positions)
-    batches = np.repeat(np.arange(len(numbers)), numbers)
-    return _fields(view, positions, batches, stops, firsts)
+    firsts = np.cumsum(counts) - counts
+    starts = np.empty(int(counts.sum()), np.int64)
+    _walk(group, firsts, starts)
+    ends = np.empty_like(starts)
+    ends[:-1] = starts[1:]
+    ends[firsts[1:] - 1] = group.ends[:-1]
+    ends[-1] = group.ends[-1]
+    return RecordPlaces(starts, ends, firsts)
 
 
-def _walk(
-    data: memoryview,
-    view: Array,
-    starts: Array,
-    stops: Array,
-    counts: Array,
-    firsts: Array,
-    positions: Array,
-) -> None:
+def read_records(group: RecordGroup, places: RecordPlaces) -> RecordArrays:
+    """Return the fields of the records of batches; CorruptBatch if they are damaged."""
+    view = np.frombuffer(group.data, np.uint8)
+    batches = np.repeat(np.arange(len(group.counts)), group.counts)
+    starts, ends = places.starts, places.ends
+    bodies = _after_varints(view, starts)
+    if (ends - bodies < _MIN_BODY_BYTES).any():
+        raise CorruptBatch(0, _DAMAGED)
+    timestamp_deltas, at = _varints(view, bodies + 1)
+    offset_deltas, at = _varints(view, at)
+    key_lengths, key_starts = _varints(view, at)
+    key_ends = key_starts + np.maximum(key_lengths, 0)
+    if key_lengths.min() < -1 or (key_ends >= ends).any():
+        raise CorruptBatch(0, _DAMAGED)
+    value_lengths, at = _varints(view, key_ends)
+    if (at > ends).any():
+        raise CorruptBatch(0, _DAMAGED)
+    return RecordArrays(
+        batches, offset_deltas, timestamp_deltas, key_starts, key_lengths, value_lengths < 0
+    )
+
+
+def read_timestamp_deltas(data: Buffer, starts: Array) -> Array:
+    """Return the timestamp deltas of the records that begin here, which were read before."""
+    view = np.frombuffer(data, np.uint8)
+    return _varints(view, _after_varints(view, starts) + 1)[0]
+
+
+def _walk(group: RecordGroup, firsts: Array, positions: Array) -> None:
     """Fill in where each record begins."""
+    data, counts = group.data, group.counts
+    view = np.frombuffer(data, np.uint8)
+    pairs = np.ndarray((len(data) - 1,), "V2", data, strides=(1,))
     order = np.argsort(-counts, kind="stable")
-    at, ends = starts[order], stops[order]
+    at, ends = group.starts[order], group.ends[order]
     places, left = firsts[order], counts[order]
     ascending = left[::-1]
     done, total = 0, len(order)
     active = total
-    words = np.ndarray((len(data) - 3,), "V4", buffer=data, strides=(1,))
     while active >= _FEW_BATCHES:
         # All of the first `active` batches have more than `done` records.
         upto = int(ascending[total - active])
-        here, place = at[:active].copy(), places[:active] + done
+        here, place = at[:active], places[:active] + done
         for _ in range(done, upto):
             positions[place] = here
-            here = _after_record(view, words, here)
+            sizes = _SIZES[pairs[here].view("<u2")]
+            here = here + sizes if sizes.min() else _after_records(view, here)
             place += 1
         at[:active] = here
         done = upto
         active = total - int(np.searchsorted(ascending, done, side="right"))
-    for number in range(active):
-        first, count = int(places[number]), int(left[number])
-        to_fill = positions[first + done : first + count]
-        at[number] = _walk_one(data, int(at[number]), int(ends[number]), to_fill)
+    with memoryview(data) as bytes_view:
+        for number in range(active):
+            first, count = int(places[number]), int(left[number])
+            to_fill = positions[first + done : first + count]
+            at[number] = _walk_one(bytes_view, int(at[number]), int(ends[number]), to_fill)
     if (at != ends).any():
         raise CorruptBatch(0, "bytes follow the last record")
 
 
-def _after_record(view: Array, words: Array, at: Array) -> Array:
-    """Return where the records at these positions end. Lengths are checked later, in `_fields`."""
-    word = words[at].view("<u4").astype(np.int64)
-    if (word & 0x8080 == 0x8080).any():  # lengths of more than two bytes
-        numbers, body = _varints(view, at)
-        if (numbers < 0).any():
-            raise CorruptBatch(0, _DAMAGED)
-        return body + numbers
-    is_long: Array = (word >> 7) & 1
-    lengths: Array = ((word & 0x7F) >> 1) + ((word >> 8 & 0x7F) << 6) * is_long
-    lengths += at
-    lengths += is_long
-    lengths += 1
-    return lengths
+def _after_records(view: Array, at: Array) -> Array:
+    """Return where the records at these positions end. Lengths may have more than two bytes."""
+    lengths, bodies = _varints(view, at)
+    if lengths.min() < 0:
+        raise CorruptBatch(0, _DAMAGED)
+    return bodies + lengths
 
 
 def _walk_one(data: memoryview, position: int, end: int, positions: Array) -> int:
@@ -144,41 +189,31 @@ def _walk_one(data: memoryview, position: int, end: int, positions: Array) -> in
     return position
 
 
-def _fields(
-    view: Array, starts: Array, batches: Array, stops: Array, firsts: Array
-) -> RecordArrays:
-    lengths, bodies = _varints(view, starts)
-    ends = bodies + lengths
-    if (lengths < _MIN_BODY_BYTES).any() or (ends > stops[batches]).any():
-        raise CorruptBatch(0, _DAMAGED)
-    timestamp_deltas, at = _varints(view, bodies + 1)
-    offset_deltas, at = _varints(view, at)
-    key_lengths, key_starts = _varints(view, at)
-    key_ends = key_starts + np.maximum(key_lengths, 0)
-    if (key_lengths < -1).any() or (key_ends >= ends).any():
-        raise CorruptBatch(0, _DAMAGED)
-    value_lengths, at = _varints(view, key_ends)
-    if (at > ends).any():
-        raise CorruptBatch(0, _DAMAGED)
-    return RecordArrays(
-        starts,
-        ends,
-        batches,
-        offset_deltas,
-        timestamp_deltas,
-        key_starts,
-        key_lengths,
-        value_lengths < 0,
-        firsts,
-    )
+def _after_varints(view: Array, at: Array) -> Array:
+    """Return the positions after the numbers at these positions."""
+    after: Array = at + 1
+    rest = np.flatnonzero(view[at] >= _MORE)
+    if len(rest) == len(at):  # mostly all of them have two bytes
+        is_longer = view[after] >= _MORE
+        after += 1
+        rest = np.flatnonzero(is_longer)
+    for _ in range(9):
+        if not len(rest):
+            return after
+        is_longer = view[after[rest]] >= _MORE
+        after[rest] += 1
+        rest = rest[is_longer]
+    raise CorruptBatch(0, _DAMAGED)
 
 
 def _varints(view: Array, at: Array) -> tuple[Array, Array]:
     """Return the zigzag numbers at these positions, and the positions after them."""
     first = view[at]
-    numbers = (first & 0x7F).astype(np.int64)
     after = at + 1
     rest = np.flatnonzero(first >= _MORE)
+    if not len(rest):
+        return _ZIGZAG[first], after
+    numbers = (first & 0x7F).astype(np.int64)
     shift = 7
     while len(rest):
         if shift > 63:

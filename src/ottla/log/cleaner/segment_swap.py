@@ -61,15 +61,18 @@ class CleanedFiles:
         self._log = self._files.open(self.path(LOG), create=True, writable=True)
         self._log.truncate(0)
 
-    def append(self, batches: memoryview, *entries: memoryview) -> None:
-        """Append batches, and entries of the three indexes."""
+    def append(self, size: int, batches: memoryview, *entries: memoryview) -> None:
+        """Append batches of `size` bytes, and entries of the three indexes.
+
+        If there are no bytes, somebody else has appended them to the file.
+        """
         assert self._log is not None
         if len(batches):
             self._log.pwritev([batches], self.size)
-            self.size += len(batches)
-            if self.size - self._synced >= _SYNC_BYTES:
-                self._log.sync()
-                self._synced = self.size
+        self.size += size
+        if self.size - self._synced >= _SYNC_BYTES:
+            self._log.sync()
+            self._synced = self.size
         for suffix, added in zip(self._entries, entries, strict=True):
             self._entries[suffix] += added
 

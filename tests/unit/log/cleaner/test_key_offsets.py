@@ -2,23 +2,81 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.log.cleaner.array_key_offsets import ArrayKeyOffsets
-from ottla.log.cleaner.cleaning_session import new_key_offsets
+from ottla.log.cleaner.array_key_offsets import ALL_STAY, NONE_STAYS, ArrayKeyOffsets, Selected
+from ottla.log.cleaner.array_session import ArraySession
+from ottla.log.cleaner.cleaning_task import ARRAYS_FROM_BYTES, new_session
 from ottla.log.cleaner.key_hash import KeyHash
 from ottla.log.cleaner.key_offsets import BatchRecords, KeyOffsets, Selection
-from ottla.log.cleaner.record_arrays import PADDING
+from ottla.log.cleaner.record_arrays import PADDING, RecordGroup
 from ottla.records.batch import HEADER_SIZE, CorruptBatch
 from ottla.records.record import NewRecord, build_batch
 
 np = pytest.importorskip("numpy")
 
-Map: TypeAlias = KeyOffsets | ArrayKeyOffsets
+
+class Arrays:
+    """The map of arrays, with the methods of the plain one."""
+
+    def __init__(self, memory_bytes: int, load_factor: float, seed: bytes) -> None:
+        self.map = ArrayKeyOffsets(memory_bytes, load_factor, seed)
+
+    def __len__(self) -> int:
+        return len(self.map)
+
+    @property
+    def utilization(self) -> float:
+        return self.map.utilization
+
+    def add_batches(self, batches: Sequence[BatchRecords], first_offset: int) -> int:
+        return self.map.add(group_of(batches), first_offset)
+
+    def select_batches(
+        self, batches: Sequence[BatchRecords], latest_offset: int
+    ) -> list[Selection]:
+        group = group_of(batches)
+        return selections(group, self.map.select(group, latest_offset))
+
+
+def group_of(batches: Sequence[BatchRecords]) -> RecordGroup:
+    """Return the records of batches in one buffer."""
+    data, starts = bytearray(), []
+    for batch in batches:
+        starts.append(len(data) + 3)
+        data += b"..." + batch.data[batch.start : batch.end]
+    ends = [start + batch.end - batch.start for start, batch in zip(starts, batches, strict=True)]
+    counts = np.array([batch.record_count for batch in batches])
+    bases = np.array([batch.base_offset for batch in batches])
+    keeps = np.array([batch.keep_tombstones for batch in batches])
+    return RecordGroup(
+        data + PADDING, np.array(starts), np.array(ends), counts, bases, bases + counts - 1, keeps
+    )
+
+
+def selections(group: RecordGroup, selected: Selected) -> list[Selection]:
+    found = []
+    for number, count in enumerate(group.counts.tolist()):
+        runs = range(selected.first_runs[number], selected.first_runs[number + 1])
+        parts = [group.data[selected.run_starts[n] : selected.run_ends[n]] for n in runs]
+        kept = selected.kept[number]
+        found.append(
+            Selection(
+                kept,
+                selected.have_tombstones[number],
+                selected.max_timestamp_deltas[number],
+                None if kept == count else b"".join(parts),
+            )
+        )
+    return found
+
+
+Map: TypeAlias = KeyOffsets | Arrays
 KEYS = st.one_of(
     st.binary(max_size=3),
     st.binary(min_size=14, max_size=18),
@@ -41,7 +99,7 @@ BATCHES = st.lists(RECORDS, min_size=1, max_size=6)
 def both(memory_keys: int = 1000) -> list[Map]:
     return [
         KeyOffsets(208 * memory_keys, 1.0),
-        ArrayKeyOffsets(24 * (memory_keys + 1), 1.0, b"a secret of 16 b"),
+        Arrays(24 * (memory_keys + 1), 1.0, b"a secret of 16 b"),
     ]
 
 
@@ -74,19 +132,54 @@ def test_both_select_the_same(groups, first, latest, keep_tombstones, copies) ->
     check_both(batches, first, latest)
 
 
-@given(BATCHES, st.integers(0, 30))
-@settings(max_examples=30, deadline=None)
-def test_batches_of_one_buffer(groups, copies) -> None:  # type: ignore[no-untyped-def]
-    data, batches, offset = bytearray(), [], 0
-    for records in groups + groups[:1] * copies:
-        start = len(data)
-        data += packed(records, 0).data
-        batches.append(
-            BatchRecords(data, start + HEADER_SIZE, len(data), offset, len(records), True)
-        )
+@given(BATCHES, st.integers(0, 90), st.booleans(), st.integers(0, 30))
+@settings(max_examples=100, deadline=None)
+def test_marks_select_the_same(groups, first, keep_tombstones, copies) -> None:  # type: ignore[no-untyped-def]
+    batches, offset = [], 5
+    for number, records in enumerate(groups + groups[:1] * copies):
+        batches.append(packed(records, offset, keep=keep_tombstones or bool(number % 2)))
         offset += len(records)
-    data += PADDING
-    check_both(batches, 0, offset)
+    _, arrays = both()
+    assert isinstance(arrays, Arrays)
+    arrays.add_batches(batches, first)
+    group = group_of(batches)
+    firsts, lasts = group.base_offsets, group.last_offsets
+    marked = np.flatnonzero(arrays.map.are_marked(firsts, lasts, group.counts, offset))
+    if not len(marked):
+        return
+    group = group_of([batches[number] for number in marked])
+    by_marks = arrays.map.select_marked(group)
+    assert by_marks == arrays.map.select(group, offset)
+    verdicts = arrays.map.verdicts(firsts[marked], lasts[marked]).tolist()
+    for kept, count, has_tombstones, verdict in zip(
+        by_marks.kept, group.counts.tolist(), by_marks.have_tombstones, verdicts, strict=True
+    ):
+        if verdict == NONE_STAYS:
+            assert kept == 0
+        elif verdict == ALL_STAY:
+            assert (kept, has_tombstones) == (count, False)
+        else:
+            assert kept < count or has_tombstones
+
+
+def test_there_are_no_marks_for_batches_with_gaps_or_after_the_first_pass() -> None:
+    _, arrays = both()
+    assert isinstance(arrays, Arrays)
+    arrays.add_batches([with_keys(b"a", b"b", base_offset=10)], 10)
+
+    def is_marked(first: int, last: int, count: int, latest: int) -> bool:
+        offsets = np.array([first]), np.array([last])
+        return bool(arrays.map.are_marked(*offsets, np.array([count]), latest)[0])
+
+    assert is_marked(10, 11, 2, 11)
+    assert not is_marked(10, 12, 2, 12)
+    assert not is_marked(9, 11, 3, 11)
+    assert not is_marked(10, 11, 2, 10)
+    odd = group_of([with_keys(b"a", b"b", base_offset=12)])
+    data = bytearray(odd.data)
+    data[data.index(b"b") - 2] = 8  # the offset delta of the second record
+    arrays.map.add(odd._replace(data=data), 10)
+    assert not is_marked(10, 11, 2, 11), "records have other offsets than the headers say"
 
 
 def test_many_batches_of_different_lengths() -> None:
@@ -158,9 +251,23 @@ def test_the_hash_is_multilinear() -> None:
     assert int(low[0]) == parts[2] << 32 | parts[3]
 
 
-def test_large_logs_get_the_map_of_arrays() -> None:
-    assert isinstance(new_key_offsets(2400, 0.9, b"seed", in_arrays=True), ArrayKeyOffsets)
-    assert isinstance(new_key_offsets(2400, 0.9, b"seed", in_arrays=False), KeyOffsets)
+def test_large_logs_are_cleaned_with_arrays() -> None:
+    fields = {
+        "map_bytes": 2400,
+        "load_factor": 0.9,
+        "seed": "00",
+        "first_dirty_offset": 0,
+        "upper_bound": 10,
+        "now_ms": 0,
+        "delete_retention_ms": 0,
+        "keep_deletions_from": 10,
+        "keep_epoch_starts": False,
+        "index_interval_bytes": 4096,
+    }
+    large = new_session({**fields, "bytes": ARRAYS_FROM_BYTES}, b"", b"")
+    small = new_session({**fields, "bytes": ARRAYS_FROM_BYTES - 1}, b"", b"")
+    assert isinstance(large, ArraySession)
+    assert not isinstance(small, ArraySession)
 
 
 def test_the_table_grows_with_its_keys() -> None:

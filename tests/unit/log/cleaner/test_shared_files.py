@@ -1,0 +1,152 @@
+"""A helper process that reads and writes the files of a clean itself."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from errno import ENOSPC
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from ottla.config.topic import LogConfig
+from ottla.log.cleaner import cleaning_task
+from ottla.log.cleaner.clean_run import CleanRun, CleanSettings, CleanWorld
+from ottla.log.cleaner.cleanable import cleanable
+from ottla.log.cleaner.io_throttle import IoThrottle
+from ottla.log.log import Log
+from ottla.log.startup.open_log import create_log
+from ottla.model.ids import TopicPartition
+from ottla.model.steps import Wait, run_to_end
+from ottla.ports import Buffer, HelperFiles, SharedOutput, TaskFailed
+from ottla.server.helper_lanes import HelperLanes
+from ottla.server.helper_main import OpenFile, OutputFile
+from ottla.server.os_files import OsFiles
+from tests.support.cleaner import Done, clean, clean_run, fill, keyed, seen
+from tests.support.log import names_in, new_resources
+
+COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}), index_interval_bytes=200)
+CHUNK_BYTES = 2000
+
+
+def log_on_disk(directory: Path) -> Log:
+    """Return a log with all kinds of batches in many segments."""
+    resources = new_resources(OsFiles())
+    log = create_log(resources, str(directory / "t-0"), TopicPartition("t", 0), bytes(16), COMPACT)
+    for number in range(60):
+        records = [(f"k{(number * 7 + n) % 400}", None if n == 3 else "v" * 90) for n in range(9)]
+        fill(log, [keyed(*records, codec=(0, 3, 4)[number % 3])])
+    return log
+
+
+class Helper:
+    """A real helper process, and the loop that waits for it."""
+
+    def __init__(self) -> None:
+        self._woken = threading.Semaphore(0)
+        self.lanes = HelperLanes(self._woken.release)
+        self.answers: list[bytes | TaskFailed] = []
+
+    def clean(self, log: Log, *, is_large: bool) -> None:
+        """Clean a log; with `is_large`, as if it were so large that arrays are used."""
+        plan = cleanable(log, log.resources.clock.wall_ms())
+        if is_large:
+            plan = plan._replace(clean_bytes=cleaning_task.ARRAYS_FROM_BYTES)
+        world = CleanWorld(
+            self._submit, lambda delay_ms, action: action(), lambda: True, IoThrottle(1e300)
+        )
+        run = CleanRun("test", plan, CleanSettings(1 << 20, 0.9, CHUNK_BYTES), world)
+        for step in run.steps():
+            while isinstance(step, Wait) and not step.is_over:
+                assert self._woken.acquire(timeout=60)
+                self.lanes.deliver()
+
+    def _submit(self, message: bytes, done: Done) -> None:
+        def answered(result: bytes | TaskFailed) -> None:
+            self.answers.append(result)
+            done(result)
+
+        self.lanes.submit(cleaning_task.TASK, message, answered, "c")
+
+
+@pytest.fixture
+def helper() -> Iterator[Helper]:
+    helper = Helper()
+    yield helper
+    helper.lanes.stop()
+
+
+@pytest.fixture
+def shared_files() -> Iterator[None]:
+    """Let tasks in this process open files."""
+    HelperFiles.open = OpenFile
+    yield
+    HelperFiles.open = HelperFiles.open_output = None
+
+
+@pytest.mark.parametrize("is_large", [False, True], ids=["plain", "arrays"])
+def test_a_helper_process_reads_and_writes_the_files(
+    tmp_path: Path, helper: Helper, is_large: bool
+) -> None:
+    expected, log = log_on_disk(tmp_path / "here"), log_on_disk(tmp_path / "helper")
+    clean(expected)
+    helper.clean(log, is_large=is_large)
+    sizes = [len(answer) for answer in helper.answers if isinstance(answer, bytes)]
+    assert max(sizes) < CHUNK_BYTES, "the batches are not in the answers"
+    assert seen(log) == seen(expected)
+    names = names_in(expected, ".log") + names_in(expected, "index")
+    assert len(names) > 5
+    for name in names:
+        found = (tmp_path / "helper" / "t-0" / name).read_bytes()
+        assert found == (tmp_path / "here" / "t-0" / name).read_bytes()
+
+
+class FullDisk:
+    """A file that takes a few bytes."""
+
+    def __init__(self, path: str) -> None:
+        self._left = 3000
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        self._left -= sum(map(len, buffers))
+        if self._left < 0:
+            raise OSError(ENOSPC, os.strerror(ENOSPC))
+
+    def close(self) -> None:
+        pass
+
+
+def test_an_error_of_a_write_is_an_error_of_the_clean(tmp_path: Path, shared_files: None) -> None:
+    HelperFiles.open_output = FullDisk
+    log = log_on_disk(tmp_path)
+    before = seen(log)
+    with pytest.raises(OSError, match="No space left") as raised:
+        run_to_end(clean_run(log).steps())
+    assert raised.value.errno == ENOSPC
+    assert seen(log) == before
+    assert not names_in(log, ".cleaned")
+
+
+def test_the_broker_writes_if_the_helper_cannot(tmp_path: Path, shared_files: None) -> None:
+    def refuse(path: str) -> SharedOutput:
+        raise PermissionError(path)
+
+    HelperFiles.open_output = refuse
+    expected, log = log_on_disk(tmp_path / "here"), log_on_disk(tmp_path / "refused")
+    clean(log)
+    HelperFiles.open_output = partial(OutputFile, os.getppid())
+    clean(expected)
+    assert seen(log) == seen(expected)
+
+
+def test_nothing_is_written_after_the_end_of_the_broker(tmp_path: Path) -> None:
+    path = tmp_path / "x.cleaned"
+    path.touch()
+    with pytest.raises(ProcessLookupError):
+        OutputFile(os.getppid() + 1, str(path))
+    file = OutputFile(os.getppid(), str(path))
+    file.write([b"%d," % number for number in range(3000)])
+    file.close()
+    assert path.read_bytes() == b"".join(b"%d," % number for number in range(3000))
