@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from ottla.log.cleaner.cleaning_session import CleaningSession
 from ottla.log.log import Log
 from ottla.model.errors import ErrorCode
 from ottla.records.batch import scan
