@@ -40,6 +40,7 @@ SEGMENT = SegmentMetadata(
 RECORDS: tuple[MetadataRecord, ...] = (
     SEGMENT,
     SEGMENT._replace(has_aborted=False),
+    SEGMENT._replace(clean_upto=5000, replaces=(bytes(16), bytes(range(16)))),
     *(
         SegmentUpdate(PARTITION, SEGMENT.segment_id, 1, 1_700_000_001_000, state)
         for state in SegmentState
