@@ -22,12 +22,13 @@ class NoDataSource(Exception):
 @contextmanager
 def explain_missing_source() -> Iterator[None]:
     """Raise NoDataSource instead of Spark's error, if Spark does not find the format."""
-    from pyspark.errors import AnalysisException
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
 
     try:
         yield
-    except AnalysisException as error:
-        if error.getCondition() != _CONDITION:
+    except (PySparkException, Py4JJavaError) as error:  # PySpark 4.3 has no class for it
+        if f"[{_CONDITION}]" not in str(error):
             raise
         raise NoDataSource(missing_source_message()) from None
 

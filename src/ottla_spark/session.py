@@ -20,10 +20,12 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -214,9 +216,26 @@ def _start_spark(settings: Mapping[str, str]) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        return builder.getOrCreate()
+        with _own_interrupts():
+            return builder.getOrCreate()
     except (Py4JError, PySparkException, ConnectionError) as error:
         raise NoSpark(f"Spark did not start: {java_cause(str(error))}") from error
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Put back a handler of Ctrl-C that PySpark replaces when it starts.
+
+    PySpark's own raises KeyboardInterrupt at any moment, also in the middle of a call to Java.
+    In a program without a handler it stays: it cancels the jobs that run.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and before not in {None, signal.default_int_handler}:
+            signal.signal(signal.SIGINT, before)
 
 
 def _end_quietly(spark: SparkSession) -> None:

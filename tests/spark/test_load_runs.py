@@ -146,7 +146,7 @@ def test_an_interrupted_load_reports_it(
 
 @pytest.mark.timeout(240)
 @pytest.mark.usefixtures("shared_java_classes")
-def test_the_command_every_second_from_an_empty_topic_until_sigterm(
+def test_the_command_every_second_from_an_empty_topic_until_ctrl_c(
     spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     name = topic()
@@ -174,7 +174,7 @@ def test_the_command_every_second_from_an_empty_topic_until_sigterm(
         for first in (0, 5):
             produce(name, 5, first=first, value=lambda number: b'{"n": %d}' % number)
             eventually(partial(loaded, first + 5), f"{first + 5} records", PATIENCE_S)
-        running.send_signal(signal.SIGTERM)
+        running.send_signal(signal.SIGINT)
         said, told = running.communicate(timeout=PATIENCE_S)
     finally:
         running.kill()

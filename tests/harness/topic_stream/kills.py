@@ -19,6 +19,8 @@ from tests.harness.topic_stream.handle import TopicStream
 STEP = 20
 """So many more copies of each partition show that the stream goes on."""
 LONGEST_PAUSE_S = 1.5
+CALM = 0.5
+"""The share of kills after which the stream may recover before the next one."""
 TIMEOUT_S = 240.0
 
 
@@ -67,11 +69,13 @@ class StreamKills:
         return planned[:count]
 
     def kill(self, name: str) -> None:
-        """Kill at a random moment, and wait until the stream goes on."""
+        """Kill at a random moment. Wait until the stream goes on, or let the next kill come
+        while it recovers from this one."""
         time.sleep(self._choose.uniform(0, LONGEST_PAUSE_S))  # not to wait: to hit anything
         self.victims()[name]()
         self.done[name] += 1
-        self.go_on(name)
+        if self._choose.random() < CALM:
+            self.go_on(name)
 
     def go_on(self, what: str) -> None:
         """Wait until more copies are made."""

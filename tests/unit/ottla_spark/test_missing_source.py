@@ -10,18 +10,11 @@ from pyspark.errors import AnalysisException
 from ottla_spark.missing_source import NoDataSource, explain_missing_source
 
 
-class NotFound(AnalysisException):
-    """The error as Java reports it."""
-
-    def getCondition(self) -> str:
-        return "DATA_SOURCE_NOT_FOUND"
-
-
 def test_the_message_names_both_pythons_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
     monkeypatch.setenv("PYSPARK_PYTHON", "/other/python3")
     with pytest.raises(NoDataSource) as raised, explain_missing_source():
-        raise NotFound("Failed to find the data source: ottla")
+        raise AnalysisException("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: ottla.")
     for words in ("/other/python3", sys.executable, "Activate", "ottla_spark.session()"):
         assert words in str(raised.value)
 
