@@ -91,6 +91,7 @@ class Log:
         "_failure",
         "_group_start",
         "_idle_end",
+        "_is_released",
         "_rules",
         "_tiered_start",
         "active_segment",
@@ -151,6 +152,9 @@ class Log:
         self._group_start = _NO_GROUP
         """Where the group of queued batches begins, if a roll has written a part of it."""
         self._idle_end = -1
+        """Where the log ended when `release_idle_memory` was last called."""
+        self._is_released = False
+        """True if there is nothing more to release until something is appended."""
         self._tiered_start: int | None = None
         """Where the log begins if it turns out that its topic is tiered."""
 
@@ -787,7 +791,10 @@ class Log:
         """Drop what is kept for tail reads if nothing was appended since the last call."""
         if self._idle_end != self.written_end:
             self._idle_end = self.written_end
-        elif self.log_end_offset == self.written_end:
+            self._is_released = False
+        elif not self._is_released and self.log_end_offset == self.written_end:
+            # Reads open the indexes of older segments again.
+            self._is_released = len(self.segments) == 1
             self.active_segment.forget_recent()
             for segment in self.segments:
                 if segment.has_indexes and not segment.is_active:

@@ -188,6 +188,11 @@ def test_memory_for_tail_reads_is_bounded_and_released() -> None:
     assert not log.recent.offsets
     log.high_watermark = 3000
     assert len(read_all(log, 2990)) == 10
+    append_all(log, batch_of(1))
+    log.release_idle_memory()
+    assert log.recent.offsets
+    log.release_idle_memory()
+    assert not log.recent.offsets
 
 
 def test_gaps_between_batches_are_passed_over(state: Callable[[Log], Log]) -> None:
