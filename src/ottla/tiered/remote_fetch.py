@@ -108,10 +108,10 @@ class RemoteLog:
                 if position >= needed:
                     break
                 chunk = self._cache.chunk(segment, number)
-            part = chunk[skipped : skipped + end - position]
+            part = memoryview(chunk)[skipped : skipped + end - position]
             parts.append(part)
             position += len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return b"".join(parts)  # the only copy
 
     def _locate(self, segment: SegmentMetadata, offset: int) -> Batch | None:
         """Return the first batch of a segment that ends at or after an offset."""

@@ -77,13 +77,47 @@ def test_a_failure_leaves_no_manifest_and_may_be_repeated(case: Case) -> None:
 def test_a_file_that_is_too_short_is_an_error(case: Case) -> None:
     case.upload(length=len(CONTENT) + 1)
     assert "shorter" in str(case.results[0])
-    assert case.store.objects == {}
+    assert len(case.results) == 1
+    assert key_of(SEGMENT, MANIFEST) not in case.store.objects
 
 
-def test_an_upload_that_is_not_wanted_ends(case: Case) -> None:
+def test_an_upload_that_is_not_wanted_does_not_begin(case: Case) -> None:
     case.upload(wanted=False)
     assert case.results == [None]
     assert case.store.objects == {}
+
+
+def test_an_upload_that_is_not_wanted_any_more_leaves_no_manifest(case: Case) -> None:
+    answers = [True]
+    SegmentUpload(
+        case.store,
+        case.background,
+        SEGMENT,
+        {LOG: FileRange(case.file, 0, len(CONTENT)), INDEX: b""},
+        case.results.append,
+        lambda: bool(answers and answers.pop()),
+    )
+    case.background.run()
+    assert case.results == [None]
+    assert set(case.store.objects) == {key_of(SEGMENT, LOG), key_of(SEGMENT, INDEX)}
+
+
+def test_an_upload_ends_when_all_of_its_objects_have(case: Case) -> None:
+    """Another attempt must not begin while an object of this one is still being written."""
+    case.store.faults = StoreFaults(unavailable=1.0)
+    SegmentUpload(
+        case.store,
+        case.background,
+        SEGMENT,
+        {LOG: FileRange(case.file, 0, len(CONTENT)), INDEX: b"", TIME_INDEX: b"times"},
+        case.results.append,
+    )
+    while len(case.background.waiting) > 1:
+        case.background.waiting.pop(0)()
+        assert case.results == []
+    case.background.run()
+    assert len(case.results) == 1
+    assert isinstance(case.results[0], OSError)
 
 
 def test_the_manifest_is_deleted_first(case: Case) -> None:

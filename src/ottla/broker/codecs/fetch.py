@@ -100,6 +100,8 @@ _PARTITION = {  # version: struct of a partition
     9: Struct(">iiqqi"),
     12: Struct(">iiqiqi"),
 }
+_LARGE_BYTES = 64 * 1024
+"""Records in memory of this size are not copied into the frame: they are a part of their own."""
 _ONE_REST = Struct(">BiiqiqiBBBBB")
 """What follows the key of the only topic: the count of partitions, the partition, its tags, tags of
 the topic, the count of forgotten topics, the length of the rack, tags of the request."""
@@ -415,11 +417,11 @@ def encode_fetch_response(
             item, records = data[number], read[number]
             if records is None:
                 pending.append(_encode_partition(version, item, 0))
-            elif isinstance(records, bytes):
+            elif isinstance(records, bytes) and len(records) < _LARGE_BYTES:
                 pending.append(_encode_partition(version, item, len(records)))
                 pending.append(records)
             else:
-                length = records.length
+                length = _length(records)
                 pending.append(_encode_partition(version, item, length))
                 head = b"".join(pending)
                 size += len(head) + length
@@ -471,7 +473,7 @@ def _encode_one(
     )
     if records is None:
         return [b"".join((head, topic, body, count, _ONE_TAIL))]
-    if is_bytes:
+    if is_bytes and length < _LARGE_BYTES:
         return [b"".join((head, topic, body, count, records, _ONE_TAIL))]  # type: ignore[arg-type]
     return [b"".join((head, topic, body, count)), records, _ONE_TAIL]
 
@@ -502,7 +504,7 @@ def encode_fetch_in_steps(
             item, records = data[number], read[number]
             length = 0 if records is None else _length(records)
             pending.append(_encode_partition(version, item, length))
-            if isinstance(records, bytes):
+            if isinstance(records, bytes) and len(records) < _LARGE_BYTES:
                 pending.append(records)
             elif records is not None:
                 parts += (b"".join([*chunks, *pending]), records)

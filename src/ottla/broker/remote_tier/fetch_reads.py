@@ -21,8 +21,10 @@ from ottla.tiered.not_cached import NotCached
 if TYPE_CHECKING:
     from ottla.broker.handlers.fetch import Context
 
-MOST_BYTES = 1024 * 1024
-"""The most that is read for one partition: these bytes are in memory until they are sent."""
+MOST_BYTES = 512 * 1024
+"""The most that is read for one partition: these bytes are in memory until they are sent.
+
+They are copied and sent on the loop, so others wait for that."""
 
 
 def read_tier(

@@ -20,6 +20,7 @@ from ottla.log.cleaner.array_key_offsets import (
     ArrayKeyOffsets,
     Selected,
 )
+from ottla.log.cleaner.batch_codecs import LZ4_ONE_BLOCK
 from ottla.log.cleaner.batch_headers import BatchHeaders, find_batches
 from ottla.log.cleaner.cleaned_batches import finish_batch
 from ottla.log.cleaner.cleaning_session import Chunk, CleaningSession, marker_of
@@ -230,6 +231,9 @@ class ArraySession(CleaningSession):
     ) -> Iterator[tuple[Array, RecordGroup]]:
         """Yield compressed batches that are looked at together, and their records."""
         codecs = self._codecs
+        if headers.have_one_block(numbers):
+            yield from self._of_blocks(data, headers, numbers, keeps)
+            return
         kinds = (headers.attributes[numbers] & COMPRESSION_MASK).tolist()
         starts = (headers.starts[numbers] + HEADER_SIZE).tolist()
         stops = headers.ends[numbers].tolist()
@@ -246,6 +250,22 @@ class ArraySession(CleaningSession):
                 yield some, group
                 codecs.forget()
                 found, first = [], at + 1
+
+    def _of_blocks(
+        self, data: bytearray, headers: BatchHeaders, numbers: Array, keeps: Array
+    ) -> Iterator[tuple[Array, RecordGroup]]:
+        """Yield the same for batches that are LZ4 frames of one block each."""
+        codecs, view = self._codecs, memoryview(data)
+        before, after = LZ4_ONE_BLOCK
+        starts = (headers.starts[numbers] + HEADER_SIZE + before).tolist()
+        ends = (headers.ends[numbers] - after).tolist()
+        first = 0
+        while first < len(starts):
+            codecs.forget()
+            found = codecs.decompress_blocks(view, starts[first:], ends[first:], _BYTES_AT_ONCE)
+            some, places = numbers[first : first + len(found)], np.array(found, np.int64)
+            yield some, _group(codecs.arena, headers, some, keeps, places[:, 0], places[:, 1])
+            first += len(found)
 
     def _follow_transactions(
         self, data: bytearray, headers: BatchHeaders

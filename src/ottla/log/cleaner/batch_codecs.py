@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final
 
 from ottla.ports import Buffer, start_beside
+from ottla.records.batch import CorruptBatch
 from ottla.records.compression import (
     LZ4,
     ZSTD,
@@ -26,9 +27,11 @@ from ottla.records.declared_size import LZ4_MAGIC, LZ4_STORED, zstd_size
 
 _LZ4_DESCRIPTION: Final = 7
 """Magic, flags, block size and a checksum."""
-_LZ4_HEADER: Final = LZ4_MAGIC + b"\x60\x40\x82"
+LZ4_HEADER: Final = LZ4_MAGIC + b"\x60\x40\x82"
 """Independent blocks of 64 KiB, no checksums."""
 _LZ4_END: Final = bytes(4)
+LZ4_ONE_BLOCK: Final = len(LZ4_HEADER) + 4, len(_LZ4_END)
+"""How many bytes are before and after the block of a frame with one block."""
 _LZ4_VERSION: Final = 0x40
 _LZ4_INDEPENDENT: Final = 0x20
 _LZ4_BLOCK_64K: Final = 0x40
@@ -82,7 +85,12 @@ class BatchCodecs:
 
         if not self._block:
             self._block = bytearray(cramjam.lz4.compress_block_bound(bytes(_BLOCK_BYTES)))
-        parts: list[Buffer] = [_LZ4_HEADER]
+        if 0 < len(records) <= _BLOCK_BYTES:  # nearly always
+            size = cramjam.lz4.compress_block_into(records, self._block, store_size=False)
+            if size < len(records):
+                head = size.to_bytes(4, "little")
+                return b"".join((LZ4_HEADER, head, self._block[:size], _LZ4_END))
+        parts: list[Buffer] = [LZ4_HEADER]
         with memoryview(records) as view, memoryview(self._block) as target:
             for start in range(0, len(records), _BLOCK_BYTES):
                 block = view[start : start + _BLOCK_BYTES]
@@ -109,6 +117,31 @@ class BatchCodecs:
         if codec == ZSTD and self._zstd is not None:
             found = self._zstd.decompress([data])[0]
         return self._place(codec, data, found)
+
+    def decompress_blocks(
+        self, data: memoryview, starts: Sequence[int], ends: Sequence[int], most: int
+    ) -> list[tuple[int, int]]:
+        """Decompress the LZ4 blocks at data[start:end] into the arena, until it has `most` bytes.
+
+        Return where their contents are, of the first ones; CorruptBatch if one is damaged.
+        """
+        import cramjam
+
+        self._make_room(self._used + most + _BLOCK_BYTES)
+        decompress_block, arena = cramjam.lz4.decompress_block_into, memoryview(self.arena)
+        found, at = [], self._used
+        try:
+            for start, end in zip(starts, ends, strict=True):
+                room = arena[at : at + _BLOCK_BYTES]
+                size = decompress_block(data[start:end], room, output_len=_BLOCK_BYTES)
+                found.append((at, at + size))
+                at += size
+                if at >= most:
+                    break
+        except cramjam.DecompressionError as error:
+            raise CorruptBatch(0, f"lz4 data is damaged: {error}") from None
+        self._used = at
+        return found
 
     def decompress_each(
         self, codecs: Sequence[int], batches: Sequence[memoryview]

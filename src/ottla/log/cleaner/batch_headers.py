@@ -7,10 +7,12 @@ from typing import Final
 
 import numpy as np
 
+from ottla.log.cleaner.batch_codecs import LZ4_HEADER, LZ4_ONE_BLOCK
 from ottla.log.cleaner.record_arrays import Array
 from ottla.log.segment.batch_scan import header_at
 from ottla.records.batch import (
     ATTRIBUTES_OFFSET,
+    COMPRESSION_MASK,
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
     HEADER_SIZE,
@@ -23,6 +25,7 @@ from ottla.records.batch import (
     parse_header,
 )
 from ottla.records.checksum import crc32c
+from ottla.records.compression import LZ4
 
 _START: Final = Struct(">iib")
 """Length, leader epoch and magic, which follow the base offset."""
@@ -44,6 +47,8 @@ _HEADER: Final = np.dtype(
         ("record_count", ">i4"),
     ]
 )
+
+_LZ4_FRAME: Final = np.dtype([("head", f"S{len(LZ4_HEADER)}"), ("block_size", "<u4")])
 
 assert _HEADER.itemsize == HEADER_SIZE
 
@@ -131,6 +136,24 @@ class BatchHeaders:
             raise CorruptBatch(
                 batch.position, f"CRC {batch.crc:#010x} is stored, {computed[wrong]:#010x} computed"
             )
+
+    def have_one_block(self, numbers: Array) -> bool:
+        """Return True if the records of each of these batches are an LZ4 frame of one block.
+
+        So are nearly all that clients send.
+        """
+        attributes = self.attributes[numbers]
+        sizes = self.ends[numbers] - self.starts[numbers] - HEADER_SIZE
+        before, after = LZ4_ONE_BLOCK
+        if (attributes & COMPRESSION_MASK != LZ4).any() or sizes.min() <= before + after:
+            return False
+        starts = self.starts[numbers] + HEADER_SIZE
+        heads = np.ndarray((len(self._data) - before + 1,), f"V{before}", self._data, strides=(1,))
+        found = heads[starts].view(_LZ4_FRAME)
+        tails = np.ndarray((len(self._data) - after + 1,), f"V{after}", self._data, strides=(1,))
+        ends = tails[self.ends[numbers] - after].view("<u4")
+        is_whole = found["block_size"].astype(np.int64) == sizes - before - after
+        return bool((is_whole & (found["head"] == LZ4_HEADER) & (ends == 0)).all())
 
     def with_fewer_records(self, numbers: Array, counts: Array, timestamps: Array) -> bytes:
         """Return headers of these batches one after the other, with other counts of records.
