@@ -33,7 +33,7 @@ def _row(results: Results, metric: Metric, sizes: Mapping[str, str]) -> tuple[st
         "" if ratio is None else times(ratio),
         goal(metric, metric.at_least),
         goal(metric, metric.aim),
-        verdict(metric, ratio),
+        verdict(metric, results.value("Ottla", metric.key) if metric.own else ratio),
     )
 
 
@@ -51,10 +51,12 @@ def times(ratio: float) -> str:
 
 
 def goal(metric: Metric, wanted: float | None) -> str:
-    """Return the goal of a ratio as text."""
+    """Return the goal as text."""
     if wanted is None:
         return ""
     sign = "≥" if metric.better is Better.HIGHER else "≤"
+    if metric.own:
+        return f"{sign} {wanted:g} {metric.unit}"
     return f"{sign} {times(wanted)}"
 
 
