@@ -40,7 +40,7 @@ check-fast: setup
 
 SEEDS ?= 3000
 sim: setup  ## Run thousands of seeds of a simulated cluster on all cores; SEEDS=N says how many
-	@$(BIN)/ottla sim --seeds $(SEEDS) --seconds 10 --jobs $$(getconf _NPROCESSORS_ONLN)
+	@$(BIN)/ottla sim --seeds $(SEEDS) --profile all --seconds 10 --jobs $$(getconf _NPROCESSORS_ONLN)
 
 FAULTS ?= 100
 SEED ?= 1

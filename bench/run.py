@@ -33,7 +33,7 @@ from harness.cluster_faults import FRESH_NAMES, fresh_cluster_works
 from harness.cluster_works import warm_cluster_works, warm_up_cluster
 from harness.fresh import FreshWork, StartAndMemory, fresh_works
 from harness.machine import describe, others_at_work
-from harness.native import group_raw, group_settle, raw_load, rdkafka_load
+from harness.native import group_raw, group_settle, raw_load, rdkafka_load, transactions_load
 from harness.problem import BenchError
 from harness.results import Results
 from harness.runner import B, Runner
@@ -43,7 +43,7 @@ from harness.works import Work
 
 LEFT_OUT_OF_QUICK = (
     "rdkafka-6x100", "rdkafka-6x10240", "latency-10000", "rdkafka-1000x1024",
-    "heartbeat-consumer", "settle-consumer",
+    "heartbeat-consumer", "settle-consumer", "in-transactions",
 )  # fmt: skip
 
 CLUSTER_ROUNDS_LIMIT_S = 240.0
@@ -142,7 +142,7 @@ def without_compiler(
 ) -> tuple[list[Work], list[FreshWork[Broker]]]:
     """Return the workloads that can run, if the load generators cannot be compiled."""
     try:
-        raw_load(), rdkafka_load(), group_raw(), group_settle()
+        raw_load(), rdkafka_load(), group_raw(), group_settle(), transactions_load()
     except BenchError as error:
         circumstances.append(f"{error}; only start-up time and idle memory are measured")
         return [], [StartAndMemory(replace(scale, memory_bytes=0))]

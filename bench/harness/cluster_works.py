@@ -15,6 +15,7 @@ from harness.problem import BenchError
 from harness.scale import Scale
 from harness.target import Target
 from harness.topics import KEPT, create_topic, delete_topic, submit_topic
+from harness.transaction_works import PARTITIONS, Commits, ProduceInTransactions
 from harness.works import Figures, Latency, LibrdkafkaProduce, Work, consume, run_fill
 
 CONSUMED_BYTES = 300_000_000
@@ -150,6 +151,8 @@ def warm_cluster_works(scale: Scale) -> list[Work]:
     return [
         ReplicatedThroughput("cluster-produce", scale, 6, 1024, acks="all", replicas=NODES),
         Latency("cluster-latency", scale, rate=1000, acks="all", replicas=NODES),
+        Commits("cluster-transactions", scale, PARTITIONS, commit="cluster-commit", replicas=NODES),
+        ProduceInTransactions("cluster-in-transactions", scale, PARTITIONS, replicas=NODES),
         CreatedPartitions("create-partitions", scale),
     ]
 

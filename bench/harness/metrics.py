@@ -15,7 +15,10 @@ class Better(Enum):
 
 @dataclass(frozen=True)
 class Metric:
-    """One row. `at_least` and `aim` are ratios Ottla / Kafka, or None if there is no goal."""
+    """One row. `at_least` and `aim` are ratios Ottla / Kafka, or None if there is no goal.
+
+    With `own`, they are goals of Ottla's own figure.
+    """
 
     key: str
     label: str
@@ -23,9 +26,10 @@ class Metric:
     better: Better
     at_least: float | None = None
     aim: float | None = None
+    own: bool = False
 
     def meets(self, ratio: float, goal: float) -> bool:
-        """Return True if the ratio reaches the goal."""
+        """Return True if the ratio, or Ottla's own figure, reaches the goal."""
         return ratio >= goal if self.better is Better.HIGHER else ratio <= goal
 
     def shortfall(self, ratio: float, goal: float) -> float:
@@ -46,6 +50,14 @@ def _librdkafka(partitions: int, size: int, at_least: float, aim: float) -> Metr
     size_text = f"{size} B" if size < 1024 else f"{size // 1024} KiB"
     label = f"librdkafka produce, {partitions:,} {noun}, {size_text}"
     return Metric(f"rdkafka-{partitions}x{size}", label, "MB/s", Better.HIGHER, at_least, aim)
+
+
+def _share(key: str, label: str, at_least: float, aim: float) -> Metric:
+    return Metric(key, label, "%", Better.HIGHER, at_least, aim, own=True)
+
+
+_TRANSACTIONS = "transactions of 100 records of 1 KiB, one producer"
+_IN_TRANSACTIONS = "librdkafka produce in transactions of 1 s, compared with none"
 
 
 def _settling(protocol: str, text: str) -> Metric:
@@ -76,6 +88,16 @@ METRICS: tuple[Metric, ...] = (
     Metric("heartbeat-consumer", "broker CPU of a heartbeat, new protocol", "µs", _LOWER, 1.0),
     _settling("classic", "classic"),
     _settling("consumer", "new protocol"),
+    Metric("transactions", _TRANSACTIONS, "per s", Better.HIGHER, 1.5, 3.0),
+    Metric("commit-p50", "commit of such a transaction, p50", "ms", _LOWER),
+    Metric("commit-p99", "commit of such a transaction, p99", "ms", _LOWER),
+    _share("in-transactions", _IN_TRANSACTIONS, 95, 98),
+    _share(
+        "read-committed",
+        "consume read_committed, compared with read_uncommitted, 1 in 10 aborted",
+        90,
+        97,
+    ),
     Metric("start", "start to first acknowledged write", "s", _LOWER, 1 / 8, 1 / 15),
     Metric("memory-idle", "resident memory, idle", "MB", _LOWER, 1 / 6, 1 / 10),
     Metric("memory-used", "resident memory, after 1 GB through it", "MB", _LOWER, 1 / 10, 1 / 20),
@@ -92,6 +114,10 @@ CLUSTER_METRICS: tuple[Metric, ...] = (
     Metric(
         "cluster-latency-p99", "produce to consume, 1,000 msg/s, p99", "ms", _LOWER, 1 / 3, 1 / 10
     ),
+    Metric("cluster-transactions", _TRANSACTIONS, "per s", Better.HIGHER, 1.5, 3.0),
+    Metric("cluster-commit-p50", "commit of such a transaction, p50", "ms", _LOWER, 1 / 2, 1 / 5),
+    Metric("cluster-commit-p99", "commit of such a transaction, p99", "ms", _LOWER, 1 / 2, 1 / 5),
+    _share("cluster-in-transactions", _IN_TRANSACTIONS, 95, 98),
     Metric(
         "cluster-start", "cluster start to first acknowledged write", "s", _LOWER, 1 / 8, 1 / 15
     ),

@@ -36,6 +36,13 @@ def rdkafka_load() -> Path:
 
 
 @cache
+def transactions_load() -> Path:
+    """Return the generator of transactions."""
+    library = librdkafka()
+    return _compiled("transactions_load", (str(library), f"-Wl,-rpath,{library.parent}"))
+
+
+@cache
 def group_raw() -> Path:
     """Return the generator of commits and heartbeats."""
     return _compiled("group_raw", ())

@@ -31,7 +31,8 @@ def headings(peer: str) -> tuple[str, ...]:
 
 def _row(results: Results, metric: Metric, sizes: Mapping[str, str]) -> tuple[str, ...]:
     ratio = results.ratio(metric.key)
-    goals = goal(metric, metric.at_least), goal(metric, metric.aim), verdict(metric, ratio)
+    judged = results.value("Ottla", metric.key) if metric.own else ratio
+    goals = goal(metric, metric.at_least), goal(metric, metric.aim), verdict(metric, judged)
     return (
         metric.label.format(**sizes),
         figure(results.value(results.peer, metric.key), metric.unit),
@@ -55,10 +56,12 @@ def times(ratio: float) -> str:
 
 
 def goal(metric: Metric, wanted: float | None) -> str:
-    """Return the goal of a ratio as text."""
+    """Return the goal as text."""
     if wanted is None:
         return ""
     sign = "≥" if metric.better is Better.HIGHER else "≤"
+    if metric.own:
+        return f"{sign} {wanted:g} {metric.unit}"
     return f"{sign} {times(wanted)}"
 
 

@@ -58,7 +58,7 @@ class Results:
 
 
 def verdict(metric: Metric, ratio: float | None) -> str:
-    """Return one or two words that compare the ratio with its goals."""
+    """Return one or two words that compare the ratio, or the own figure, with its goals."""
     if ratio is None or metric.at_least is None:
         return ""
     if metric.aim is not None and metric.meets(ratio, metric.aim):

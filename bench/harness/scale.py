@@ -23,6 +23,10 @@ class Scale:
     warm_up_s: float
     consume_bytes: int
     consume_passes: int
+    transactions_bytes: int
+    """Written in transactions of 100 KiB, to consume them."""
+    produce_pairs: int
+    """How often a producer writes in transactions and then without."""
     memory_bytes: int
     restart_segments: int
     restart_segment_bytes: int = 50 * MIB
@@ -52,13 +56,15 @@ class Scale:
 FULL = Scale(
     rounds=3, more_rounds=2, settling_bytes=1024 * MIB,
     load_s=3.0, load_warm_s=1.0, latency_s=8.0, warm_up_s=6.0,
-    consume_bytes=1_000_000_000, consume_passes=3, memory_bytes=1_000_000_000,
+    consume_bytes=1_000_000_000, consume_passes=3,
+    transactions_bytes=400_000_000, produce_pairs=2, memory_bytes=1_000_000_000,
     restart_segments=200,
 )  # fmt: skip
 
 QUICK = Scale(
     rounds=1, more_rounds=0, settling_bytes=0,
     load_s=1.5, load_warm_s=0.7, latency_s=3.0, warm_up_s=2.5,
-    consume_bytes=500_000_000, consume_passes=2, memory_bytes=1_000_000_000,
+    consume_bytes=500_000_000, consume_passes=2,
+    transactions_bytes=100_000_000, produce_pairs=1, memory_bytes=1_000_000_000,
     restart_segments=20, created_partitions=200, restart_partitions=500,
 )  # fmt: skip

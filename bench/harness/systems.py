@@ -89,6 +89,8 @@ class Kafka:
             "log.dirs": str(directory / "data"),
             # One broker cannot have the default of three replicas.
             "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
             # The controller must not fence a paused broker.
             "broker.session.timeout.ms": "3600000",
         }

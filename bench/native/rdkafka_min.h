@@ -16,6 +16,7 @@ typedef struct rd_kafka_topic_conf_s rd_kafka_topic_conf_t;
 
 typedef enum { RD_KAFKA_PRODUCER, RD_KAFKA_CONSUMER } rd_kafka_type_t;
 typedef int rd_kafka_resp_err_t;
+typedef struct rd_kafka_error_s rd_kafka_error_t;
 
 enum {
     RD_KAFKA_RESP_ERR__PARTITION_EOF = -191,
@@ -57,6 +58,12 @@ int rd_kafka_produce(rd_kafka_topic_t *rkt, int32_t partition, int msgflags, voi
 int rd_kafka_poll(rd_kafka_t *rk, int timeout_ms);
 int rd_kafka_outq_len(rd_kafka_t *rk);
 rd_kafka_resp_err_t rd_kafka_flush(rd_kafka_t *rk, int timeout_ms);
+
+rd_kafka_error_t *rd_kafka_init_transactions(rd_kafka_t *rk, int timeout_ms);
+rd_kafka_error_t *rd_kafka_begin_transaction(rd_kafka_t *rk);
+rd_kafka_error_t *rd_kafka_commit_transaction(rd_kafka_t *rk, int timeout_ms);
+rd_kafka_error_t *rd_kafka_abort_transaction(rd_kafka_t *rk, int timeout_ms);
+const char *rd_kafka_error_string(const rd_kafka_error_t *error);
 
 int rd_kafka_consume_start(rd_kafka_topic_t *rkt, int32_t partition, int64_t offset);
 int rd_kafka_consume_stop(rd_kafka_topic_t *rkt, int32_t partition);

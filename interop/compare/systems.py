@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -63,12 +63,12 @@ def properties(directory: Path, port: int, controller_port: int) -> dict[str, st
     }
 
 
-def ottla(directory: Path) -> Broker:
-    """Return a broker of this source tree, not started."""
+def ottla(directory: Path, more: Mapping[str, str] | None = None) -> Broker:
+    """Return a broker of this source tree, not started. `more` overrides its settings."""
     directory.mkdir(parents=True)
     port = free_port()
     config = directory / "server.properties"
-    write_properties(config, properties(directory, port, free_port()))
+    write_properties(config, properties(directory, port, free_port()) | dict(more or {}))
     program = ["env", f"PYTHONPATH={SOURCE}", sys.executable, "-m", "ottla.cli.main"]
     return Broker("Ottla", [*program, "broker", "--config", str(config)], directory, port)
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from ottla.broker import transactional_produce
+from ottla.coordinator.groups import txn_offset_commit
 from ottla.coordinator.groups.offsets import Offsets
 from ottla.coordinator.transactions import (
     add_partitions,
     end_transaction,
     init_producer,
     marker_sender,
+    transaction,
 )
 from ottla.coordinator.transactions.marker_sender import Markers, MarkerSender
 from ottla.coordinator.transactions.outcome import Outcome
@@ -24,7 +27,15 @@ from ottla.log.state import producer_replay, transaction_checks
 from ottla.log.state.producer_states import ProducerStates
 from ottla.model.errors import ErrorCode
 from ottla.records.batch import Batch
-from ottla.sim.cluster_run.profile import ClusterProfile, cleaned_profile, transactional_profile
+from ottla.sim.cluster_run.profile import (
+    ClusterProfile,
+    cleaned_profile,
+    copying_group_profile,
+    expiring_profile,
+    transactional_profile,
+)
+from ottla.sim.cluster_run.run import ClusterRun
+from ottla.sim.cluster_run.transaction_readers import TransactionReader
 from tests.sim.test_planted_bugs import Plant, find
 
 # -- partitions --------------------------------------------------------------------------
@@ -196,6 +207,67 @@ def lose_offsets_of_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Offsets, "end_transaction", careless)
 
 
+def take_offsets_of_zombies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let members of old generations commit offsets in transactions."""
+    monkeypatch.setattr(txn_offset_commit, "_check_group", lambda *values: None)
+
+
+def tell_unstable_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not let the next owner of a partition wait for the transaction of the last one."""
+    monkeypatch.setattr(Offsets, "is_unstable", lambda *values: False)
+
+
+# -- epochs and expiration ---------------------------------------------------------------
+
+
+def exhaust_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let producer ids have few epochs. This is no bug: it brings their end into a short run."""
+    for module in (transaction, end_transaction):
+        monkeypatch.setattr(module, "LAST_EPOCH", SHORT_EPOCHS)
+
+
+def begin_again_with_epoch_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the producer id when its epochs are exhausted."""
+    exhaust_epochs(monkeypatch)
+    take_over = init_producer._take_over
+
+    def thrifty(found: Any, *values: Any) -> Any:
+        value = take_over(found, *values)
+        value.producer_id = found.value.producer_id
+        return value
+
+    monkeypatch.setattr(init_producer, "_take_over", thrifty)
+
+
+def keep_the_exhausted_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a transaction that got the last epoch end without another producer id."""
+    exhaust_epochs(monkeypatch)
+
+    def faithful(value: Any) -> tuple[int, int]:
+        return value.producer_id, value.producer_epoch
+
+    monkeypatch.setattr(transaction, "after_completion", faithful)
+
+
+def expire_open_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget transactional ids that have a transaction."""
+
+    def is_expired(self: Any, now_ms: int, expiration_ms: int) -> bool:
+        return bool(self.value.transaction_last_update_timestamp_ms + expiration_ms <= now_ms)
+
+    monkeypatch.setattr(transaction.Transaction, "is_expired", is_expired)
+
+
+def expire_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget transactional ids between two transactions."""
+    is_expired = transaction.Transaction.is_expired
+
+    def hasty(self: Any, now_ms: int, expiration_ms: int) -> bool:
+        return is_expired(self, now_ms, 0)
+
+    monkeypatch.setattr(transaction.Transaction, "is_expired", hasty)
+
+
 # -- compaction --------------------------------------------------------------------------
 
 
@@ -215,7 +287,9 @@ def stopping_profile(seed: int) -> ClusterProfile:
     )
 
 
+SHORT_EPOCHS = 5
 TXN, CLEANED, STOPPING = transactional_profile, cleaned_profile, stopping_profile
+GROUP, EXPIRING = copying_group_profile, expiring_profile
 PLANTED = [
     pytest.param(read_up_to_the_high_watermark, TXN, 4, 6),
     pytest.param(take_an_abort_for_a_commit, TXN, 4, 6),
@@ -231,6 +305,12 @@ PLANTED = [
     pytest.param(commit_what_is_aborted, TXN, 5, 25),
     pytest.param(show_pending_offsets, TXN, 4, 6),
     pytest.param(lose_offsets_of_transactions, TXN, 4, 6),
+    pytest.param(take_offsets_of_zombies, GROUP, 8, 6),
+    pytest.param(tell_unstable_offsets, GROUP, 8, 25),
+    pytest.param(begin_again_with_epoch_0, TXN, 5, 25),
+    pytest.param(keep_the_exhausted_id, TXN, 5, 25),
+    pytest.param(expire_open_transactions, EXPIRING, 5, 25),
+    pytest.param(expire_at_once, EXPIRING, 5, 25),
     pytest.param(clean_the_newest_records, CLEANED, 5, 25),
 ]
 """Each bug, the kind of runs, their seconds, and within how many seeds it is found."""
@@ -246,3 +326,64 @@ def test_a_planted_bug_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     find(plant, kind, seconds, seeds, monkeypatch)
+
+
+@pytest.mark.timeout(600)
+def test_a_cycle_of_reads_is_found_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transactions that read each other's open records are noticed without any other check."""
+    monkeypatch.setattr(TransactionReader, "_check", lambda *values, **more: None)
+    report = find(read_up_to_the_high_watermark, crowded_profile, 5, 25, monkeypatch)
+    assert "have read from each other in a cycle" in report
+
+
+def crowded_profile(seed: int) -> ClusterProfile:
+    """Return a profile with several transactions at a time."""
+    return transactional_profile(seed)._replace(copiers=2, rivals=0, group_copiers=2)
+
+
+@pytest.mark.timeout(600)
+def test_write_cycles_are_allowed_and_counted() -> None:
+    """Kafka's transactions do not isolate writes. Cycles of them are seen, and are no failure."""
+    count = 0
+    for seed in range(2):
+        run = ClusterRun(seed, 4, profile=crowded_profile(seed))
+        run.run()
+        count += run.counts["write cycles"]
+    assert count
+
+
+@pytest.mark.timeout(600)
+def test_producer_ids_are_replaced_when_their_epochs_are_exhausted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    exhaust_epochs(monkeypatch)
+    most = 0
+    for seed in range(3):
+        run = ClusterRun(seed, 4, profile=transactional_profile(seed))
+        run.run()
+        most = max(most, *(len(each.producer_ids) for each in run.transactions.ids.values()))
+    assert most > 2
+
+
+@pytest.mark.timeout(600)
+def test_transactional_ids_expire_and_come_back() -> None:
+    expirations = 0
+    for seed in range(2):
+        run = ClusterRun(seed, 5, profile=expiring_profile(seed))
+        run.run()
+        expirations += sum(each.expirations for each in run.transactions.ids.values())
+    assert expirations
+
+
+@pytest.mark.timeout(600)
+def test_members_of_a_group_copy_exactly_once() -> None:
+    requests: Counter[str] = Counter()
+    versions = set()
+    for seed in range(3):
+        run = ClusterRun(seed, 5, profile=copying_group_profile(seed))
+        run.run()
+        requests += run.counts
+        versions |= {each._version for each in run._group_copiers}
+    for name in ("JoinGroup", "SyncGroup", "Heartbeat", "TxnOffsetCommit"):
+        assert requests[f"{name}Request"] > 10, name
+    assert len(versions) > 1

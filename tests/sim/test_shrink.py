@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.sim.cluster_run.profile import ALL, PROFILES, kind_of
 from ottla.sim.cluster_run.report import failure_of, run_variant
 from ottla.sim.cluster_run.shrink import Variant, shrink
 from tests.sim.test_planted_bugs import acknowledge_what_is_written
@@ -35,6 +36,22 @@ def test_only_a_failure_of_the_same_kind_counts() -> None:
         return "something else" if variant.without else "batch 7 is lost"
 
     assert shrink(Variant(1, 1), failure, lambda line: None).without == ()
+
+
+def test_the_command_of_a_run_names_its_profile() -> None:
+    variant = Variant(7, 4, ("kill",), kind="transactions")
+    assert variant.profile().copiers == 2
+    assert variant.command() == (
+        "ottla sim --seed 7 --seconds 4 --profile transactions --without kill --trace"
+    )
+
+
+def test_seeds_take_all_profiles_in_turn() -> None:
+    kinds = [kind_of(seed, ALL) for seed in range(len(PROFILES))]
+    assert kinds == list(PROFILES)
+    assert kind_of(3, "power") == "power"
+    with pytest.raises(ValueError, match="moon"):
+        kind_of(0, "moon")
 
 
 def test_an_unknown_part_is_refused() -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from ottla.cli.errors import FAILED, OK
+from ottla.cli.errors import FAILED, OK, UsageError
 
 
 def sim(
@@ -19,6 +19,7 @@ def sim(
     seconds: Annotated[float, Parameter(validator=Number(gt=0))] = 20,
     seeds: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
     jobs: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
+    profile: str = "mixed",
     trace: bool = False,
     without: list[str] | None = None,
     faults: Annotated[int, Parameter(validator=Number(gte=-1))] = -1,
@@ -40,6 +41,9 @@ def sim(
         How many seeds to run, from the first on.
     jobs
         How many processes run seeds at the same time.
+    profile
+        The kind of run: mixed (each seed something of everything), rough, busy, groups,
+        transactions, compaction, voters or power. With all, each seed has the next kind.
     trace
         Print everything that happens.
     without
@@ -49,10 +53,23 @@ def sim(
     shrink
         Look for a smaller run in which a failing seed fails in the same way.
     """
+    from ottla.sim.cluster_run.profile import kind_of
+
+    try:
+        kind_of(seed, profile)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
     if shrink:
-        return _shrink(seed, seconds, without or [], faults)
+        return _shrink(seed, seconds, without or [], faults, kind_of(seed, profile))
     failed = 0
-    run = partial(_run, seconds=seconds, without=tuple(without or ()), faults=faults, trace=trace)
+    run = partial(
+        _run,
+        seconds=seconds,
+        without=tuple(without or ()),
+        faults=faults,
+        profile=profile,
+        trace=trace,
+    )
     for passed, report in _reports(range(seed, seed + seeds), run, jobs):
         print(report, file=sys.stdout if passed else sys.stderr)
         failed += not passed
@@ -75,21 +92,29 @@ def _reports(
 
 
 def _run(
-    seed: int, *, seconds: float, without: tuple[str, ...], faults: int, trace: bool
+    seed: int,
+    *,
+    seconds: float,
+    without: tuple[str, ...],
+    faults: int,
+    profile: str,
+    trace: bool,
 ) -> tuple[bool, str]:
+    from ottla.sim.cluster_run.profile import kind_of
     from ottla.sim.cluster_run.report import run_variant
     from ottla.sim.cluster_run.shrink import Variant
 
-    return run_variant(Variant(seed, seconds, without, faults), shows_all=trace)
+    variant = Variant(seed, seconds, without, faults, kind_of(seed, profile))
+    return run_variant(variant, shows_all=trace)
 
 
-def _shrink(seed: int, seconds: float, without: list[str], faults: int) -> int:
+def _shrink(seed: int, seconds: float, without: list[str], faults: int, kind: str) -> int:
     """Print the smallest run that fails like the seed; return OK if there is a failing one."""
     from ottla.sim.cluster_run.report import failure_of, run_variant
     from ottla.sim.cluster_run.shrink import Variant, shrink
 
     try:
-        smallest = shrink(Variant(seed, seconds, tuple(without), faults), failure_of, print)
+        smallest = shrink(Variant(seed, seconds, tuple(without), faults, kind), failure_of, print)
     except ValueError as error:
         print(error, file=sys.stderr)
         return FAILED

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeAlias
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
@@ -20,7 +21,7 @@ from ottla.coordinator.transactions.outcome import Outcome
 from ottla.model.acl import CLUSTER_NAME, AclOperation, AclResourceType
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import INTERNAL_TOPICS, TopicPartition
-from ottla.model.steps import Steps
+from ottla.model.steps import ITEMS_A_STEP, Steps
 from ottla.wire.lazy_list import LazyList
 from ottla.wire.message import Message
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -36,6 +37,9 @@ from ottla.wire.messages.add_partitions_to_txn import (
 FIRST_PRODUCER_FENCED = 2
 FIRST_OF_BROKERS = 4
 _CLIENT_VERSION_OF_BROKERS = 2
+
+_Codes: TypeAlias = dict[str, dict[int, ErrorCode]]
+"""A code for each partition, by topic."""
 
 
 def handle(
@@ -64,7 +68,7 @@ def handle(
 
     combined = CombinedReply(SlicedReply(context), len(transactions), respond)
     for position, transaction in enumerate(transactions.values()):
-        _add(node, transaction, context, combined.part(position))
+        yield from _add(node, transaction, context, combined.part(position))
         yield
     return None
 
@@ -123,10 +127,10 @@ def _response(
 
 def _add(
     node: Node, transaction: AddPartitionsToTxnTransaction, context: RequestContext, reply: Reply
-) -> None:
+) -> Steps[None]:
     """Add or verify the partitions of one transaction, and send its result."""
     try:
-        refusals = _check(node, transaction, context)
+        refusals = yield from _check(node, transaction, context)
     except ApiError as error:
         reply.send(_same(transaction, _known(error.code, context)))
         return
@@ -159,7 +163,10 @@ def _ask(
         if outcome.partitions is None:
             tell(_same(transaction, known(outcome.error_code)))
         else:
-            tell(_each(transaction, dict(outcome.partitions)))
+            codes: _Codes = {}
+            for (topic, index), code in outcome.partitions:
+                codes.setdefault(topic, {})[index] = code
+            tell(_each(transaction, codes))
 
     asked = AddPartitions(
         transaction.transactional_id,
@@ -179,7 +186,7 @@ def _ask(
 
 def _check(
     node: Node, transaction: AddPartitionsToTxnTransaction, context: RequestContext
-) -> dict[TopicPartition, ErrorCode]:
+) -> Steps[_Codes]:
     """Return a code for each partition if there are any that cannot be added.
 
     Then none is added, and the others get OPERATION_NOT_ATTEMPTED.
@@ -189,7 +196,7 @@ def _check(
         context.authorize(
             AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transaction.transactional_id
         )
-    codes: dict[TopicPartition, ErrorCode] = {}
+    codes: _Codes = {}
     is_refused = False
     for topic in transaction.topics:
         code = ErrorCode.OPERATION_NOT_ATTEMPTED
@@ -200,12 +207,16 @@ def _check(
             and context.allows(AclOperation.WRITE, AclResourceType.TOPIC, topic.name)
         ):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        of_topic = codes.setdefault(topic.name, {})
         for index in topic.partitions:
             known = code
             if known is ErrorCode.OPERATION_NOT_ATTEMPTED and not 0 <= index < count:
                 known = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            codes[TopicPartition(topic.name, index)] = known
+            of_topic[index] = known
+            if not len(of_topic) % ITEMS_A_STEP:
+                yield
             is_refused = is_refused or known is not ErrorCode.OPERATION_NOT_ATTEMPTED
+        yield
     return codes if is_refused else {}
 
 
@@ -236,20 +247,21 @@ def _same(transaction: AddPartitionsToTxnTransaction, code: ErrorCode) -> AddPar
     )
 
 
+def _result_of(result: tuple[int, ErrorCode]) -> AddPartitionsToTxnPartitionResult:
+    return _result(*result)
+
+
 def _result(index: int, code: ErrorCode) -> AddPartitionsToTxnPartitionResult:
     return AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
 
 
-def _each(
-    transaction: AddPartitionsToTxnTransaction, codes: dict[TopicPartition, ErrorCode]
-) -> AddPartitionsToTxnResult:
-    topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
-    for (topic, index), code in codes.items():
-        topics.setdefault(topic, []).append(_result(index, code))
+def _each(transaction: AddPartitionsToTxnTransaction, codes: _Codes) -> AddPartitionsToTxnResult:
     return AddPartitionsToTxnResult(
         transactional_id=transaction.transactional_id,
         topic_results=[
-            AddPartitionsToTxnTopicResult(name=name, results_by_partition=results)
-            for name, results in topics.items()
+            AddPartitionsToTxnTopicResult(
+                name=name, results_by_partition=LazyList(_result_of, list(found.items()))
+            )
+            for name, found in codes.items()
         ],
     )

@@ -55,11 +55,12 @@ def _init_transactions(
         context.authorize(
             AclOperation.TWO_PHASE_COMMIT, AclResourceType.TRANSACTIONAL_ID, transactional_id
         )
+        node.transactions.check_two_phase()
+    if request.keep_prepared_txn:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     timeout_ms = node.transactions.timeout_ms(
         request.transaction_timeout, two_phase=request.enable2_pc
     )
-    if request.keep_prepared_txn:
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     asked = InitProducer(transactional_id, timeout_ms, expected)
     context.defer()
 

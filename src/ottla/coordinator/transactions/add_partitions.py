@@ -68,6 +68,8 @@ def verify_partitions(
 
 def check_producer(transaction: Transaction | None, request: AddPartitions) -> Transaction:
     """Return the transaction if the producer may go on with it, or raise ApiError."""
+    if transaction is not None and transaction.is_ending_for(request.producer_id, request.epoch):
+        raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if transaction is None or transaction.value.producer_id != request.producer_id:
         raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if transaction.value.producer_epoch != request.epoch:

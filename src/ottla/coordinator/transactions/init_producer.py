@@ -50,7 +50,9 @@ def init_producer(
         if new_producer_id is None:
             raise NeedsProducerId
         return new_id(new_producer_id, request.timeout_ms, now_ms, level)
-    _check_expected(transaction, request.expected)
+    expected = request.expected
+    if expected is None or not transaction.is_ending_for(*expected):
+        _check_expected(transaction, expected)
     if transaction.state in PREPARED:
         raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if transaction.state is TransactionState.ONGOING:

@@ -18,7 +18,12 @@ from ottla.coordinator.transactions.records import (
     TransactionLogKey,
     TransactionLogValue,
 )
-from ottla.coordinator.transactions.transaction_state import IDLE, PREVIOUS, TransactionState
+from ottla.coordinator.transactions.transaction_state import (
+    IDLE,
+    PREPARED,
+    PREVIOUS,
+    TransactionState,
+)
 from ottla.model.ids import NO_PRODUCER_ID, TopicPartition
 
 LAST_EPOCH: Final = 0x7FFF
@@ -67,6 +72,13 @@ class Transaction:
     def holds_all(self, partitions: Iterable[TopicPartition]) -> bool:
         """Return True if all partitions are in the transaction."""
         return all(self.holds(*partition) for partition in partitions)
+
+    def is_ending_for(self, producer_id: int, epoch: int) -> bool:
+        """Return True if markers are being written, and this producer goes on after that.
+
+        It may have another producer id than the transaction that ends.
+        """
+        return self.state in PREPARED and after_completion(self.value) == (producer_id, epoch)
 
     def is_overdue(self, now_ms: int) -> bool:
         """Return True if its transaction takes longer than its timeout."""

@@ -94,17 +94,20 @@ class TransactionCoordinator:
         """The cluster's level of transaction.version."""
         return self._broker.image.features.get(TRANSACTION_VERSION, 0)
 
+    def check_two_phase(self) -> None:
+        """Raise ApiError if producers may not take part in two-phase commits (KIP-939)."""
+        if not self._broker.config.transactions.transaction_two_phase_commit_enable:
+            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
     def timeout_ms(self, asked_ms: int, *, two_phase: bool) -> int:
         """Return how long transactions may take. Raise ApiError if the producer asks for too much.
 
         Those of a two-phase commit have no timeout (KIP-939).
         """
-        config = self._broker.config.transactions
         if two_phase:
-            if not config.transaction_two_phase_commit_enable:
-                raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            self.check_two_phase()
             return NO_TIMEOUT
-        if not 0 < asked_ms <= config.transaction_max_timeout_ms:
+        if not 0 < asked_ms <= self._broker.config.transactions.transaction_max_timeout_ms:
             raise ApiError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         return asked_ms
 

@@ -4,7 +4,7 @@ Each transaction of a copier has some batches of its input, one batch for each o
 output, and the offset up to which it has read. A copier takes over its transactional id, asks for
 the committed offset, and goes on from there. It may crash, or pause for longer than the timeout of
 its transaction, and go on as if nothing had happened. Several copiers share a transactional id: the
-last one fences the others.
+last one fences the others. Some transactions also read what others have written to the output.
 
 Clients of transaction version 0 and 1 add partitions by themselves, and keep their epoch. One that
 does not know whether a request may still arrive begins anew, with another epoch: the protocol does
@@ -36,9 +36,11 @@ from ottla.sim.cluster_run.clients import ClusterRunOfClients
 from ottla.sim.cluster_run.history import PartitionKey
 from ottla.sim.cluster_run.transaction_history import (
     OFFSETS_KEY,
+    InputKey,
     Transaction,
     TransactionHistory,
 )
+from ottla.sim.cluster_run.transaction_readers import visible_uids
 from ottla.sim.network.exchange import Exchange, Violation
 from ottla.wire.message import Message
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
@@ -70,6 +72,9 @@ _FENCED = frozenset(
     }
 )
 """Answers that somebody gets who was replaced, or was too slow."""
+_OTHER_ID = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+"""The answer that somebody gets whose producer id is no longer that of the transactional id."""
+_READS_OUTPUT = 0.3
 _COPIES, _MOST_COPIES = 5, 30
 """The most batches in a transaction, and when a copier has to catch up."""
 
@@ -94,6 +99,13 @@ class Copier(CourseClient):
     """One process after the other, each of which copies a partition."""
 
     environment: ClusterRunOfCopiers
+    AWAY_MS: tuple[float, ...] = (100.0, 1500.0, 4000.0)
+    """For how long it may be away."""
+    STUMBLES = 0.1
+    """How often something happens to it between its last write and the end of a transaction."""
+    group_id = requests.GROUP_ID
+    member = requests.NO_MEMBER
+    """The member of the group that commits offsets."""
 
     def __init__(
         self,
@@ -121,6 +133,10 @@ class Copier(CourseClient):
         self._position = 0
         self._init = 0
         """Which decision about the transactional id made this client the producer."""
+        self._expirations = 0
+        """How often the transactional id had expired by then."""
+        self._read_up_to: dict[PartitionKey, int] = {}
+        """How far it has read the output."""
         self._began_ms = 0.0
         self._must_restart = False
 
@@ -152,7 +168,7 @@ class Copier(CourseClient):
             return
         if dice * 3 < chance:
             raise StartOver
-        yield Pause(self.chance.choice((100.0, 1500.0, 4000.0)))
+        yield Pause(self.chance.choice(self.AWAY_MS))
 
     def calm_down(self) -> None:
         """Go on as a new process with which nothing goes wrong."""
@@ -165,14 +181,20 @@ class Copier(CourseClient):
         exchange = yield from self._ask(self._coordinator, *asked)
         reply: Any = exchange.reply
         self._init = self.environment.init_number(exchange)
+        known = self.environment.transactions.id(self.transactional_id)
+        self._expirations = known.expirations
         self._producer = reply.producer_id, reply.producer_epoch
         self._sequences.clear()
 
+    @property
+    def input(self) -> InputKey:
+        """What the client copies, and for which group."""
+        return self.group_id, *self.source
+
     def _find_position(self) -> Course:
-        transactions = self.environment.transactions
-        known = transactions.id(self.transactional_id)
+        known = self.environment.transactions.input(self.input)
         least = known.visible_position
-        asked = requests.committed_offset(self.source)
+        asked = requests.committed_offset(self.group_id, self.source)
         exchange = yield from self._ask(self._group_coordinator, *asked)
         reply: Any = exchange.reply
         offset = max(reply.topics[0].partitions[0].committed_offset, 0)
@@ -201,14 +223,16 @@ class Copier(CourseClient):
     def _copy(self, found: list[tuple[int, int]]) -> Course:
         transactions = self.environment.transactions
         transaction = transactions.begin(
-            self.transactional_id, self._producer, found[0][0], found[-1][1]
+            self.transactional_id, self._producer, self.input, found[0][0], found[-1][1]
         )
         self._began_ms = self.environment.monotonic_ms()
         yield from self._write(transaction, found)
+        if not self.is_steady and self.chance.random() < _READS_OUTPUT:
+            yield from self._read_output(transaction)
         is_commit = self.is_steady or self.chance.random() < 0.8
         if is_commit or self.chance.random() < 0.5:
             yield from self._commit_offset(transaction)
-        yield from self._stumble(0.1)
+        yield from self._stumble(self.STUMBLES)
         yield from self._end(transaction, committed=is_commit)
         if is_commit:
             self._position = transaction.end
@@ -228,6 +252,22 @@ class Copier(CourseClient):
             for first in range(0, len(parts), most):
                 yield from self._stumble()
                 yield from self._produce(transaction, key, parts[first : first + most])
+
+    def _read_output(self, transaction: Transaction) -> Course:
+        """Read what others have written to a partition, as part of the transaction."""
+        partitions = len(self.environment.image.topics[self._target].partitions)
+        key = self._target, self.chance.randrange(partitions)
+        position = self._read_up_to.get(key, 0)
+        asked = requests.read(key, position)
+        exchange = yield from self._ask(lambda: self._leader(key), *asked)
+        reply: Any = exchange.reply
+        answer = reply.responses[0].partitions[0]
+        transactions = self.environment.transactions
+        for uid, next_offset in visible_uids(answer, position):
+            self._read_up_to[key] = next_offset
+            writer = transactions.transaction_of(uid)
+            if writer is not None and transactions.is_strict:
+                transactions.cycles.read(transaction.number, writer.number)
 
     def _produce(
         self, transaction: Transaction, key: PartitionKey, parts: list[tuple[int, int]]
@@ -255,11 +295,16 @@ class Copier(CourseClient):
 
     def _commit_offset(self, transaction: Transaction) -> Course:
         if self._version < 2:
-            asked = requests.add_offsets(self.transactional_id, self._producer)
+            asked = requests.add_offsets(self.transactional_id, self._producer, self.group_id)
             yield from self._ask(self._coordinator, *asked)
         self.environment.transactions.will_write(transaction, OFFSETS_KEY, transaction.number)
         asked = requests.commit_offset(
-            self.transactional_id, self._producer, self.source, transaction, self._version
+            self.transactional_id,
+            self._producer,
+            self.source,
+            transaction,
+            self._version,
+            self.member,
         )
         yield from self._ask(self._group_coordinator, *asked)
 
@@ -303,7 +348,7 @@ class Copier(CourseClient):
         while True:
             kind = requests.coordinator_kind(request)
             if kind is not None and self._has_no_topic(kind):
-                find = requests.find_coordinator(kind, self.transactional_id)
+                find = requests.find_coordinator(kind, self.group_id, self.transactional_id)
                 yield [Call(self._any(), *find)]
                 yield Pause(100.0)
                 continue
@@ -342,7 +387,19 @@ class Copier(CourseClient):
             return
         if code in _FENCED and self._may_be_out():
             raise StartOver
+        if code == _OTHER_ID and self._has_lost_its_id():
+            raise StartOver
         raise Violation(f"{exchange!r}: answered with {ErrorCode(code).name}")
+
+    def _has_lost_its_id(self) -> bool:
+        """Return True if the transactional id has expired, or got another producer id.
+
+        It gets another one from whoever fences this client in the last epoch of its producer id.
+        """
+        known = self.environment.transactions.id(self.transactional_id)
+        if known.expirations > self._expirations:
+            return True
+        return self._producer[0] != known.newest_producer_id and self._may_be_out()
 
     def _may_be_out(self) -> bool:
         """Return True if this client has a reason to be fenced."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ottla.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.sim.cluster_run.history import PartitionKey
@@ -17,9 +17,12 @@ from ottla.wire.messages.add_partitions_to_txn import (
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -33,12 +36,25 @@ Asked = tuple[Message, int]
 _PRODUCE: Final = {0: 10, 1: 11, 2: 12}
 _COMMIT: Final = {0: 3, 1: 4, 2: 5}
 _END: Final = {0: 3, 1: 4, 2: 5}
+SESSION_MS: Final = 1000
+_REBALANCE_MS: Final = 1000
+_PROTOCOL: Final = "range"
 
 
-def find_coordinator(topic: str, transactional_id: str) -> Asked:
+class GroupMember(NamedTuple):
+    """Who commits offsets: a member of a group in a generation (KIP-447), or no member."""
+
+    member_id: str
+    generation_id: int
+
+
+NO_MEMBER: Final = GroupMember("", -1)
+
+
+def find_coordinator(topic: str, group_id: str, transactional_id: str) -> Asked:
     """Return the request that creates the topic of a coordinator."""
     is_group = topic == OFFSETS_TOPIC
-    key = GROUP_ID if is_group else transactional_id
+    key = group_id if is_group else transactional_id
     return FindCoordinatorRequest(key=key, key_type=0 if is_group else 1), 3
 
 
@@ -52,9 +68,9 @@ def take_over(transactional_id: str, timeout_ms: int) -> Asked:
     return request, 5
 
 
-def committed_offset(source: PartitionKey, *, require_stable: bool = True) -> Asked:
+def committed_offset(group_id: str, source: PartitionKey, *, require_stable: bool = True) -> Asked:
     topic = OffsetFetchRequestTopic(name=source[0], partition_indexes=[source[1]])
-    request = OffsetFetchRequest(group_id=GROUP_ID, topics=[topic], require_stable=require_stable)
+    request = OffsetFetchRequest(group_id=group_id, topics=[topic], require_stable=require_stable)
     return request, 7
 
 
@@ -91,12 +107,12 @@ def add_partitions(
     return request, 3
 
 
-def add_offsets(transactional_id: str, producer: tuple[int, int]) -> Asked:
+def add_offsets(transactional_id: str, producer: tuple[int, int], group_id: str) -> Asked:
     request = AddOffsetsToTxnRequest(
         transactional_id=transactional_id,
         producer_id=producer[0],
         producer_epoch=producer[1],
-        group_id=GROUP_ID,
+        group_id=group_id,
     )
     return request, 3
 
@@ -118,6 +134,7 @@ def commit_offset(
     source: PartitionKey,
     transaction: Transaction,
     version: int,
+    member: GroupMember,
 ) -> Asked:
     """Return the commit of the offset after the input. Its metadata is the transaction's number."""
     partition = TxnOffsetCommitRequestPartition(
@@ -127,9 +144,11 @@ def commit_offset(
     )
     request = TxnOffsetCommitRequest(
         transactional_id=transactional_id,
-        group_id=GROUP_ID,
+        group_id=transaction.source[0],
         producer_id=producer[0],
         producer_epoch=producer[1],
+        generation_id=member.generation_id,
+        member_id=member.member_id,
         topics=[TxnOffsetCommitRequestTopic(name=source[0], partitions=[partition])],
     )
     return request, _COMMIT[version]
@@ -145,9 +164,47 @@ def end(transactional_id: str, producer: tuple[int, int], committed: bool, versi
     return request, _END[version]
 
 
+def join(group_id: str, member_id: str) -> Asked:
+    request = JoinGroupRequest(
+        group_id=group_id,
+        session_timeout=SESSION_MS,
+        rebalance_timeout=_REBALANCE_MS,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name=_PROTOCOL, metadata=b"")],
+    )
+    return request, 7
+
+
+def sync(group_id: str, member: GroupMember, assignment: dict[str, list[PartitionKey]]) -> Asked:
+    """Return the request for an assignment. A leader says what each member gets."""
+    request = SyncGroupRequest(
+        group_id=group_id,
+        generation_id=member.generation_id,
+        member_id=member.member_id,
+        protocol_type="consumer",
+        protocol_name=_PROTOCOL,
+        assignments=[
+            SyncGroupRequestAssignment(
+                member_id=member_id,
+                assignment=",".join(f"{name}:{index}" for name, index in keys).encode(),
+            )
+            for member_id, keys in assignment.items()
+        ],
+    )
+    return request, 5
+
+
+def heartbeat(group_id: str, member: GroupMember) -> Asked:
+    request = HeartbeatRequest(
+        group_id=group_id, generation_id=member.generation_id, member_id=member.member_id
+    )
+    return request, 4
+
+
 def coordinator_kind(request: Message) -> str | None:
     """Return the topic of the coordinator that a request goes to, None if it goes to none."""
-    if isinstance(request, OffsetFetchRequest | TxnOffsetCommitRequest):
+    if isinstance(request, _OF_GROUPS):
         return OFFSETS_TOPIC
     if isinstance(request, FetchRequest | ProduceRequest):
         return None
@@ -156,7 +213,7 @@ def coordinator_kind(request: Message) -> str | None:
 
 def changes(request: Message) -> bool:
     """Return True if a request that arrives late may do harm to a later transaction."""
-    return not isinstance(request, FetchRequest | OffsetFetchRequest | InitProducerIdRequest)
+    return not isinstance(request, _HARMLESS)
 
 
 def code_of(exchange: Exchange) -> int:
@@ -182,3 +239,6 @@ def code_of(exchange: Exchange) -> int:
 
 
 _NOT_ATTEMPTED: Final = 55
+_MEMBERSHIP: Final = (JoinGroupRequest, SyncGroupRequest, HeartbeatRequest)
+_OF_GROUPS: Final = (OffsetFetchRequest, TxnOffsetCommitRequest, *_MEMBERSHIP)
+_HARMLESS: Final = (FetchRequest, OffsetFetchRequest, InitProducerIdRequest, *_MEMBERSHIP)

@@ -5,7 +5,8 @@ Each seed switches some faults off and turns others up.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 from ottla.sim.cluster import CONTROLLER_PORT, host_of
 from ottla.sim.seeded_random import generator
@@ -51,6 +52,8 @@ class ClusterProfile(NamedTuple):
     """Clients that copy partitions in transactions, each another one."""
     rivals: int
     """How many of the copied partitions have a second client with the same transactional id."""
+    group_copiers: int
+    """Members of one group that copy its partitions, each with a transactional id of its own."""
     transaction_version: int
     """The newest transaction version that clients have."""
     transaction_timeout_ms: int
@@ -68,6 +71,11 @@ class ClusterProfile(NamedTuple):
     weights: dict[str, float]
     most_faults: int = -1
     """After how many faults nothing more goes wrong; -1 is no limit."""
+
+    @property
+    def has_transactions(self) -> bool:
+        """True if there are transactional clients."""
+        return bool(self.copiers or self.group_copiers)
 
 
 def profile_of(seed: int) -> ClusterProfile:
@@ -137,12 +145,25 @@ def profile_of(seed: int) -> ClusterProfile:
         output_segment_bytes=chance.choice((700, 2000, 1_048_576)),
         cleans=False,
         is_dynamic=False,
+        group_copiers=chance.choice((0, 0, 0, 2)),
     )
     if chance.random() < 0.3:
         profile = with_cleaner(profile)
     if chance.random() < 0.2:
         profile = with_voter_changes(profile)
+    if chance.random() < 0.3:
+        profile = with_expiration(profile)
     return profile
+
+
+def with_expiration(profile: ClusterProfile) -> ClusterProfile:
+    """Return a profile in which transactional ids that nobody uses are forgotten soon."""
+    properties = {
+        **profile.properties,
+        "transactional.id.expiration.ms": "1000",
+        "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
+    }
+    return profile._replace(properties=properties)
 
 
 def with_cleaner(profile: ClusterProfile) -> ClusterProfile:
@@ -200,6 +221,7 @@ def rough_profile(seed: int) -> ClusterProfile:
         classic_members=0,
         consumer_members=0,
         copiers=0,
+        group_copiers=0,
         pipelining=5,
         fault_pause_ms=(100, 300, 600),
         outage_ms=(50, 500, 1500),
@@ -237,6 +259,22 @@ def transactional_profile(seed: int) -> ClusterProfile:
     )
 
 
+def copying_group_profile(seed: int) -> ClusterProfile:
+    """Return a rough profile with a group whose members copy in transactions (KIP-447)."""
+    return transactional_profile(seed)._replace(
+        copiers=0,
+        rivals=0,
+        group_copiers=3,
+        transaction_timeout_ms=60_000,
+        fault_pause_ms=(1500, 3000),
+    )
+
+
+def expiring_profile(seed: int) -> ClusterProfile:
+    """Return a profile with transactional ids that expire."""
+    return with_expiration(transactional_profile(seed))
+
+
 def cleaned_profile(seed: int) -> ClusterProfile:
     """Return a profile with transactions and with logs that are compacted."""
     return with_cleaner(transactional_profile(seed))
@@ -254,3 +292,33 @@ def dark_profile(seed: int) -> ClusterProfile:
         properties={**profile.properties, "log.flush.interval.messages": "1"},
         weights={"power": 3.0, "kill": 1.0, "target_leader": 2.0},
     )
+
+
+MIXED: Final = "mixed"
+"""The kind of run in which each seed has something of everything."""
+
+ALL: Final = "all"
+"""Stands for all kinds in turn."""
+
+PROFILES: Final[Mapping[str, Callable[[int], ClusterProfile]]] = {
+    MIXED: profile_of,
+    "rough": rough_profile,
+    "busy": busy_profile,
+    "groups": grouped_profile,
+    "transactions": transactional_profile,
+    "copying-group": copying_group_profile,
+    "expiration": expiring_profile,
+    "compaction": cleaned_profile,
+    "voters": voters_profile,
+    "power": dark_profile,
+}
+"""The kinds of runs by the names that `ottla sim --profile` takes."""
+
+
+def kind_of(seed: int, wanted: str) -> str:
+    """Return the kind of run of a seed. Raise ValueError if there is no such kind."""
+    if wanted == ALL:
+        return list(PROFILES)[seed % len(PROFILES)]
+    if wanted not in PROFILES:
+        raise ValueError(f"there is no profile {wanted}: choose {ALL} or {', '.join(PROFILES)}")
+    return wanted

@@ -50,11 +50,11 @@ def run_seed(
 
 def replay_command(seed: int, seconds: float) -> str:
     """Return the command that shows a run again."""
-    return f"ottla sim --seed {seed} --seconds {seconds:g} --trace"
+    return Variant(seed, seconds).command()
 
 
 def run_variant(variant: Variant, *, shows_all: bool = False) -> tuple[bool, str]:
-    """Run a seed with less in it; return whether it passed, and a report."""
+    """Run a seed of a kind, or with less in it; return whether it passed, and a report."""
     return run_seed(
         variant.seed,
         variant.seconds,

@@ -31,6 +31,7 @@ from ottla.sim.cluster_run.compacted_history import CompactedHistory
 from ottla.sim.cluster_run.copier import Copier
 from ottla.sim.cluster_run.faults import ClusterFaults
 from ottla.sim.cluster_run.group_checks import take_answer
+from ottla.sim.cluster_run.group_copier import GroupCopier
 from ottla.sim.cluster_run.group_history import GroupHistory
 from ottla.sim.cluster_run.group_members import ClassicMember, ConsumerMember, GroupMember
 from ottla.sim.cluster_run.history import History, LogHistory, PartitionKey, batches_of
@@ -53,6 +54,8 @@ HEALED_WITHIN_MS = 60_000
 _LINE = 240
 _CLOCK_SKEW_MS = 10_000.0
 _CLEANED_SEGMENT_BYTES = 1000
+_EARLY = 0.5
+"""How soon an id may be forgotten, as a part of its time: a record counts once it is committed."""
 _OUTPUT = f"{OUTPUT}0"
 _OUTPUT_PARTITIONS = 2
 
@@ -75,11 +78,14 @@ class ClusterRun:
             lambda topic: CompactedHistory if is_compacted(topic, profile) else LogHistory
         )
         self.groups = GroupHistory()
-        self.transactions = TransactionHistory(self.note)
+        self.transactions = TransactionHistory(self.note, self.monotonic_ms)
         self.transactions.is_strict = not profile.weights.get("fail_disk")
         self.clock_skew_ms = 0.0
         if profile.clock_rates or profile.weights.get("wall"):
             self.clock_skew_ms = _CLOCK_SKEW_MS
+        expiration_ms = profile.properties.get("transactional.id.expiration.ms")
+        if expiration_ms is not None and not self.clock_skew_ms:
+            self.transactions.expiration_ms = int(expiration_ms) * _EARLY
         self._inits: dict[int, int] = {}
         self.broker_count = profile.brokers + profile.extra_brokers
         self._numbers = range(1, self.broker_count + 1)
@@ -107,7 +113,7 @@ class ClusterRun:
             self._is_dispensable,
         )
         cluster.after_wake = self._look
-        if profile.copiers:
+        if profile.has_transactions:
             self.history.on_added = self.transactions.added
         cluster.on_end = self._ended
         self._keys = [
@@ -188,7 +194,7 @@ class ClusterRun:
         topics = [
             new_topic(name, profile.partitions, profile.min_insync_replicas) for name in names
         ]
-        if profile.copiers:
+        if profile.has_transactions:
             topics.append(
                 new_topic(
                     _OUTPUT,
@@ -247,7 +253,11 @@ class ClusterRun:
             self._copiers.append(self._new_copier(f"copier-{number}", source, chance))
             if number < profile.rivals:
                 self._rivals.append(self._new_copier(f"rival-{number}", source, chance))
-        for index in range(_OUTPUT_PARTITIONS if self._copiers else 0):
+        self._group_copiers = [
+            self._new_group_copier(f"group-copier-{number}", chance)
+            for number in range(profile.group_copiers)
+        ]
+        for index in range(_OUTPUT_PARTITIONS if profile.has_transactions else 0):
             for level in (0, 1):
                 name = f"reader-{index}-{level}"
                 reader = TransactionReader(name, self, generator(self.seed, name), (_OUTPUT, index))
@@ -255,15 +265,30 @@ class ClusterRun:
                 reader.allows_gaps = is_compacted(_OUTPUT, profile)
                 self._consumers.append(reader)
 
-    def _new_copier(self, name: str, source: PartitionKey, chance: Generator) -> Copier:
+    def _new_group_copier(self, name: str, chance: Generator) -> GroupCopier:
+        return GroupCopier(
+            name,
+            self,
+            generator(self.seed, name),
+            sources=self._keys,
+            target=_OUTPUT,
+            version=self._client_version(chance),
+            timeout_ms=self.profile.transaction_timeout_ms,
+        )
+
+    def _client_version(self, chance: Generator) -> int:
+        """Return the transaction version of a client: mostly the newest one."""
         newest = self.profile.transaction_version
+        return chance.choice((newest, newest, chance.randint(0, newest)))
+
+    def _new_copier(self, name: str, source: PartitionKey, chance: Generator) -> Copier:
         return Copier(
             name,
             self,
             generator(self.seed, name),
             source=source,
             target=_OUTPUT,
-            version=chance.choice((newest, newest, chance.randint(0, newest))),
+            version=self._client_version(chance),
             timeout_ms=self.profile.transaction_timeout_ms,
         )
 
@@ -280,7 +305,7 @@ class ClusterRun:
         try:
             for client in self._clients:
                 self.at(self.monotonic_ms(), client.think)
-            for copier in self._copiers + self._rivals:
+            for copier in (*self._copiers, *self._rivals, *self._group_copiers):
                 self.at(self.monotonic_ms(), copier.start)
             self._faults.begin()
             self._cluster.run_for(self._seconds * 1000)
@@ -302,7 +327,7 @@ class ClusterRun:
             voter_admin.is_finished = True
         for member in self._members:
             member.is_steady = True
-        for copier in self._copiers:
+        for copier in (*self._copiers, *self._group_copiers):
             copier.calm_down()
         for rival in self._rivals:
             rival.is_retired = True
@@ -320,6 +345,7 @@ class ClusterRun:
         self._wait_for(lambda: not self._unfinished(), self._unfinished)
         self._check_acknowledged()
         self._check_replicas()
+        self.counts["write cycles"] += self.transactions.cycles.check()
         for key, log in sorted(self.history.logs.items()):
             self.trace.digest(f"{key} {log.end} {list(log.batches.values())}".encode())
 
@@ -387,9 +413,13 @@ class ClusterRun:
     def _uncopied(self) -> str:
         """Return what transactions have still to do."""
         for copier in self._copiers:
-            position = self.transactions.id(copier.transactional_id).position
+            position = self.transactions.input(copier.input).position
             if position != self.history.log(copier.source).end:
                 return f"{copier.name} has copied up to {position}"
+        for key in self._keys if self._group_copiers else ():
+            position = self.transactions.input((GroupCopier.group_id, *key)).position
+            if position != self.history.log(key).end:
+                return f"the group has copied {key} up to {position}"
         return self.transactions.unfinished()
 
     def _unstable(self) -> str:
@@ -532,8 +562,8 @@ class ClusterRun:
         request, reply = exchange.request, exchange.reply
         if isinstance(request, InitProducerIdRequest) and request.transactional_id:
             assert isinstance(reply, InitProducerIdResponse)
-            epoch = None if reply.error_code else reply.producer_epoch
-            number = self.transactions.init_decided(request.transactional_id, epoch)
+            given = None if reply.error_code else (reply.producer_id, reply.producer_epoch)
+            number = self.transactions.init_decided(request.transactional_id, given)
             self._inits[id(exchange)] = number
 
     def init_number(self, exchange: Exchange) -> int:

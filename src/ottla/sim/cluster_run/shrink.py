@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from re import sub
 from typing import Any, NamedTuple
 
-from ottla.sim.cluster_run.profile import ClusterProfile, profile_of
+from ottla.sim.cluster_run.profile import MIXED, PROFILES, ClusterProfile
 
 _CLIENTS = (
     "extra_brokers",
@@ -20,6 +20,7 @@ _CLIENTS = (
     "consumer_members",
     "rivals",
     "copiers",
+    "group_copiers",
 )
 _CLOCKS = "clock_rates"
 _LENGTH = 40
@@ -35,10 +36,12 @@ class Variant(NamedTuple):
     """Names of faults, clients and clocks that are left out."""
     faults: int = -1
     """After how many faults nothing more goes wrong; -1 is no limit."""
+    kind: str = MIXED
+    """The name of its profile."""
 
     def profile(self) -> ClusterProfile:
         """Return what kind of run this is. ValueError if something is left out that nobody has."""
-        profile = profile_of(self.seed)
+        profile = PROFILES[self.kind](self.seed)
         for name in self.without:
             if name in profile.weights:
                 profile = profile._replace(weights={**profile.weights, name: 0.0})
@@ -54,6 +57,8 @@ class Variant(NamedTuple):
     def command(self) -> str:
         """Return the command that shows the run again."""
         parts = [f"ottla sim --seed {self.seed} --seconds {self.seconds:g}"]
+        if self.kind != MIXED:
+            parts.append(f"--profile {self.kind}")
         parts += [f"--without {name}" for name in self.without]
         if self.faults >= 0:
             parts.append(f"--faults {self.faults}")

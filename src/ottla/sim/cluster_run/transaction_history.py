@@ -9,7 +9,10 @@ Marker        follows the decision, says the same, and ends all writes to the pa
 Completion    every partition of the decision has its marker
 Writes        belong to a transaction that the coordinator knows; none of a producer after a later
               epoch of it, nor after another producer has taken over the transactional id
-Input         the transactions of an id copy their input without gaps and only once
+Input         the transactions of a group copy each input without gaps and only once
+Expiration    a transactional id is forgotten only if it has no transaction, and after its time.
+              Then its producers are out, and the next one has another producer id
+Cycles        see `transaction_cycles`
 
 A leader that is the only member of an ISR commits a decision, the markers and the completion in one
 wake-up. So what one wake-up commits is taken in an order in which each thing has its reason, if
@@ -32,14 +35,19 @@ from ottla.records.batch import Batch
 from ottla.records.record import records_of
 from ottla.sim.cluster_run.history import PartitionKey
 from ottla.sim.cluster_run.topics import OUTPUT
+from ottla.sim.cluster_run.transaction_cycles import TransactionCycles
 from ottla.sim.model.batch import uid_of
 from ottla.sim.network.exchange import Violation
 
 OFFSETS_KEY: PartitionKey = (OFFSETS_TOPIC, 0)
 """Where the offsets of all copiers are: runs have one partition of the offsets topic."""
 _STATE = TransactionState
-_Event = tuple[Batch, bytes] | tuple[str, TransactionLogValue]
+_Event = tuple[Batch, bytes] | tuple[str, TransactionLogValue | None]
 """A batch of a partition, or a record of the transaction log: an id and its value."""
+InputKey = tuple[str, str, int]
+"""A group, and a partition that it copies."""
+_Rank = tuple[int, int]
+"""Which producer id of a transactional id, counted from 0, and an epoch."""
 _LATE_MS = 30_000.0
 """How long a request may take to arrive after its client has given it up."""
 
@@ -48,11 +56,18 @@ class Transaction:
     """A transaction as its client made it, and what became of it."""
 
     def __init__(
-        self, number: int, transactional_id: str, producer: tuple[int, int], start: int, end: int
+        self,
+        number: int,
+        transactional_id: str,
+        producer: tuple[int, int],
+        source: InputKey,
+        start: int,
+        end: int,
     ) -> None:
         self.number = number
         self.transactional_id = transactional_id
         self.producer_id, self.epoch = producer
+        self.source = source
         self.start, self.end = start, end
         """The offsets of the input that it copies."""
         self.writes: dict[PartitionKey, list[int]] = {}
@@ -80,12 +95,14 @@ class _Id:
         self.prepared: tuple[Transaction | None, TransactionLogValue] | None = None
         self.begun: dict[tuple[int, int], Transaction] = {}
         """The transaction that each producer began last, by its id and epoch."""
-        self.position = 0
-        """The end of the input that is copied, by the decisions so far."""
-        self.visible_position = 0
-        """The same, by the markers in the offsets topic."""
-        self.fenced_below = -1
-        """Producers with a smaller epoch have been replaced."""
+        self.producer_ids: dict[int, int] = {}
+        """The producer ids that it had, with their numbers."""
+        self.fenced_below: _Rank = (-1, -1)
+        """Producers with a smaller number or epoch have been replaced."""
+        self.used_ms = 0.0
+        """When its last record was committed."""
+        self.expirations = 0
+        """How often the id was forgotten."""
         self.inits_decided = 0
         """How many requests to take over the id were decided."""
         self.inits_under_way = 0
@@ -104,6 +121,25 @@ class _Id:
                 return found
         return None
 
+    @property
+    def newest_producer_id(self) -> int:
+        """The producer id that it has now, or will have when its transaction is complete."""
+        return max(self.producer_ids, key=self.producer_ids.__getitem__, default=-1)
+
+    def rank(self, producer_id: int, epoch: int) -> _Rank:
+        """Return the place of a producer among all that the transactional id had."""
+        return self.producer_ids.setdefault(producer_id, len(self.producer_ids)), epoch
+
+
+class Input:
+    """How far a group has copied a partition."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        """The end of what is copied, by the decisions so far."""
+        self.visible_position = 0
+        """The same, by the markers in the offsets topic."""
+
 
 class _Writes:
     """What a producer has written to a partition since its last marker."""
@@ -115,29 +151,48 @@ class _Writes:
 class TransactionHistory:
     """The history of all transactions."""
 
-    def __init__(self, note: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(
+        self,
+        note: Callable[[str], None] = lambda text: None,
+        now_ms: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self._note = note
+        self._now_ms = now_ms
+        self.expiration_ms = 0.0
+        """The least time after which an id that nobody uses may be forgotten."""
         self.is_strict = True
         """False if records may be committed unseen, by a broker whose disk fails at that moment."""
         self.ids: dict[str, _Id] = {}
+        self._inputs: dict[InputKey, Input] = {}
+        self.cycles = TransactionCycles()
         self.transactions: list[Transaction] = []
         self._by_uid: dict[int, Transaction] = {}
         self._waiting: dict[PartitionKey, deque[_Event]] = {}
         """What was committed in the present wake-up, by log."""
-        self._inits: list[tuple[str, int]] = []
+        self._inits: list[tuple[str, int, int]] = []
         self._open: dict[tuple[PartitionKey, int], _Writes] = {}
         self._epochs: dict[tuple[PartitionKey, int], int] = {}
 
     def id(self, transactional_id: str) -> _Id:
         return self.ids.setdefault(transactional_id, _Id())
 
+    def input(self, key: InputKey) -> Input:
+        """Return how far a group has copied a partition."""
+        return self._inputs.setdefault(key, Input())
+
     # -- what clients say ----------------------------------------------------------------
 
     def begin(
-        self, transactional_id: str, producer: tuple[int, int], start: int, end: int
+        self,
+        transactional_id: str,
+        producer: tuple[int, int],
+        source: InputKey,
+        start: int,
+        end: int,
     ) -> Transaction:
         """Take note that a client begins a transaction."""
-        found = Transaction(len(self.transactions), transactional_id, producer, start, end)
+        number = len(self.transactions)
+        found = Transaction(number, transactional_id, producer, source, start, end)
         self.transactions.append(found)
         self.id(transactional_id).begun[producer] = found
         return found
@@ -148,15 +203,15 @@ class TransactionHistory:
         if key != OFFSETS_KEY:
             self._by_uid[uid] = transaction
 
-    def init_decided(self, transactional_id: str, epoch: int | None) -> int:
+    def init_decided(self, transactional_id: str, producer: tuple[int, int] | None) -> int:
         """Take note that a coordinator has answered a producer that takes over an id.
 
-        `epoch` is None if it was refused.
+        `producer` is the id and epoch that it gets, None if it was refused.
         """
         found = self.id(transactional_id)
         found.inits_decided += 1
-        if epoch is not None:
-            self._inits.append((transactional_id, epoch))
+        if producer is not None:
+            self._inits.append((transactional_id, *producer))
         return found.inits_decided
 
     def may_be_fenced(self, transactional_id: str, init: int, now_ms: float) -> bool:
@@ -168,9 +223,15 @@ class TransactionHistory:
             or now_ms - found.init_lost_ms < _LATE_MS
         )
 
-    def _initialised(self, transactional_id: str, epoch: int) -> None:
+    def _initialised(self, transactional_id: str, producer_id: int, epoch: int) -> None:
         found = self.id(transactional_id)
-        found.fenced_below = max(found.fenced_below, epoch)
+        rank = found.rank(producer_id, epoch)
+        if rank == found.fenced_below and self.is_strict:
+            raise Violation(
+                f"{transactional_id}: a producer got id {producer_id} and epoch {epoch}, which"
+                " another one had before"
+            )
+        found.fenced_below = max(found.fenced_below, rank)
         for (key, _), writes in self._open.items() if self.is_strict else ():
             for transaction, _ in writes.found:
                 if transaction.transactional_id == transactional_id:
@@ -209,13 +270,13 @@ class TransactionHistory:
             waiting[key].popleft()
             self._take(key, event)
         inits, self._inits = self._inits, []
-        for transactional_id, epoch in inits:
-            self._initialised(transactional_id, epoch)
+        for init in inits:
+            self._initialised(*init)
 
     def _take(self, key: PartitionKey, event: _Event) -> None:
         first, second = event
         if isinstance(first, str):
-            assert isinstance(second, TransactionLogValue)
+            assert not isinstance(second, bytes)
             self._take_value(first, second)
         else:
             assert isinstance(second, bytes)
@@ -228,8 +289,9 @@ class TransactionHistory:
         """Return True if something that is committed has a reason in what was taken before."""
         first, second = event
         if isinstance(first, str):
-            assert isinstance(second, TransactionLogValue)
-            return not (_is_complete(second) and self._lacking(self.id(first)))
+            assert not isinstance(second, bytes)
+            is_end = second is not None and _is_complete(second)
+            return not (is_end and self._lacking(self.id(first)))
         assert isinstance(second, bytes)
         if first.is_control:
             writes = self._open.get((key, first.producer_id))
@@ -243,14 +305,33 @@ class TransactionHistory:
         value = self.id(transaction.transactional_id).value
         return value is not None and key in _partitions_of(value)
 
-    def _take_value(self, name: str, value: TransactionLogValue) -> None:
+    def _take_value(self, name: str, value: TransactionLogValue | None) -> None:
         found = self.id(name)
+        if value is None:
+            self._expire(name, found)
+            return
+        found.used_ms = self._now_ms()
+        found.rank(value.producer_id, value.producer_epoch)
         state = _STATE(value.transaction_status)
         if state in PREPARED:
             self._decide(name, found, value, is_commit=state is _STATE.PREPARE_COMMIT)
         elif _is_complete(value):
             self._complete(found)
         found.value = value
+
+    def _expire(self, name: str, found: _Id) -> None:
+        """Take the tombstone of an id."""
+        if found.value is None:
+            return  # it is deleted already
+        is_open = found.prepared is not None or found.value.transaction_status == _STATE.ONGOING
+        if is_open:
+            raise Violation(f"{name} is forgotten while it has a transaction")
+        unused_ms = self._now_ms() - found.used_ms
+        if unused_ms < self.expiration_ms:
+            raise Violation(f"{name} is forgotten after {unused_ms:.0f} ms")
+        self._note(f"{name} is forgotten")
+        found.value = None
+        found.expirations += 1
 
     def _decide(
         self, name: str, found: _Id, value: TransactionLogValue, *, is_commit: bool
@@ -271,11 +352,12 @@ class TransactionHistory:
             return
         if not current.asks_commit:
             raise Violation(f"{current}: nobody has asked to commit it")
-        if current.start != found.position:
+        copied = self.input(current.source)
+        if current.start != copied.position:
             raise Violation(
-                f"{current} copies from {current.start}; {found.position} was committed before"
+                f"{current} copies from {current.start}; {copied.position} was committed before"
             )
-        found.position = current.end
+        copied.position = current.end
 
     def _holds(self, key: PartitionKey, transaction: Transaction) -> bool:
         writes = self._open.get((key, transaction.producer_id))
@@ -307,6 +389,8 @@ class TransactionHistory:
         for transaction, uid in self._writes_of(key, data):
             writes.found.append((transaction, uid))
             self._check_write(key, batch, transaction, uid)
+            if key != OFFSETS_KEY:
+                self.cycles.wrote(transaction.number, transaction.transactional_id, key)
 
     def _writes_of(self, key: PartitionKey, data: bytes) -> list[tuple[Transaction, int]]:
         """Return the numbers in a batch, with the transactions they belong to."""
@@ -338,10 +422,10 @@ class TransactionHistory:
             transaction.epoch,
         ):
             raise Violation(f"{key}: {batch} is not of the producer of {transaction}")
-        if batch.producer_epoch < found.fenced_below:
+        if found.rank(batch.producer_id, batch.producer_epoch) < found.fenced_below:
             raise Violation(
                 f"{key}: batch {uid} of {transaction} is written by a zombie: epoch"
-                f" {found.fenced_below} has taken over"
+                f" {found.fenced_below[1]} has taken over"
             )
         if self.is_strict and not self._is_in_transaction(key, transaction):
             raise Violation(f"{key}: batch {uid} of {transaction} is not in its transaction")
@@ -366,8 +450,7 @@ class TransactionHistory:
         if is_commit:
             self._check_whole(key, transaction, [uid for _, uid in writes.found])
             if key == OFFSETS_KEY:
-                found = self.id(transaction.transactional_id)
-                found.visible_position = transaction.end
+                self.input(transaction.source).visible_position = transaction.end
 
     def _check_whole(self, key: PartitionKey, transaction: Transaction, uids: list[int]) -> None:
         """Check that the commit of a transaction ends exactly its writes to a partition."""
@@ -391,14 +474,16 @@ class TransactionHistory:
         return ""
 
 
-def _decoded(data: bytes) -> list[tuple[str, TransactionLogValue]]:
-    """Return the records of the transaction log that are no tombstones."""
+def _decoded(data: bytes) -> list[tuple[str, TransactionLogValue | None]]:
+    """Return the records of the transaction log. Tombstones have no value."""
     found = []
     for record in records_of(data):
         decoded = transaction_records.decode(record.key, record.value)
-        if decoded is not None and isinstance(decoded[1], TransactionLogValue):
-            assert isinstance(decoded[0], TransactionLogKey)
-            found.append((decoded[0].transactional_id, decoded[1]))
+        if decoded is not None:
+            key, value = decoded
+            assert isinstance(key, TransactionLogKey)
+            assert value is None or isinstance(value, TransactionLogValue)
+            found.append((key.transactional_id, value))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from ottla.log.state.producer_replay import read_marker
@@ -49,25 +50,14 @@ class TransactionReader(ClusterConsumer):
             self._read_committed(position, answer, data)
 
     def _read_committed(self, position: int, answer: PartitionData, data: bytes) -> None:
-        begun = sorted(
-            (each.first_offset, each.producer_id) for each in answer.aborted_transactions or ()
-        )
-        aborted: set[int] = set()
-        for batch in scan(data, 0, len(data)):
+        for batch, is_visible in batches_read(answer, data):
             if batch.next_offset > answer.last_stable_offset:
                 raise Violation(
                     f"{self.name} reads {batch}; the last stable offset is"
                     f" {answer.last_stable_offset}"
                 )
-            while begun and begun[0][0] <= batch.last_offset:
-                aborted.add(begun.pop(0)[1])
-            content = data[batch.position : batch.end]
-            if batch.is_control:
-                marker = read_marker(content)
-                if marker is not None and marker.is_abort:
-                    aborted.discard(batch.producer_id)
-            elif batch.base_offset >= position:
-                self._check(batch, content, is_visible=batch.producer_id not in aborted)
+            if not batch.is_control and batch.base_offset >= position:
+                self._check(batch, data[batch.position : batch.end], is_visible=is_visible)
 
     def _check(self, batch: Batch, content: bytes, *, is_visible: bool) -> None:
         transactions = self.environment.transactions
@@ -82,3 +72,33 @@ class TransactionReader(ClusterConsumer):
         elif transaction.committed is not is_visible:
             word = "reads" if is_visible else "does not see"
             raise Violation(f"{self.name} {word} offset {batch.base_offset} of {transaction}")
+
+
+def batches_read(answer: PartitionData, data: bytes) -> Iterator[tuple[Batch, bool]]:
+    """Iterate over the batches of an answer to a read_committed fetch, as clients do.
+
+    With each comes whether it is visible: not of a transaction in the list of aborted ones.
+    """
+    begun = sorted(
+        (each.first_offset, each.producer_id) for each in answer.aborted_transactions or ()
+    )
+    aborted: set[int] = set()
+    for batch in scan(data, 0, len(data)):
+        while begun and begun[0][0] <= batch.last_offset:
+            aborted.add(begun.pop(0)[1])
+        yield batch, batch.producer_id not in aborted
+        if batch.is_control:
+            marker = read_marker(data[batch.position : batch.end])
+            if marker is not None and marker.is_abort:
+                aborted.discard(batch.producer_id)
+
+
+def visible_uids(answer: PartitionData, position: int) -> Iterator[tuple[int, int]]:
+    """Iterate over the visible batches from a position on: their numbers and next offsets."""
+    data = bytes(answer.records or b"")
+    for batch, is_visible in batches_read(answer, data):
+        if batch.is_control or not is_visible or batch.base_offset < position:
+            continue
+        records = records_of(data[batch.position : batch.end])
+        if records:
+            yield uid_of(records[0].value), batch.next_offset

@@ -16,6 +16,7 @@ import pytest
 from ottla.broker.handlers import SERVED
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.records import GroupMetadataValue, MemberMetadata
+from ottla.coordinator.transactions.add_partitions import MAX_PARTITIONS
 from ottla.log.state.producer_states import ProducerEntry
 from ottla.records.record import build_batch
 from ottla.testing.fakes import START_MS
@@ -839,6 +840,12 @@ CASES: dict[int, list[Case]] = {
         Case("one many times", lambda broker: add_partitions(broker, 1), 3, transactions),
         Case(
             "many that do not exist", lambda broker: add_partitions(broker, MANY), 3, transactions
+        ),
+        Case(
+            "as many as a transaction may have, that do not exist",
+            lambda broker: add_partitions(broker, MAX_PARTITIONS),
+            3,
+            transactions,
         ),
         Case(
             "many transactions",

@@ -151,6 +151,28 @@ def test_after_the_last_epoch_a_transaction_ends_with_the_next_producer_id(
     assert coordination.add(following, ("in", 0)).code is ErrorCode.NONE
 
 
+def test_the_next_producer_id_waits_for_the_markers_of_the_last_one(
+    coordination: Coordination,
+) -> None:
+    producer_id, _ = coordination.init().producer
+    coordination.transaction.value.producer_epoch = LAST_EPOCH - 1
+    last = (producer_id, LAST_EPOCH - 1)
+    coordination.add(last, ("in", 0))
+    coordination.leaders.is_slow = True
+    following = coordination.end(last, True).producer
+    assert following[0] != producer_id
+    wait = ErrorCode.CONCURRENT_TRANSACTIONS
+    assert coordination.add(following, ("in", 0), may_wait=False).code is wait
+    assert coordination.verify(following, ("in", 0)).code is wait
+    assert coordination.verify((following[0] + 1, 0), ("in", 0)).code is (
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    )
+    recovering = coordination.init(expected=following, settled=False)
+    coordination.leaders.answer()
+    coordination.settle()
+    assert recovering.producer == (following[0], 1)
+
+
 def test_an_unknown_id_has_no_transaction(coordination: Coordination) -> None:
     unknown = ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert coordination.add((1, 0), ("in", 0)).code is unknown
