@@ -13,19 +13,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from ottla.metadata.records import PartitionChangeRecord
 from ottla.records.record import build_batch
 from ottla.sim.object_store import StoreFaults
 from ottla.testing.fakes import START_MS
 from ottla.wire.message import Message
-from tests.support.broker import partition_image
 from tests.support.tiered_broker import AWAY, TieredBroker
 from tests.support.transactional_broker import codes_of, markers, produce
 
 KEYS = "abcdef"
 CONFIG = {
     "cleanup_policy": "compact",
-    "min_cleanable_dirty_ratio": "0.05",
-    "delete_retention_ms": "2000",
+    "delete_retention_ms": "300",
     "file_delete_delay_ms": "500",
     "internal_segment_bytes": "700",
     "local_retention_bytes": "300",
@@ -42,12 +41,13 @@ writes = st.lists(st.tuples(keys, st.booleans()), min_size=1, max_size=6)
 class CompactedTier(RuleBasedStateMachine):
     """One broker, and what its topic has."""
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(ratio=st.sampled_from(("0.05", "0.6")))
+    def begin(self, ratio: str) -> None:
+        """Begin with each key. With a high ratio, there are more local cleans than remote ones."""
         self.broker = TieredBroker(
             log_cleaner_backoff_ms="300", transaction_partition_verification_enable="false"
         )
-        self.broker.tiered_topic(**CONFIG)
+        self.broker.tiered_topic(min_cleanable_dirty_ratio=ratio, **CONFIG)
         self.client = self.broker.connect()
         self.written: dict[int, tuple[bytes, bytes | None]] = {}
         """Every record by offset, without those of aborted transactions."""
@@ -139,12 +139,13 @@ class CompactedTier(RuleBasedStateMachine):
 
     @rule()
     def lead_in_a_new_epoch(self) -> None:
-        """Stop leading and lead again, as after a fail over: tasks that are under way end."""
+        """Lead anew, as after a fail over: tasks that are under way end."""
         partition = self.broker.node.topics.partition_named("t", 0)
-        epoch = partition.leader_epoch + 1
-        image = partition_image(isr=(1,), replicas=(1,), leader_epoch=epoch)
-        partition.take_role(image, 1)
+        epoch, topic_id = partition.leader_epoch, partition.topic.topic_id
+        change = PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=1)
+        self.broker.write_metadata(change)
         self.broker.node.settle()
+        assert partition.leader_epoch == epoch + 1
 
     @precondition(lambda self: self.lives < 3)
     @rule()
