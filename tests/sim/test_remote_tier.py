@@ -6,6 +6,7 @@ the store has no objects that nobody knows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 
 import pytest
@@ -50,13 +51,22 @@ TOPIC_CONFIG = {
 BAD = (StoreFaults(unavailable=1.0), StoreFaults(0.2, 0.2, 0.3, 0.3), StoreFaults())
 
 
+NO_SETTINGS: Mapping[str, str] = {}
+
+
 class TieredCluster:
     """The cluster, and what it has acknowledged."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(
+        self,
+        seed: int,
+        topic_config: Mapping[str, str] = TOPIC_CONFIG,
+        settings: Mapping[str, str] = NO_SETTINGS,
+    ) -> None:
         self.chance = Random(seed)
         self.store = SharedObjects(Random(seed + 1))
-        self.cluster = SimCluster(3, seed, SETTINGS, are_one_cluster=True, remote_tier=self.store)
+        properties = {**SETTINGS, **settings}
+        self.cluster = SimCluster(3, seed, properties, are_one_cluster=True, remote_tier=self.store)
         self.down: set[int] = set()
         self.written = 0
         self.acknowledged: dict[int, bytes] = {}
@@ -64,7 +74,7 @@ class TieredCluster:
         cluster.run_until(lambda: all(unfenced(cluster, n) == set(NODES) for n in NODES))
         controller = active(cluster)
         assert controller is not None
-        configs = [CreatableTopicConfig(name=k, value=v) for k, v in TOPIC_CONFIG.items()]
+        configs = [CreatableTopicConfig(name=k, value=v) for k, v in topic_config.items()]
         topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=3, configs=configs)
         request = CreateTopicsRequest(topics=[topic], timeout=10_000)
         response = cluster.ask(controller, request, 7)
@@ -212,8 +222,11 @@ class TieredCluster:
     def check_store(self) -> None:
         """Check that every object is of a readable segment, and every segment whole."""
         self.settle()
-        self.cluster.run_until(self._is_copied, 300_000)
-        self.cluster.run_for(10_000)
+        for _ in range(20):
+            self.cluster.run_until(self._is_copied, 300_000)
+            self.cluster.run_for(10_000)
+            if self._is_copied():
+                break
         leader = self.leader()
         assert leader is not None
         tier, partition = self.cluster.node(leader).tier, self.partition(leader)

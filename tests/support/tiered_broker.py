@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from ottla.controller.topics import NewTopic, create_topics
-from ottla.ports import Files
+from ottla.ports import Buffer, Files, run_task
 from ottla.records.batch import scan
 from ottla.records.record import build_batch, records_of
 from ottla.replication.partition import Partition
@@ -20,7 +20,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from tests.support.broker import Broker, Client
-from tests.support.cleaner import InlineHelpers, Seen
+from tests.support.cleaner import Done, Seen
 from tests.support.log import batch_of
 
 AWAY = StoreFaults(unavailable=1.0)
@@ -30,6 +30,22 @@ TOPIC_CONFIG = {
     "local.retention.bytes": "1000",
     "file.delete.delay.ms": "0",
 }
+
+
+class LaterHelpers:
+    """Does tasks when it is told to."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[str, Buffer, Done]] = []
+
+    def submit(self, task: str, data: Buffer, done: Done, lane: str = "") -> None:
+        self._waiting.append((task, data, done))
+
+    def run(self) -> None:
+        """Do all tasks that wait."""
+        waiting, self._waiting = self._waiting, []
+        for task, data, done in waiting:
+            done(run_task(task, data))
 
 
 class TieredBroker(Broker):
@@ -47,7 +63,7 @@ class TieredBroker(Broker):
         if store is not None:
             self.store.objects = store.objects
         self.object_store = self.store
-        self.helpers = InlineHelpers()
+        self.later_helpers = self.helpers = LaterHelpers()
         self.earlier_files = files
         tier = {
             "remote_log_storage_system_enable": "true",
@@ -77,6 +93,10 @@ class TieredBroker(Broker):
         self.node.settle()
         assert not errors, errors
         return self.node.topics.partition_named(name, 0)
+
+    def pass_time(self, duration_ms: int) -> None:
+        self.later_helpers.run()
+        super().pass_time(duration_ms)
 
     def work(self, duration_ms: int = 3000) -> None:
         """Let time pass, a little at a time, and the store answer."""

@@ -119,13 +119,13 @@ def watch(
 ) -> bool:
     """Wait until the logs are clean up to these offsets, or stay the same; False if not in time."""
     began = changed = time.monotonic()
-    last: list[tuple[int | None, ...]] = []
+    last: list[object] = []
     with ExitStack() as stack:
         show = _bar(stack)
         while time.monotonic() - began < timeout_s:
             logs = _logs(client, list(ends))
             clean = sum(_is_clean(log, ends[log.partition]) for log in logs)
-            state = [
+            state: list[object] = [
                 (log.size, log.first_dirty_offset, log.remote_size, log.remote_first_dirty_offset)
                 for log in logs
             ]

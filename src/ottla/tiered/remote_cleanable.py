@@ -171,8 +171,7 @@ def groups_to_rewrite(
         group = list(chosen[start : start + count])
         start += count
         ids = {part.segment.segment_id for part in group}
-        if groups and any(part.segment.segment_id in ids for part in groups[-1]):
-            groups[-1] += group
-        else:
-            groups.append(group)
+        while groups and any(part.segment.segment_id in ids for each in groups for part in each):
+            group = groups.pop() + group
+        groups.append(group)
     return groups

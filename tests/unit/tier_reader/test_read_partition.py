@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 
@@ -14,9 +15,9 @@ from ottla.tier_reader import DamagedObject, MissingRecords, NoSuchTopic, Remote
 from ottla.tier_reader import objects as objects_module
 from ottla.tier_reader.listing import find_topic_id, list_partition
 from ottla.tier_reader.topic import RemoteTopic
-from ottla.tiered.layout import INDEX, LOG, TXN_INDEX, encode_log_start, log_start_key
+from ottla.tiered.layout import INDEX, LOG, MANIFEST, TXN_INDEX, encode_log_start, log_start_key
 from ottla.tiered.layout import partition_prefix as prefix_of
-from ottla.tiered.manifest import encode_manifest
+from ottla.tiered.manifest import Manifest, encode_manifest
 from tests.support.log import NOW, TOPIC_ID, append, append_all, batch_of, new_log, read_all
 from tests.support.tier import upload
 from tests.support.transactions import append_in_transaction, end_transaction, transactional
@@ -249,6 +250,30 @@ def test_a_segment_that_is_deleted_meanwhile(store: BlockingStore) -> None:
     store.delete(manifests[0].key(LOG))
     with pytest.raises(ObjectNotFound):
         next(partition.batches())
+
+
+def test_a_segment_that_is_replaced_meanwhile(store: BlockingStore) -> None:
+    """The reader lists the segments again, and goes on where it was."""
+    log = plain_log()
+    manifests = upload(store, log)
+    partition = partition_of(store)
+    expected = offsets(partition_of(store).batches())
+    batches = partition.batches()
+    read = offsets(islice(batches, 2))
+    for old in manifests:
+        new = Manifest(
+            **{
+                **{name: getattr(old, name) for name in Manifest.__slots__},
+                "segment_id": old.segment_id[::-1],
+                "replaces": (old.segment_id,),
+            }
+        )
+        for kind in old.objects:
+            store.put(new.key(kind), store.get(old.key(kind), 0, 1 << 20))
+        store.put(new.key(), encode_manifest(new))
+        for kind in (MANIFEST, *old.objects):
+            store.delete(old.key(kind))
+    assert read + offsets(batches) == expected
 
 
 def test_a_manifest_that_cannot_be_read_is_an_error(store: BlockingStore) -> None:

@@ -38,6 +38,14 @@ def test_a_segment_has_kafkas_bytes() -> None:
     assert encode_metadata(SEGMENT).hex() == expected
 
 
+def test_custom_metadata_of_others_says_nothing() -> None:
+    content = encode_metadata(SEGMENT._replace(clean_upto=7))
+    ours = b"\x0a\x00" + (7).to_bytes(8, "big")
+    assert content.count(ours) == 1
+    for theirs in (b"\x0a\x01" + bytes(8), b"\x04abc", b"\x01", b"\x00"):
+        assert decode_metadata(content.replace(ours, theirs)) == SEGMENT
+
+
 def test_an_update_has_kafkas_bytes() -> None:
     update = SegmentUpdate(TOPIC, b"s" * 16, 2, 19, SegmentState.COPY_FINISHED)
     expected = (
@@ -50,6 +58,8 @@ def test_an_update_has_kafkas_bytes() -> None:
 RECORDS = [
     SEGMENT,
     SEGMENT._replace(has_aborted=False),
+    SEGMENT._replace(clean_upto=250),
+    SEGMENT._replace(clean_upto=0, replaces=(b"a" * 16, b"b" * 16), has_aborted=False),
     SEGMENT._replace(leader_epochs=(), state=SegmentState.DELETE_STARTED),
     SegmentUpdate(TOPIC, b"s" * 16, 2, 19, SegmentState.DELETE_FINISHED),
     PartitionDelete(TOPIC, 1, 20, PartitionDeleteState.FINISHED),

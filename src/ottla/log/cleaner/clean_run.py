@@ -366,15 +366,19 @@ class CleanRun:
         """Have the helper process look at a chunk of a segment."""
         path, position, size = chunk.segment.path(LOG), chunk.position, chunk.size
         message = pack(chunk.fields)
-        if chunk.message is not None:
-            message = yield from self._finish(chunk.message)
         try:
+            if chunk.message is not None:
+                message = yield from self._finish(chunk.message)
             answer = yield from self._ask(message)
             if "unread" in answer[0]:
                 self._helper_reads = False
                 work = partial(self._read, path, position, size, chunk.fields)
                 answer = yield from self._ask((yield from self._off_loop(work)))
             return answer
+        except FileNotFoundError:
+            if chunk.segment not in self.log.segments:
+                raise CleaningAborted("a segment was deleted meanwhile") from None
+            raise
         except DamagedRecords as damage:
             if chunk.segment not in self.log.segments or position + size > chunk.segment.size:
                 raise CleaningAborted("a segment was cut off meanwhile") from None

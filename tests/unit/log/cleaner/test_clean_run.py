@@ -19,6 +19,7 @@ from ottla.server.os_files import OsFiles
 from ottla.testing.fakes import FakeClock
 from tests.support.cleaner import clean, clean_run, fill, keyed, last_values, roll, seen
 from tests.support.log import NOW, append_all, names_in, new_log, new_resources, read_all, reopen
+from tests.support.transactions import append_in_transaction, end_transaction, transactional
 
 COMPACT = LogConfig(
     cleanup_policy=frozenset({"compact"}), delete_retention_ms=1000, index_interval_bytes=64
@@ -282,3 +283,67 @@ def test_a_helper_that_cannot_read_gets_the_bytes(tmp_path: Path) -> None:
     clean(log)  # in this process, which is no helper process
     assert last_values(seen(log)) == {b"a": b"2", b"b": b"1"}
     assert [r.offset for r in seen(log)] == [1, 2]
+
+
+def test_a_producer_that_has_aborted_before_the_dirty_part_counts() -> None:
+    """Its later records are not taken for aborted ones when keys are collected."""
+    log = compacted()
+    append_in_transaction(log, transactional(7, value=b"aborted"))
+    end_transaction(log, 7, commit=False)
+    fill(log, [keyed(("k", "old"))])
+    clean(log)
+    append_in_transaction(log, transactional(7, 1, value=b"new"))
+    end_transaction(log, 7, commit=True)
+    log.write_queued()
+    log.high_watermark = log.written_end
+    roll(log)
+    clean(log)
+    assert b"old" not in [record.value for record in seen(log)]
+
+
+TIERED = COMPACT.replace(remote_storage_enable=True)
+
+
+def test_a_tiered_log_keeps_tombstones_that_the_remote_part_needs() -> None:
+    log = new_log(TIERED)
+    fill(log, [keyed(("a", "1"))], [keyed(("a", None)), keyed(("b", None))])
+    log.remote_clean_offset = 2
+    for number in range(3):
+        clean(log)
+        advance(log, 1001)
+        fill(log, [keyed(("c", str(number)))])
+    assert values(log)[0] == (2, "b", None), "the one before the offset is gone"
+    horizons = [batch.delete_horizon_ms for batch in read_all(log) if batch.base_offset == 2]
+    assert horizons == [None], "its time has not begun"
+    log.remote_clean_offset = 3
+    for number in range(3):
+        clean(log)
+        advance(log, 1001)
+        fill(log, [keyed(("c", str(number)))])
+    assert [key for _, key, _ in values(log) if key == "b"] == []
+
+
+def test_a_tiered_log_keeps_markers_and_aborted_transactions_of_the_remote_part() -> None:
+    log = new_log(TIERED)
+    append_in_transaction(log, transactional(7, value=b"aborted"))
+    end_transaction(log, 7, commit=False)
+    fill(log, [keyed(("a", "1"))], [keyed(("a", "2"))])
+    for number in range(3):
+        clean(log)
+        advance(log, 1001)
+        fill(log, [keyed(("c", str(number)))])
+    assert [batch.base_offset for batch in read_all(log) if batch.is_control] == [1]
+    assert len(log.segments[0].txn_index.entries), "a reader of remote records needs it"
+
+
+def test_a_tiered_log_keeps_the_beginnings_of_leader_epochs() -> None:
+    """At least a header, so that all replicas agree on where epochs begin."""
+    log = new_log(TIERED)
+    for epoch in (0, 1, 1, 3, 3):
+        append_all(log, keyed(("a", str(epoch))), leader_epoch=epoch)
+    fill(log, [keyed(("a", "last"))])
+    roll(log)
+    clean(log)
+    found = [(batch.base_offset, batch.partition_leader_epoch) for batch in read_all(log)]
+    assert {(0, 0), (1, 1), (3, 3)} <= set(found)
+    assert [value for _, _, value in values(log)] == ["last"]
