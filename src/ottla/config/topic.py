@@ -284,7 +284,8 @@ class LogConfig(Component):
         default=False,
         doc=(
             "Use tiered storage for the topic: old segments are copied to the object store of"
-            " remote.log.storage.url. Compacted topics cannot be tiered."
+            " remote.log.storage.url. Of a compacted topic, they are copied when they are clean,"
+            " and cleaned there as well; Kafka refuses this."
         ),
     )
     retention_bytes: int = setting(

@@ -263,7 +263,7 @@ def test_a_segment_that_is_replaced_meanwhile(store: BlockingStore) -> None:
     for old in manifests:
         new = Manifest(
             **{
-                **{name: getattr(old, name) for name in Manifest.__slots__},
+                **{name: getattr(old, name) for name in Manifest.fields},
                 "segment_id": old.segment_id[::-1],
                 "replaces": (old.segment_id,),
             }
