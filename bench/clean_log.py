@@ -6,7 +6,8 @@ It writes a log of records with random keys. Ottla cleans copies of it as a brok
 background thread and a helper process, which uses numpy if it is installed. With --kafka, Kafka's
 cleaner cleans other copies with one thread. Each does so --rounds times. The fastest round counts:
 the first one warms up. `cpu` is the processor time of the helper process, and of Kafka's cleaner
-thread; `cpu of the broker` is that of this process.
+thread; `cpu of the broker` is that of this process. `private` is the memory of the helper process
+that it shares with nobody, after a clean.
 
 With --keep DIRECTORY the log is left there, uncleaned.
 """
@@ -152,7 +153,7 @@ def measure(source: Path, parent: Path, arguments: argparse.Namespace) -> dict[s
                     "MB/s": round(stats.bytes_read / stats.seconds / 1e6, 1),
                     "kept": round(stats.records_kept / stats.records_read, 3),
                     "map MiB": round(stats.keys * 24 / 2**20, 1),
-                    "helper MiB": _memory(cleaner.helper),
+                    "private MiB": _memory(cleaner.helper),
                 }
             )
             shutil.rmtree(parent / f"o{number}")
@@ -180,7 +181,8 @@ def _cpu_seconds(process: psutil.Process | None) -> float:
 
 
 def _memory(process: psutil.Process | None) -> int:
-    return 0 if process is None else int(process.memory_info().rss) >> 20
+    """Return the memory that no other process shares."""
+    return 0 if process is None else int(process.memory_full_info().uss) >> 20
 
 
 def main() -> None:
