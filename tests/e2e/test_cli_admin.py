@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from subprocess import CompletedProcess
 from typing import TypeAlias
 
@@ -119,3 +121,34 @@ def test_other_shells_get_a_script_too(shell: str) -> None:
     script = run_ottla("completion", shell).stdout
     assert "reset-offsets" in script
     assert "bootstrap-server" in script
+
+
+def _in_shell(shell: str, program: str) -> str:
+    path = shutil.which(shell)
+    if path is None:
+        pytest.skip(f"{shell} is not installed")
+    words = [path, "-f", "-c", program] if shell == "zsh" else [path, "--no-config", "-c", program]
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def test_zsh_registers_the_script_or_runs_it(tmp_path: Path) -> None:
+    """It does the one if it is sourced, and the other if it is a file in $fpath."""
+    script = tmp_path / "_ottla"
+    script.write_text(run_ottla("completion", "zsh").stdout)
+    assert script.read_text().startswith("#compdef ottla\n")
+    start = "autoload -Uz compinit; compinit -u -D;"
+    sourced = _in_shell("zsh", f"{start} source {script}; print $_comps[ottla]")
+    assert sourced == "_cyclopts_ottla\n"
+    asked = f"fpath=({tmp_path} $fpath); {start} _arguments() {{ print asked }}; _ottla; _ottla"
+    assert _in_shell("zsh", asked) == "asked\nasked\n"
+
+
+def test_fish_completes_commands_without_files(tmp_path: Path) -> None:
+    script = tmp_path / "ottla.fish"
+    script.write_text(run_ottla("completion", "fish").stdout)
+    asked = f"cd {tmp_path}; source {script}; complete -C 'ottla tier '"
+    assert [line.split("\t")[0] for line in _in_shell("fish", asked).splitlines()] == [
+        "check",
+        "describe",
+        "verify",
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -264,7 +265,7 @@ def partitions(cluster, name):
         consumer.close()
 
 def test_settings_come_from_the_ini_file(kafka_cluster, kafka_topic):
-    kafka_cluster.create_topic(kafka_topic, partitions=-1)
+    kafka_cluster.create_topic(kafka_topic)
     assert partitions(kafka_cluster, kafka_topic) == 5
 
 def test_a_cluster_of_its_own(kafka_cluster, kafka_cluster_per_test):
@@ -313,6 +314,13 @@ def test_the_broker_log_is_shown_for_a_failed_test(tmp_path: Path) -> None:
     assert "1 failed, 1 passed" in ended.stdout, ended.stdout + ended.stderr
     assert "Ottla broker log" in ended.stdout
     assert "closing the connection" in ended.stdout.partition("Ottla broker log")[2]
+
+
+def test_messages_of_processes_have_one_time(tmp_path: Path) -> None:
+    ended = run_pytest(tmp_path, OVERRIDING_TESTS, "ottla_processes = true\n")
+    said = ended.stdout.partition("Ottla broker log")[2]
+    (line,) = (line for line in said.splitlines() if "closing the connection" in line)
+    assert re.match(r"\[[\d:,]{12}\] broker 1: closing", line), line
 
 
 @pytest.mark.parametrize(

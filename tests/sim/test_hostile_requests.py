@@ -114,9 +114,8 @@ def test_odd_requests_end_no_node(listener: str) -> None:
 
 def large_requests(listener: str) -> list[Any]:
     return [
-        pytest.param(listener, key, depth, id=f"{ApiKey(key).name} {depth}")
-        for key, served in sorted(APIS[listener].items())
-        if served.is_forwarded or listener == CONTROLLER  # tests of the broker have the others
+        pytest.param(listener, key, depth, id=f"{listener} {ApiKey(key).name} {depth}")
+        for key in sorted(APIS[listener])
         for depth in range(max(1, depth_of(request_class(key))))
     ]
 
@@ -134,14 +133,16 @@ def test_long_arrays_hold_no_loop(large: SimCluster, listener: str, key: int, de
     frame = request_header(key, version, 1, "c") + encoder(type(request), version)(request)
     leader = active(large)
     assert leader is not None
-    for number in (leader, leader % len(NODES) + 1):
+    other = leader % len(NODES) + 1
+    for time, number in enumerate((leader, leader, other)):
         sender = Sender(large, number, listener)
         sender.send(frame)
         most = Most(large)
         large.run_until(lambda s=sender: s.is_done, 20_000)  # type: ignore[misc]
         most.stop()
         sender.close()
-        assert most.calls <= MOST_CALLS, f"a wake-up of broker {most.number}"
+        if time:  # the first one imports and compiles what it needs
+            assert most.calls <= MOST_CALLS, f"a wake-up of broker {most.number}"
         assert len(sender.received) <= TIMES_REQUEST * len(frame) + CONSTANT_BYTES
 
 

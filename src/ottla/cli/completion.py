@@ -10,6 +10,16 @@ from ottla.cli.errors import OK
 
 Shell = Literal["bash", "zsh", "fish"]
 
+_ZSH_FUNCTION = "_cyclopts_ottla"
+_ZSH_END = f"""
+if [[ $funcstack[1] == _ottla ]]; then
+  {_ZSH_FUNCTION} "$@"
+else
+  compdef {_ZSH_FUNCTION} ottla
+fi
+"""
+"""Completes at once if zsh has loaded the script from $fpath; else registers the function."""
+
 
 def completion(
     shell: Annotated[Shell, Parameter(name="--shell", help="The shell: bash, zsh or fish.")],
@@ -17,9 +27,24 @@ def completion(
     """Print a script that completes commands and options in a shell.
 
     bash: add `source <(ottla completion bash)` to ~/.bashrc. zsh: write it to a file `_ottla` in a
-    directory of $fpath. fish: write it to ~/.config/fish/completions/ottla.fish.
+    directory of $fpath, or source it in ~/.zshrc after compinit. fish: write it to
+    ~/.config/fish/completions/ottla.fish.
     """
     from ottla.cli.app import build_app
 
-    print(build_app(whole=True).generate_completion(shell=shell))
+    script = build_app(whole=True).generate_completion(shell=shell)
+    if shell == "zsh":
+        assert f"{_ZSH_FUNCTION}()" in script
+        script += _ZSH_END
+    elif shell == "fish":
+        script = _without_files(script)
+    print(script)
     return OK
+
+
+def _without_files(script: str) -> str:
+    """Let fish offer no names of files where a command is expected."""
+    return "\n".join(
+        f"{line} -f" if line.startswith("complete ") and " -a '" in line else line
+        for line in script.splitlines()
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -14,6 +15,8 @@ from ottla.server.forked_brokers import READY
 from ottla.testing.broker_log import BROKER_LOG
 
 _STOP_TIMEOUT_S = 60
+_STAMP = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] ")
+"""The time in front of a broker's message. The log has one of its own."""
 
 
 class ProcessBroker:
@@ -130,7 +133,7 @@ class ProcessBroker:
 def _keep_messages(process: subprocess.Popen[bytes]) -> None:
     assert process.stderr is not None
     for line in process.stderr:
-        BROKER_LOG.add(line.decode(errors="replace").rstrip("\n"))
+        BROKER_LOG.add(_STAMP.sub("", line.decode(errors="replace").rstrip("\n")))
 
 
 def _how(process: subprocess.Popen[bytes]) -> str:

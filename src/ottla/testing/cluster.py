@@ -195,13 +195,14 @@ class Cluster:
     def create_topic(
         self,
         name: str,
-        partitions: int = 1,
+        partitions: int | None = None,
         *,
         replication_factor: int | None = None,
         configs: Mapping[str, PropertyValue] | None = None,
     ) -> str:
         """Create a topic, wait until it has leaders, and return its name.
 
+        Without `partitions` or `replication_factor`, those of the brokers' settings are taken.
         Raise `ottla.client.errors.Refused` if the broker refuses, for instance because the topic
         exists.
         """
@@ -212,7 +213,7 @@ class Cluster:
             (outcome,) = create_topics(
                 client,
                 [name],
-                partitions=partitions,
+                partitions=partitions or BROKER_DEFAULT,
                 replication_factor=replication_factor or BROKER_DEFAULT,
                 configs=overrides,
             )

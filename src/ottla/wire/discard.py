@@ -8,36 +8,43 @@ from ottla.model.steps import Steps
 from ottla.wire.lazy_list import LazyList
 from ottla.wire.message import Message
 
-ITEMS_A_STEP: Final = 50
+ITEMS_A_STEP: Final = 150
+
+_array_fields: dict[type[Message], tuple[str, ...]] = {}
 
 
 def discard_in_steps(*containers: Any) -> Steps[None]:
-    """Empty lists, dicts and messages, and those inside of them, also in tuples.
+    """Empty lists, dicts and messages, and those inside of them, also those that a tuple has.
 
     Nobody may need them any more.
     """
-    stack: list[Any] = [*containers]
+    stack: list[Any] = []
+    for container in containers:
+        stack += _containers_in(container)
     del containers
     count = 0
     while stack:
         top = stack[-1]
-        if isinstance(top, Message):
-            stack.pop()
-            stack += _lists_of(top)
-        elif not top or isinstance(top, LazyList):
+        if not top:
             stack.pop()
         else:
-            item = top.popitem()[1] if isinstance(top, dict) else top.pop()
-            if isinstance(item, list | dict | Message):
-                stack.append(item)
-            elif isinstance(item, tuple):
-                stack += [inner for inner in item if isinstance(inner, list | dict | Message)]
-            del item
+            stack += _containers_in(top.popitem()[1] if isinstance(top, dict) else top.pop())
         count += 1
         if not count % ITEMS_A_STEP:
             yield
 
 
-def _lists_of(message: Message) -> list[list[Any]]:
-    values = (getattr(message, field.name) for field in message.FIELDS if field.type == "array")
+def _containers_in(item: Any) -> list[Any]:
+    """Return the lists and dicts that an item is or has."""
+    if isinstance(item, list | dict):
+        return [] if isinstance(item, LazyList) else [item]
+    if isinstance(item, tuple):  # not what is inside of its items: that may be an image in use
+        return [inner for inner in item if isinstance(inner, list | dict)]
+    if not isinstance(item, Message):
+        return []
+    names = _array_fields.get(type(item))
+    if names is None:
+        names = tuple(field.name for field in item.FIELDS if field.type == "array")
+        _array_fields[type(item)] = names
+    values = [getattr(item, name) for name in names] if names else ()
     return [value for value in values if value and isinstance(value, list)]

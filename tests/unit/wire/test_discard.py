@@ -44,3 +44,9 @@ def test_a_lazy_list_is_left_alone() -> None:
     made: list[int] = []
     run_to_end(discard_in_steps(LazyList(made.append, [1, 2])))
     assert made == []
+
+
+def test_what_items_of_a_tuple_have_is_left_alone() -> None:
+    in_use = [1]
+    run_to_end(discard_in_steps([(("an image", in_use), [2])]))
+    assert in_use == [1]
