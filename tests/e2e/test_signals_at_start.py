@@ -78,6 +78,25 @@ def test_sigterm_at_any_moment_of_the_start(moment: str, tmp_path: Path) -> None
     check_end(signal.SIGTERM, moment, "in a finalizer", tmp_path)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("load", "orders", "--to", "parquet:/nowhere", "-b", "127.0.0.1:1"),
+        ("pipeline", "check", "no-such-file.yaml"),
+    ],
+    ids=["load", "pipeline"],
+)
+@pytest.mark.parametrize("moment", ["ottla.cli.app:run", "ottla.cli.spark_extra:need_spark"])
+def test_ctrl_c_while_a_command_on_spark_is_imported(words: tuple[str, ...], moment: str) -> None:
+    pytest.importorskip("pyspark")
+    program = [sys.executable, "-c", PROGRAM, str(int(signal.SIGINT)), moment, "in a finalizer"]
+    done = subprocess.run(
+        [*program, *words], capture_output=True, text=True, timeout=20, check=False
+    )
+    assert done.returncode == -signal.SIGINT, done.stderr
+    assert done.stdout + done.stderr == ""
+
+
 def check_end(signum: signal.Signals, moment: str, how: str, directory: Path) -> None:
     data = directory / "data"
     done = subprocess.run(

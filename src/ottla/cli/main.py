@@ -11,15 +11,16 @@ import gc
 import sys
 
 _COLLECT_AFTER = 50_000  # allocations: a broker's start makes nearly nothing to collect
+_HANDLE_INTERRUPTS = ("up", "broker", "load", "pipeline")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command in `arguments` (default: `sys.argv`) and return its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
+    if arguments is None and words and words[0] in _HANDLE_INTERRUPTS:
+        _let_interrupts_end_the_process()
     if words and words[0] in ("up", "broker"):
         gc.set_threshold(_COLLECT_AFTER)
-        if arguments is None:
-            _let_interrupts_end_the_process()
         from ottla.cli.serve import parse_plainly, serve
 
         request = parse_plainly(words)
@@ -31,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _let_interrupts_end_the_process() -> None:
-    """Let Ctrl-C end the process at once, as SIGTERM does, until the broker handles both.
+    """Let Ctrl-C end the process at once, as SIGTERM does, until the command handles both.
 
     As an exception, KeyboardInterrupt, it can be lost: Python ignores it in a finalizer.
     """

@@ -231,7 +231,8 @@ def load(
         check_several(to, dead_letters, checkpoint)
     properties = client_properties(bootstrap_server, command_config)
     reset_already: set[str] = set()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as cleanly as with Ctrl-C
+    for number in (signal.SIGINT, signal.SIGTERM):  # both end it cleanly from here on
+        signal.signal(number, signal.default_int_handler)
 
     def load_one(
         name: str, log: Path | None, stop: Event | None, every: str | None, continuous: bool
