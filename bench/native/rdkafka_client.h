@@ -9,6 +9,7 @@ enum { ERROR_TEXT = 512, DRAIN_MS = 30000, STALL_SECONDS = 30, POLL_EVERY = 64 }
 
 static char error_text[ERROR_TEXT];
 static uint64_t acknowledged, failed;
+static int64_t last_offset; /* of the message that was acknowledged last */
 
 /* ---- clients ---- */
 
@@ -34,7 +35,7 @@ static inline rd_kafka_conf_t *common_conf(const char *ports) {
 static inline void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque) {
     (void)rk, (void)opaque;
     if (!message->err)
-        acknowledged++;
+        acknowledged++, last_offset = message->offset;
     else if (failed++ == 0)
         fprintf(stderr, "delivery: %s\n", rd_kafka_err2str(message->err));
 }

@@ -43,7 +43,8 @@ def sim(
         How many processes run seeds at the same time.
     profile
         The kind of run: mixed (each seed something of everything), rough, busy, groups,
-        transactions, compaction, voters or power. With all, each seed has the next kind.
+        transactions, copying-group, expiration, compaction, voters or power. With all, each seed
+        has the next kind.
     trace
         Print everything that happens.
     without

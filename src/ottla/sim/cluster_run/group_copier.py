@@ -14,7 +14,7 @@ from typing import Any
 
 from ottla.model.errors import ErrorCode
 from ottla.sim.cluster_run import copier_requests as requests
-from ottla.sim.cluster_run.channels import Answer, Call, Course, Pause
+from ottla.sim.cluster_run.channels import Answer, Asking, Call, Course, Pause
 from ottla.sim.cluster_run.copier import ClusterRunOfCopiers, Copier
 from ottla.sim.cluster_run.group_members import partitions_of
 from ottla.sim.cluster_run.history import PartitionKey
@@ -100,15 +100,7 @@ class GroupCopier(Copier):
 
     def _join(self) -> Generator[list[Call] | Pause, list[Answer], list[PartitionKey]]:
         """Become a member of a generation; return the partitions that it is assigned."""
-        while True:
-            try:
-                asked = requests.join(self.group_id, self.member.member_id)
-                exchange = yield from self._ask(self._group_coordinator, *asked)
-            except _WithId as told:
-                self.member = requests.GroupMember(told.member_id, -1)
-                continue
-            break
-        joined: Any = exchange.reply
+        joined: Any = (yield from self._ask_to_join()).reply
         self.member = requests.GroupMember(joined.member_id, joined.generation_id)
         assignment: dict[str, list[PartitionKey]] = {}
         members = sorted(each.member_id for each in joined.members)
@@ -118,6 +110,14 @@ class GroupCopier(Copier):
         exchange = yield from self._ask(self._group_coordinator, *asked)
         synced: Any = exchange.reply
         return partitions_of(synced.assignment)
+
+    def _ask_to_join(self) -> Asking:
+        while True:
+            asked = requests.join(self.group_id, self.member.member_id)
+            try:
+                return (yield from self._ask(self._group_coordinator, *asked))
+            except _WithId as told:
+                self.member = requests.GroupMember(told.member_id, -1)
 
     def _commit_offset(self, transaction: Transaction) -> Course:
         """Commit the offset, or abort if the group goes on without this member."""

@@ -25,6 +25,10 @@ _TRANSACTION_SETTINGS = {
     "transaction.state.log.min.isr": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
 }
+_EXPIRATION_SETTINGS = {
+    "transactional.id.expiration.ms": "1000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
+}
 _DRIFT = 1 / 1024
 """The step of clock rates: binary, so that sums of times stay exact."""
 
@@ -81,6 +85,7 @@ class ClusterProfile(NamedTuple):
 def profile_of(seed: int) -> ClusterProfile:
     """Return the profile of a seed."""
     chance = generator(seed, "cluster-profile")
+    later_chance = generator(seed, "cluster-profile-transactions")
     brokers = chance.choice((3, 3, 3, 3, 4, 5))
     extra_brokers = chance.choice((0, 0, 1, 1, 2))
     lose_power = chance.choice(_RATES)
@@ -145,25 +150,20 @@ def profile_of(seed: int) -> ClusterProfile:
         output_segment_bytes=chance.choice((700, 2000, 1_048_576)),
         cleans=False,
         is_dynamic=False,
-        group_copiers=chance.choice((0, 0, 0, 2)),
+        group_copiers=later_chance.choice((0, 0, 0, 2)),
     )
     if chance.random() < 0.3:
         profile = with_cleaner(profile)
     if chance.random() < 0.2:
         profile = with_voter_changes(profile)
-    if chance.random() < 0.3:
+    if later_chance.random() < 0.3:
         profile = with_expiration(profile)
     return profile
 
 
 def with_expiration(profile: ClusterProfile) -> ClusterProfile:
     """Return a profile in which transactional ids that nobody uses are forgotten soon."""
-    properties = {
-        **profile.properties,
-        "transactional.id.expiration.ms": "1000",
-        "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
-    }
-    return profile._replace(properties=properties)
+    return profile._replace(properties={**profile.properties, **_EXPIRATION_SETTINGS})
 
 
 def with_cleaner(profile: ClusterProfile) -> ClusterProfile:
@@ -202,8 +202,10 @@ def rough_profile(seed: int) -> ClusterProfile:
         "metadata.log.max.record.bytes.between.snapshots": "500",
         "log.cleaner.enable": "false",
     }
-    properties.pop("controller.quorum.bootstrap.servers", None)
-    properties.pop("controller.quorum.voters", None)
+    for name in ("controller.quorum.bootstrap.servers", "controller.quorum.voters"):
+        properties.pop(name, None)
+    for name in _EXPIRATION_SETTINGS:
+        properties.pop(name, None)
     return profile._replace(
         cleans=False,
         is_dynamic=False,

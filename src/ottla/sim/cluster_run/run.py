@@ -54,8 +54,6 @@ HEALED_WITHIN_MS = 60_000
 _LINE = 240
 _CLOCK_SKEW_MS = 10_000.0
 _CLEANED_SEGMENT_BYTES = 1000
-_EARLY = 0.5
-"""How soon an id may be forgotten, as a part of its time: a record counts once it is committed."""
 _OUTPUT = f"{OUTPUT}0"
 _OUTPUT_PARTITIONS = 2
 
@@ -78,14 +76,14 @@ class ClusterRun:
             lambda topic: CompactedHistory if is_compacted(topic, profile) else LogHistory
         )
         self.groups = GroupHistory()
-        self.transactions = TransactionHistory(self.note, self.monotonic_ms)
+        self.transactions = TransactionHistory(self.note)
         self.transactions.is_strict = not profile.weights.get("fail_disk")
         self.clock_skew_ms = 0.0
         if profile.clock_rates or profile.weights.get("wall"):
             self.clock_skew_ms = _CLOCK_SKEW_MS
         expiration_ms = profile.properties.get("transactional.id.expiration.ms")
         if expiration_ms is not None and not self.clock_skew_ms:
-            self.transactions.expiration_ms = int(expiration_ms) * _EARLY
+            self.transactions.expiration_ms = int(expiration_ms)
         self._inits: dict[int, int] = {}
         self.broker_count = profile.brokers + profile.extra_brokers
         self._numbers = range(1, self.broker_count + 1)

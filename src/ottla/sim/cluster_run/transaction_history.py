@@ -42,8 +42,11 @@ from ottla.sim.network.exchange import Violation
 OFFSETS_KEY: PartitionKey = (OFFSETS_TOPIC, 0)
 """Where the offsets of all copiers are: runs have one partition of the offsets topic."""
 _STATE = TransactionState
-_Event = tuple[Batch, bytes] | tuple[str, TransactionLogValue | None]
-"""A batch of a partition, or a record of the transaction log: an id and its value."""
+_Event = tuple[Batch, bytes] | tuple[str, TransactionLogValue | int]
+"""A batch of a partition, or a record of the transaction log: an id and its value.
+
+A tombstone is the time at which it was written.
+"""
 InputKey = tuple[str, str, int]
 """A group, and a partition that it copies."""
 _Rank = tuple[int, int]
@@ -99,8 +102,6 @@ class _Id:
         """The producer ids that it had, with their numbers."""
         self.fenced_below: _Rank = (-1, -1)
         """Producers with a smaller number or epoch have been replaced."""
-        self.used_ms = 0.0
-        """When its last record was committed."""
         self.expirations = 0
         """How often the id was forgotten."""
         self.inits_decided = 0
@@ -151,14 +152,9 @@ class _Writes:
 class TransactionHistory:
     """The history of all transactions."""
 
-    def __init__(
-        self,
-        note: Callable[[str], None] = lambda text: None,
-        now_ms: Callable[[], float] = lambda: 0.0,
-    ) -> None:
+    def __init__(self, note: Callable[[str], None] = lambda text: None) -> None:
         self._note = note
-        self._now_ms = now_ms
-        self.expiration_ms = 0.0
+        self.expiration_ms = 0
         """The least time after which an id that nobody uses may be forgotten."""
         self.is_strict = True
         """False if records may be committed unseen, by a broker whose disk fails at that moment."""
@@ -290,7 +286,7 @@ class TransactionHistory:
         first, second = event
         if isinstance(first, str):
             assert not isinstance(second, bytes)
-            is_end = second is not None and _is_complete(second)
+            is_end = not isinstance(second, int) and _is_complete(second)
             return not (is_end and self._lacking(self.id(first)))
         assert isinstance(second, bytes)
         if first.is_control:
@@ -305,12 +301,11 @@ class TransactionHistory:
         value = self.id(transaction.transactional_id).value
         return value is not None and key in _partitions_of(value)
 
-    def _take_value(self, name: str, value: TransactionLogValue | None) -> None:
+    def _take_value(self, name: str, value: TransactionLogValue | int) -> None:
         found = self.id(name)
-        if value is None:
-            self._expire(name, found)
+        if isinstance(value, int):
+            self._expire(name, found, value)
             return
-        found.used_ms = self._now_ms()
         found.rank(value.producer_id, value.producer_epoch)
         state = _STATE(value.transaction_status)
         if state in PREPARED:
@@ -319,16 +314,17 @@ class TransactionHistory:
             self._complete(found)
         found.value = value
 
-    def _expire(self, name: str, found: _Id) -> None:
+    def _expire(self, name: str, found: _Id, time_ms: int) -> None:
         """Take the tombstone of an id."""
-        if found.value is None:
+        value = found.value
+        if value is None:
             return  # it is deleted already
-        is_open = found.prepared is not None or found.value.transaction_status == _STATE.ONGOING
-        if is_open:
+        is_open = found.prepared is not None or value.transaction_status == _STATE.ONGOING
+        if is_open and self.is_strict:
             raise Violation(f"{name} is forgotten while it has a transaction")
-        unused_ms = self._now_ms() - found.used_ms
-        if unused_ms < self.expiration_ms:
-            raise Violation(f"{name} is forgotten after {unused_ms:.0f} ms")
+        unused_ms = time_ms - value.transaction_last_update_timestamp_ms
+        if unused_ms < self.expiration_ms and self.is_strict:
+            raise Violation(f"{name} is forgotten after {unused_ms} ms")
         self._note(f"{name} is forgotten")
         found.value = None
         found.expirations += 1
@@ -474,8 +470,8 @@ class TransactionHistory:
         return ""
 
 
-def _decoded(data: bytes) -> list[tuple[str, TransactionLogValue | None]]:
-    """Return the records of the transaction log. Tombstones have no value."""
+def _decoded(data: bytes) -> list[tuple[str, TransactionLogValue | int]]:
+    """Return the records of the transaction log. Those of tombstones are their times."""
     found = []
     for record in records_of(data):
         decoded = transaction_records.decode(record.key, record.value)
@@ -483,7 +479,7 @@ def _decoded(data: bytes) -> list[tuple[str, TransactionLogValue | None]]:
             key, value = decoded
             assert isinstance(key, TransactionLogKey)
             assert value is None or isinstance(value, TransactionLogValue)
-            found.append((key.transactional_id, value))
+            found.append((key.transactional_id, record.timestamp if value is None else value))
     return found
 
 

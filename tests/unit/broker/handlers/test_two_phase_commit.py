@@ -38,8 +38,8 @@ def init(broker: Broker, *, timeout: int = 1000, **fields: bool) -> ErrorCode:
     return ErrorCode(broker.connect().ask(request, 6).error_code)
 
 
-def started(**settings: str) -> Broker:
-    broker = Broker(**settings)
+def started(*, enabled: str = "false") -> Broker:
+    broker = Broker(transaction_two_phase_commit_enable=enabled)
     broker.connect().ask(FindCoordinatorRequest(key=ID, key_type=1), 3)
     return broker
 
@@ -47,12 +47,12 @@ def started(**settings: str) -> Broker:
 def test_two_phase_commit_has_to_be_enabled() -> None:
     refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert init(started(), enable2_pc=True) is refused
-    broker = started(transaction_two_phase_commit_enable="true")
+    broker = started(enabled="true")
     assert init(broker, enable2_pc=True) is ErrorCode.NONE
 
 
 def test_two_phase_commit_needs_a_permission_of_its_own() -> None:
-    broker = started(transaction_two_phase_commit_enable="true")
+    broker = started(enabled="true")
     broker.node.pipeline.authorizer = _Denying()
     assert init(broker, enable2_pc=True) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert init(broker) is ErrorCode.NONE
