@@ -8,7 +8,7 @@ from ottla.model.steps import Steps
 from ottla.wire.lazy_list import LazyList
 from ottla.wire.message import Message
 
-ITEMS_A_STEP: Final = 150
+ITEMS_A_STEP: Final = 75
 
 _array_fields: dict[type[Message], tuple[str, ...]] = {}
 
