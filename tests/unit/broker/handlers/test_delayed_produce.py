@@ -275,7 +275,7 @@ def test_a_write_that_fails_takes_back_what_was_said_because_of_it(
     broker.send(("gzip", 0, batch(b"9", sequence=9)))  # a gap, if the first one is written
     broker.finish(1)
 
-    def fail(log: Log) -> None:
+    def fail(log: Log, **options: bool) -> None:
         raise OSError(ENOSPC, "on purpose")
 
     monkeypatch.setattr(Log, "write_queued", fail)
