@@ -87,6 +87,13 @@ CONFIGS = (
         "DescribeConfigs *: broker",
         "*configs[leader.imbalance.per.broker.percentage]",
     ),
+    Meant(
+        "Kafka comes without a store for the remote tier, and passes settings of its metadata"
+        " manager on without describing them.",
+        "DescribeConfigs *: broker",
+        "*configs[remote.log.storage.url]",
+        "*configs[rlmm.config.*",
+    ),
     Meant(_NO_ELR, "CreateTopics *", "*configs[min.insync.replicas].config_source"),
     Meant(_NO_ELR, "DescribeConfigs *", "*configs[min.insync.replicas]*"),
     Meant(
