@@ -13,15 +13,12 @@ from typing import Any
 import pytest
 
 from ottla.log.log import Log
-from ottla.model.errors import ErrorCode
 from ottla.records.batch import scan
-from ottla.records.record import build_batch, records_of
+from ottla.records.record import records_of
 from ottla.tiered import remote_cleanable, segment_files
 from ottla.tiered.metadata_records import SegmentMetadata, SegmentState
 from ottla.tiered.remote_segments import RemoteSegments
-from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.sim.test_remote_tier import TOPIC, TOPIC_CONFIG, TieredCluster
+from tests.sim.test_remote_tier import TOPIC_CONFIG, TieredCluster
 
 KEYS = [b"k%d" % number for number in range(14)]
 COMPACTED_CONFIG = {
@@ -55,14 +52,8 @@ class CompactedCluster(TieredCluster):
         self.written += 1
         key = self.chance.choice(KEYS)
         value = None if self.chance.random() < 0.25 else b"%d" % self.written * 20
-        now_ms = self.cluster.machine(leader).clock.wall_ms()
-        batch = bytes(build_batch([(key, value, now_ms, ())]))
-        data = PartitionProduceData(index=0, records=batch)
-        topic = TopicProduceData(name=TOPIC, partition_data=[data])
         self.possible[key].add(value)  # it may be there, even if nobody hears of it
-        request = ProduceRequest(acks=-1, timeout=2000, topic_data=[topic])
-        response = self.cluster.ask(leader, request, 9)
-        (answer,) = response.responses[0].partition_responses  # type: ignore[attr-defined]
+        answer = self.write(leader, key, value)
         if answer.error_code == 0:
             self.possible[key] = {value}
             self.acknowledged[answer.base_offset] = value or b""
@@ -87,19 +78,7 @@ class CompactedCluster(TieredCluster):
         offset, found = log.log_start_offset, dict[int, tuple[bytes | None, bytes | None]]()
         attempts = 0
         while offset < log.high_watermark:
-            topic_id = self.cluster.node(number).image.topics[TOPIC].topic_id
-            asked = FetchPartition(
-                partition=0, fetch_offset=offset, partition_max_bytes=2000, log_start_offset=-1
-            )
-            request = FetchRequest(
-                max_wait=500, min_bytes=1, max_bytes=2000, session_epoch=-1,
-                topics=[FetchTopic(topic_id=topic_id, partitions=[asked])],
-            )  # fmt: skip
-            response = self.cluster.ask(number, request, 13)
-            (answer,) = response.responses[0].partitions  # type: ignore[attr-defined]
-            if answer.error_code:
-                assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR, answer.error_code
-            records = answer.records or b""
+            records = self.fetch(number, offset)
             before = offset
             for batch in scan(records, 0, len(records)):
                 for record in records_of(records[batch.position : batch.end]):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -118,16 +119,21 @@ class TieredCluster:
             return
         self.written += 1
         value = b"%d" % self.written * 20
+        answer = self.write(leader, None, value)
+        if answer.error_code == 0:
+            assert answer.base_offset not in self.acknowledged
+            self.acknowledged[answer.base_offset] = value
+
+    def write(self, leader: int, key: bytes | None, value: bytes | None) -> Any:
+        """Send a record to a leader and return its answer."""
         now_ms = self.cluster.machine(leader).clock.wall_ms()
-        batch = bytes(build_batch([(None, value, now_ms, ())]))
+        batch = bytes(build_batch([(key, value, now_ms, ())]))
         data = PartitionProduceData(index=0, records=batch)
         topic = TopicProduceData(name=TOPIC, partition_data=[data])
         request = ProduceRequest(acks=-1, timeout=2000, topic_data=[topic])
         response = self.cluster.ask(leader, request, 9)
         (answer,) = response.responses[0].partition_responses  # type: ignore[attr-defined]
-        if answer.error_code == 0:
-            assert answer.base_offset not in self.acknowledged
-            self.acknowledged[answer.base_offset] = value
+        return answer
 
     def step(self) -> None:
         action = self.chance.random()
@@ -181,6 +187,22 @@ class TieredCluster:
 
     # -- checks --------------------------------------------------------------------------
 
+    def fetch(self, number: int, offset: int) -> bytes:
+        """Return some batches from an offset on; none if the store has failed."""
+        topic_id = self.cluster.node(number).image.topics[TOPIC].topic_id
+        asked = FetchPartition(
+            partition=0, fetch_offset=offset, partition_max_bytes=2000, log_start_offset=-1
+        )
+        request = FetchRequest(
+            max_wait=500, min_bytes=1, max_bytes=2000, session_epoch=-1,
+            topics=[FetchTopic(topic_id=topic_id, partitions=[asked])],
+        )  # fmt: skip
+        response = self.cluster.ask(number, request, 13)
+        (answer,) = response.responses[0].partitions  # type: ignore[attr-defined]
+        if answer.error_code:
+            assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR, answer.error_code
+        return answer.records or b""
+
     def consume(self) -> dict[int, bytes]:
         """Read the whole log from its leader."""
         offset, found = self.log.log_start_offset, dict[int, bytes]()
@@ -188,19 +210,7 @@ class TieredCluster:
         while offset < self.log.high_watermark:
             leader = self.leader()
             assert leader is not None
-            topic_id = self.cluster.node(leader).image.topics[TOPIC].topic_id
-            asked = FetchPartition(
-                partition=0, fetch_offset=offset, partition_max_bytes=2000, log_start_offset=-1
-            )
-            request = FetchRequest(
-                max_wait=500, min_bytes=1, max_bytes=2000, session_epoch=-1,
-                topics=[FetchTopic(topic_id=topic_id, partitions=[asked])],
-            )  # fmt: skip
-            response = self.cluster.ask(leader, request, 13)
-            (answer,) = response.responses[0].partitions  # type: ignore[attr-defined]
-            if answer.error_code:
-                assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR, answer.error_code
-            records = answer.records or b""
+            records = self.fetch(leader, offset)
             before = offset
             for batch in scan(records, 0, len(records)):
                 for record in records_of(records[batch.position : batch.end]):
