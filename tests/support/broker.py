@@ -270,6 +270,19 @@ class Denying:
         return False
 
 
+class DenyingOne:
+    """An authorizer that allows everything but one operation on one resource."""
+
+    def __init__(self, operation: int, resource_type: int, name: str) -> None:
+        self.denied = operation, resource_type, name
+
+    def check(self, context: Any) -> None:
+        pass
+
+    def allows(self, context: Any, operation: int, resource_type: int, name: str) -> bool:
+        return (operation, resource_type, name) != self.denied
+
+
 class Throttling:
     """Quotas that hold every connection back for the same time."""
 

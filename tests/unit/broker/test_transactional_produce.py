@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.broker.context import RequestContext
 from ottla.broker.transaction_verification import VERSION
 from ottla.metadata.records import BrokerEndpoint, RegisterBrokerRecord
 from ottla.model.acl import AclOperation, AclResourceType
@@ -17,7 +16,7 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
 )
-from tests.support.broker import Broker
+from tests.support.broker import Broker, DenyingOne
 from tests.support.log import batch_of
 from tests.support.transactional_broker import (
     answer_to,
@@ -231,30 +230,12 @@ def test_very_many_partitions_are_verified_together() -> None:
     assert sorted(asked) == list(range(510))
 
 
-class _Denying:
-    """Allows everything but one transactional id."""
-
-    def check(self, context: RequestContext) -> None:
-        pass
-
-    def allows(
-        self,
-        context: RequestContext,
-        operation: AclOperation,
-        resource_type: AclResourceType,
-        name: str,
-    ) -> bool:
-        return (operation, resource_type, name) != (
-            AclOperation.WRITE,
-            AclResourceType.TRANSACTIONAL_ID,
-            "forbidden",
-        )
-
-
 def test_a_forbidden_transactional_id_refuses_the_whole_request(broker: Broker) -> None:
     log = broker.topic().online_log()
     coordinator, client = with_coordinator(broker), broker.connect()
-    broker.node.pipeline.authorizer = _Denying()
+    broker.node.pipeline.authorizer = DenyingOne(
+        AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, "forbidden"
+    )
     request = produce(transactional(PRODUCER), transactional_id="forbidden")
     response = client.ask(request, VERIFYING)
     assert codes_of(response) == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]

@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-from ottla.broker.context import RequestContext
 from ottla.model.acl import AclOperation, AclResourceType
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
-from tests.support.broker import Broker
+from tests.support.broker import Broker, DenyingOne
 
 ID = "tx"
-
-
-class _Denying:
-    """Denies two-phase commits, and allows everything else."""
-
-    def check(self, context: RequestContext) -> None:
-        pass
-
-    def allows(
-        self,
-        context: RequestContext,
-        operation: AclOperation,
-        resource_type: AclResourceType,
-        name: str,
-    ) -> bool:
-        return (operation, resource_type, name) != (
-            AclOperation.TWO_PHASE_COMMIT,
-            AclResourceType.TRANSACTIONAL_ID,
-            ID,
-        )
 
 
 def init(broker: Broker, *, timeout: int = 1000, **fields: bool) -> ErrorCode:
@@ -53,7 +32,9 @@ def test_two_phase_commit_has_to_be_enabled() -> None:
 
 def test_two_phase_commit_needs_a_permission_of_its_own() -> None:
     broker = started(enabled="true")
-    broker.node.pipeline.authorizer = _Denying()
+    broker.node.pipeline.authorizer = DenyingOne(
+        AclOperation.TWO_PHASE_COMMIT, AclResourceType.TRANSACTIONAL_ID, ID
+    )
     assert init(broker, enable2_pc=True) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert init(broker) is ErrorCode.NONE
 
