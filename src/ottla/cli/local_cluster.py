@@ -6,7 +6,7 @@ every start, with other ports for the controllers: only the cluster id and the d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ottla.cli.errors import complain
@@ -28,7 +28,7 @@ from ottla.server.errors import StartupError
 from ottla.server.forked_brokers import BrokerStart, ForkedBrokers
 
 
-def serve_cluster(request: Serve, cluster: LocalCluster) -> int:
+def serve_cluster(request: Serve, cluster: LocalCluster, when_ready: Callable[[], None]) -> int:
     """Run the brokers until they are stopped and return the exit code."""
     starts = broker_starts(request, cluster)
     if request.verbose:
@@ -37,6 +37,7 @@ def serve_cluster(request: Serve, cluster: LocalCluster) -> int:
 
     def ready(addresses: Sequence[str]) -> None:
         announce(",".join(addresses), request.memory, cluster.data_dir)
+        when_ready()
 
     brokers = ForkedBrokers(ready, announce_metrics, complain)
     return brokers.run(starts)

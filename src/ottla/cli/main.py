@@ -21,11 +21,15 @@ def main(arguments: list[str] | None = None) -> int:
         _let_interrupts_end_the_process()
     if words and words[0] in ("up", "broker"):
         gc.set_threshold(_COLLECT_AFTER)
+        from ottla.cli.module_cache import module_cache
+
+        cache = module_cache()
+        cache.use()
         from ottla.cli.serve import parse_plainly, serve
 
         request = parse_plainly(words)
         if request is not None:
-            return serve(request)
+            return serve(request, cache.renew_soon)
     from ottla.cli.app import run
 
     return run(words)

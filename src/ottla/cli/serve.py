@@ -8,6 +8,7 @@ full parser has to explain mistakes.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.cli.errors import FAILED, INTERRUPTED, USAGE, complain
@@ -183,8 +184,13 @@ def _is_port(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= HIGHEST_PORT
 
 
-def serve(request: Serve) -> int:
+def serve(request: Serve, when_ready: Callable[[], None] = lambda: None) -> int:
     """Run the broker until it is stopped and return the exit code."""
+
+    def ready(bootstrap_servers: str) -> None:
+        announce(bootstrap_servers, request.memory, _stored_in(request))
+        when_ready()
+
     data_dir = request.cluster.data_dir if request.cluster else request.settings.get("log.dirs")
     if request.memory and data_dir != DEFAULT_DATA_DIR:
         complain("--memory and --data-dir exclude each other: --memory stores nothing on disk")
@@ -204,7 +210,7 @@ def serve(request: Serve) -> int:
         if request.cluster is not None:
             from ottla.cli.local_cluster import serve_cluster
 
-            return serve_cluster(request, request.cluster)
+            return serve_cluster(request, request.cluster, when_ready)
         properties = _properties(request)
         if request.config is None and _has_several(properties["log.dirs"]):
             raise StartupError(
@@ -217,7 +223,7 @@ def serve(request: Serve) -> int:
             properties,
             memory=request.memory,
             metrics_port=request.metrics_port,
-            on_ready=lambda at: announce(at, request.memory, _stored_in(request)),
+            on_ready=ready,
             on_metrics=announce_metrics,
         )
     except (ConfigError, StartupError) as error:
