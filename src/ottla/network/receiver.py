@@ -1,8 +1,9 @@
 """Receiving: bytes become frames, and whole frames are handled where they were received.
 
-Everything is received into one arena that all connections share. Only a frame that came in
-pieces gets a buffer of its own, which grows as bytes arrive. After a large frame the next one
-is received into a buffer where it can stay, if a spare one of that size is there.
+Everything is received into one arena that all connections share. It is small until a wake-up
+fills it, so that an idle broker needs little memory. Only a frame that came in pieces gets a
+buffer of its own, which grows as bytes arrive. After a large frame the next one is received into
+a buffer where it can stay, if a spare one of that size is there.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.network.engine import Engine
 
 ARENA_BYTES: Final = 4 * 1024 * 1024
+_FIRST_ARENA_BYTES: Final = 512 * 1024
 CHUNK_BYTES: Final = 256 * 1024
 LITTLE_CHUNK_BYTES: Final = 8 * 1024  # while others wait for memory
 AHEAD: Final = 16  # a frame gets this many times the memory of what has arrived
@@ -37,12 +39,10 @@ class Receiver:
         self._buffers = engine.buffers
         self._flow = engine.flow_control
         self._to_send = engine.to_send
-        self._arena = bytearray(arena_bytes)
-        self._arena_view = memoryview(self._arena)
         self._chunk_bytes = min(CHUNK_BYTES, arena_bytes)
-        self._last_start = arena_bytes - self._chunk_bytes
-        """Up to where the arena may be used for another chunk to fit."""
-        self._set_fresh_bytes(self._chunk_bytes)
+        self._fresh_bytes = self._chunk_bytes
+        self._most_arena_bytes = arena_bytes
+        self._set_arena(min(_FIRST_ARENA_BYTES, arena_bytes))
         self.arena_used = 0
         """How much of the arena holds frames that are not settled."""
         self.large_bytes = 0
@@ -55,6 +55,14 @@ class Receiver:
     def receive_much(self) -> None:
         """Receive as much at a time as usual again."""
         self._set_fresh_bytes(self._chunk_bytes)
+
+    def _set_arena(self, size: int) -> None:
+        """Take a new arena. Nothing of the one before may be in use."""
+        self._arena = bytearray(size)
+        self._arena_view = memoryview(self._arena)
+        self._last_start = size - self._chunk_bytes
+        """Up to where the arena may be used for another chunk to fit."""
+        self._set_fresh_bytes(self._fresh_bytes)
 
     def _set_fresh_bytes(self, count: int) -> None:
         self._fresh_bytes = count
@@ -124,6 +132,8 @@ class Receiver:
         start = self.arena_used
         if start > self._last_start or self.large_bytes > MOST_LARGE_BYTES:
             self._engine.settle()
+            if start > self._last_start and len(self._arena) < self._most_arena_bytes:
+                self._set_arena(self._most_arena_bytes)
             if channel.closed or channel.buffer is not None or not takes_requests(channel):
                 return 0
             start = self.arena_used

@@ -189,3 +189,14 @@ def test_a_connection_over_the_limit_is_closed_at_once() -> None:
     assert world.engine.accept(stream, "host", "PLAINTEXT") is None
     assert stream.closed
     assert "max.connections=10" in world.node.reports[0]
+
+
+def test_many_frames_of_one_wake_up_are_handled_while_the_arena_grows() -> None:
+    world = World()
+    bodies = [bytes([number]) * 100_000 for number in range(10)]
+    connections = [world.accept() for _ in bodies]
+    for (stream, channel), body in zip(connections, bodies, strict=True):
+        world.receive(channel, stream, framed(body))
+    assert world.node.handled == bodies
+    world.engine.settle()
+    assert [stream.sent for stream, _ in connections] == [framed(body) for body in bodies]
