@@ -87,7 +87,8 @@ class LogCleaner:
         self._is_checking = False
         self._is_wanted_again = False
         self._started = 0
-        self._requested: set[TopicPartition] = set()
+        self._requested: dict[TopicPartition, int] = {}
+        """Logs to clean next, and up to which offset."""
         self._failures: dict[TopicPartition, int] = {}
         self.running: dict[TopicPartition, CleanRun] = {}
         self.uncleanable: dict[TopicPartition, str] = {}
@@ -121,8 +122,10 @@ class LogCleaner:
     def request(self, log: Log) -> None:
         """Clean a log next, whatever its ratio, with all that it has now."""
         partition = log.topic_partition
-        if partition not in self.running and partition not in self.uncleanable:
-            self._requested.add(partition)
+        if not any(
+            partition in known for known in (self._requested, self.running, self.uncleanable)
+        ):
+            self._requested[partition] = log.log_end_offset
             self.check_soon()
 
     def _check(self) -> Steps[None]:
@@ -168,8 +171,10 @@ class LogCleaner:
         return [found] if found.total_bytes else []
 
     def _must_roll(self, log: Log) -> bool:
-        is_whole = log.written_end <= log.high_watermark and not log.has_queued
-        return log.topic_partition in self._requested and bool(log.active.size) and is_whole
+        upto = self._requested.get(log.topic_partition)
+        if upto is None or not log.active.size or log.active.base_offset >= upto:
+            return False
+        return log.written_end <= log.high_watermark and not log.has_queued
 
     def _due(self, found: list[Cleanable]) -> Iterator[Cleanable]:
         """Yield the logs to clean: those that were asked for, then the dirtiest."""
@@ -187,10 +192,9 @@ class LogCleaner:
         return self._store.get(log.topic_partition) is log
 
     def _forget_deleted(self) -> None:
-        for known in (self.uncleanable, self.last_clean_ms, self._failures):
+        for known in (self.uncleanable, self.last_clean_ms, self._failures, self._requested):
             for partition in [each for each in known if self._store.get(each) is None]:
                 del known[partition]
-        self._requested = {each for each in self._requested if self._store.get(each) is not None}
 
     # -- cleaning ------------------------------------------------------------------------
 
@@ -211,7 +215,7 @@ class LogCleaner:
         run = CleanRun(clean_id, plan, settings, world)
         run.lane = lane
         self.running[partition] = run
-        self._requested.discard(partition)
+        self._requested.pop(partition, None)
         self._host.run(self._clean(run))
 
     def _submit(

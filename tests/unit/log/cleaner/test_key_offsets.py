@@ -9,9 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.log.cleaner import cleaning_task
 from ottla.log.cleaner.array_key_offsets import ALL_STAY, NONE_STAYS, ArrayKeyOffsets, Selected
 from ottla.log.cleaner.array_session import ArraySession
-from ottla.log.cleaner.cleaning_task import ARRAYS_FROM_BYTES, new_session
+from ottla.log.cleaner.cleaning_task import (
+    ARRAYS_FROM_BYTES,
+    SMALLEST_ARRAYS_BYTES,
+    new_session,
+)
 from ottla.log.cleaner.key_hash import KeyHash
 from ottla.log.cleaner.key_offsets import BatchRecords, KeyOffsets, Selection
 from ottla.log.cleaner.record_arrays import PADDING, RecordGroup
@@ -251,7 +256,7 @@ def test_the_hash_is_multilinear() -> None:
     assert int(low[0]) == parts[2] << 32 | parts[3]
 
 
-def test_large_logs_are_cleaned_with_arrays() -> None:
+def test_large_logs_are_cleaned_with_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     fields = {
         "map_bytes": 2400,
         "load_factor": 0.9,
@@ -264,10 +269,16 @@ def test_large_logs_are_cleaned_with_arrays() -> None:
         "keep_epoch_starts": False,
         "index_interval_bytes": 4096,
     }
-    large = new_session({**fields, "bytes": ARRAYS_FROM_BYTES}, b"", b"")
-    small = new_session({**fields, "bytes": ARRAYS_FROM_BYTES - 1}, b"", b"")
-    assert isinstance(large, ArraySession)
-    assert not isinstance(small, ArraySession)
+
+    def has_arrays(size: int) -> bool:
+        return isinstance(new_session({**fields, "bytes": size}, b"", b""), ArraySession)
+
+    monkeypatch.setattr(cleaning_task._Work, "bytes", 0)
+    assert has_arrays(ARRAYS_FROM_BYTES)
+    monkeypatch.setattr(cleaning_task._Work, "bytes", 0)
+    halves = [has_arrays(ARRAYS_FROM_BYTES // 2) for _ in range(3)]
+    assert halves == [False, True, True], "many smaller logs are worth it, too"
+    assert not has_arrays(SMALLEST_ARRAYS_BYTES - 1)
 
 
 def test_the_table_grows_with_its_keys() -> None:
