@@ -130,11 +130,17 @@ def handle(
     if isinstance(request, OffsetCommitRequest):
         return _handle_large(node, request, context)
     group_id, generation_id, member_id, instance_id, retention_ms, asked = request
-    context.topics = [topic for topic, _ in asked]
     image = node.image
     known: Mapping[Any, TopicImage] = image.topics
     if context.version >= FIRST_TOPIC_ID:
         known = image.topics_by_id
+    if len(asked) == 1:  # as nearly always; a comprehension would cost more
+        topic, partitions = asked[0]
+        context.topics = [topic]
+        topics = [(known.get(topic), partitions)]
+    else:
+        context.topics = [topic for topic, _ in asked]
+        topics = [(known.get(topic), partitions) for topic, partitions in asked]
     commit = Commit(
         context.version,
         group_id,
@@ -142,20 +148,21 @@ def handle(
         member_id,
         instance_id,
         NO_EXPIRATION if retention_ms == NO_RETENTION else expiration(retention_ms, node.wall_ms),
-        [(known.get(topic), partitions) for topic, partitions in asked],
+        topics,
     )
     try:
         runtime = node.groups.runtime_of(group_id)
     except ApiError as error:
         context.send(refuse_commit(commit, error.code))
         return None
-    results, records = commit_offsets(runtime.shard, commit)
+    shard = runtime.shard
+    results, records = commit_offsets(shard, commit)
     if not records:
         context.send(results)
         return None
     context.state = WAITING
     context.connection.pending.append(context)
-    runtime.shard.answer(context, results)
+    shard.answer(context, results)
     runtime.finish(records)
     return None
 

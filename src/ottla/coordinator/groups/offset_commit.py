@@ -24,6 +24,7 @@ _NO_RETENTION = -1
 _LATEST = 2**63 - 1
 _STALE = (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION)
 _LONGEST_CACHED = 256  # characters: long ids from clients must not fill the memory
+_NONE = ErrorCode.NONE
 
 PartitionCommit: TypeAlias = tuple[int, int, int, str]
 """Partition, offset, leader epoch, metadata."""
@@ -75,6 +76,7 @@ def commit_offsets(shard: GroupShard, commit: Commit) -> tuple[CommitResults, li
     group_code: ErrorCode | None = None
     records: list[GroupRecord] = []
     answers = []
+    key_of = _cached_key if len(group_id) <= _LONGEST_CACHED else _key
     for image, partitions in topics:
         results: list[PartitionCode] = []
         answers.append(results)
@@ -85,9 +87,9 @@ def commit_offsets(shard: GroupShard, commit: Commit) -> tuple[CommitResults, li
             if group_code is None:
                 group_code = _check_group(shard, commit)
             code = group_code
-            if code is not ErrorCode.NONE and code in _STALE:
+            if code is not _NONE and code in _STALE:
                 code = _check_stale(shard, commit, image.topic_id, index, code)
-            if code is ErrorCode.NONE:
+            if code is _NONE:
                 if len(metadata) > limit:
                     code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 else:
@@ -99,7 +101,7 @@ def commit_offsets(shard: GroupShard, commit: Commit) -> tuple[CommitResults, li
                         expire_timestamp=expire_timestamp,
                         topic_id=image.topic_id,
                     )
-                    records.append((_key(group_id, image.name, index), value))
+                    records.append((key_of(group_id, image.name, index), value))
             results.append((index, code))
     return CommitResults(answers), records
 
@@ -147,12 +149,8 @@ def _check_stale(
 
 
 def _key(group_id: str, topic: str, partition: int) -> OffsetCommitKey:
-    if len(group_id) > _LONGEST_CACHED or len(topic) > _LONGEST_CACHED:
-        return OffsetCommitKey(group=group_id, topic=topic, partition=partition)
-    return _cached_key(group_id, topic, partition)
-
-
-@lru_cache(maxsize=4096)
-def _cached_key(group_id: str, topic: str, partition: int) -> OffsetCommitKey:
-    """Return a key that is shared by all commits of a partition, with its bytes."""
     return OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+
+
+_cached_key = lru_cache(maxsize=4096)(_key)
+"""Returns a key that is shared by all commits of a partition, with its bytes."""

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from ottla.coordinator.groups import records
 from ottla.coordinator.groups.consumer import records as consumer_records
-from ottla.coordinator.groups.records import NO_EXPIRATION
+from ottla.coordinator.groups.records import NO_EXPIRATION, OffsetCommitKey, OffsetCommitValue
 from ottla.coordinator.runtime.record import (
     CoordinatorRecord,
     RecordKinds,
@@ -30,14 +30,16 @@ OFFSET_COMMIT_PREFIX: Final = b"\0\1"
 
 _COMMIT_HEAD: Final = Struct(">hqi")  # version, offset, leader epoch
 _COMMIT_TIMESTAMP: Final = Struct(">q")
+_COMMIT_WITHOUT_METADATA: Final = Struct(">hqiBq")  # with the length of the metadata in between
+_COMMIT_VERSION: Final = OffsetCommitValue.WRITTEN_VERSION
 _LEGACY_OFFSET_COMMIT: Final = 0  # written by Kafka 0.8.1 in the same layout
 
 KINDS: Final[RecordKinds] = {
-    _LEGACY_OFFSET_COMMIT: (records.OffsetCommitKey, records.OffsetCommitValue),
+    _LEGACY_OFFSET_COMMIT: (OffsetCommitKey, OffsetCommitValue),
     **{
         key.API_KEY: (key, value)
         for key, value in (
-            (records.OffsetCommitKey, records.OffsetCommitValue),
+            (OffsetCommitKey, OffsetCommitValue),
             (records.GroupMetadataKey, records.GroupMetadataValue),
             (
                 consumer_records.ConsumerGroupMetadataKey,
@@ -75,29 +77,36 @@ KINDS: Final[RecordKinds] = {
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """Return the key and the value of a record as bytes."""
     key, value = record
-    if type(key) is records.OffsetCommitKey:
+    if type(key) is OffsetCommitKey:
         encoded_key = key.encoded
         if encoded_key is None:
             encoded_key = key.encoded = encode_key(key)
-        if type(value) is records.OffsetCommitValue and value.expire_timestamp == NO_EXPIRATION:
+        if type(value) is OffsetCommitValue and value.expire_timestamp == NO_EXPIRATION:
             return encoded_key, _encode_offset_commit(value)
     else:
         encoded_key = encode_key(key)
     return encoded_key, None if value is None else encode_value(value)
 
 
-def _encode_offset_commit(value: records.OffsetCommitValue) -> bytes:
+def _encode_offset_commit(value: OffsetCommitValue) -> bytes:
     """Return the same bytes as `encode_value`, in a third of the time."""
+    topic_id = value.topic_id
+    tags = b"\0" if topic_id == ZERO_UUID else b"\1\0\x10" + topic_id
+    if not value.metadata:
+        return (
+            _COMMIT_WITHOUT_METADATA.pack(
+                _COMMIT_VERSION, value.offset, value.leader_epoch, 1, value.commit_timestamp
+            )
+            + tags
+        )
     metadata = value.metadata.encode()
     return b"".join(
         (
-            _COMMIT_HEAD.pack(
-                records.OffsetCommitValue.WRITTEN_VERSION, value.offset, value.leader_epoch
-            ),
+            _COMMIT_HEAD.pack(_COMMIT_VERSION, value.offset, value.leader_epoch),
             uvarint(len(metadata) + 1),
             metadata,
             _COMMIT_TIMESTAMP.pack(value.commit_timestamp),
-            b"\0" if value.topic_id == ZERO_UUID else b"\1\0\x10" + value.topic_id,
+            tags,
         )
     )
 

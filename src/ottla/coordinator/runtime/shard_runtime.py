@@ -278,7 +278,8 @@ class ShardRuntime(Generic[S]):
         try:
             if self.leader_epoch != self.partition.leader_epoch or self.partition.removed:
                 raise ApiError(ErrorCode.NOT_COORDINATOR)
-            if not self._add_to_batch([self._encode(record) for record in records]):
+            encoded = list(map(self._encode, records))
+            if not self._add_to_batch(encoded):
                 self._refuse(answers, ErrorCode.UNKNOWN_SERVER_ERROR)
                 return
         except EncodeError:  # a string is longer than a record's string can be
