@@ -50,6 +50,7 @@ _log = logging.getLogger(__name__)
 M = TypeVar("M", bound=Message)
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 _SIZE = Struct(">i")
+_LARGE_BYTES = 64 * 1024  # a body from this size on is not copied to be sent with its head
 _TLS_ALERT = b"\x15\x03"
 _RENEWED_AFTER = 0.8  # fraction of a session's lifetime
 
@@ -215,17 +216,21 @@ class Connection:
         if _log.isEnabledFor(logging.DEBUG):
             size = len(header) + len(body)
             _log.debug("%s <- %s v%d, %d bytes", self.address, ApiKey(key).name, version, size)
-        self._write(b"".join((_SIZE.pack(len(header) + len(body)), header, body)), deadline)
+        self._write(_SIZE.pack(len(header) + len(body)) + header, body, deadline)
 
-    def _write(self, data: bytes, deadline: Deadline) -> None:
+    def _write(self, head: bytes, body: bytes, deadline: Deadline) -> None:
         try:
             if self._secured is not None:
                 from ottla.client.security.tls import write_all
 
-                write_all(self._secured, data, deadline)
+                write_all(self._secured, head + body, deadline)
                 return
             self._socket.settimeout(deadline.remaining_s())
-            self._socket.sendall(data)
+            if len(body) < _LARGE_BYTES:
+                self._socket.sendall(head + body)
+                return
+            sent = self._socket.sendmsg((head, body)) - len(head)
+            self._socket.sendall(memoryview(body)[sent:] if sent >= 0 else head[sent:] + body)
         except TimeoutError:
             raise self._timed_out(deadline) from None
         except OSError as error:

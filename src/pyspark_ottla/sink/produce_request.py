@@ -38,7 +38,10 @@ def produce_request(
     """Return a request with these batches. Each partition may have only one."""
     by_topic: defaultdict[str, list[PartitionProduceData]] = defaultdict(list)
     for batch in batches:
-        data = PartitionProduceData(index=batch.partition.partition, records=bytes(batch.data))
+        data = PartitionProduceData(
+            index=batch.partition.partition,
+            records=batch.data,  # type: ignore[arg-type]  # it is copied once, into the request
+        )
         by_topic[batch.partition.topic].append(data)
     return ProduceRequest(
         transactional_id=transactional_id,

@@ -20,6 +20,12 @@ from ottla.client.errors import (
 from ottla.wire.api_table import ApiKey
 from ottla.wire.messages.fetch import FetchRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from tests.support.scripted_broker import FakeBroker, StartBroker
 
 SIZE = Struct(">i")
@@ -104,6 +110,24 @@ def test_pipelined_requests_are_answered_in_order(fake_broker: FakeBroker) -> No
     assert [topic.name for topic in first.topics] == ["a", "b"]
     assert second.topics == []
     assert connection.pending == 0
+
+
+@pytest.mark.parametrize("size", [10, 64 * 1024, 8_000_000])
+def test_requests_of_any_size_arrive_whole(fake_broker: FakeBroker, size: int) -> None:
+    records = bytes(range(256)) * (size // 256) + b"end"
+    fake_broker.handlers[ApiKey.PRODUCE] = lambda _: ProduceResponse()
+    connection = connect(fake_broker.address)
+    deadline = Deadline(10_000, "the test")
+    partition = PartitionProduceData(index=3, records=records)
+    topic = TopicProduceData(name="t", partition_data=[partition])
+    try:
+        for _ in range(2):
+            connection.send(ProduceRequest(acks=1, topic_data=[topic]), deadline, at_most=12)
+            connection.receive(ProduceResponse, deadline)
+    finally:
+        connection.close()
+    for request in fake_broker.asked(ProduceRequest):
+        assert bytes(request.topic_data[0].partition_data[0].records or b"") == records
 
 
 def test_a_connection_that_breaks(fake_broker: FakeBroker) -> None:
