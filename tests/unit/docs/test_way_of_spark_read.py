@@ -21,6 +21,7 @@ from ottla.testing import Cluster
 from pyspark_ottla.data_source import DefaultSource
 
 RECORDS = 3
+COMPILED = "src/pyspark_ottla/decode/decode_loops.py"
 
 
 def read(bootstrap_servers: str) -> int:
@@ -44,4 +45,4 @@ def test_read() -> None:
         assert read(servers) == RECORDS  # imports and compiles what the way needs
         with entered.in_this_thread():
             assert read(servers) == RECORDS
-    assert_way("a Spark read", entered.files)
+    assert_way("a Spark read", entered.files, [COMPILED])
