@@ -167,6 +167,10 @@ class Coordination:
         decision = create_topics(self.node.image, self.node.config, self.random, topics)
         self.node.controller.write(decision.records)
 
+    def create(self, topic: str, num_partitions: int) -> None:
+        """Create a topic."""
+        self._create([NewTopic(topic, num_partitions, 1)])
+
     def elect(self, leader: int) -> None:
         """Let a broker lead the partition of the transactional id in a new epoch."""
         topic_id = self.node.image.topics[TRANSACTIONS_TOPIC].topic_id

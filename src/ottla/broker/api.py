@@ -36,6 +36,7 @@ Like a handler it may return None, and answer with the context instead.
 """
 
 LARGE_BYTES = 16 * 1024
+MEDIUM_BYTES = 512
 
 _NEVER = 0x7FFF
 _NEVER_LARGE = 2**31
@@ -45,6 +46,7 @@ class Api:
     """An API whose handler is imported. What it has counted is in `metrics`."""
 
     __slots__ = (
+        "busy_step_bytes",
         "context_class",
         "decoders",
         "first_flexible",
@@ -85,11 +87,13 @@ class Api:
         self.handle_large: Handle = getattr(module, "handle_large", self.handle)
         """Handles the message of the schema, to which large requests are decoded."""
         decoder_of = getattr(module, "decoder_of", None)
-        self.request_class = request_class(key)
+        self.request_class: type[Message] = getattr(module, "REQUEST", None) or request_class(key)
         in_slices = decoder_of is None or getattr(module, "TAKES_LARGE", False)
         self.step_bytes = LARGE_BYTES if in_slices else _NEVER_LARGE
         """Requests with more bytes are decoded in slices, unless the API has its own decoder."""
-        decoder_of = decoder_of or (lambda version: _generated(key))
+        self.busy_step_bytes = MEDIUM_BYTES if in_slices else _NEVER_LARGE
+        """The same while others are being handled in slices: not all are decoded side by side."""
+        decoder_of = decoder_of or (lambda version: _generated(self.request_class))
         versions = range(served.oldest, served.newest + 1)
         self.decoders: dict[int, Decode] = {version: decoder_of(version) for version in versions}
         """The decoder of each version that is served."""
@@ -97,14 +101,14 @@ class Api:
         self.refuse: Refuse = getattr(module, "refuse", _refuse)
 
 
-def _generated(key: int) -> Decode:
-    """Return a decoder made from the schema of the request, when it is first used."""
+def _generated(request: type[Message]) -> Decode:
+    """Return a decoder made from the schema of a request, when it is first used."""
     message: Callable[[Buffer, int, int], tuple[Message, int]] | None = None
 
     def decode(version: int, buffer: bytearray, view: memoryview, start: int, end: int) -> Message:
         nonlocal message
         if message is None:
-            message = decoder(request_class(key), version)
+            message = decoder(request, version)
         return message(view[start:end].toreadonly(), 0, end - start)[0]
 
     return decode

@@ -10,9 +10,10 @@ high watermarks and answers the requests that waited for it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from errno import EDQUOT, ENOSPC
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.broker.connection import Connection
 from ottla.broker.hosted_logs import HostedLogs
@@ -69,6 +70,11 @@ LEADER_CHECK_MS = 10
 LONGEST_HAND_OVER_MS = 2_000
 """How long a voter that stops waits for another one to lead the quorum."""
 
+MOST_COMPLETED: Final = 200
+"""How many parked requests are answered at a time."""
+
+_PAUSE_MS: Final = 0.05
+
 
 class ParkedRequest(Protocol):
     """A parked request that can be answered now."""
@@ -124,6 +130,8 @@ class Node:
         """The bytes of all batches that wait for a helper process, or behind one that does."""
         self.completed: list[ParkedRequest] = []
         """Parked requests that can be answered once everything is written."""
+        self._to_complete: deque[ParkedRequest] = deque()
+        """Those for which this wake-up has no time."""
         self.ready: list[Connection] = []
         """Connections that may have something to send, or take requests again."""
         self.image = MetadataImage()
@@ -321,8 +329,24 @@ class Node:
                         leader.refuse_unwritten(*self.storage_failed(leader.partition, problem))
             if self.completed:
                 requests, self.completed = self.completed, []
+                if len(requests) > MOST_COMPLETED:
+                    self._complete_later(requests[MOST_COMPLETED:])
+                    del requests[MOST_COMPLETED:]
                 for request in requests:
                     request.finish()
+
+    def _complete_later(self, requests: list[ParkedRequest]) -> None:
+        """Answer requests in the next wake-ups: one append may be what thousands wait for."""
+        if not self._to_complete:
+            self.timers.at(self.monotonic_ms + _PAUSE_MS, self._complete_some)
+        self._to_complete.extend(requests)
+
+    def _complete_some(self) -> None:
+        waiting = self._to_complete
+        for _ in range(min(MOST_COMPLETED, len(waiting))):
+            self.completed.append(waiting.popleft())
+        if waiting:
+            self.timers.at(self.monotonic_ms + _PAUSE_MS, self._complete_some)
 
     def append_internal(
         self, partition: Partition, batch: bytearray, done: Callable[[ErrorCode], None]

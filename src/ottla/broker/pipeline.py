@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 MOST_LARGE_BYTES = 4 * 1024 * 1024
 """The bytes of large requests that are handled side by side. A larger one is handled alone."""
 
+FEW_WAITING = 8
+"""With more work in slices, requests that are not small are decoded when it is their turn."""
+
 _unpack_header = Struct(">hhih").unpack_from
 """Returns the API key, the version, the correlation id and the length of the client id."""
 _PREFIX = Struct(">hhi")
@@ -127,7 +130,8 @@ class Pipeline:
                 position += 1
             else:
                 position = skip_tags(buffer, position, end)
-        if end - position > api.step_bytes:
+        size = end - position
+        if size > api.busy_step_bytes and (size > api.step_bytes or self._is_busy):
             api.metrics.request_bytes += end - start
             self._take_large(api, context, bytes(view[position:end]))
             return
@@ -158,6 +162,11 @@ class Pipeline:
             _hold_back(context)
         if began_ms is not None:
             metrics.handled(context, began_ms)
+
+    @property
+    def _is_busy(self) -> bool:
+        """True if requests wait that are handled in slices."""
+        return len(self._node.sliced_work) > FEW_WAITING
 
     def _check(self, api: Api, context: RequestContext) -> None:
         """Note how long the sender is held back; raise ApiError if it may not use the API."""

@@ -670,7 +670,7 @@ class Log:
     def aborted_transactions(self, offset: int, records: FileSlice, upto: int) -> list[AbortedTxn]:
         """Return the aborted transactions that have records in what `read` has found.
 
-        There may be some more, which have none.
+        There may be some more, which have none. Raises IndexNotReady.
         """
         return lookup.aborted_transactions(self, offset, records, upto)
 

@@ -101,14 +101,11 @@ def _rolled_at(log: Log, offset: int) -> RolledSegment | None:
 
 def aborted_transactions(log: Log, offset: int, records: FileSlice, upto: int) -> list[AbortedTxn]:
     """See Log.aborted_transactions."""
-    found: list[AbortedTxn] = []
     segments = log.segments.from_offset(offset)
-    if any(segment.has_aborted for segment in segments):
-        upper = min(_upper_bound(log, segments, records), upto)
-        for segment in segments:
-            if segment.has_aborted and segment.txn_index.collect(offset, upper, found):
-                break
-    return found
+    if not any(segment.has_aborted for segment in segments):
+        return []
+    upper = min(_upper_bound(log, segments, records), upto)
+    return log.resources.index_jobs.collect_aborted(segments, offset, upper)
 
 
 def _upper_bound(log: Log, segments: list[Segment], records: FileSlice) -> int:

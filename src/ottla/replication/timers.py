@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from typing import Final
+
+MOST_CALLS: Final = 200
+"""How many timers a wake-up calls. Thousands of requests may wait until the same time."""
 
 
 class Timer:
@@ -50,10 +54,13 @@ class Timers:
         return bool(heap) and heap[0][0] <= now_ms
 
     def run(self, now_ms: float) -> list[Callable[[], None]]:
-        """Call everything that is due; return what was called."""
+        """Call what is due, but not too much at once; return what was called.
+
+        The rest is still due then, and the next wake-up begins at once.
+        """
         heap = self._heap
-        called = []
-        while heap and heap[0][0] <= now_ms:
+        called: list[Callable[[], None]] = []
+        while heap and heap[0][0] <= now_ms and len(called) < MOST_CALLS:
             timer = heappop(heap)[2]
             action = timer.action
             if action is not None:

@@ -2,12 +2,17 @@
 
 It accepts connections, tells the engine which of them are readable, writable or gone, runs
 what other threads want on the loop, and ends each wake-up with the engine's `settle`.
+
+If many connections are ready and the wake-up has taken some milliseconds, it ends, and the next
+one begins with the connections that it has not come to: timers are not late, and replies
+are sent meanwhile.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from ottla.broker.loop_stalls import NOTED_MS, RESULT, STALL_MS, names_of
 from ottla.broker.node import Node
@@ -19,8 +24,18 @@ from ottla.network.stream import HANG_UP, READ
 from ottla.server.listener import Listener
 from ottla.server.poller import make_poller
 from ottla.server.socket_stream import SocketStream
-from ottla.server.waiting import Waiting
+from ottla.server.waiting import Events, Waiting
 from ottla.server.waker import Waker
+
+FEW_EVENTS: Final = 8
+"""So many connections are handled whatever time it takes."""
+
+MOST_MS: Final = 10.0
+"""How long a wake-up may take before it leaves the rest to the next one."""
+
+MUCH_BYTES: Final = 64 * 1024
+MOST_ACCEPTED: Final = 64
+"""How many connections are accepted in a wake-up."""
 
 
 class Reactor:
@@ -50,6 +65,8 @@ class Reactor:
         self._waker = Waker()
         self._calls: deque[Callable[[], object]] = deque()
         self._running = True
+        self._left: list[int] = []
+        """The descriptors that the last wake-up has not come to, in their order."""
         self._poller.register(self._waker.fd, READ)
 
     # -- from other threads and signal handlers ------------------------------------------
@@ -94,11 +111,15 @@ class Reactor:
             ended_ms = now_ms()
             if ended_ms - node.monotonic_ms > STALL_MS:
                 node.loop_stalls.add(ended_ms - node.monotonic_ms, node.monotonic_ms)
-            if to_resume or to_send:  # the engine has work
+            if self._left:
+                events = self._in_turn(poll(0))
+            elif to_resume or to_send:  # the engine has work
                 events = poll(0)
             else:
                 events = wait(ended_ms, node.monotonic_ms, self._timeout_s, awake=awake)
             node.advance()
+            if len(events) > FEW_EVENTS:
+                events = self._handle_many(events)
             for fd, event in events:
                 channel = channels.get(fd)
                 if channel is None:
@@ -116,6 +137,55 @@ class Reactor:
             awake = 0 < receiver.arena_used <= LITTLE_BYTES
             settle()
         settle()
+
+    def _handle_many(self, events: Events) -> Events:
+        """Handle events for a while, and remember whose turn is next; return no events."""
+        engine, poller = self.engine, self._poller
+        channels, receiver = engine.channels, engine.receiver
+        ready, writable = poller.readable | poller.writable, poller.writable
+        now_ms = self._node.clock.monotonic_ms
+        end_ms = self._node.monotonic_ms + MOST_MS
+        if any(fd not in channels or not event & ready for fd, event in events):
+            events = self._handle_others(events)
+        used = receiver.arena_used
+        for number, (fd, event) in enumerate(events, 1):
+            channel = channels.get(fd)
+            if channel is None:
+                continue
+            if event & writable:
+                engine.send(channel)
+            else:
+                engine.receive(channel)
+            is_much = not 0 <= receiver.arena_used - used <= MUCH_BYTES
+            if is_much or event & writable or not number % FEW_EVENTS:
+                used = receiver.arena_used
+                if now_ms() > end_ms:
+                    self._left = [fd for fd, _ in events[number:]]
+                    break
+        return []
+
+    def _handle_others(self, events: Events) -> Events:
+        """Accept, run what other threads want and close what is gone; return the other events."""
+        channels, poller = self.engine.channels, self._poller
+        ready = poller.readable | poller.writable
+        others = [fd for fd, _ in events if fd not in channels]
+        rest: Events = []
+        for fd, event in events:
+            channel = channels.get(fd)
+            if channel is not None and event & ready:
+                rest.append((fd, event))
+            elif channel is not None:
+                self.engine.close(channel)
+        for fd in others:
+            self._other(fd)
+        return rest
+
+    def _in_turn(self, events: Events) -> Events:
+        """Return events in the order in which they are handled: first those that were left."""
+        found = dict(events)
+        left = [(fd, found.pop(fd)) for fd in self._left if fd in found]
+        self._left = []
+        return [*left, *found.items()]
 
     def _timeout_s(self, now_ms: float) -> float:
         """Return how long the loop may sleep from now on, for ever if negative."""
@@ -147,7 +217,7 @@ class Reactor:
             began_ms = ended_ms
 
     def _accept(self, listener: Listener) -> None:
-        while True:
+        for _ in range(MOST_ACCEPTED):
             try:
                 accepted = listener.accept()
             except OSError as error:  # out of file descriptors: try again when there are some

@@ -205,15 +205,16 @@ class _Encoding:
             else:
                 self.struct(of, item)
                 self.flush()
-            if self.in_steps and self.parts == "parts":
+            if self.in_steps:
                 self.end_step()
 
     def end_step(self) -> None:
         """Emit a pause after every few items."""
         self.source.add("count += 1")
         with self.source.block(f"if not count % {ITEMS_A_STEP}:"):
-            self.source.add("chunks.append(b''.join(parts))")
-            self.source.add("parts.clear()")
+            if self.parts == "parts":  # not in a tagged field, which needs its length first
+                self.source.add("chunks.append(b''.join(parts))")
+                self.source.add("parts.clear()")
             self.source.add("yield")
 
     def tags(self, message: type[Message], value: str, tagged: list[Field]) -> None:

@@ -166,6 +166,23 @@ def test_large_requests_take_turns_as_a_whole(
     assert [client.ids() for client in clients] == [[1]] * 5
 
 
+def test_smaller_requests_take_turns_too_if_there_are_many(
+    sliced: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "MOST_LARGE_BYTES", 10_000)
+    request = DescribeGroupsRequest(groups=[f"group-{number:050}" for number in range(60)])
+    clients = [sliced.connect() for _ in range(40)]
+    for client in clients:
+        client.send(request, 6)
+    assert len(sliced.node.sliced_work) == 40
+    most = 0
+    while len(sliced.node.sliced_work):
+        sliced.pass_time(1)
+        most = max(most, sliced.node.pipeline.large_bytes)
+    assert 3000 < most <= 10_000
+    assert [client.ids() for client in clients] == [[1]] * 40
+
+
 def test_a_large_request_that_is_dropped_makes_room(sliced: Broker) -> None:
     request = metadata(*[f"topic-{number:050}" for number in range(400)])
     client = sliced.connect()

@@ -72,3 +72,21 @@ def test_the_coordinator_is_asked_again_after_a_marker_of_the_transaction_before
     broker.node.settle()
     ((_, response),) = client.replies()
     assert code_of(response) == ErrorCode.NONE
+
+
+def test_a_transaction_has_a_limit_of_offsets_that_its_marker_applies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ottla.coordinator.groups.txn_offset_commit.MAX_PENDING", 2)
+    _, _, client = prepared()
+    found = []
+    for group_id in ("g", "h", "g", "i", "h"):
+        request = commit(epoch=1)
+        request.group_id = group_id
+        found.append(code_of(client.ask(request, 4)))
+    none, refused = ErrorCode.NONE, ErrorCode.POLICY_VIOLATION
+    assert found == [none, none, none, refused, none]
+    client.ask(markers(PRODUCER, producer_epoch=1, partitions=OFFSETS), 1)
+    request = commit(epoch=1)
+    request.group_id = "i"
+    assert code_of(client.ask(request, 4)) == none

@@ -5,12 +5,17 @@ from __future__ import annotations
 import pytest
 
 from ottla.config.topic import LogConfig
+from ottla.log.file_names import TXN_INDEX
 from ottla.log.log import Log
+from ottla.log.segment.index_jobs import SEGMENTS_AT_ONCE, IndexNotReady
+from ottla.log.segment.txn_index import TXN_ENTRY
 from ottla.log.state.verifications import NOT_TRANSACTIONAL, UNVERIFIED
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.ports import read_file
 from ottla.records.batch import TIMESTAMP_TYPE_MASK, crc_of, scan
 from ottla.records.control import ControlType, build_marker
 from ottla.records.record import build_batch
+from ottla.testing.fakes import QueuedBackground
 from tests.support.log import NOW, append, append_all, batch_of, new_log, read_all, reopen
 from tests.support.transactions import (
     append_in_transaction,
@@ -90,6 +95,67 @@ def test_only_transactions_of_what_was_read_are_named() -> None:
             firsts = [each.first_offset for each in found]
             assert firsts[: len(needed)] == needed
             assert len(firsts) <= len(needed) + 4
+
+
+def aborting_log(segments: int, aborted: int) -> Log:
+    """Return a log with so many aborted transactions in each segment, opened by a new process."""
+    log = new_log(LogConfig(segment_bytes=2**20))
+    for _ in range(segments):
+        for _ in range(aborted):
+            sequence = log.log_end_offset // 2
+            append_in_transaction(log, transactional(PRODUCER, sequence))
+            end_transaction(log, PRODUCER, commit=False)
+        settle(log)
+        log.roll(NOW)
+    background = QueuedBackground()
+    again = reopen(log, is_clean=True)
+    again.resources.background = background
+    again.resources.index_jobs.is_serving = True
+    return again
+
+
+def test_many_transaction_indexes_are_read_in_the_background() -> None:
+    log = aborting_log(3 * SEGMENTS_AT_ONCE, 1)
+    piece = log.read(0, 300, log.last_stable_offset, at_least_one=True)
+    assert piece is not None
+    # All of them are looked at, because nothing says that the later ones have no record here.
+    for segment in log.segments:
+        path = segment.path(TXN_INDEX)
+        if log.resources.files.exists(path):
+            entries = bytearray(read_file(log.resources.files, path))
+            entries[-8:] = bytes(8)
+            log.resources.files.open(path, writable=True).pwritev([entries], 0)
+    with pytest.raises(IndexNotReady):
+        log.aborted_transactions(0, piece, log.last_stable_offset)
+    with pytest.raises(IndexNotReady):
+        log.aborted_transactions(0, piece, log.last_stable_offset)
+    background = log.resources.background
+    assert isinstance(background, QueuedBackground)
+    assert len(background.waiting) == 1
+    background.run()
+    assert not len(log.resources.index_jobs)
+    (first, *_) = log.aborted_transactions(0, piece, log.last_stable_offset)
+    assert first[:3] == (PRODUCER, 0, 1)
+
+
+def test_a_large_transaction_index_is_read_in_the_background() -> None:
+    log = aborting_log(1, 10)
+    (segment, *_) = log.segments
+    path = segment.path(TXN_INDEX)
+    content = b"".join(
+        TXN_ENTRY.pack(0, PRODUCER, 2 * number, 2 * number + 1, 2 * number + 2)
+        for number in range(8000)
+    )
+    log.resources.files.open(path, writable=True).pwritev([content], 0)
+    piece = log.read(4, 100, log.last_stable_offset, at_least_one=True)
+    assert piece is not None
+    with pytest.raises(IndexNotReady):
+        log.aborted_transactions(4, piece, log.last_stable_offset)
+    background = log.resources.background
+    assert isinstance(background, QueuedBackground)
+    background.run()
+    (first, *_) = log.aborted_transactions(4, piece, log.last_stable_offset)
+    assert first == (PRODUCER, 4, 5, 6)
 
 
 def test_a_transactional_batch_needs_a_transactional_id() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.replication.timers import Timers
+from ottla.replication.timers import MOST_CALLS, Timers
 
 
 def test_timers_fire_in_the_order_of_their_deadlines() -> None:
@@ -47,3 +47,15 @@ def test_cancelled_timers_do_not_pile_up_until_their_deadline() -> None:
     for _ in range(20_000):
         timers.at(1_000_000, lambda: None).cancel()
     assert len(timers._heap) < 3000
+
+
+def test_a_wake_up_calls_only_some_of_those_that_are_due() -> None:
+    timers, fired = Timers(), list[int]()
+    for number in range(MOST_CALLS + 5):
+        timers.at(10, partial(fired.append, number))
+    timers.run(10)
+    assert fired == list(range(MOST_CALLS))
+    assert timers.are_due(10)
+    timers.run(10)
+    assert fired == list(range(MOST_CALLS + 5))
+    assert not timers.are_due(10)

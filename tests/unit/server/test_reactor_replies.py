@@ -6,7 +6,7 @@ import select
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from errno import ENOSPC
 
 import pytest
@@ -256,3 +256,64 @@ def test_an_impossible_length_behind_a_parked_request_is_refused(client: socket.
     assert reply(client, FetchResponse, FETCH_VERSION)[0] == 1
     with suppress(ConnectionResetError):
         assert client.recv(1) == b""
+
+
+class SlowClock(SystemClock):
+    """Time that passes as if every event took a millisecond: each look at it takes one."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def monotonic_ms(self) -> float:
+        self.looks += 1
+        return super().monotonic_ms() + self.looks
+
+
+def test_connections_that_a_wake_up_does_not_come_to_are_served_by_the_next(
+    files: FaultyFiles,
+) -> None:
+    """With this clock a wake-up is over after a few connections."""
+    count, rounds = 60, 4
+    with serving(files, SlowClock(), 10**8) as address, ExitStack() as stack:
+        clients = [stack.enter_context(connected(address)) for _ in range(count)]
+        for number in range(rounds):
+            for client in clients:
+                client.sendall(produce(number) + produce(number + 100))
+        for number in range(rounds):
+            for client in clients:
+                assert produced(client)[:2] == (number, 0)
+                assert produced(client)[:2] == (number + 100, 0)
+        for client in clients[::2]:
+            client.close()
+        for client in clients[1::2]:
+            client.sendall(produce(7))
+            assert produced(client)[:2] == (7, 0)
+
+
+def test_who_asked_first_is_answered_first_even_if_others_go_on_asking(
+    files: FaultyFiles,
+) -> None:
+    with serving(files, SlowClock(), 10**8) as address, ExitStack() as stack:
+        clients = [stack.enter_context(connected(address)) for _ in range(40)]
+        stop = threading.Event()
+
+        def ask_again_and_again(client: socket.socket) -> None:
+            number = 0
+            while not stop.is_set():
+                client.sendall(produce(number))
+                assert produced(client)[0] == number
+                number += 1
+
+        threads = [
+            threading.Thread(target=ask_again_and_again, args=(client,)) for client in clients[:-1]
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            for number in range(5):
+                clients[-1].sendall(produce(number))
+                assert produced(clients[-1])[:2] == (number, 0)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join(10)

@@ -8,6 +8,7 @@ in `ottla.wire` may know more. It stands here, and not in the modules, because a
 it before any of them is needed: they are imported with the first request of their API.
 
 A module may have, beside `handle`:
+    REQUEST                  the class of its requests, if that is not the one of Kafka's schema
     decoder_of(version)      the function that decodes a version, for requests with a codec of
                              their own (see `ottla.broker.api.Decode`)
     TAKES_LARGE              True if `handle` also takes the message of the schema, which large

@@ -7,9 +7,8 @@ are there too if the request asks for them (`wire/log_dirs_extension.py`, ADR 23
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from ottla.broker.api import Decode
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
 from ottla.log.damage import DamagedLog
@@ -20,7 +19,6 @@ from ottla.log.store.log_store import parent_of
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.model.steps import Steps
-from ottla.wire.codec import decoder
 from ottla.wire.lazy_list import LazyList
 from ottla.wire.log_dirs_extension import (
     UNKNOWN,
@@ -33,7 +31,6 @@ from ottla.wire.log_dirs_extension import (
 )
 from ottla.wire.messages.describe_log_dirs import (
     DescribableLogDirTopic,
-    DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
@@ -41,24 +38,13 @@ from ottla.wire.messages.describe_log_dirs import (
 if TYPE_CHECKING:
     from ottla.broker.remote_tier.remote_tier import RemoteTier
 
-TAKES_LARGE = True
-"""Large requests are decoded without our additions."""
+REQUEST = LogDirsRequest
 
-
-def decoder_of(version: int) -> Decode:
-    """Return a decoder of a request that may have our tagged field."""
-
-    def decode(
-        version: int, buffer: bytearray, view: memoryview, start: int, end: int
-    ) -> LogDirsRequest:
-        frame = view[start:end].toreadonly()
-        return decoder(LogDirsRequest, version)(frame, 0, len(frame))[0]
-
-    return decode
+_SEGMENTS_A_STEP: Final = 200
 
 
 def handle(
-    node: Node, request: DescribeLogDirsRequest, context: RequestContext
+    node: Node, request: LogDirsRequest, context: RequestContext
 ) -> Steps[DescribeLogDirsResponse]:
     """Return every log directory with the partitions asked for, or with all."""
     by_dir: dict[str, dict[str, list[LogDirsPartition]]] = {
@@ -70,8 +56,7 @@ def handle(
         logs = list(node.store)
     else:
         logs = yield from _asked_logs(node, request.topics)
-    with_segments = isinstance(request, LogDirsRequest) and request.with_segments
-    with_details = isinstance(request, LogDirsRequest) and request.with_details
+    with_segments, with_details = request.with_segments, request.with_details
     for log in logs:
         topic, index = log.topic_partition
         shown = LogDirsPartition(partition_index=index, partition_size=log.size)
@@ -80,9 +65,7 @@ def handle(
         if with_details and node.tier is not None and log.config.remote_storage_enable:
             _add_remote(node.tier, log, shown)
         if with_segments:
-            shown.segments = [
-                SegmentState(base_offset=each.base_offset, size=each.size) for each in log.segments
-            ]
+            shown.segments = yield from _segments_of(log)
         by_dir[parent_of(log)].setdefault(topic, []).append(shown)
         move = moves.get(log.topic_partition)
         if move is not None:
@@ -107,6 +90,15 @@ def _asked_logs(node: Node, topics: Iterable[DescribableLogDirTopic]) -> Steps[l
             yield
         yield
     return list(logs)
+
+
+def _segments_of(log: Log) -> Steps[list[SegmentState]]:
+    shown: list[SegmentState] = []
+    for each in list(log.segments):
+        shown.append(SegmentState(base_offset=each.base_offset, size=each.size))
+        if not len(shown) % _SEGMENTS_A_STEP:
+            yield
+    return shown
 
 
 def _add_compaction(node: Node, log: Log, shown: LogDirsPartition) -> None:

@@ -10,7 +10,7 @@ from ottla.coordinator.runtime.shard_runtime import ShardRuntime
 from ottla.coordinator.transactions.transaction_listing import describe_transaction
 from ottla.coordinator.transactions.transaction_shard import TransactionShard
 from ottla.model.acl import AclOperation, AclResourceType
-from ottla.model.errors import ApiError
+from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.steps import Steps
 from ottla.wire.lazy_list import LazyList
 from ottla.wire.messages.describe_transactions import (
@@ -19,14 +19,23 @@ from ottla.wire.messages.describe_transactions import (
     TransactionState,
 )
 
+MOST_PARTITIONS = 200_000
+"""Once a response has more than this, further ids get an error."""
+
 
 def handle(
     node: Node, request: DescribeTransactionsRequest, context: RequestContext
 ) -> Steps[DescribeTransactionsResponse | None]:
     """Return each transactional id, once."""
-    answers = []
+    answers: list[tuple[ShardRuntime[TransactionShard] | None, TransactionState]] = []
+    count = 0
     for transactional_id in dict.fromkeys(request.transactional_ids):
-        answers.append(_describe(node, transactional_id, context))
+        if count > MOST_PARTITIONS:
+            refusal = ApiError(ErrorCode.POLICY_VIOLATION)
+            answers.append((None, _refused(transactional_id, refusal)))
+        else:
+            answers.append(_describe(node, transactional_id, context))
+            count += sum(len(topic.partitions) for topic in answers[-1][1].topics)
         yield
     return answer_together(
         lambda: SlicedReply(context),

@@ -32,6 +32,7 @@ from ottla.log.damage import DamagedLog
 from ottla.log.log import Log
 from ottla.log.lookup import OffsetTiered
 from ottla.log.segment.file_slice import FileSlice
+from ottla.log.segment.index_jobs import IndexNotReady
 from ottla.log.segment.last_write import LastWrite
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.steps import Steps
@@ -421,9 +422,7 @@ class Context(RequestContext):
                 records,
             )
             if self.isolation_level and isinstance(records, FileSlice) and self.replica_id < 0:
-                aborted = log.aborted_transactions(entry.fetch_offset, records, upto)
-                if aborted:
-                    data = data._replace(aborted=aborted)
+                return self._with_aborted(entry, log, data, records, upto)
             return data
         except OffsetTiered:
             assert partition is not None
@@ -437,6 +436,16 @@ class Context(RequestContext):
             assert partition is not None
             code, _ = self.node.storage_failed(partition, error)
             return PartitionData(entry.key, entry.index, code, -1, -1, -1, None)
+
+    def _with_aborted(
+        self, entry: FetchEntry, log: Log, data: PartitionData, records: FileSlice, upto: int
+    ) -> PartitionData:
+        """Add the aborted transactions; leave the records out until these can be found."""
+        try:
+            aborted = log.aborted_transactions(entry.fetch_offset, records, upto)
+        except IndexNotReady:
+            return data._replace(records=None)
+        return data._replace(aborted=aborted) if aborted else data
 
     def _look_into_tier(
         self, entry: FetchEntry, partition: Partition, room: int, first: bool

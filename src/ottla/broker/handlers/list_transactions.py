@@ -6,6 +6,7 @@ With filters by state and producer id (KIP-664), duration (KIP-994) and name (KI
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
@@ -26,6 +27,9 @@ from ottla.wire.messages.list_transactions import (
     TransactionState,
 )
 
+_MOST_COST: Final = 5_000_000
+"""What one match may cost, in units of about 2 ns. Transactional ids may be very long."""
+
 
 def handle(
     node: Node, request: ListTransactionsRequest, context: RequestContext
@@ -36,7 +40,7 @@ def handle(
         states,
         set(request.producer_id_filters),
         request.duration_filter,
-        _matcher(request.transactional_id_pattern),
+        *_matcher(request.transactional_id_pattern),
     )
     runtimes = list(node.transactions.host.active_runtimes())
     response = ListTransactionsResponse(unknown_state_filters=unknown)
@@ -60,10 +64,25 @@ def _is_allowed(listed: TransactionState, context: RequestContext) -> bool:
     )
 
 
-def _matcher(pattern: str | None) -> Callable[[str], bool] | None:
-    if not pattern:
-        return None
+def _matcher(
+    text: str | None,
+) -> tuple[Callable[[str], bool] | None, Callable[[str], int] | None]:
+    """Return functions that match an id with a pattern, and say what that costs."""
+    if not text:
+        return None, None
     try:
-        return Pattern(pattern).matcher()
+        pattern = Pattern(text)
+        matches = pattern.matcher()
     except PatternError as error:
         raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from None
+
+    def cost(transactional_id: str) -> int:
+        units = pattern.cost(transactional_id)
+        if units > _MOST_COST:
+            raise ApiError(
+                ErrorCode.INVALID_REGULAR_EXPRESSION,
+                f"it is too large for a transactional id of {len(transactional_id)} characters",
+            )
+        return units
+
+    return matches, cost

@@ -146,28 +146,31 @@ class RemoteClean:
 
         Their markers may be in local segments.
         """
-        found: set[AbortedTxn] = set()
+        remote: list[bytes] = []
         for part in self._plan.parts:
             if part.segment.has_aborted:
                 content = yield from self._read_whole(part.segment, TXN_INDEX)
                 if len(content) % TXN_ENTRY.size:
                     raise DamagedRecords(f"{key_of(part.segment, TXN_INDEX)} is cut off")
-                found |= {AbortedTxn(*each[1:]) for each in TXN_ENTRY.iter_unpack(content)}
+                remote.append(content)
         files, local = self._log.resources.files, list(self._log.segments)
         paths = [segment.path(TXN_INDEX_FILE) for segment in local]
+        end, start = self._plan.end_offset, self._plan.parts[0].first_offset
 
-        def read() -> set[AbortedTxn]:
-            return {each for path in paths for each in read_txn_index(files, path)}
+        def read() -> bytes:
+            found = {each for path in paths for each in read_txn_index(files, path)}
+            for content in remote:
+                found |= {AbortedTxn(*each[1:]) for each in TXN_ENTRY.iter_unpack(content)}
+            return b"".join(
+                TXN_ENTRY.pack(0, *each)
+                for each in sorted(found)
+                if each.first_offset < end and each.last_offset >= start
+            )
 
-        found |= yield from self._off_loop(read)
+        aborted = yield from self._off_loop(read)
         if list(self._log.segments)[: len(local)] != local:
             raise CleaningAborted("local segments have changed meanwhile")
-        end, start = self._plan.end_offset, self._plan.parts[0].first_offset
-        return b"".join(
-            TXN_ENTRY.pack(0, *each)
-            for each in sorted(found)
-            if each.first_offset < end and each.last_offset >= start
-        )
+        return aborted
 
     def _collect_keys(self) -> Steps[None]:
         plan = self._plan

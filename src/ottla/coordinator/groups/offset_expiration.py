@@ -57,9 +57,15 @@ def delete_topic_offsets(
                 some = partitions[start : start + _OFFSETS_A_STEP]
                 runtime.write_in_parts(_of_topic(shard, group_id, topic, some, topics[topic]))
                 yield
-    pending = [key for key in offsets.pending() if key.topic in topics]
+    pending = offsets.pending()
     for start in range(0, len(pending), _OFFSETS_A_STEP):
-        runtime.write_in_parts([(key, None) for key in pending[start : start + _OFFSETS_A_STEP]])
+        runtime.write_in_parts(
+            [
+                (OffsetCommitKey(group=group, topic=topic, partition=partition), None)
+                for group, topic, partition in pending[start : start + _OFFSETS_A_STEP]
+                if topic in topics
+            ]
+        )
         yield
 
 

@@ -7,7 +7,7 @@ offset is unstable (KIP-98, KIP-447).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from ottla.coordinator.groups.records import OffsetCommitKey, OffsetCommitValue
@@ -69,10 +69,15 @@ class Offsets:
         """Return True if an open transaction has committed an offset of this group."""
         return group_id in self._pending_of_group
 
-    def pending(self) -> Iterator[OffsetCommitKey]:
-        """Iterate over the partitions for which open transactions have committed offsets."""
-        for group, topic, partition in self._pending:
-            yield OffsetCommitKey(group=group, topic=topic, partition=partition)
+    def pending(self) -> list[Place]:
+        """Return the partitions for which open transactions have committed offsets."""
+        return list(self._pending)
+
+    def pending_with(self, producer_id: int, keys: Iterable[OffsetCommitKey]) -> int:
+        """Return for how many partitions a transaction commits offsets if it adds some."""
+        places = self._producers.get(producer_id, set())
+        added = {(key.group, key.topic, key.partition) for key in keys}
+        return len(places) + len(added - places)
 
     def pending_of(self, group_id: str) -> Iterator[OffsetCommitKey]:
         """Iterate over such partitions of one group."""

@@ -5,7 +5,7 @@ The records are in the producer's transaction. They count when its marker commit
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.coordinator.groups.offset_commit import CommitResults, PartitionCode, PartitionCommit
 from ottla.coordinator.groups.record_serde import GroupRecord
@@ -15,6 +15,9 @@ from ottla.model.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from ottla.coordinator.groups.group_shard import GroupShard
+
+MAX_PENDING: Final = 10_000
+"""For how many partitions of a shard a transaction may commit offsets. Its marker applies all."""
 
 
 class TransactionalCommit(NamedTuple):
@@ -61,6 +64,9 @@ def commit_in_transaction(
                 )
                 records.append((key, value))
             results.append((index, code))
+    keys = [key for key, _ in records if isinstance(key, OffsetCommitKey)]
+    if shard.offsets.pending_with(commit.producer_id, keys) > MAX_PENDING:
+        raise ApiError(ErrorCode.POLICY_VIOLATION)
     return CommitResults(answers), records
 
 

@@ -4,18 +4,23 @@ The markers of a wake-up that go to one broker travel together, in one WriteTxnM
 broker has not answered, more markers for it are collected. A marker is sent again until its
 partition has it, to whoever leads the partition then. That ends only if the topic is deleted, or
 this broker no longer coordinates the transaction: its successor sends the markers again.
+
+Thousands of transactions may end at once, and one may have thousands of partitions. So whatever is
+done with many markers is done in slices.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from ottla.coordinator.runtime.broker import Broker
 from ottla.coordinator.transactions.broker import MarkerRoutes
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
+from ottla.model.steps import Steps
 from ottla.ports import Response
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages.write_txn_markers import (
@@ -29,8 +34,10 @@ RETRY_MS: Final = 50
 """The pause before a marker is sent again."""
 
 REQUEST_TIMEOUT_MS: Final = 30_000
-MAX_PARTITIONS: Final = 2000
+MAX_PARTITIONS: Final = 500
 """How many partitions one request names."""
+
+_MARKERS_A_STEP: Final = 20
 
 NO_LEADER: Final = -1
 
@@ -87,17 +94,20 @@ class Markers:
         self.complete = complete
 
 
+_Marker: TypeAlias = tuple[Markers, TopicPartition]
+
+
 class MarkerSender:
     """Sends the markers of all transactions that this broker coordinates."""
 
     def __init__(self, broker: Broker, routes: MarkerRoutes) -> None:
         self._broker = broker
         self.routes = routes
-        self._queues: dict[int, list[tuple[Markers, TopicPartition]]] = {}
+        self._queues: dict[int, deque[_Marker]] = {}
         """What is to be sent to each broker."""
-        self._in_flight: dict[int, list[tuple[Markers, TopicPartition]]] = {}
+        self._in_flight: dict[int, list[_Marker]] = {}
         """What brokers have not answered yet."""
-        self._delayed: list[tuple[Markers, TopicPartition]] = []
+        self._delayed: list[_Marker] = []
         """What is sent again after a pause, or when the metadata changes."""
         self._is_retry_due = False
         self._is_flush_due = False
@@ -107,8 +117,7 @@ class MarkerSender:
         if not markers.left:
             markers.complete()
             return
-        for partition in sorted(markers.left):
-            self._enqueue(markers, partition)
+        self._enqueue_all([(markers, partition) for partition in sorted(markers.left)])
 
     def metadata_changed(self) -> None:
         """Look for the leaders again: of partitions that had none, or have another one now."""
@@ -117,10 +126,28 @@ class MarkerSender:
             moved = [each for each in part if self._leader(each[1]) != broker_id]
             if moved:
                 part[:] = [each for each in part if self._leader(each[1]) == broker_id]
-                for markers, partition in moved:
-                    self._enqueue(markers, partition)
+                self._enqueue_all(moved)
 
     # -- queues --------------------------------------------------------------------------
+
+    def _enqueue_all(self, found: list[_Marker]) -> None:
+        """Queue the markers that are still wanted."""
+        self._run(len(found), self._enqueue_steps(found))
+
+    def _run(self, count: int, steps: Steps[None]) -> None:
+        """Do something with so many markers: at once if they are few, else in slices."""
+        if count < _MARKERS_A_STEP:
+            for _ in steps:
+                pass
+        else:
+            self._broker.sliced_work.run(steps)
+
+    def _enqueue_steps(self, found: list[_Marker]) -> Steps[None]:
+        for number, (markers, partition) in enumerate(found, 1):
+            if markers.is_wanted():
+                self._enqueue(markers, partition)
+            if not number % _MARKERS_A_STEP:
+                yield
 
     def _enqueue(self, markers: Markers, partition: TopicPartition) -> None:
         """Queue a marker for the leader of its partition."""
@@ -130,7 +157,7 @@ class MarkerSender:
         elif leader == NO_LEADER:
             self._delay(markers, partition)
         else:
-            self._queues.setdefault(leader, []).append((markers, partition))
+            self._queues.setdefault(leader, deque()).append((markers, partition))
             if not self._is_flush_due:
                 self._is_flush_due = True
                 self._broker.before_write.append(self._flush)
@@ -155,9 +182,8 @@ class MarkerSender:
 
     def _retry(self) -> None:
         delayed, self._delayed = self._delayed, []
-        for markers, partition in delayed:
-            if markers.is_wanted():
-                self._enqueue(markers, partition)
+        if delayed:
+            self._enqueue_all(delayed)
 
     def _have(self, markers: Markers, partition: TopicPartition) -> None:
         """Note that a partition has its marker."""
@@ -177,12 +203,16 @@ class MarkerSender:
         """Send what is queued for a broker, unless it has not answered yet."""
         if broker_id in self._in_flight:
             return
-        queue = [each for each in self._queues.pop(broker_id, []) if each[0].is_wanted()]
+        queue = self._queues.get(broker_id, deque())
+        part: list[_Marker] = []
+        while queue and len(part) < MAX_PARTITIONS:
+            marker = queue.popleft()
+            if marker[0].is_wanted():
+                part.append(marker)
         if not queue:
+            self._queues.pop(broker_id, None)
+        if not part:
             return
-        part, rest = queue[:MAX_PARTITIONS], queue[MAX_PARTITIONS:]
-        if rest:
-            self._queues[broker_id] = rest
         self._in_flight[broker_id] = part
         request = _request(part)
         if broker_id == self._broker.node_id:
@@ -193,7 +223,7 @@ class MarkerSender:
     def _ask(
         self,
         broker_id: int,
-        part: list[tuple[Markers, TopicPartition]],
+        part: list[_Marker],
         request: WriteTxnMarkersRequest,
     ) -> None:
         version = self.routes.version(broker_id)
@@ -215,21 +245,29 @@ class MarkerSender:
     def _answered(
         self,
         broker_id: int,
-        part: list[tuple[Markers, TopicPartition]],
+        part: list[_Marker],
         response: WriteTxnMarkersResponse | None,
     ) -> None:
         """Take the answer of a broker; None if there was none."""
         del self._in_flight[broker_id]
         codes = {} if response is None else dict(_codes(response))
-        for markers, partition in part:
+        self._run(len(part), self._take(part, codes))
+        self._send_to(broker_id)
+
+    def _take(
+        self, part: list[_Marker], codes: dict[tuple[int, TopicPartition], int]
+    ) -> Steps[None]:
+        """Note what the answer says about each partition."""
+        for number, (markers, partition) in enumerate(part, 1):
             if codes.get((markers.producer_id, partition)) in _DONE:
                 self._have(markers, partition)
             elif markers.is_wanted():
                 self._delay(markers, partition)
-        self._send_to(broker_id)
+            if not number % _MARKERS_A_STEP:
+                yield
 
 
-def _request(part: Iterable[tuple[Markers, TopicPartition]]) -> WriteTxnMarkersRequest:
+def _request(part: Iterable[_Marker]) -> WriteTxnMarkersRequest:
     """Return the request with the markers of several transactions."""
     by_transaction: dict[int, tuple[Markers, dict[str, list[int]]]] = {}
     for markers, (topic, index) in part:

@@ -15,7 +15,8 @@ from ottla.wire.messages.describe_transactions import TransactionState as Descri
 from ottla.wire.messages.list_transactions import TransactionState as ListedTransaction
 
 NO_DURATION: Final = -1
-_IDS_A_STEP: Final = 200
+_COST_A_STEP: Final = 200_000
+_COST_OF_ID: Final = 1000
 _BY_NAME: Final = {name: state for state, name in NAMES.items()}
 
 
@@ -26,6 +27,8 @@ class Filters(NamedTuple):
     producer_ids: Collection[int]
     duration_ms: int
     matches: Callable[[str], bool] | None
+    cost: Callable[[str], int] | None
+    """Returns what `matches` costs at most, in units of about 2 ns."""
 
     def take(self, found: Transaction, now_ms: int) -> bool:
         """Return True if an id is listed."""
@@ -50,7 +53,14 @@ def states_named(names: Collection[str]) -> tuple[set[TransactionState], list[st
 def list_transactions(shard: TransactionShard, filters: Filters) -> Steps[list[ListedTransaction]]:
     """Return the ids of a shard that the filters leave."""
     listed = []
-    for number, found in enumerate(list(shard.transactions.values())):
+    spent = 0
+    for found in list(shard.transactions.values()):
+        spent += _COST_OF_ID
+        if filters.cost is not None:
+            spent += filters.cost(found.transactional_id)
+        if spent > _COST_A_STEP:
+            yield
+            spent = 0
         if filters.take(found, shard.broker.wall_ms):
             listed.append(
                 ListedTransaction(
@@ -59,8 +69,7 @@ def list_transactions(shard: TransactionShard, filters: Filters) -> Steps[list[L
                     transaction_state=NAMES[found.state],
                 )
             )
-        if not number % _IDS_A_STEP:
-            yield
+    yield
     return listed
 
 

@@ -105,11 +105,9 @@ def _first_uncleanable_offset(log: Log, first_dirty: int, now_ms: int) -> int:
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms <= 0:
         return upto
-    for segment in log.segments.from_offset(first_dirty):
-        if segment is log.active:
-            break
-        if not segment.knows_max_timestamp:
-            log.resources.index_jobs.open(segment)
+    rolled = [each for each in log.segments.from_offset(first_dirty) if each is not log.active]
+    log.resources.index_jobs.read_timestamps(rolled)
+    for segment in rolled:
         if segment.largest_timestamp() > now_ms - lag_ms:
             return min(upto, segment.base_offset)
     return upto

@@ -1,7 +1,8 @@
 """Work on the indexes of closed segments that would hold the loop for too long.
 
-Two things are done in the background, in small steps: rebuilding the indexes of a large
-segment, and reading the largest timestamps of many segments after a start. Until they are done,
+Three things are done in the background, in small steps: rebuilding the indexes of a large
+segment, reading the largest timestamps of many segments after a start, and reading large
+transaction indexes, or many of them. Until they are done,
 lookups raise `IndexNotReady`, and clients ask again. While the broker starts, nobody waits for the
 loop, and everything is done at once.
 
@@ -12,11 +13,14 @@ on the loop, unless the segment has gone meanwhile.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ottla.log.damage import CorruptIndex
+from ottla.log.file_names import TXN_INDEX
 from ottla.log.segment.index_rebuild import IndexRebuild
 from ottla.log.segment.time_index import last_entry
+from ottla.log.segment.txn_index import AbortedTxn, TxnEntries, read_txn_entries
 from ottla.model.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -46,7 +50,7 @@ class IndexNotReady(ApiError):
 class IndexJobs:
     """The work on indexes that is under way, for all logs of a broker."""
 
-    __slots__ = ("_reading", "_rebuilds", "_resources", "is_serving")
+    __slots__ = ("_reading", "_reading_aborted", "_rebuilds", "_resources", "is_serving")
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
@@ -55,9 +59,11 @@ class IndexJobs:
         self._rebuilds: dict[Segment, IndexRebuild] = {}
         self._reading: set[Segment] = set()
         """Segments whose largest timestamps are being read."""
+        self._reading_aborted: set[Segment] = set()
+        """Segments whose transaction indexes are being read."""
 
     def __len__(self) -> int:
-        return len(self._rebuilds) + len(self._reading)
+        return len(self._rebuilds) + len(self._reading) + len(self._reading_aborted)
 
     def open(self, segment: Segment) -> None:
         """Open the indexes of a segment; raise IndexNotReady if that takes longer."""
@@ -97,10 +103,33 @@ class IndexJobs:
         for segment in unknown:
             self.open(segment)
 
+    def collect_aborted(
+        self, segments: Sequence[Segment], offset: int, upper: int
+    ) -> list[AbortedTxn]:
+        """Return the aborted transactions with records from `offset` to before `upper`.
+
+        The segments are those from `offset` on. Raise IndexNotReady if that takes longer.
+        """
+        found: list[AbortedTxn] = []
+        read = 0
+        for number, segment in enumerate(segments):
+            if not segment.has_aborted:
+                continue
+            index = segment.txn_index
+            if self.is_serving and not index.is_read:
+                read += 1
+                if read > SEGMENTS_AT_ONCE or index.is_large:
+                    self._start_reading_aborted(segments[number:])
+                    raise IndexNotReady
+            if index.collect(offset, upper, found):
+                break
+        return found
+
     def cancel(self, segment: Segment) -> None:
         """Forget the work on a segment that is cut, removed or not used any more."""
         self._rebuilds.pop(segment, None)
         self._reading.discard(segment)
+        self._reading_aborted.discard(segment)
 
     def _rebuild(self, segment: Segment) -> None:
         """Rebuild the indexes of a small segment; start that and raise IndexNotReady else."""
@@ -160,6 +189,29 @@ class IndexJobs:
                 self._start_reading(rest)
 
         self._resources.background.submit(lambda: [last_entry(files, path) for path in paths], done)
+
+    def _start_reading_aborted(self, segments: Sequence[Segment]) -> None:
+        unread = (each for each in segments if each.has_aborted and not each.txn_index.is_read)
+        some = list(islice(unread, SEGMENTS_AT_A_TIME))
+        if not self._reading_aborted.isdisjoint(some):
+            return
+        self._reading_aborted.update(some)
+        files = self._resources.files
+        paths = [segment.path(TXN_INDEX) for segment in some]
+
+        def done(found: list[TxnEntries] | OSError) -> None:
+            wanted = [segment in self._reading_aborted for segment in some]
+            self._reading_aborted.difference_update(some)
+            if isinstance(found, OSError):
+                self._resources.on_error(some[0].directory, found)
+                return
+            for segment, entries, is_wanted in zip(some, found, wanted, strict=True):
+                if is_wanted:
+                    segment.txn_index.set_entries(entries)
+
+        self._resources.background.submit(
+            lambda: [read_txn_entries(files, path) for path in paths], done
+        )
 
     def _open_some(self, damaged: list[Segment]) -> None:
         """Rebuild the indexes of a few segments; the next request comes to the others."""

@@ -106,6 +106,8 @@ def open_log(
     if recovered_from is not None:
         recovered_from = max(recovered_from, log.segments.base_offsets[0])
     rebuild_producers(log, notes, is_clean=recovered_from is None, newest=recovered_from)
+    if log.active.has_aborted:
+        _ = log.active.txn_index.entries  # read now: the next abort adds to them
     if log.written_end >= log.flush_state.due_offset:
         _force_recovered(log, notes)
     return log

@@ -8,6 +8,7 @@ from ottla.coordinator.transactions.transaction_state import TransactionState
 from ottla.metadata.records import RemoveTopicRecord
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
+from tests.support.request_cost import count_calls
 from tests.support.transaction_coordinator import Coordination
 
 RETRIED = [
@@ -191,3 +192,60 @@ def test_an_ongoing_transaction_survives_a_restart(coordination: Coordination) -
     assert coordination.add(producer, ("in", 1)).code is ErrorCode.NONE
     assert coordination.end(producer, True).producer == (producer_id, epoch + 1)
     assert len(coordination.markers()) == 2
+
+
+def most_calls(coordination: Coordination, wake_ups: int) -> int:
+    """Let the node work; return the calls of the longest wake-up."""
+    node, most = coordination.node, 0
+
+    def wake_up() -> None:
+        node.advance()
+        node.settle()
+
+    for _ in range(wake_ups):
+        coordination.clock.now_ms += 1
+        most = max(most, count_calls(wake_up))
+    return most
+
+
+MOST_CALLS = 30_000
+"""About sixty for each marker of a request."""
+
+
+def test_thousands_of_transactions_that_end_at_once_do_not_hold_the_loop() -> None:
+    coordination = Coordination()
+    coordination.node.sliced_work.slice_ms = 0
+    coordination.leaders.is_slow = True
+    names = [f"id-{number}" for number in range(1500)]
+    for name in names:
+        producer = coordination.init(transactional_id=name).producer
+        coordination.add(producer, ("in", 0), transactional_id=name)
+        coordination.end(producer, True, transactional_id=name)
+    most = 0
+    while coordination.leaders.waiting:
+        most = max(most, count_calls(coordination.leaders.answer), most_calls(coordination, 50))
+    assert len(coordination.leaders.written) == len(names)
+    shards = [each.shard for each in coordination.coordinator.host.runtimes.values()]
+    states = [found.state for shard in shards for found in shard.transactions.values()]
+    assert states == [TransactionState.COMPLETE_COMMIT] * len(names)
+    assert most < MOST_CALLS
+
+
+def test_markers_that_thousands_of_partitions_refuse_do_not_hold_the_loop() -> None:
+    coordination = Coordination()
+    coordination.node.sliced_work.slice_ms = 0
+    coordination.create("many", 3000)
+    coordination.settle()
+    producer = coordination.init().producer
+    coordination.add(producer, *(("many", index) for index in range(3000)))
+    partitions = [TopicPartition("many", index) for index in range(3000)]
+    refused = dict.fromkeys(partitions, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    coordination.leaders.codes.update(refused)
+    coordination.end(producer, True)
+    assert most_calls(coordination, 500) < MOST_CALLS
+    assert coordination.transaction.state is TransactionState.PREPARE_COMMIT
+    coordination.leaders.codes.clear()
+    assert most_calls(coordination, 500) < MOST_CALLS
+    assert coordination.transaction.state is TransactionState.COMPLETE_COMMIT
+    written = [(topic, index) for topic, index, *_ in coordination.leaders.written]
+    assert sorted(written) == sorted(partitions)

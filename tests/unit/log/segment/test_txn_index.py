@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import pytest
+
 from ottla.log.segment.txn_index import AbortedTxn, TxnIndex, read_txn_index
 from ottla.memory_files import MemoryFiles
 from ottla.ports import read_file
+from tests.support.request_cost import count_calls
 
 PATH = "00000000000000000000.txnindex"
 FIRST = AbortedTxn(producer_id=7, first_offset=1, last_offset=10, last_stable_offset=11)
@@ -84,3 +89,54 @@ def test_transactions_with_records_in_a_range_are_found() -> None:
         assert collect(read, 31, 100) == ([], False)
         assert collect(read, 0, 3) == ([FIRST], True)  # everything later is stable after it
         assert collect(read, 4, 14) == ([FIRST, SECOND], True)
+
+
+def aborted_after(count: int, first_offset: int = 1) -> list[AbortedTxn]:
+    """Return transactions that were aborted one after the other, while one before was open."""
+    return [
+        AbortedTxn(number, 2 * number + first_offset, 2 * number + first_offset + 1, 0)
+        for number in range(count)
+    ]
+
+
+def test_a_fetch_skips_what_was_aborted_behind_an_open_transaction() -> None:
+    """Their last stable offset is that of the open one, so it does not end a search."""
+    count = 20_000
+    files, index = new_index(*aborted_after(count))
+    last = AbortedTxn(count, 0, 2 * count + 1, 2 * count + 2)  # the one that was open
+    assert index.append(last)
+    opened = TxnIndex(files, PATH, exists=True)
+    assert len(opened.entries) == 34 * (count + 1)
+    for read in (index, opened):
+        found: list[AbortedTxn] = []
+        assert count_calls(lambda read=read, found=found: read.collect(0, 10, found)) < 1000  # type: ignore[misc]
+        assert found == [*aborted_after(count)[:5], last]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_a_search_finds_does_not_depend_on_what_it_skips(seed: int) -> None:
+    chance = Random(seed)
+    count = chance.randrange(1, 1500)
+    offset, transactions = 0, []
+    open_since = chance.randrange(0, 300)
+    for number in range(count):
+        first = max(offset - chance.randrange(0, 40 if number % 97 else 900), 0)
+        offset += chance.randrange(1, 4)
+        stable = min(open_since, first) if chance.random() < 0.9 else offset + 1
+        transactions.append(AbortedTxn(number, first, offset, stable))
+    files, index = new_index(*transactions)
+    index.truncate_to(transactions[-1].last_offset)  # and so the last one is gone
+    transactions.pop()
+    for read in (index, TxnIndex(files, PATH, exists=True)):
+        for _ in range(30):
+            start = chance.randrange(0, offset + 2)
+            upper = start + chance.randrange(1, 300)
+            found, is_end = collect(read, start, upper)
+            after = [each for each in transactions if each.last_offset >= start]
+            stable = next((n for n, e in enumerate(after) if e.last_stable_offset >= upper), None)
+            if stable is not None:
+                after = after[: stable + 1]
+            expected = [each for each in after if each.first_offset < upper]
+            assert [each for each in found if each in expected] == expected
+            assert all(each.first_offset < upper for each in found)
+            assert stable is not None or not is_end
