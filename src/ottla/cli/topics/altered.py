@@ -10,7 +10,7 @@ from ottla.cli.output import JsonValue, print_json
 from ottla.client.cluster import Client
 from ottla.client.configs import ConfigChange
 from ottla.client.errors import ClientError, Refused
-from ottla.client.topics.topics import alter_topic
+from ottla.client.topics.topics import alter_topic, check_partitions
 from ottla.model.errors import ErrorCode
 
 
@@ -25,10 +25,15 @@ class Altered(NamedTuple):
 def alter_in_steps(
     client: Client, name: str, change: ConfigChange, partitions: int | None
 ) -> Altered:
-    """Change settings, then the number of partitions: two requests, of which one may fail."""
+    """Change settings, then the number of partitions: two requests, of which one may fail.
+
+    A number that the broker refuses is noticed before the settings are changed.
+    """
     configs = False
     try:
         if change.to_set or change.to_delete:
+            if partitions is not None:
+                check_partitions(client, name, partitions)
             alter_topic(client, name, set_configs=change.to_set, delete_configs=change.to_delete)
             configs = True
         if partitions is not None:

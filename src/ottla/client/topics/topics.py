@@ -200,6 +200,12 @@ def alter_topic(
         _create_partitions(client, name, partitions, deadline)
 
 
+def check_partitions(client: Client, name: str, count: int) -> None:
+    """Raise Refused if the topic cannot have this number of partitions. Change nothing."""
+    deadline = client.deadline(f"altering {name}")
+    _create_partitions(client, name, count, deadline, validate_only=True)
+
+
 def delete_topics(client: Client, names: Sequence[str]) -> list[Outcome]:
     """Delete topics with all their records. Return a result for each."""
     deadline = client.deadline("deleting topics")
@@ -239,9 +245,13 @@ def await_leaders(client: Client, names: Sequence[str], deadline: Deadline) -> N
         pass  # the topics are created and will have leaders soon
 
 
-def _create_partitions(client: Client, name: str, count: int, deadline: Deadline) -> None:
+def _create_partitions(
+    client: Client, name: str, count: int, deadline: Deadline, *, validate_only: bool = False
+) -> None:
     topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
-    request = CreatePartitionsRequest(topics=[topic], timeout=_timeout_ms(client))
+    request = CreatePartitionsRequest(
+        topics=[topic], timeout=_timeout_ms(client), validate_only=validate_only
+    )
 
     def ask() -> None:
         connection = client.controller(deadline)
