@@ -124,6 +124,9 @@ class Node:
         """The bytes of all batches that wait for a helper process, or behind one that does."""
         self.completed: list[ParkedRequest] = []
         """Parked requests that can be answered once everything is written."""
+        self.put_off: list[Callable[[], None]] = []
+        """Functions that are called when the replies of this wake-up are sent: no reply waits for
+        what they do."""
         self.ready: list[Connection] = []
         """Connections that may have something to send, or take requests again."""
         self.image = MetadataImage()
@@ -306,6 +309,23 @@ class Node:
         return self.timers.next_deadline_ms()
 
     def settle(self) -> None:
+        """Settle the replies, then do what was put off until they are sent.
+
+        This is for drivers that send nothing in between. The engine does.
+        """
+        self.settle_replies()
+        while self.put_off:
+            self.run_put_off()
+            self.settle_replies()
+
+    def run_put_off(self) -> None:
+        """Do what was put off. `settle_replies` must follow."""
+        put_off = list(self.put_off)
+        self.put_off.clear()
+        for action in put_off:
+            action()
+
+    def settle_replies(self) -> None:
         """Write what was appended, then answer the requests that waited for it."""
         while self.before_write or self.appended or self.completed:
             if self.before_write:
@@ -321,8 +341,13 @@ class Node:
                         leader.refuse_unwritten(*self.storage_failed(leader.partition, problem))
             if self.completed:
                 requests, self.completed = self.completed, []
+                ready = self.ready
+                answered = len(ready)
                 for request in requests:
                     request.finish()
+                if answered:
+                    # Consumers and followers come before producers, whose writes they waited for.
+                    ready[:] = ready[answered:] + ready[:answered]
 
     def append_internal(
         self, partition: Partition, batch: bytearray, done: Callable[[ErrorCode], None]
