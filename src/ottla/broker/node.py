@@ -120,6 +120,8 @@ class Node:
         """Functions that append what they have collected. They are called when the wake-up ends."""
         self.appended: list[QueuedWrite] = []
         """What has batches queued in logs, for the write that ends the wake-up."""
+        self.writes = 0
+        """How often batches were written to partitions. The metadata log is not counted."""
         self.delayed_bytes = 0
         """The bytes of all batches that wait for a helper process, or behind one that does."""
         self.completed: list[ParkedRequest] = []
@@ -334,6 +336,7 @@ class Node:
                     append()
             if self.appended:
                 appended, self.appended = self.appended, []
+                self.writes += 1
                 for leader in appended:
                     try:
                         leader.write()
