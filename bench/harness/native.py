@@ -55,6 +55,12 @@ def group_settle() -> Path:
     return _compiled("group_settle", (str(library), f"-Wl,-rpath,{library.parent}"))
 
 
+@cache
+def hops() -> Path:
+    """Return the program with the hops of a replicated message."""
+    return _compiled("hops", ())
+
+
 def librdkafka() -> Path:
     """Return the shared library in the confluent-kafka wheel."""
     spec = importlib.util.find_spec("confluent_kafka")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from errno import ECONNRESET
 
 from ottla.broker.connection import LARGE_REPLY_BYTES, Connection
@@ -31,6 +32,7 @@ class FakeStream:
         self.sent = b""
         self.room = -1
         self.closed = False
+        self.expected = 1
 
     def fileno(self) -> int:
         return self._number
@@ -44,6 +46,9 @@ class FakeStream:
         view[:count] = self.inbox[:count]
         del self.inbox[:count]
         return count
+
+    def expect(self, count: int, /) -> None:
+        self.expected = count
 
     def send(self, data: Buffer, /) -> int:
         if self.is_broken:
@@ -91,6 +96,7 @@ class EchoNode:
         self.report = self.reports.append
         self.handled: list[bytes] = []
         self.settlings = 0
+        self.put_off: list[Callable[[], None]] = []
         self.closed: list[Connection] = []
 
     def handle(
@@ -105,8 +111,14 @@ class EchoNode:
         if len(reply) > LARGE_REPLY_BYTES:
             connection.large_bytes += len(reply)
 
-    def settle(self) -> None:
+    def settle_replies(self) -> None:
         self.settlings += 1
+
+    def run_put_off(self) -> None:
+        put_off = list(self.put_off)
+        self.put_off.clear()
+        for action in put_off:
+            action()
 
     def close_connection(self, connection: Connection) -> None:
         self.closed.append(connection)

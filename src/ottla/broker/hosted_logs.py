@@ -73,6 +73,8 @@ class HostedLogs:
 
         and the ISR in it too small.
         """
+        self._checkpointed_writes = (0, 0)
+        """How often partitions had been written to at the last two checks for high watermarks."""
         self._unmade: dict[TopicPartition, Partition] = {}
         """Partitions of this broker whose log could not be created or opened: the disk was full."""
         self._is_serving = False
@@ -472,10 +474,14 @@ class HostedLogs:
             min(
                 config.storage.log_flush_offset_checkpoint_interval_ms,
                 config.storage.log_flush_start_offset_checkpoint_interval_ms,
-                config.storage.replica_high_watermark_checkpoint_interval_ms,
             ),
             first_ms,
             lambda now_ms: store.write_checkpoints(),
+        )
+        self._every(
+            config.storage.replica_high_watermark_checkpoint_interval_ms,
+            first_ms,
+            self._write_high_watermarks,
         )
         self._every(IDLE_INTERVAL_MS, IDLE_INTERVAL_MS, lambda now_ms: store.release_idle_memory())
         self._every(RETRY_INTERVAL_MS, RETRY_INTERVAL_MS, lambda now_ms: self._make_missing_logs())
@@ -487,6 +493,16 @@ class HostedLogs:
         )
         expiry_ms = config.producer_ids.producer_id_expiration_check_interval_ms
         self._after(expiry_ms, self._begin_expiry)
+
+    def _write_high_watermarks(self, now_ms: int) -> None:
+        """Write the checkpoints if partitions were written to since the last two calls.
+
+        A high watermark moves after a write, so this costs nothing if all partitions are idle.
+        """
+        writes, before = self._node.writes, self._checkpointed_writes
+        if before[0] != writes:
+            self._checkpointed_writes = before[1], writes
+            self.store.write_checkpoints()
 
     def _begin_retention(self) -> None:
         self._take_steps(

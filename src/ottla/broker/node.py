@@ -126,12 +126,17 @@ class Node:
         """Functions that append what they have collected. They are called when the wake-up ends."""
         self.appended: list[QueuedWrite] = []
         """What has batches queued in logs, for the write that ends the wake-up."""
+        self.writes = 0
+        """How often batches were written to partitions. The metadata log is not counted."""
         self.delayed_bytes = 0
         """The bytes of all batches that wait for a helper process, or behind one that does."""
         self.completed: list[ParkedRequest] = []
         """Parked requests that can be answered once everything is written."""
         self._to_complete: deque[ParkedRequest] = deque()
         """Those for which this wake-up has no time."""
+        self.put_off: list[Callable[[], None]] = []
+        """Functions that are called when the replies of this wake-up are sent: no reply waits for
+        what they do."""
         self.ready: list[Connection] = []
         """Connections that may have something to send, or take requests again."""
         self.image = MetadataImage()
@@ -314,6 +319,23 @@ class Node:
         return self.timers.next_deadline_ms()
 
     def settle(self) -> None:
+        """Settle the replies, then do what was put off until they are sent.
+
+        This is for drivers that send nothing in between. The engine does.
+        """
+        self.settle_replies()
+        while self.put_off:
+            self.run_put_off()
+            self.settle_replies()
+
+    def run_put_off(self) -> None:
+        """Do what was put off. `settle_replies` must follow."""
+        put_off = list(self.put_off)
+        self.put_off.clear()
+        for action in put_off:
+            action()
+
+    def settle_replies(self) -> None:
         """Write what was appended, then answer the requests that waited for it."""
         while self.before_write or self.appended or self.completed:
             if self.before_write:
@@ -322,6 +344,7 @@ class Node:
                     append()
             if self.appended:
                 appended, self.appended = self.appended, []
+                self.writes += 1
                 for leader in appended:
                     try:
                         leader.write()
@@ -332,8 +355,13 @@ class Node:
                 if len(requests) > MOST_COMPLETED:
                     self._complete_later(requests[MOST_COMPLETED:])
                     del requests[MOST_COMPLETED:]
+                ready = self.ready
+                answered = len(ready)
                 for request in requests:
                     request.finish()
+                if answered:
+                    # Consumers and followers come before producers, whose writes they waited for.
+                    ready[:] = ready[answered:] + ready[:answered]
 
     def _complete_later(self, requests: list[ParkedRequest]) -> None:
         """Answer requests in the next wake-ups: one append may be what thousands wait for."""

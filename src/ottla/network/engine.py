@@ -152,7 +152,7 @@ class Engine:
         """
         connection = channel.connection
         for _ in range(MOST_STREAMED):
-            self.node.settle()
+            self.node.settle_replies()
             self.receiver.arena_used = self.receiver.large_bytes = 0
             self.buffers.reuse_retired()
             self.flow_control.feed_soon = True
@@ -186,22 +186,26 @@ class Engine:
 
         One connection may have thousands of requests that wait for the replies before them. Only
         some are taken, then others get their turn. While the engine `has_work` the event loop must
-        not wait for events.
+        not wait for events. What the node has put off is done when all replies are sent.
         """
         node, to_send, receiver = self.node, self.to_send, self.receiver
-        node.settle()
+        node.settle_replies()
         receiver.arena_used = receiver.large_bytes = 0
-        ready, send = node.ready, self.send
-        while to_send or ready:
+        ready, put_off, send = node.ready, node.put_off, self.send
+        while to_send or ready or put_off:
             if len(to_send) + len(ready) == 1:
                 channel: Channel = to_send.pop() if to_send else ready.pop().edge  # type: ignore[assignment]
                 if not channel.closed:
                     send(channel)
-            else:
+            elif to_send or ready:
                 for channel in self._take_channels():
                     if not channel.closed:
                         send(channel)
-            node.settle()
+            else:
+                node.run_put_off()
+                node.settle_replies()
+                continue
+            node.settle_replies()
             if to_send or ready:
                 self._rounds += 1
         if self._rounds:

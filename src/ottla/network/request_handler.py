@@ -16,6 +16,8 @@ class RequestHandler(Protocol):
     report: Callable[[str], None]
     ready: list[Connection]
     """Connections that got a reply after their request had been handled."""
+    put_off: list[Callable[[], None]]
+    """What is done when all replies of the wake-up are sent."""
 
     @property
     def monotonic_ms(self) -> float:
@@ -28,8 +30,12 @@ class RequestHandler(Protocol):
         """Take the request frame in [start, end); raise DecodeError if it is not one."""
         ...
 
-    def settle(self) -> None:
+    def settle_replies(self) -> None:
         """Write what was appended, and make the replies final."""
+        ...
+
+    def run_put_off(self) -> None:
+        """Do what was put off. `settle_replies` must follow."""
         ...
 
     def close_connection(self, connection: Connection) -> None:

@@ -95,6 +95,23 @@ def test_a_high_watermark_alone_is_told_soon_and_with_records_if_some_come() -> 
     assert first.told() == []  # there is no news: it waits as long as it wants
 
 
+def test_a_commit_is_told_to_consumers_before_the_producer() -> None:
+    broker = Broker()
+    led(broker)
+    first, second = Follower(broker, 2), Follower(broker, 3)
+    producer, consumer = broker.connect(), broker.connect()
+    consumer.send(fetch(-1, (0, -1), 0), FETCH)
+    for follower in (first, second):
+        follower.fetch(None)
+    producer.send(produce("t"), PRODUCE)
+    assert first.told() == second.told() == [(True, 0)]
+    broker.node.ready.clear()
+    first.fetch(1)
+    second.fetch(1)
+    broker.node.settle()
+    assert broker.node.ready == [consumer.connection, producer.connection]
+
+
 def test_where_consumers_read_from_followers_a_high_watermark_is_told_at_once() -> None:
     broker = Broker(None, **{"replica.selector.class": RACK_AWARE})
     led(broker)

@@ -22,6 +22,26 @@ def test_nothing_is_sent_before_the_node_has_settled() -> None:
     assert stream.sent == framed(REQUEST, REQUEST)
 
 
+def test_what_is_put_off_is_done_when_the_replies_are_sent() -> None:
+    world = World()
+    stream, channel = world.accept()
+    sent_before: list[bytes] = []
+
+    def reply_later() -> None:
+        sent_before.append(bytes(stream.sent))
+        channel.connection.out.append(b"later")
+        world.node.ready.append(channel.connection)
+
+    world.node.put_off.append(reply_later)
+    world.receive(channel, stream, framed(REQUEST))
+    world.engine.settle()
+    assert sent_before == [framed(REQUEST)]
+    assert stream.sent == framed(REQUEST) + b"later"
+    world.node.put_off.append(reply_later)  # with nothing to send before
+    world.engine.settle()
+    assert stream.sent == framed(REQUEST) + b"laterlater"
+
+
 @pytest.mark.parametrize(
     ("size", "piece"),
     [

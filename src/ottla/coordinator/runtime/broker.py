@@ -29,6 +29,8 @@ class Broker(Protocol):
 
     before_write: list[Callable[[], None]]
     """Called once when the wake-up ends, before the logs write what was appended."""
+    put_off: list[Callable[[], None]]
+    """Called once when the replies of the wake-up are sent."""
     config: BrokerConfig
     image: MetadataImage
     monotonic_ms: float

@@ -228,10 +228,17 @@ class TransactionCoordinator:
             again(new_id=new_id)
 
     def _write(self, runtime: Runtime, found: Transaction, value: TransactionLogValue) -> None:
-        """Write the record of a decision. Markers follow when a transaction is decided."""
+        """Write the record of a decision. Markers follow when a transaction is decided.
+
+        The producer hears of the decision before that: it needs no marker to go on.
+        """
         if value.transaction_status in PREPARED:
             send = partial(self._send_markers, runtime, found.transactional_id, value)
-            runtime.shard.answer(WhenCommitted(send), Outcome())
+
+            def put_off(told: Outcome) -> None:
+                self._broker.put_off.append(partial(send, told))
+
+            runtime.shard.answer(WhenCommitted(put_off), Outcome())
         runtime.finish([(found.key, value)])
 
     # -- markers -------------------------------------------------------------------------

@@ -69,6 +69,7 @@ class NodeRecorder:
         self.timers = node.timers
         self.report = node.report
         self.ready = node.ready
+        self.put_off = node.put_off
         self._numbers = 0
         self._waiting: dict[Channel, deque[Handled]] = {}
         self._seen_bytes: dict[Channel, int] = {}
@@ -128,8 +129,11 @@ class NodeRecorder:
         if exchange.api_key == ApiKey.FETCH:
             handled.waits = connection.parked is not None
 
-    def settle(self) -> None:
-        self._node.settle()
+    def run_put_off(self) -> None:
+        self._node.run_put_off()
+
+    def settle_replies(self) -> None:
+        self._node.settle_replies()
         found = self._collect()
         found.answered[:0], self._early = self._early, []
         found.lost[:0], self._lost = self._lost, []

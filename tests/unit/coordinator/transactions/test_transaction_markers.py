@@ -41,6 +41,18 @@ def test_the_markers_of_a_wake_up_go_out_together(coordination: Coordination) ->
     assert all(marker.transaction_version == 2 for marker in request.markers)
 
 
+def test_the_producer_hears_of_the_decision_before_markers_are_sent(
+    coordination: Coordination,
+) -> None:
+    producer = begun(coordination, ("in", 0))
+    told = coordination.end(producer, True, settled=False)
+    coordination.node.settle_replies()
+    assert told.code is ErrorCode.NONE
+    assert coordination.leaders.requests == []
+    coordination.settle()
+    assert len(coordination.leaders.requests) == 1
+
+
 def test_while_a_broker_has_not_answered_more_markers_are_collected(
     coordination: Coordination,
 ) -> None:
