@@ -51,17 +51,17 @@ _HALF: Final = _U(32)
 class Selected(NamedTuple):
     """What is left of the records of some batches: an element for each batch."""
 
-    kept: list[int]
+    kept: Array
     """How many records are left."""
-    have_tombstones: list[bool]
+    have_tombstones: Array
     """True if some of those that are left delete their keys."""
-    max_timestamp_deltas: list[int]
+    max_timestamp_deltas: Array
     """The largest of those that are left; of no meaning if none is left."""
-    first_runs: list[int]
+    first_runs: Array
     """The number of its first run, and one more element: how many runs there are."""
-    run_starts: list[int]
+    run_starts: Array
     """Where runs of records that are left begin in the data."""
-    run_ends: list[int]
+    run_ends: Array
 
 
 class ArrayKeyOffsets:
@@ -292,18 +292,16 @@ def _selected(
     tombstones = np.add.reduceat(stays & is_tombstone, firsts, dtype=np.int64)
     begins, ends = _runs(firsts, stays)
     return Selected(
-        kept.tolist(),
-        (tombstones > 0).tolist(),
+        kept,
+        tombstones > 0,
         _largest_deltas(group, places, stays, kept),
-        np.searchsorted(batches[begins], np.arange(len(firsts) + 1)).tolist(),
-        places.starts[begins].tolist(),
-        places.ends[ends].tolist(),
+        np.searchsorted(batches[begins], np.arange(len(firsts) + 1)),
+        places.starts[begins],
+        places.ends[ends],
     )
 
 
-def _largest_deltas(
-    group: RecordGroup, places: RecordPlaces, stays: Array, kept: Array
-) -> list[int]:
+def _largest_deltas(group: RecordGroup, places: RecordPlaces, stays: Array, kept: Array) -> Array:
     """Return the largest timestamp delta of the records that stay, for each batch."""
     largest = np.full(len(kept), _NEVER, np.int64)
     has_some = np.flatnonzero(kept)
@@ -311,8 +309,7 @@ def _largest_deltas(
         deltas = read_timestamp_deltas(group.data, places.starts[stays])
         firsts = (np.cumsum(kept) - kept)[has_some]
         largest[has_some] = np.maximum.reduceat(deltas, firsts)
-    found: list[int] = largest.tolist()
-    return found
+    return largest
 
 
 def _runs(firsts: Array, stays: Array) -> tuple[Array, Array]:
