@@ -32,7 +32,7 @@ from ottla.log.cleaner.record_arrays import (
 
 BYTES_A_KEY: Final = 24
 _FIRST_SLOTS: Final = 1 << 14
-_GROW_FROM: Final = 0.6
+_GROW_FROM: Final = 0.45
 """How full the table gets before it grows."""
 _ROWS_A_MOVE: Final = 1 << 15
 _NEVER: Final = -(2**63)
@@ -143,37 +143,56 @@ class ArrayKeyOffsets:
         """Put keys into the table, in the order of their offsets; False if it is full."""
         table = self._table
         slots = _slots(high, len(table))
+        superseded: list[Array] = []
+        is_full = False
         while len(slots):
             rows = table.take(slots, axis=0)
-            is_free = (rows[:, 0] == 0) & (rows[:, 1] == 0)
-            free = np.flatnonzero(is_free)
+            highs, lows = rows[:, 0], rows[:, 1]
+            is_there = (highs == high) & (lows == low)
+            was_there = is_there
+            free = np.flatnonzero((highs | lows) == 0)
             if len(free):
-                wanted = slots[free]
-                table[wanted, 2] = free  # of the keys that want one slot, the last one gets it
-                claims = int((table[wanted, 2] == free.astype(np.uint64)).sum())
-                if self._keys + claims > self._limit(len(table)):
-                    table[wanted, 2] = 0
-                    return False
-                self._keys += claims
-                table[wanted, 0] = high[free]
-                table[wanted, 1] = low[free]
-                # Both halves are of the last one: assignments to equal slots happen in order.
-                rows[free] = table.take(wanted, axis=0)
-            is_there = (rows[:, 0] == high) & (rows[:, 1] == low)
+                claimed = self._claim(slots[free], free, high, low)
+                if claimed is None:
+                    is_full = True
+                    break
+                is_there = is_there.copy()
+                is_there[free] = claimed
+            before, there = rows[was_there, 2], slots[was_there]
+            if len(free):
+                found, added = slots[is_there], offsets[is_there]
+            else:
+                found, added = there, offsets[is_there]
             # Offsets rise, and of equal slots the last one counts.
-            there, added = slots[is_there], offsets[is_there]
-            was_there = is_there & ~is_free
-            before = rows[was_there, 2]
-            table[there, 2] = added
-            before = before[before != table[slots[was_there], 2]]
-            self._superseded.add(before.astype(np.int64))
-            is_older = table[there, 2] != added
-            self._superseded.add(added[is_older].astype(np.int64))
+            table[found, 2] = added
+            superseded.append(before[before != table[there, 2]])
+            superseded.append(added[added != table[found, 2]])
             rest = np.flatnonzero(~is_there)
             high, low, offsets = high[rest], low[rest], offsets[rest]
             slots = slots[rest] + 1
             slots[slots == len(table)] = 0
-        return True
+        if superseded:
+            self._superseded.add(np.concatenate(superseded).astype(np.int64))
+        return not is_full
+
+    def _claim(self, wanted: Array, numbers: Array, high: Array, low: Array) -> Array | None:
+        """Give free slots to keys, each to the last one that wants it.
+
+        Return which of them have a slot now; equal keys share one. None if the table is full.
+        """
+        table = self._table
+        table[wanted, 2] = numbers
+        owners = table[wanted, 2].astype(np.int64)
+        claims = int((owners == numbers).sum())
+        if self._keys + claims > self._limit(len(table)):
+            table[wanted, 2] = 0
+            return None
+        self._keys += claims
+        highs, lows = high[owners], low[owners]
+        table[wanted, 0] = highs
+        table[wanted, 1] = lows
+        claimed: Array = (highs == high[numbers]) & (lows == low[numbers])
+        return claimed
 
     def _grow(self, more: int) -> None:
         """Enlarge the table for more keys. A small one is faster: more of it is in the caches."""

@@ -28,7 +28,7 @@ from ottla.log.cleaner.record_arrays import Array, RecordGroup
 from ottla.ports import Buffer
 from ottla.records.batch import COMPRESSION_MASK, HEADER_SIZE, TIMESTAMP_TYPE_MASK, Batch
 
-_BYTES_AT_ONCE: Final = 2 * 1024 * 1024
+_BYTES_AT_ONCE: Final = 5 * 1024 * 1024
 """How many bytes of decompressed records are looked at together."""
 
 
