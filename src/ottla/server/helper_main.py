@@ -9,6 +9,7 @@ Little is imported before the first task says what it needs.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -28,6 +29,8 @@ TASK_HEAD: Final = Struct(">II")
 RESULT_HEAD: Final = Struct(">?I")
 _SOCKET: Final = 0
 _NICENESS: Final = 5
+_NEW_OBJECTS: Final = 50_000
+"""After how many new objects garbage is collected. Tasks make many, and hardly any cycles."""
 _GRACE_S: Final = 5
 _MOST_BUFFERS: Final = 1024
 """How many buffers one write may have (IOV_MAX)."""
@@ -37,6 +40,7 @@ def main() -> None:
     """Serve until the broker is gone; the argument is the time limit of a task in seconds."""
     limit_s = int(sys.argv[1])
     _be_modest()
+    gc.set_threshold(_NEW_OBJECTS)
     HelperFiles.open = OpenFile
     HelperFiles.open_output = partial(OutputFile, os.getppid())
     SecondThread.start = Beside().start
@@ -82,6 +86,7 @@ class OutputFile:
         if os.getppid() != broker:  # another broker may use the same names by now
             raise ProcessLookupError(ESRCH, "the broker is gone")
         self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        self._size = 0
 
     def write(self, buffers: Sequence[Buffer]) -> None:
         """Append these bytes."""
@@ -92,6 +97,16 @@ class OutputFile:
                 rest = memoryview(b"".join(some))[-left:]
                 while rest:
                     rest = rest[os.write(self._fd, rest) :]
+        self._begin_to_sync(sum(map(len, buffers)))
+
+    def _begin_to_sync(self, size: int) -> None:
+        """Have the system begin to write the last bytes to disk, so that a sync has less to do.
+
+        Only pages that are on disk already are dropped from memory.
+        """
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._fd, self._size, size, os.POSIX_FADV_DONTNEED)
+        self._size += size
 
     def close(self) -> None:
         """Close the file."""

@@ -32,6 +32,8 @@ TIME_LIMIT_S: Final = 20
 IDLE_S: Final = 60
 MAX_TASKS: Final = 10_000
 MAX_BYTES: Final = 256 * 1024 * 1024
+_ENVIRONMENT: Final = {"OPENBLAS_NUM_THREADS": "1"}
+"""numpy's linear algebra is not used, and would start a thread for each core."""
 _PACKAGES: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
@@ -139,7 +141,7 @@ class HelperProcess:
                 self._process = Popen(
                     [sys.executable, "-m", "ottla.server.helper_main", str(self._time_limit_s)],
                     stdin=theirs.fileno(),
-                    env={**os.environ, "PYTHONPATH": _python_path()},
+                    env={**os.environ, **_ENVIRONMENT, "PYTHONPATH": _python_path()},
                     start_new_session=True,  # an interrupt at the terminal is for the broker
                 )
             except OSError:

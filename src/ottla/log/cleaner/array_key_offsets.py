@@ -32,7 +32,7 @@ from ottla.log.cleaner.record_arrays import (
 
 BYTES_A_KEY: Final = 24
 _FIRST_SLOTS: Final = 1 << 14
-_GROW_FROM: Final = 0.6
+_GROW_FROM: Final = 0.45
 """How full the table gets before it grows."""
 _ROWS_A_MOVE: Final = 1 << 15
 _NEVER: Final = -(2**63)
@@ -51,17 +51,17 @@ _HALF: Final = _U(32)
 class Selected(NamedTuple):
     """What is left of the records of some batches: an element for each batch."""
 
-    kept: list[int]
+    kept: Array
     """How many records are left."""
-    have_tombstones: list[bool]
+    have_tombstones: Array
     """True if some of those that are left delete their keys."""
-    max_timestamp_deltas: list[int]
+    max_timestamp_deltas: Array
     """The largest of those that are left; of no meaning if none is left."""
-    first_runs: list[int]
+    first_runs: Array
     """The number of its first run, and one more element: how many runs there are."""
-    run_starts: list[int]
+    run_starts: Array
     """Where runs of records that are left begin in the data."""
-    run_ends: list[int]
+    run_ends: Array
 
 
 class ArrayKeyOffsets:
@@ -143,37 +143,56 @@ class ArrayKeyOffsets:
         """Put keys into the table, in the order of their offsets; False if it is full."""
         table = self._table
         slots = _slots(high, len(table))
+        superseded: list[Array] = []
+        is_full = False
         while len(slots):
             rows = table.take(slots, axis=0)
-            is_free = (rows[:, 0] == 0) & (rows[:, 1] == 0)
-            free = np.flatnonzero(is_free)
+            highs, lows = rows[:, 0], rows[:, 1]
+            is_there = (highs == high) & (lows == low)
+            was_there = is_there
+            free = np.flatnonzero((highs | lows) == 0)
             if len(free):
-                wanted = slots[free]
-                table[wanted, 2] = free  # of the keys that want one slot, the last one gets it
-                claims = int((table[wanted, 2] == free.astype(np.uint64)).sum())
-                if self._keys + claims > self._limit(len(table)):
-                    table[wanted, 2] = 0
-                    return False
-                self._keys += claims
-                table[wanted, 0] = high[free]
-                table[wanted, 1] = low[free]
-                # Both halves are of the last one: assignments to equal slots happen in order.
-                rows[free] = table.take(wanted, axis=0)
-            is_there = (rows[:, 0] == high) & (rows[:, 1] == low)
+                claimed = self._claim(slots[free], free, high, low)
+                if claimed is None:
+                    is_full = True
+                    break
+                is_there = is_there.copy()
+                is_there[free] = claimed
+            before, there = rows[was_there, 2], slots[was_there]
+            if len(free):
+                found, added = slots[is_there], offsets[is_there]
+            else:
+                found, added = there, offsets[is_there]
             # Offsets rise, and of equal slots the last one counts.
-            there, added = slots[is_there], offsets[is_there]
-            was_there = is_there & ~is_free
-            before = rows[was_there, 2]
-            table[there, 2] = added
-            before = before[before != table[slots[was_there], 2]]
-            self._superseded.add(before.astype(np.int64))
-            is_older = table[there, 2] != added
-            self._superseded.add(added[is_older].astype(np.int64))
+            table[found, 2] = added
+            superseded.append(before[before != table[there, 2]])
+            superseded.append(added[added != table[found, 2]])
             rest = np.flatnonzero(~is_there)
             high, low, offsets = high[rest], low[rest], offsets[rest]
             slots = slots[rest] + 1
             slots[slots == len(table)] = 0
-        return True
+        if superseded:
+            self._superseded.add(np.concatenate(superseded).astype(np.int64))
+        return not is_full
+
+    def _claim(self, wanted: Array, numbers: Array, high: Array, low: Array) -> Array | None:
+        """Give free slots to keys, each to the last one that wants it.
+
+        Return which of them have a slot now; equal keys share one. None if the table is full.
+        """
+        table = self._table
+        table[wanted, 2] = numbers
+        owners = table[wanted, 2].astype(np.int64)
+        claims = int((owners == numbers).sum())
+        if self._keys + claims > self._limit(len(table)):
+            table[wanted, 2] = 0
+            return None
+        self._keys += claims
+        highs, lows = high[owners], low[owners]
+        table[wanted, 0] = highs
+        table[wanted, 1] = lows
+        claimed: Array = (highs == high[numbers]) & (lows == low[numbers])
+        return claimed
 
     def _grow(self, more: int) -> None:
         """Enlarge the table for more keys. A small one is faster: more of it is in the caches."""
@@ -292,18 +311,16 @@ def _selected(
     tombstones = np.add.reduceat(stays & is_tombstone, firsts, dtype=np.int64)
     begins, ends = _runs(firsts, stays)
     return Selected(
-        kept.tolist(),
-        (tombstones > 0).tolist(),
+        kept,
+        tombstones > 0,
         _largest_deltas(group, places, stays, kept),
-        np.searchsorted(batches[begins], np.arange(len(firsts) + 1)).tolist(),
-        places.starts[begins].tolist(),
-        places.ends[ends].tolist(),
+        np.searchsorted(batches[begins], np.arange(len(firsts) + 1)),
+        places.starts[begins],
+        places.ends[ends],
     )
 
 
-def _largest_deltas(
-    group: RecordGroup, places: RecordPlaces, stays: Array, kept: Array
-) -> list[int]:
+def _largest_deltas(group: RecordGroup, places: RecordPlaces, stays: Array, kept: Array) -> Array:
     """Return the largest timestamp delta of the records that stay, for each batch."""
     largest = np.full(len(kept), _NEVER, np.int64)
     has_some = np.flatnonzero(kept)
@@ -311,8 +328,7 @@ def _largest_deltas(
         deltas = read_timestamp_deltas(group.data, places.starts[stays])
         firsts = (np.cumsum(kept) - kept)[has_some]
         largest[has_some] = np.maximum.reduceat(deltas, firsts)
-    found: list[int] = largest.tolist()
-    return found
+    return largest
 
 
 def _runs(firsts: Array, stays: Array) -> tuple[Array, Array]:

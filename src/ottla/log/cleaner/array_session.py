@@ -8,8 +8,7 @@ decompressed or looked at again in the second pass; their CRC was checked in the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -22,47 +21,34 @@ from ottla.log.cleaner.array_key_offsets import (
 )
 from ottla.log.cleaner.batch_codecs import LZ4_ONE_BLOCK
 from ottla.log.cleaner.batch_headers import BatchHeaders, find_batches
-from ottla.log.cleaner.cleaned_batches import finish_batch
+from ottla.log.cleaner.chunk_output import ArrayCleanedSegment, ChunkOutput
 from ottla.log.cleaner.cleaning_session import Chunk, CleaningSession, marker_of
 from ottla.log.cleaner.key_offsets import BatchRecords, Selection
 from ottla.log.cleaner.record_arrays import Array, RecordGroup
 from ottla.ports import Buffer
-from ottla.records.batch import COMPRESSION_MASK, HEADER_SIZE, TIMESTAMP_TYPE_MASK
+from ottla.records.batch import COMPRESSION_MASK, HEADER_SIZE, TIMESTAMP_TYPE_MASK, Batch
 
-_BYTES_AT_ONCE: Final = 2 * 1024 * 1024
+_BYTES_AT_ONCE: Final = 5 * 1024 * 1024
 """How many bytes of decompressed records are looked at together."""
 
 
-class _Known:
-    """The batches of a chunk of which something may be written without a look at their records."""
+class _State(NamedTuple):
+    """What is known about the batches of a chunk in the second pass."""
 
-    def __init__(
-        self,
-        headers: BatchHeaders,
-        verdicts: Array,
-        unused: set[int],
-        begin_epoch: Array,
-        numbers: list[int],
-    ) -> None:
-        self.headers = headers
-        self.verdicts = verdicts
-        self.unused = unused
-        """Which batches are markers that nobody needs."""
-        self.begin_epoch = begin_epoch
-        self.numbers = numbers
-        self.at = 0
-        """How many of them have been written."""
-
-    @property
-    def next_number(self) -> int:
-        """The next batch to write; a number after all others if there is none."""
-        return self.numbers[self.at] if self.at < len(self.numbers) else len(self.headers)
+    data: bytearray
+    headers: BatchHeaders
+    output: ChunkOutput
+    begin_epoch: Array
+    """Which ones are the first ones of their leader epochs, if these are kept."""
+    may_keep_header: Array
+    """Which ones somebody may need although none of their records stays."""
 
 
 class ArraySession(CleaningSession):
     """The state of one clean between its tasks."""
 
     offsets: ArrayKeyOffsets
+    output: ArrayCleanedSegment
 
     def __init__(self, fields: dict[str, Any], producers: Buffer, aborted: Buffer) -> None:
         super().__init__(fields, producers, aborted)
@@ -90,6 +76,11 @@ class ArraySession(CleaningSession):
 
     # -- the second pass -----------------------------------------------------------------
 
+    def begin_segment(self, base_offset: int) -> None:
+        """Begin the output of a new segment."""
+        super().begin_segment(base_offset)
+        self.output = ArrayCleanedSegment(base_offset, self._interval)
+
     def filter(self, chunk: Chunk, latest_offset: int) -> None:
         """Add what stays of a chunk to the output; see `CleaningSession.filter`."""
         data = self._input.add(chunk)
@@ -98,20 +89,19 @@ class ArraySession(CleaningSession):
             return
         self.records_read += int(headers.counts.sum())
         verdicts, are_marked = self._verdicts(headers, latest_offset)
-        headers.check_crcs(np.flatnonzero(verdicts == UNKNOWN))
+        headers.check_crcs(np.flatnonzero((verdicts == UNKNOWN) & ~are_marked))
         has_data, unused = self._follow_transactions(data, headers)
         verdicts[~has_data] = NONE_STAYS
-        begin_epoch = self._begin_epochs(headers)
-        to_write = self._to_write(headers, verdicts, begin_epoch)
-        known = _Known(headers, verdicts, unused, begin_epoch, to_write)
+        state = self._begin_chunk(data, headers)
+        self._put_known(state, verdicts, unused)
         unknown = np.flatnonzero(verdicts == UNKNOWN)
         for numbers, group in self._groups(data, headers, unknown, are_marked):
             if are_marked[numbers[0]]:
                 selected = self.offsets.select_marked(group)
             else:
                 selected = self.offsets.select(group, latest_offset)
-            self._write_selected(data, known, numbers, group, selected)
-        self._write_known(data, known, len(headers))
+            self._put_selected(state, numbers, group, selected)
+        state.output.add_to(self.output)
 
     def _verdicts(self, headers: BatchHeaders, latest_offset: int) -> tuple[Array, Array]:
         """Return what is known about the batches, and whether there are marks for each."""
@@ -123,6 +113,13 @@ class ArraySession(CleaningSession):
         verdicts[chosen] = self.offsets.verdicts(firsts[chosen], lasts[chosen])
         return verdicts, are_marked
 
+    def _begin_chunk(self, data: bytearray, headers: BatchHeaders) -> _State:
+        begin_epoch = self._begin_epochs(headers)
+        may_keep_header = (headers.producer_ids >= 0) | headers.are_control | begin_epoch
+        may_keep_header |= headers.last_offsets + 1 == self._upper_bound
+        self._chunk_output = ChunkOutput(data, headers)
+        return _State(data, headers, self._chunk_output, begin_epoch, may_keep_header)
+
     def _begin_epochs(self, headers: BatchHeaders) -> Array:
         """Return which batches are the first ones of their leader epochs, if these are kept."""
         epochs = headers.leader_epochs
@@ -133,71 +130,77 @@ class ArraySession(CleaningSession):
         begin &= self._keep_epoch_starts
         return begin
 
-    def _to_write(self, headers: BatchHeaders, verdicts: Array, begin_epoch: Array) -> list[int]:
-        """Return the batches of which something may be written without a look at their records."""
-        may_keep_header = (headers.producer_ids >= 0) | headers.are_control | begin_epoch
-        may_keep_header |= headers.last_offsets + 1 == self._upper_bound
-        is_written = (verdicts == ALL_STAY) | ((verdicts == NONE_STAYS) & may_keep_header)
-        numbers: list[int] = np.flatnonzero(is_written).tolist()
-        return numbers
+    def _put_known(self, state: _State, verdicts: Array, unused: set[int]) -> None:
+        """Put what stays of batches that need no look at their records into the output.
 
-    def _write_known(self, data: bytearray, known: _Known, upto: int) -> None:
-        """Write what stays of the batches before `upto` that need no look at their records."""
-        while (number := known.next_number) < upto:
-            known.at += 1
-            batch = known.headers.batch(number)
-            self._begins_epoch = bool(known.begin_epoch[number])
+        `unused` are markers that nobody needs.
+        """
+        headers = state.headers
+        all_stay = verdicts == ALL_STAY
+        state.output.keep(all_stay)
+        self.records_kept += int(headers.counts[all_stay].sum())
+        for number in np.flatnonzero((verdicts == NONE_STAYS) & state.may_keep_header).tolist():
+            batch = headers.batch(number)
+            self._begins_epoch = bool(state.begin_epoch[number])
             if batch.is_control:
-                self._filter_control(data, batch, number in known.unused)
-            elif known.verdicts[number] == ALL_STAY:
-                self._keep(data, batch)
+                self._filter_control(state.data, batch, number in unused)
             else:
                 self._keep_header(batch)
 
-    def _write_selected(
+    def _put_selected(
+        self, state: _State, numbers: Array, group: RecordGroup, selected: Selected
+    ) -> None:
+        """Put what was selected of batches into the output."""
+        headers, kept = state.headers, selected.kept
+        set_horizons = selected.have_tombstones & ~headers.have_delete_horizon[numbers]
+        set_horizons &= headers.last_offsets[numbers] < self._keep_deletions_from
+        are_whole = (kept == group.counts) & ~set_horizons
+        state.output.keep(numbers[are_whole])
+        have_fewer = (kept > 0) & ~are_whole & ~set_horizons
+        if have_fewer.any():
+            self._put_fewer(state, numbers, group, selected, np.flatnonzero(have_fewer))
+        self.records_kept += int(kept[~set_horizons].sum())
+        others = set_horizons | ((kept == 0) & state.may_keep_header[numbers])
+        for at in np.flatnonzero(others).tolist():
+            number = int(numbers[at])
+            self._begins_epoch = bool(state.begin_epoch[number])
+            self._filter_data(state.data, headers.batch(number), *_one(selected, group, at))
+
+    def _put_fewer(
         self,
-        data: bytearray,
-        known: _Known,
+        state: _State,
         numbers: Array,
         group: RecordGroup,
         selected: Selected,
+        chosen: Array,
     ) -> None:
-        """Write what was selected of batches, and the others before each of them."""
-        headers = known.headers
-        kept = np.array(selected.kept)
+        """Put batches with fewer records into the output. `chosen` of the batches are such."""
+        headers, numbers, kept = state.headers, numbers[chosen], selected.kept[chosen]
         timestamps = headers.max_timestamps[numbers]
-        deltas = np.array(selected.max_timestamp_deltas)
-        creates = (headers.attributes[numbers] & TIMESTAMP_TYPE_MASK == 0) & (kept > 0)
-        timestamps[creates] = headers.base_timestamps[numbers][creates] + deltas[creates]
-        heads = headers.with_fewer_records(numbers, kept, timestamps)
-        is_rewritten = (kept > 0) & (kept < group.counts)
-        is_rewritten &= ~np.array(selected.have_tombstones)
-        lasts, largest = headers.last_offsets[numbers].tolist(), timestamps.tolist()
-        rewritten = is_rewritten.tolist()
-        output = self.output
-        next_known = known.next_number
-        records = _runs(group, selected)
-        if headers.attributes[numbers[0]] & COMPRESSION_MASK:
-            some = np.flatnonzero(is_rewritten).tolist()
-            codecs = (headers.attributes[numbers[some]] & COMPRESSION_MASK).tolist()
-            contents = [b"".join(records[at]) for at in some]
-            made = self._codecs.compress_all(codecs, contents)
-            for at, content in zip(some, made, strict=True):
-                records[at] = [content]
-        for at, number in enumerate(numbers.tolist()):
-            if number > next_known:
-                self._write_known(data, known, number)
-                next_known = known.next_number
-            if rewritten[at]:
-                head = heads[at * HEADER_SIZE : (at + 1) * HEADER_SIZE]
-                batch = bytearray().join((head, *records[at]))
-                finish_batch(batch)
-                output.add(batch, lasts[at], largest[at])
-            else:
-                self._begins_epoch = bool(known.begin_epoch[number])
-                one = _one(selected, group, at, records[at])
-                self._filter_data(data, headers.batch(number), *one)
-        self.records_kept += int(kept[is_rewritten].sum())
+        creates = headers.attributes[numbers] & TIMESTAMP_TYPE_MASK == 0
+        deltas = selected.max_timestamp_deltas[chosen]
+        timestamps[creates] = (headers.base_timestamps[numbers] + deltas)[creates]
+        firsts, uptos = selected.first_runs[chosen], selected.first_runs[chosen + 1]
+        view = memoryview(group.data)
+        runs = map(slice, selected.run_starts.tolist(), selected.run_ends.tolist())
+        pieces = list(map(view.__getitem__, runs))
+        limits = zip(firsts.tolist(), uptos.tolist(), strict=True)
+        parts = [pieces[first:upto] for first, upto in limits]
+        codecs = headers.attributes[numbers] & COMPRESSION_MASK
+        if codecs[0]:
+            contents = [b"".join(part) for part in parts]
+            made = self._codecs.compress_all(codecs.tolist(), contents)
+            sizes = np.array([len(each) for each in made])
+            parts = [[each] for each in made]
+        else:
+            ends = np.cumsum(selected.run_ends - selected.run_starts)
+            before = np.append(0, ends)
+            sizes = before[uptos] - before[firsts]
+        content, ends = headers.with_fewer_records(numbers, kept, timestamps, parts, sizes)
+        state.output.put(numbers, content, ends, timestamps)
+
+    def _put(self, batch: Batch, content: Buffer, max_timestamp: int) -> None:
+        self._chunk_output.put_one(batch.position, content, max_timestamp)
 
     # -- both ----------------------------------------------------------------------------
 
@@ -300,17 +303,7 @@ def _group(
     )
 
 
-def _runs(group: RecordGroup, selected: Selected) -> list[list[Buffer]]:
-    """Return the bytes that are left of each batch, in pieces."""
-    view, firsts = memoryview(group.data), selected.first_runs
-    runs = map(slice, selected.run_starts, selected.run_ends)
-    pieces = list(map(view.__getitem__, runs))
-    return [[*pieces[first:upto]] for first, upto in pairwise(firsts)]
-
-
-def _one(
-    selected: Selected, group: RecordGroup, at: int, records: list[Buffer]
-) -> tuple[BatchRecords, Selection]:
+def _one(selected: Selected, group: RecordGroup, at: int) -> tuple[BatchRecords, Selection]:
     """Return the records of one of the batches, and what was selected of them."""
     count = int(group.counts[at])
     whole = BatchRecords(
@@ -321,7 +314,13 @@ def _one(
         count,
         bool(group.keep_tombstones[at]),
     )
-    kept = selected.kept[at]
-    content = None if kept == count else b"".join(records)
-    largest = selected.max_timestamp_deltas[at]
-    return whole, Selection(kept, selected.have_tombstones[at], largest, content)
+    kept = int(selected.kept[at])
+    content = None
+    if kept < count:
+        runs = slice(int(selected.first_runs[at]), int(selected.first_runs[at + 1]))
+        ranges = zip(
+            selected.run_starts[runs].tolist(), selected.run_ends[runs].tolist(), strict=True
+        )
+        content = b"".join([group.data[start:end] for start, end in ranges])
+    largest = int(selected.max_timestamp_deltas[at])
+    return whole, Selection(kept, bool(selected.have_tombstones[at]), largest, content)

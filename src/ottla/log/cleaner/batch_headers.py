@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
@@ -10,10 +11,12 @@ import numpy as np
 from ottla.log.cleaner.batch_codecs import LZ4_HEADER, LZ4_ONE_BLOCK
 from ottla.log.cleaner.record_arrays import Array
 from ottla.log.segment.batch_scan import header_at
+from ottla.ports import Buffer
 from ottla.records.batch import (
     ATTRIBUTES_OFFSET,
     COMPRESSION_MASK,
     CONTROL_MASK,
+    CRC_OFFSET,
     DELETE_HORIZON_MASK,
     HEADER_SIZE,
     LENGTH_OFFSET,
@@ -155,12 +158,34 @@ class BatchHeaders:
         is_whole = found["block_size"].astype(np.int64) == sizes - before - after
         return bool((is_whole & (found["head"] == LZ4_HEADER) & (ends == 0)).all())
 
-    def with_fewer_records(self, numbers: Array, counts: Array, timestamps: Array) -> bytes:
-        """Return headers of these batches one after the other, with other counts of records.
+    def with_fewer_records(
+        self,
+        numbers: Array,
+        counts: Array,
+        timestamps: Array,
+        records: Sequence[Sequence[Buffer]],
+        sizes: Array,
+    ) -> tuple[bytearray, Array]:
+        """Return batches with the headers of these and with other records, one after the other.
 
-        `timestamps` are the largest ones of what is left. Length and CRC are still to be set.
+        The records of each are in pieces, and have a size together. `counts` says how many they
+        are, and `timestamps` has the largest ones. Also return where each batch ends.
         """
         headers = self._fields[numbers]
         headers["record_count"] = counts
         headers["max_timestamp"] = timestamps
-        return headers.tobytes()
+        headers["batch_length"] = sizes + (HEADER_SIZE - LOG_OVERHEAD)
+        pieces: list[Buffer] = []
+        with memoryview(headers.view(np.uint8)) as view:
+            for at, each in enumerate(records):
+                pieces.append(view[at * HEADER_SIZE : (at + 1) * HEADER_SIZE])
+                pieces += each
+            made = bytearray().join(pieces)
+        ends = np.cumsum(sizes + HEADER_SIZE)
+        starts = ends - sizes - HEADER_SIZE
+        with memoryview(made) as view:
+            ranges = zip((starts + ATTRIBUTES_OFFSET).tolist(), ends.tolist(), strict=True)
+            computed = [crc32c(view[start:end]) for start, end in ranges]
+        words = np.ndarray((len(made) - 3,), "V4", made, strides=(1,))
+        words[starts + CRC_OFFSET] = np.array(computed, ">u4").view("V4")
+        return made, ends

@@ -96,6 +96,8 @@ class CleanedSegment:
         self._indexed_position = 0
         self._last_time_entry = NO_TIMESTAMP
         self.size = 0
+        self.unchanged_bytes = 0
+        """How many bytes are batches that stay as they are."""
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
         self._batches: list[Buffer] = []

@@ -21,6 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from struct import Struct
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
@@ -114,6 +115,8 @@ class CleaningSession(ABC):
         """The segment that is being read, unless its bytes come with the tasks."""
         self.output_file: SharedOutput | None = None
         """The segment that is being written, unless the broker does that."""
+        self._writing: Callable[[], None] | None = None
+        """Waits until what was written last is in the file."""
         self.records_read = self.records_kept = self.invalid_records = 0
 
     def close_input(self) -> None:
@@ -123,8 +126,26 @@ class CleaningSession(ABC):
         if file is not None:
             file.close()
 
+    def write(self, batches: list[Buffer]) -> None:
+        """Append batches to the file of the output, in a second thread.
+
+        They may be in the buffer of the input, which is not changed before that: the same thread
+        fills it. Raise the error of the write before.
+        """
+        self.finish_writes()
+        assert self.output_file is not None
+        self._writing = start_beside(partial(self.output_file.write, batches))
+
+    def finish_writes(self) -> None:
+        """Wait until everything is written; raise the error of the last write."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing()
+
     def close_output(self) -> None:
         """Close the file of the segment that was written."""
+        with suppress(OSError):
+            self.finish_writes()
         file, self.output_file = self.output_file, None
         if file is not None:
             file.close()
@@ -217,8 +238,9 @@ class CleaningSession(ABC):
     def _keep(self, chunk: bytearray, batch: Batch) -> None:
         """Copy a batch as it is."""
         self.records_kept += batch.record_count
+        self.output.unchanged_bytes += batch.size
         content = memoryview(chunk)[batch.position : batch.end]
-        self.output.add(content, batch.last_offset, batch.max_timestamp)
+        self._put(batch, content, batch.max_timestamp)
 
     def _keep_header(self, batch: Batch) -> None:
         """Keep a batch without its records, if anybody needs its sequence, offset or epoch."""
@@ -227,7 +249,7 @@ class CleaningSession(ABC):
             or batch.next_offset == self._upper_bound
             or self._begins_epoch
         ):
-            self.output.add(without_records(batch), batch.last_offset, batch.max_timestamp)
+            self._put(batch, without_records(batch), batch.max_timestamp)
 
     def _rewrite(
         self, batch: Batch, records: bytes, count: int, max_timestamp: int, sets_horizon: bool
@@ -243,7 +265,11 @@ class CleaningSession(ABC):
             batch, payload, count, base_timestamp, max_timestamp, has_delete_horizon=sets_horizon
         )
         self.records_kept += count
-        self.output.add(made, batch.last_offset, max_timestamp)
+        self._put(batch, made, max_timestamp)
+
+    def _put(self, batch: Batch, content: Buffer, max_timestamp: int) -> None:
+        """Add what stays of a batch to the output."""
+        self.output.add(content, batch.last_offset, max_timestamp)
 
     def _is_last_of_producer(self, batch: Batch) -> bool:
         last = self._last_of.get(batch.producer_id)

@@ -30,19 +30,20 @@ from ottla.records.batch import CorruptBatch
 
 TASK: Final = "ottla.log.cleaner.cleaning_task:run"
 ARRAYS_FROM_BYTES: Final = 8 * 1024 * 1024
-"""Less in all is cleaned without numpy: it takes 0.1 s and 15 MiB of memory to start."""
-
-SMALLEST_ARRAYS_BYTES: Final = 128 * 1024
-"""A smaller log is cleaned as fast without numpy."""
+"""Smaller logs are cleaned without numpy: it takes 0.1 s and 15 MiB of memory to start."""
+BUSY_FROM_BYTES: Final = 16 * 1024 * 1024
+SMALL_BYTES: Final = 256 * 1024
+"""Logs of this size are cleaned with numpy as well once the process has cleaned BUSY_FROM_BYTES."""
 
 _MOST_SESSIONS: Final = 16
 _sessions: dict[str, CleaningSession] = {}
 
 
 class _Work:
-    """What this process had to clean."""
+    """What this process has done so far."""
 
-    bytes = 0
+    begun_bytes = 0
+    """The sizes of all logs whose cleans have begun."""
 
 
 def run(data: Buffer) -> bytes:
@@ -74,11 +75,11 @@ def run(data: Buffer) -> bytes:
 
 
 def new_session(fields: dict[str, Any], producers: Buffer, aborted: Buffer) -> CleaningSession:
-    """Begin a clean: with arrays if the log is large or there are many, and numpy is installed."""
+    """Begin a clean: with arrays if the log is large and numpy is installed."""
     size = fields["bytes"]
-    _Work.bytes += size
-    is_small = size < min(SMALLEST_ARRAYS_BYTES, ARRAYS_FROM_BYTES)
-    if _Work.bytes >= ARRAYS_FROM_BYTES and not is_small:
+    _Work.begun_bytes += size
+    is_busy = _Work.begun_bytes >= BUSY_FROM_BYTES
+    if size >= (SMALL_BYTES if is_busy else ARRAYS_FROM_BYTES):
         try:
             from ottla.log.cleaner.array_session import ArraySession
         except ImportError:
@@ -173,9 +174,10 @@ def _filter(session: CleaningSession, fields: dict[str, Any], parts: list[memory
         session.filter(chunk, fields["latest_offset"])
         kept = session.output.take_batches()
         if session.output_file is not None:
-            session.output_file.write(kept)
+            session.write(kept)
         else:
             batches += b"".join(kept)
+    session.finish_writes()
     entries = session.output.take_entries()
     written = session.output.size - before
     return pack({"size": written}, batches, *entries, session.take_aborted())
@@ -187,6 +189,7 @@ def _finish(session: CleaningSession, fields: dict[str, Any], parts: list[memory
         "max_timestamp": session.output.max_timestamp,
         "max_timestamp_offset": session.output.max_timestamp_offset,
         "size": session.output.size,
+        "unchanged_bytes": session.output.unchanged_bytes,
         "records_read": session.records_read,
         "records_kept": session.records_kept,
     }

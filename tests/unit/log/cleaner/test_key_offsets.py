@@ -14,11 +14,13 @@ from ottla.log.cleaner.array_key_offsets import ALL_STAY, NONE_STAYS, ArrayKeyOf
 from ottla.log.cleaner.array_session import ArraySession
 from ottla.log.cleaner.cleaning_task import (
     ARRAYS_FROM_BYTES,
-    SMALLEST_ARRAYS_BYTES,
+    BUSY_FROM_BYTES,
+    SMALL_BYTES,
     new_session,
 )
 from ottla.log.cleaner.key_hash import KeyHash
 from ottla.log.cleaner.key_offsets import BatchRecords, KeyOffsets, Selection
+from ottla.log.cleaner.plain_session import PlainSession
 from ottla.log.cleaner.record_arrays import PADDING, RecordGroup
 from ottla.records.batch import HEADER_SIZE, CorruptBatch
 from ottla.records.record import NewRecord, build_batch
@@ -154,7 +156,8 @@ def test_marks_select_the_same(groups, first, keep_tombstones, copies) -> None: 
         return
     group = group_of([batches[number] for number in marked])
     by_marks = arrays.map.select_marked(group)
-    assert by_marks == arrays.map.select(group, offset)
+    by_keys = arrays.map.select(group, offset)
+    assert all(map(np.array_equal, by_marks, by_keys))
     verdicts = arrays.map.verdicts(firsts[marked], lasts[marked]).tolist()
     for kept, count, has_tombstones, verdict in zip(
         by_marks.kept, group.counts.tolist(), by_marks.have_tombstones, verdicts, strict=True
@@ -256,29 +259,37 @@ def test_the_hash_is_multilinear() -> None:
     assert int(low[0]) == parts[2] << 32 | parts[3]
 
 
+SESSION_FIELDS = {
+    "map_bytes": 2400,
+    "load_factor": 0.9,
+    "seed": "00",
+    "first_dirty_offset": 0,
+    "upper_bound": 10,
+    "now_ms": 0,
+    "delete_retention_ms": 0,
+    "keep_deletions_from": 10,
+    "keep_epoch_starts": False,
+    "index_interval_bytes": 4096,
+}
+
+
 def test_large_logs_are_cleaned_with_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    fields = {
-        "map_bytes": 2400,
-        "load_factor": 0.9,
-        "seed": "00",
-        "first_dirty_offset": 0,
-        "upper_bound": 10,
-        "now_ms": 0,
-        "delete_retention_ms": 0,
-        "keep_deletions_from": 10,
-        "keep_epoch_starts": False,
-        "index_interval_bytes": 4096,
-    }
+    monkeypatch.setattr(cleaning_task._Work, "begun_bytes", 0)
+    large = new_session({**SESSION_FIELDS, "bytes": ARRAYS_FROM_BYTES}, b"", b"")
+    small = new_session({**SESSION_FIELDS, "bytes": ARRAYS_FROM_BYTES - 1}, b"", b"")
+    assert isinstance(large, ArraySession)
+    assert not isinstance(small, ArraySession)
 
-    def has_arrays(size: int) -> bool:
-        return isinstance(new_session({**fields, "bytes": size}, b"", b""), ArraySession)
 
-    monkeypatch.setattr(cleaning_task._Work, "bytes", 0)
-    assert has_arrays(ARRAYS_FROM_BYTES)
-    monkeypatch.setattr(cleaning_task._Work, "bytes", 0)
-    halves = [has_arrays(ARRAYS_FROM_BYTES // 2) for _ in range(3)]
-    assert halves == [False, True, True], "many smaller logs are worth it, too"
-    assert not has_arrays(SMALLEST_ARRAYS_BYTES - 1)
+def test_a_busy_process_cleans_small_logs_with_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleaning_task._Work, "begun_bytes", 0)
+    kinds = [
+        type(new_session({**SESSION_FIELDS, "bytes": SMALL_BYTES}, b"", b"")) for _ in range(400)
+    ]
+    assert kinds == sorted(kinds, key=lambda kind: kind is ArraySession)
+    assert kinds.count(PlainSession) == BUSY_FROM_BYTES // SMALL_BYTES - 1
+    tiny = new_session({**SESSION_FIELDS, "bytes": SMALL_BYTES - 1}, b"", b"")
+    assert isinstance(tiny, PlainSession)
 
 
 def test_the_table_grows_with_its_keys() -> None:
