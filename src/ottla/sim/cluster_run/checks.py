@@ -58,6 +58,8 @@ class Checks:
         self._hosted: dict[int, dict[PartitionKey, Log | None]] = {}
         self._led: set[tuple[int, PartitionKey]] = set()
         """Who led what after its last wake-up."""
+        self._last_committed: dict[PartitionKey, int] = {}
+        """The high watermark of the last leader whose process has ended."""
         self.image = MetadataImage()
         """The newest image that any node had."""
 
@@ -94,8 +96,10 @@ class Checks:
         self._metadata_seen.pop(number, None)
         for partition, log in self._hosted.pop(number, {}).items():
             if log is not None and not is_loose(partition[0]):
-                # The last wake-up may have told a leader of records before the process ended.
+                # The last wake-up may have told others of records before the process ended.
                 self._ends[number, partition] = log.written_end
+                if (number, partition) in self._led:
+                    self._last_committed[partition] = log.high_watermark
         for key in [key for key in self._seen if key[0] == number]:
             del self._seen[key]
             self._led.discard(key)
@@ -293,7 +297,8 @@ class Checks:
         newest = self._newest(partition)
         # It may have led for a part of the wake-up, if nobody else is in sync.
         is_alone = newest is not None and newest.isr == (number,)
-        if leader is None and (number, key) not in self._led and not is_alone:
+        is_told = high_watermark <= self._last_committed.get(key, 0)
+        if leader is None and (number, key) not in self._led and not is_alone and not is_told:
             raise Violation(f"{partition.name}: follower {number} is the first at {high_watermark}")
         is_current = newest is not None and newest.leader_epoch == partition.leader_epoch
         if newest is not None and (is_current or leader is None):
