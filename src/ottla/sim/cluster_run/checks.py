@@ -67,9 +67,12 @@ class Checks:
 
     def look(self, number: int) -> None:
         """Check a node after its wake-up."""
-        node = self._cluster.machine(number).node
-        if node is None:
-            return
+        machine = self._cluster.machine(number)
+        if machine.node is not None:
+            with machine.disk.faults.looked_at():
+                self._look(number, machine.node)
+
+    def _look(self, number: int, node: Node) -> None:
         self._check_votes(number)
         self._check_quorum(number, node)
         self._check_image(number, node)

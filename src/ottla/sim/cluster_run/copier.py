@@ -86,8 +86,11 @@ class ClusterRunOfCopiers(ClusterRunOfClients, Protocol):
     clock_skew_ms: float
     """How far the clocks of coordinators may be apart."""
 
-    def init_number(self, exchange: Exchange) -> int:
-        """Return which decision about its transactional id an answer was."""
+    def init_number(self, exchange: Exchange) -> tuple[int, int]:
+        """Return which decision about its transactional id an answer was.
+
+        The second number is how often the id had expired before.
+        """
         ...
 
 
@@ -180,9 +183,7 @@ class Copier(CourseClient):
         asked = requests.take_over(self.transactional_id, self._timeout_ms)
         exchange = yield from self._ask(self._coordinator, *asked)
         reply: Any = exchange.reply
-        self._init = self.environment.init_number(exchange)
-        known = self.environment.transactions.id(self.transactional_id)
-        self._expirations = known.expirations
+        self._init, self._expirations = self.environment.init_number(exchange)
         self._producer = reply.producer_id, reply.producer_epoch
         self._sequences.clear()
 

@@ -84,7 +84,7 @@ class ClusterRun:
         expiration_ms = profile.properties.get("transactional.id.expiration.ms")
         if expiration_ms is not None and not self.clock_skew_ms:
             self.transactions.expiration_ms = int(expiration_ms)
-        self._inits: dict[int, int] = {}
+        self._inits: dict[int, tuple[int, int]] = {}
         self.broker_count = profile.brokers + profile.extra_brokers
         self._numbers = range(1, self.broker_count + 1)
         self._seconds = seconds
@@ -562,10 +562,14 @@ class ClusterRun:
             assert isinstance(reply, InitProducerIdResponse)
             given = None if reply.error_code else (reply.producer_id, reply.producer_epoch)
             number = self.transactions.init_decided(request.transactional_id, given)
-            self._inits[id(exchange)] = number
+            known = self.transactions.id(request.transactional_id)
+            self._inits[id(exchange)] = number, known.expirations
 
-    def init_number(self, exchange: Exchange) -> int:
-        """Return which decision about its transactional id an answer was."""
+    def init_number(self, exchange: Exchange) -> tuple[int, int]:
+        """Return which decision about its transactional id an answer was.
+
+        The second number is how often the id had expired before.
+        """
         return self._inits[id(exchange)]
 
     def _is_coordinator(self, number: int) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from errno import EIO, ENOSPC
 from random import Random as Generator
 from typing import Final
@@ -37,6 +38,16 @@ class DiskFaults:
         self.volumes = [Volume(path) for path in paths]
         self.operations_until_crash = -1
         """How many more operations that change something succeed; -1 is no limit."""
+        self._is_looked_at = False
+
+    @contextmanager
+    def looked_at(self) -> Iterator[None]:
+        """Let nothing fail while a checker reads what is on the disk."""
+        self._is_looked_at = True
+        try:
+            yield
+        finally:
+            self._is_looked_at = False
 
     def volume_of(self, path: str) -> Volume | None:
         """Return the volume a path lies on."""
@@ -48,7 +59,7 @@ class DiskFaults:
     def fail_some(self, path: str) -> None:
         """Raise EIO if the path's volume fails this time."""
         volume = self.volume_of(path)
-        if volume is None or not volume.is_broken:
+        if volume is None or not volume.is_broken or self._is_looked_at:
             return
         if self._chance.random() < volume.eio_probability:
             raise OSError(EIO, "simulated I/O error", path)
