@@ -141,20 +141,32 @@ class LogCleaner:
             if len(self.running) >= self._config.log_cleaner_threads:
                 break
             if self._is_current(plan.log):
-                self._begin(plan)
+                for whole in self._with_active_segment(plan):
+                    self._begin(whole)
         self._is_checking = False
         if self._is_wanted_again:
             self._is_wanted_again = False
             self.check_soon()
 
-    def _look_at(self, log: Log) -> list[Cleanable]:
+    def _with_active_segment(self, plan: Cleanable) -> list[Cleanable]:
+        """Return the plan; one that was asked for with all that the log has now, if there is any.
+
+        The active segment ends only now. Many logs may be asked for while others are cleaned, and
+        each check would leave a tiny segment in all of them.
+        """
+        if plan.log.topic_partition not in self._requested:
+            return [plan]
+        found = self._look_at(plan.log, is_next=True)
+        return [each for each in found if each.cleanable_bytes]
+
+    def _look_at(self, log: Log, *, is_next: bool = False) -> list[Cleanable]:
         """Return what can be cleaned of a log: one element, or none."""
         partition = log.topic_partition
         if partition in self.running or partition in self.uncleanable:
             return []
         try:
             now_ms = self._clock.wall_ms()
-            if is_roll_due(log, now_ms) or self._must_roll(log):
+            if is_roll_due(log, now_ms) or (is_next and _can_roll(log)):
                 log.roll(now_ms)
             found = cleanable(log, now_ms)
         except IndexNotReady:
@@ -165,11 +177,7 @@ class LogCleaner:
         except OSError as error:
             self._host.storage_failed(log, error)
             return []
-        return [found] if found.total_bytes else []
-
-    def _must_roll(self, log: Log) -> bool:
-        is_whole = log.written_end <= log.high_watermark and not log.has_queued
-        return log.topic_partition in self._requested and bool(log.active.size) and is_whole
+        return [found] if found.total_bytes or partition in self._requested else []
 
     def _due(self, found: list[Cleanable]) -> Iterator[Cleanable]:
         """Yield the logs to clean: those that were asked for, then the dirtiest."""
@@ -177,7 +185,7 @@ class LogCleaner:
         for each in found:
             if each.log.topic_partition not in self._requested:
                 rest.append(each)
-            elif each.cleanable_bytes:
+            elif each.cleanable_bytes or each.log.active.size:
                 yield each
         while (next_one := dirtiest(rest)) is not None:
             rest.remove(next_one)
@@ -269,3 +277,9 @@ class LogCleaner:
         self._host.report(
             f"{log.topic_partition} is not compacted any more until the broker restarts: {reason}"
         )
+
+
+def _can_roll(log: Log) -> bool:
+    """Return True if the active segment has something, all of which is committed."""
+    is_whole = log.written_end <= log.high_watermark and not log.has_queued
+    return bool(log.active.size) and is_whole

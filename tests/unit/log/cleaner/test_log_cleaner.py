@@ -103,6 +103,19 @@ def test_a_clean_that_was_asked_for_takes_the_active_segment_too() -> None:
     assert log.cleaned_upto == 2
 
 
+def test_a_clean_that_has_to_wait_leaves_no_tiny_segments() -> None:
+    them = Cleaners(log_cleaner_threads=0)
+    log = them.log("c", COMPACT.replace(min_cleanable_dirty_ratio=1.0))
+    for number in range(5):
+        append_all(log, keyed(("a", str(number))))
+        them.cleaner.request(log)
+    assert len(log.segments) == 1
+    them.cleaner.reconfigure(CleanerConfig())
+    them.cleaner.check_soon()
+    assert offsets(log) == [4]
+    assert log.cleaned_upto == 5
+
+
 def test_young_records_are_not_cleaned() -> None:
     them = Cleaners()
     log = them.log("c", COMPACT.replace(min_compaction_lag_ms=1000))
