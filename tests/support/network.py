@@ -137,6 +137,7 @@ class World:
         max_idle_ms: int = -1,
         most_unsent_bytes: int = MOST_UNSENT_BYTES,
         most_unsent_ranges: int = MOST_UNSENT_RANGES,
+        most_connections: int = 10,
     ) -> None:
         self.node = EchoNode()
         self.poller = FakePoller()
@@ -144,7 +145,7 @@ class World:
         self.engine = Engine(
             self.node,
             self.poller,
-            ConnectionLimits(10, 10, {}, max_idle_ms),
+            ConnectionLimits(most_connections, most_connections, {}, max_idle_ms),
             self.buffers,
             LARGEST,
             most_unsent_bytes=most_unsent_bytes,

@@ -4,7 +4,8 @@ What takes long is a generator that yields after a little work (`ottla.model.ste
 once, and most of the time it also ends at once. If the wake-up has no time left, it goes on in the
 next one, and requests of other connections are handled in between. All that waits takes turns,
 step by step, so a short request does not wait for the end of a long one. Work that yields a `Wait`
-goes on when that is over.
+goes on when that is over. It comes first then: it has not taken any time meanwhile, and work that
+often waits, such as a clean of a log, would hardly get on among requests with long steps.
 """
 
 from __future__ import annotations
@@ -57,6 +58,10 @@ class SlicedWork:
         self._waiting.append(work)
         self._schedule()
 
+    def _go_on_first(self, work: _Work) -> None:
+        self._waiting.appendleft(work)
+        self._schedule()
+
     def _begin(self, work: _Work) -> bool:
         """Do as many steps as this wake-up has time for; return True if these are all."""
         steps, _ = work
@@ -73,7 +78,7 @@ class SlicedWork:
                 return True
             if step is not None and not step.is_over:
                 self._left_ms -= clock() - began_ms
-                step.then(partial(self._go_on_later, work))
+                step.then(partial(self._go_on_first, work))
                 return False
             if clock() - began_ms >= self._left_ms:
                 self._left_ms = 0
@@ -106,7 +111,7 @@ class SlicedWork:
         if wait.is_over:
             self._waiting.append(work)
         else:
-            wait.then(partial(self._go_on_later, work))
+            wait.then(partial(self._go_on_first, work))
 
     def _schedule(self) -> None:
         if not self._is_scheduled:

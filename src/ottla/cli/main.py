@@ -38,12 +38,13 @@ def main(arguments: list[str] | None = None) -> int:
 def _let_interrupts_end_the_process() -> None:
     """Let Ctrl-C end the process at once, as SIGTERM does, until the command handles both.
 
-    As an exception, KeyboardInterrupt, it can be lost: Python ignores it in a finalizer.
+    As an exception, KeyboardInterrupt, it can be lost: Python ignores it in a finalizer. The module
+    `signal` is not used here: it takes milliseconds to import, and Ctrl-C then ends in a traceback.
     """
-    import signal
+    import _signal  # type: ignore[import-not-found]
 
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 
 if __name__ == "__main__":

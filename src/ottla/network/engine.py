@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ottla.network.request_handler import RequestHandler
 
 MOST_STREAMED: Final = 3  # large frames of one connection that are answered with the one before
+MOST_CLOSED: Final = 50  # idle connections that a wake-up closes
 MOST_ROUNDS: Final = 4  # in which a wake-up takes requests that waited; the next one takes the rest
 
 
@@ -137,10 +138,17 @@ class Engine:
 
     def _close_idle(self) -> None:
         oldest_ms = self.node.monotonic_ms - self._limits.max_idle_ms
-        for channel in list(self.channels.values()):
-            if channel.used_ms < oldest_ms and not channel.is_outgoing and not is_waiting(channel):
-                self.close(channel)
-        self.watch_idle()
+        idle = [
+            channel
+            for channel in self.channels.values()
+            if channel.used_ms < oldest_ms and not channel.is_outgoing and not is_waiting(channel)
+        ]
+        for channel in idle[:MOST_CLOSED]:
+            self.close(channel)
+        if len(idle) > MOST_CLOSED:
+            self.node.timers.at(self.node.monotonic_ms + 1, self._close_idle)
+        else:
+            self.watch_idle()
 
     # -- the wake-up ---------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.broker import pipeline
 from ottla.model.errors import ErrorCode
-from ottla.model.steps import Steps
+from ottla.model.steps import Steps, Wait
 from ottla.wire.codec import encoder
 from ottla.wire.header import request_header
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -44,6 +44,31 @@ def test_short_work_is_done_at_once(broker: Broker) -> None:
     done: list[str] = []
     assert broker.node.sliced_work.run(work(done, "a", 3))
     assert done == ["a0", "a1", "a2"]
+
+
+def test_work_comes_first_after_it_has_waited(sliced: Broker) -> None:
+    done: list[str] = []
+    wait = Wait()
+
+    def waiting() -> Steps[None]:
+        done.append("begins")
+        yield wait
+        done.append("goes on")
+        yield
+        done.append("ends")
+
+    run = sliced.node.sliced_work.run
+    assert not run(waiting())
+    for name in "abc":
+        assert not run(work(done, name, 3))
+    pass_wake_ups(sliced, 3)
+    assert done == ["begins", "a0", "b0"]
+    wait.end()
+    pass_wake_ups(sliced, 4)
+    assert done[3:] == ["goes on", "c0", "a1", "b1"]
+    pass_wake_ups(sliced)
+    assert done.count("ends") == 1
+    assert len(done) == 3 + 3 * 3
 
 
 def test_work_takes_turns(sliced: Broker) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.connection import MOST_REPLIES
+from ottla.network.engine import MOST_CLOSED
 from ottla.network.flow_control import STALL_CHECK_MS, STALLED_MS
 from ottla.network.stream import HANG_UP, READ, WRITE
 from tests.support.network import LARGEST, FakeStream, World, framed
@@ -220,3 +221,20 @@ def test_many_frames_of_one_wake_up_are_handled_while_the_arena_grows() -> None:
     assert world.node.handled == bodies
     world.engine.settle()
     assert [stream.sent for stream, _ in connections] == [framed(body) for body in bodies]
+
+
+def test_a_wake_up_closes_only_some_of_the_idle_connections() -> None:
+    world = World(max_idle_ms=1000, most_connections=3 * MOST_CLOSED)
+    streams = [world.accept()[0] for _ in range(2 * MOST_CLOSED + 10)]
+    world.engine.watch_idle()
+
+    def closed() -> int:
+        return sum(stream.closed for stream in streams)
+
+    while not closed():
+        world.node.pass_ms(100)
+    assert closed() == MOST_CLOSED
+    world.node.pass_ms(1)
+    assert closed() == 2 * MOST_CLOSED
+    world.node.pass_ms(1)
+    assert closed() == len(streams)

@@ -73,6 +73,28 @@ def test_pauses_are_counted(broker: Broker) -> None:
     assert gc.isenabled()
 
 
+def test_what_a_long_collection_leaves_is_not_looked_at_again_for_a_while(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = gc.get_freeze_count()
+    gc.collect()
+    assert gc.get_freeze_count() == before  # with this clock it took no time
+    monkeypatch.setattr(garbage_collection, "LONG_MS", -1.0)
+    gc.collect(1)
+    assert gc.get_freeze_count() == before
+    kept = [[number] for number in range(1000)]
+    gc.collect()
+    frozen = gc.get_freeze_count()
+    try:
+        assert frozen >= before + len(kept)
+        more = [[number] for number in range(1000)]
+        gc.collect()
+        assert gc.get_freeze_count() >= frozen + len(more)
+    finally:
+        broker.pass_time(garbage_collection.FROZEN_MS)
+    assert gc.get_freeze_count() == 0
+
+
 def test_requests_that_never_cease(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage_collection, "MOST_OBJECTS", 1000)
     pause = broker.node.pause_collection

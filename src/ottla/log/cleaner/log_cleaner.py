@@ -87,8 +87,7 @@ class LogCleaner:
         self._is_checking = False
         self._is_wanted_again = False
         self._started = 0
-        self._requested: dict[TopicPartition, int] = {}
-        """Logs to clean next, and up to which offset."""
+        self._requested: set[TopicPartition] = set()
         self._failures: dict[TopicPartition, int] = {}
         self.running: dict[TopicPartition, CleanRun] = {}
         self.uncleanable: dict[TopicPartition, str] = {}
@@ -122,10 +121,8 @@ class LogCleaner:
     def request(self, log: Log) -> None:
         """Clean a log next, whatever its ratio, with all that it has now."""
         partition = log.topic_partition
-        if not any(
-            partition in known for known in (self._requested, self.running, self.uncleanable)
-        ):
-            self._requested[partition] = log.log_end_offset
+        if partition not in self.running and partition not in self.uncleanable:
+            self._requested.add(partition)
             self.check_soon()
 
     def _check(self) -> Steps[None]:
@@ -144,20 +141,32 @@ class LogCleaner:
             if len(self.running) >= self._config.log_cleaner_threads:
                 break
             if self._is_current(plan.log):
-                self._begin(plan)
+                for whole in self._with_active_segment(plan):
+                    self._begin(whole)
         self._is_checking = False
         if self._is_wanted_again:
             self._is_wanted_again = False
             self.check_soon()
 
-    def _look_at(self, log: Log) -> list[Cleanable]:
+    def _with_active_segment(self, plan: Cleanable) -> list[Cleanable]:
+        """Return the plan; one that was asked for with all that the log has now, if there is any.
+
+        The active segment ends only now. Many logs may be asked for while others are cleaned, and
+        each check would leave a tiny segment in all of them.
+        """
+        if plan.log.topic_partition not in self._requested:
+            return [plan]
+        found = self._look_at(plan.log, is_next=True)
+        return [each for each in found if each.cleanable_bytes]
+
+    def _look_at(self, log: Log, *, is_next: bool = False) -> list[Cleanable]:
         """Return what can be cleaned of a log: one element, or none."""
         partition = log.topic_partition
         if partition in self.running or partition in self.uncleanable:
             return []
         try:
             now_ms = self._clock.wall_ms()
-            if is_roll_due(log, now_ms) or self._must_roll(log):
+            if is_roll_due(log, now_ms) or (is_next and _can_roll(log)):
                 log.roll(now_ms)
             found = cleanable(log, now_ms)
         except IndexNotReady:
@@ -168,13 +177,7 @@ class LogCleaner:
         except OSError as error:
             self._host.storage_failed(log, error)
             return []
-        return [found] if found.total_bytes else []
-
-    def _must_roll(self, log: Log) -> bool:
-        upto = self._requested.get(log.topic_partition)
-        if upto is None or not log.active.size or log.active.base_offset >= upto:
-            return False
-        return log.written_end <= log.high_watermark and not log.has_queued
+        return [found] if found.total_bytes or partition in self._requested else []
 
     def _due(self, found: list[Cleanable]) -> Iterator[Cleanable]:
         """Yield the logs to clean: those that were asked for, then the dirtiest."""
@@ -182,7 +185,7 @@ class LogCleaner:
         for each in found:
             if each.log.topic_partition not in self._requested:
                 rest.append(each)
-            elif each.cleanable_bytes:
+            elif each.cleanable_bytes or each.log.active.size:
                 yield each
         while (next_one := dirtiest(rest)) is not None:
             rest.remove(next_one)
@@ -192,9 +195,10 @@ class LogCleaner:
         return self._store.get(log.topic_partition) is log
 
     def _forget_deleted(self) -> None:
-        for known in (self.uncleanable, self.last_clean_ms, self._failures, self._requested):
+        for known in (self.uncleanable, self.last_clean_ms, self._failures):
             for partition in [each for each in known if self._store.get(each) is None]:
                 del known[partition]
+        self._requested = {each for each in self._requested if self._store.get(each) is not None}
 
     # -- cleaning ------------------------------------------------------------------------
 
@@ -215,7 +219,7 @@ class LogCleaner:
         run = CleanRun(clean_id, plan, settings, world)
         run.lane = lane
         self.running[partition] = run
-        self._requested.pop(partition, None)
+        self._requested.discard(partition)
         self._host.run(self._clean(run))
 
     def _submit(
@@ -273,3 +277,9 @@ class LogCleaner:
         self._host.report(
             f"{log.topic_partition} is not compacted any more until the broker restarts: {reason}"
         )
+
+
+def _can_roll(log: Log) -> bool:
+    """Return True if the active segment has something, all of which is committed."""
+    is_whole = log.written_end <= log.high_watermark and not log.has_queued
+    return bool(log.active.size) and is_whole

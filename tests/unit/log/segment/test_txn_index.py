@@ -133,10 +133,10 @@ def test_what_a_search_finds_does_not_depend_on_what_it_skips(seed: int) -> None
             upper = start + chance.randrange(1, 300)
             found, is_end = collect(read, start, upper)
             after = [each for each in transactions if each.last_offset >= start]
-            stable = next((n for n, e in enumerate(after) if e.last_stable_offset >= upper), None)
-            if stable is not None:
-                after = after[: stable + 1]
+            ends = [n for n, each in enumerate(after) if each.last_stable_offset >= upper]
+            if ends:
+                after = after[: ends[0] + 1]
             expected = [each for each in after if each.first_offset < upper]
             assert [each for each in found if each in expected] == expected
             assert all(each.first_offset < upper for each in found)
-            assert stable is not None or not is_end
+            assert ends or not is_end
