@@ -13,6 +13,7 @@ from tests.harness.copier.spec import FAILED, FENCED, STOPPED, CopierSpec
 from tests.harness.copier.watchdog import Watchdog
 
 _FAST_RETRIES = {
+    "bootstrap_timeout_ms": 3_000,  # it waits so long for a paused broker, and then gives up
     "request_timeout_ms": 5_000,
     "reconnect_backoff_ms": 20,
     "reconnect_backoff_max_ms": 200,
