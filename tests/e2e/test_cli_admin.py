@@ -37,9 +37,9 @@ def test_empty_results_say_so(server: BrokerProcess) -> None:
         for command, words in [
             ("topics list", "There are no topics."),
             ("topics describe", "There are no topics."),
-            ("groups list", "There are no such groups."),
-            ("groups describe", "There are no such groups."),
-            ("groups members", "There are no such groups."),
+            ("groups list", "There are no groups."),
+            ("groups describe", "There are no groups."),
+            ("groups members", "There are no groups."),
         ]:
             done = run_ottla(*command.split(), "-b", empty.bootstrap_servers)
             assert (done.returncode, done.stdout, done.stderr.strip()) == (0, "", words)

@@ -232,6 +232,9 @@ def test_a_reassignment_can_be_throttled(
     (topic,) = shown("topics", "describe", "slow")
     (source,) = topic["partitions"][0]["replicas"]
     target = source % 3 + 1
+    wrong = write_plan(tmp_path / "wrong.json", "slow", [9])
+    code, _, err = ottla("reassign", "execute", wrong, "--throttle", 50_000)
+    assert (code, "The throttle was set, and nothing moves" in err) == (1, True), err
     plan = write_plan(tmp_path / "slow.json", "slow", [target])
     code, _, err = ottla("reassign", "execute", plan, "--throttle", 50_000)
     assert (code, "removes the throttle" in err) == (0, True), err

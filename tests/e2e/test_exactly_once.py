@@ -1,7 +1,8 @@
 """Consume, transform, produce in transactions, while brokers and clients are killed and paused.
 
-Three nodes are brokers and controllers. Copiers are processes of confluent-kafka and aiokafka. In
-the end the committed output has each input exactly once and in order, up to the committed offsets.
+Three nodes are brokers and controllers. Copiers are processes of confluent-kafka, aiokafka and
+kafka-python. In the end the committed output has each input exactly once and in order, up to the
+committed offsets.
 """
 
 from __future__ import annotations
@@ -110,13 +111,18 @@ def test_aiokafka_copies_exactly_once(cluster: FaultCluster, tmp_path: Path) -> 
     run(cluster, tmp_path, of_partitions(cluster, "aiokafka"), plan)
 
 
+def test_kafka_python_copies_exactly_once(cluster: FaultCluster, tmp_path: Path) -> None:
+    plan = [CopyFaults.kill_leader, CopyFaults.fence_copier]
+    run(cluster, tmp_path, of_partitions(cluster, "kafka-python"), plan)
+
+
 def test_a_group_copies_exactly_once(cluster: FaultCluster, tmp_path: Path) -> None:
     run(cluster, tmp_path, of_group(cluster), [CopyFaults.kill_controller, CopyFaults.kill_copier])
 
 
 @pytest.mark.skipif(not FAULTS, reason="a long run: make exactly-once")
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("client", ["confluent", "aiokafka", "group"])
+@pytest.mark.parametrize("client", ["confluent", "aiokafka", "kafka-python", "group"])
 def test_many_faults(cluster: FaultCluster, tmp_path: Path, client: str) -> None:
     specs = of_group(cluster) if client == "group" else of_partitions(cluster, client)
     every = WITHOUT_ZOMBIES if client == "group" else EVERY

@@ -321,7 +321,11 @@ def test_an_unknown_catalog_of_a_sink(
         '  s: {from: a, table: "parquet:s3://lake/x"}\n'
         '  t: {from: a, table: "parquet:s3a://lake/x"}\n'
     )
-    _, problems = check_file(file, lambda: spark)
+    early: list[str] = []
+    _, problems = check_file(
+        file, lambda: spark, before_spark=lambda some: early.extend(each.where for each in some)
+    )
+    assert early == [f"sinks.{name}.table" for name in "xys"]
     found = {problem.where: problem.message for problem in problems}
     assert "unknown Iceberg catalog nowhere" in found["sinks.x.table"]
     assert "`catalogs`" in found["sinks.x.table"]

@@ -7,6 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 from cyclopts.types import UInt16
 
+from ottla.cli.errors import UsageError
 from ottla.cli.options import pairs
 from ottla.cli.serve import (
     DEFAULT_DATA_DIR,
@@ -14,6 +15,7 @@ from ottla.cli.serve import (
     DEFAULT_PORT,
     MOST_BROKERS,
     Serve,
+    is_address,
     serve,
     up_request,
 )
@@ -93,6 +95,8 @@ def up(
     stops the broker cleanly. With --brokers, both hold for the whole cluster.
     """
     overrides = pairs(settings, "--set")
+    if advertise is not None and not is_address(advertise):
+        raise UsageError(f"--advertise {advertise!r} should be HOST or HOST:PORT")
     return serve(
         up_request(
             port,

@@ -1,7 +1,8 @@
 """Output of commands: tables on a terminal, plain columns in a pipe, JSON on request.
 
-A table fits the terminal: long ids are shortened, then columns that are only nice to have are
-left out. A pipe gets everything, as no one has to look at it.
+A table fits the terminal: headings are wrapped between words, long ids are shortened, then columns
+that are only nice to have are left out. Numbers are never cut. A pipe gets everything, as no one
+has to look at it.
 """
 
 from __future__ import annotations
@@ -77,19 +78,19 @@ def print_table(columns: Sequence[Column], rows: Rows, empty: str | None = None)
 
 
 def fitted(columns: Sequence[Column], rows: Rows, width: int) -> tuple[list[Column], Rows]:
-    """Return columns and rows that fit a width: shorten ids first, then leave columns out."""
+    """Return columns and rows that fit a width: shorten ids first, then leave columns out.
+
+    Headings count with their longest word, because they can be wrapped.
+    """
     shown = list(range(len(columns)))
     cells = [list(row) for row in rows]
-    widths = [
-        max(len(column.title), *(len(row[i]) for row in cells), 0)
-        for i, column in enumerate(columns)
-    ]
+    widths = _widths(columns, rows, wrapped=True)
 
     def excess() -> int:
         return sum(widths[i] + _SEPARATION for i in shown) + 1 - width
 
     for i in sorted((i for i in shown if columns[i].is_id), key=lambda i: -widths[i]):
-        least = max(SHORTEST_ID, len(columns[i].title))
+        least = max(SHORTEST_ID, _longest_word(columns[i].title))
         if excess() > 0 and widths[i] > least:
             widths[i] = max(least, widths[i] - excess())
             for row in cells:
@@ -98,6 +99,22 @@ def fitted(columns: Sequence[Column], rows: Rows, width: int) -> tuple[list[Colu
         if excess() > 0:
             shown.remove(i)
     return [columns[i] for i in shown], [[row[i] for i in shown] for row in cells]
+
+
+def _widths(columns: Sequence[Column], rows: Rows, *, wrapped: bool) -> list[int]:
+    """Return the width of each column, with headings in one line or wrapped between words."""
+    return [
+        max(
+            _longest_word(column.title) if wrapped else len(column.title),
+            *(len(row[i]) for row in rows),
+            0,
+        )
+        for i, column in enumerate(columns)
+    ]
+
+
+def _longest_word(title: str) -> int:
+    return max(map(len, title.split()), default=0)
 
 
 def shortened(text: str, width: int) -> str:
@@ -115,12 +132,15 @@ def _print_rich(columns: Sequence[Column], rows: Rows, width: int) -> None:
     from rich.text import Text
 
     table = Table(box=box.ROUNDED, header_style="bold")
-    for column in columns:
+    widths = _widths(columns, rows, wrapped=False)
+    if sum(widths) + _SEPARATION * len(widths) + 1 > width:
+        widths = _widths(columns, rows, wrapped=True)
+    for column, needed in zip(columns, widths, strict=True):
         table.add_column(
             column.title,
             justify="right" if column.is_number else "left",
             overflow="fold",
-            no_wrap=column.is_number,
+            width=needed if column.is_number else None,
         )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))

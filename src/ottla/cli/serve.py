@@ -106,6 +106,16 @@ def advertised(address: str, port: int) -> str:
     return f"{address if address.startswith('[') else bracketed(address)}:{port}"
 
 
+def is_address(text: str) -> bool:
+    """Return whether a text is HOST, HOST:PORT or an IPv6 address, as `advertised` takes it."""
+    import re
+
+    forms = (
+        r"[\w.-]+(:\d{1,5})?|\[[\da-fA-F:.]+\](:\d{1,5})?|[\da-fA-F:.]*:[\da-fA-F:.]*:[\da-fA-F:.]*"
+    )
+    return re.fullmatch(forms, text) is not None
+
+
 def parse_plainly(words: list[str]) -> Serve | None:
     """Return the request of an `up` or `broker` command line, or None if it is not a plain one."""
     command, *rest = words
@@ -152,6 +162,8 @@ def _up(options: dict[str, str], settings: dict[str, str]) -> Serve | None:
     metrics_port = options.get("metrics_port")
     brokers = options.get("brokers", "1")
     if not _is_port(port) or not (metrics_port is None or _is_port(metrics_port)):
+        return None
+    if "advertise" in options and not is_address(options["advertise"]):
         return None
     if not _is_port(brokers) or not 1 <= int(brokers) <= MOST_BROKERS:
         return None
@@ -218,7 +230,7 @@ def serve(request: Serve, when_ready: Callable[[], None] = lambda: None) -> int:
                 " --brokers, or use another --data-dir"
             )
         if request.verbose:
-            show_start(properties)
+            show_start(properties, memory=request.memory)
         return run(
             properties,
             memory=request.memory,
@@ -239,7 +251,7 @@ def _has_several(data_dir: str) -> bool:
     return exists(f"{data_dir}/broker-1/meta.properties")
 
 
-def show_start(properties: dict[str, str]) -> None:
+def show_start(properties: dict[str, str], *, memory: bool) -> None:
     """Print on stderr what starts, and with which settings."""
     import os
 
@@ -247,7 +259,11 @@ def show_start(properties: dict[str, str]) -> None:
 
     python = ".".join(str(part) for part in sys.version_info[:3])
     print(f"Ottla {ottla.__version__}, Python {python}, process {os.getpid()}", file=sys.stderr)
+    if memory:
+        print("  nothing is stored on disk", file=sys.stderr)
     for name, value in sorted(properties.items()):
+        if memory and name == "log.dirs":
+            continue
         shown = "(hidden)" if "password" in name or "jaas" in name else value
         print(f"  {name}={shown}", file=sys.stderr)
 

@@ -88,6 +88,11 @@ class ConfigChange(NamedTuple):
     to_set: Mapping[str, str]
     to_delete: Sequence[str]
 
+    @property
+    def both(self) -> list[str]:
+        """The settings that are to be set and deleted, which makes no sense."""
+        return [name for name in self.to_delete if name in self.to_set]
+
 
 def describe_configs(
     client: Client, resources: Sequence[Resource], deadline: Deadline

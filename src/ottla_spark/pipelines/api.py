@@ -91,8 +91,12 @@ def check_file(
     *,
     bootstrap_servers: str | None = None,
     state: str | None = None,
+    before_spark: Callable[[Problems], None] = lambda problems: None,
 ) -> tuple[Checked | None, Problems]:
-    """Check a file. Return the result and all problems; the result is None if unreadable."""
+    """Check a file. Return the result and all problems; the result is None if unreadable.
+
+    `before_spark` gets the problems that are found without Spark, before it starts.
+    """
     problems = Problems()
     spec = read_file(Path(file).absolute(), problems)
     if spec is None:
@@ -101,7 +105,7 @@ def check_file(
         spec = replace(spec, bootstrap_servers=bootstrap_servers)
     if state is not None:
         spec = replace(spec, state=replace(spec.state, text=str(Path(state).absolute())))
-    return check_spec(spec, spark, problems), problems
+    return check_spec(spec, spark, problems, before_spark), problems
 
 
 def pipeline(

@@ -32,7 +32,7 @@ from ottla_spark.pipelines.show.views import (
     table_of,
 )
 from ottla_spark.pipelines.spec.model import Once, Trigger
-from ottla_spark.pipelines.spec.problems import Problems
+from ottla_spark.pipelines.spec.problems import Problem, Problems
 from ottla_spark.session import session
 from ottla_spark.spark_log import UnexpectedError, message_of, spark_log
 from ottla_spark.stop_signals import stop_on_signals
@@ -57,11 +57,43 @@ class Target:
     json: bool
     verbose: bool = False
 
-    def check(self, spark: Callable[[], SparkSession]) -> tuple[Checked | None, Problems]:
-        """Check the file."""
+    def check(
+        self, spark: Callable[[], SparkSession], before_spark: Callable[[Problems], None]
+    ) -> tuple[Checked | None, Problems]:
+        """Check the file. `before_spark` gets the problems that are found before Spark starts."""
         return check_file(
-            self.file, spark, bootstrap_servers=self.bootstrap_servers, state=self.state
+            self.file,
+            spark,
+            bootstrap_servers=self.bootstrap_servers,
+            state=self.state,
+            before_spark=before_spark,
         )
+
+
+class ProblemReport:
+    """Prints the problems of a file on stderr, each once: some of them before Spark starts."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._printed: set[Problem] = set()
+
+    def print_early(self, problems: Problems) -> None:
+        """Print the problems that are known before Spark starts, which may take a while."""
+        self._print(problems)
+        if len(problems):
+            print("ottla: Spark checks the rest ...", file=sys.stderr, flush=True)
+
+    def print_all(self, problems: Problems) -> None:
+        """Print the problems that were not printed yet, and how many there are in all."""
+        self._print(problems)
+        if len(problems) > 1:
+            print(f"ottla: {len(problems)} problems", file=sys.stderr)
+
+    def _print(self, problems: Problems) -> None:
+        for problem in problems:
+            if problem not in self._printed:
+                self._printed.add(problem)
+                print(problem.text(self._file), file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
@@ -110,13 +142,15 @@ def run(target: Target, trigger: Trigger | None) -> int:
 
 
 def _check(target: Target, running: Running) -> int:
-    checked, problems = target.check(running.spark)
+    report = ProblemReport(target.file)
+    early = _silent if target.json else report.print_early
+    checked, problems = target.check(running.spark, early)
     if running.stop.is_set():
         return INTERRUPTED
     if target.json:
         print(json_text.dumps(problems_json(target, problems), indent=2))
     elif len(problems):
-        _print_problems(target, problems)
+        report.print_all(problems)
     elif checked is not None:
         spec = checked.spec
         print(
@@ -127,22 +161,23 @@ def _check(target: Target, running: Running) -> int:
 
 
 def _plan(target: Target, running: Running) -> int:
-    checked, problems = target.check(running.spark)
+    checked, problems = target.check(running.spark, _silent)
     if running.stop.is_set():
         return INTERRUPTED
     if checked is not None and target.json:
-        report = as_json(checked) | {"problems": problems_json(target, problems)["problems"]}
-        print(json_text.dumps(report, indent=2))
+        picture = as_json(checked) | {"problems": problems_json(target, problems)["problems"]}
+        print(json_text.dumps(picture, indent=2))
     elif checked is not None:
         print_picture(checked)
-    _print_problems(target, problems)
+    ProblemReport(target.file).print_all(problems)
     return FAILED if len(problems) else OK
 
 
 def _run(target: Target, trigger: Trigger | None, running: Running) -> int:
-    checked, problems = target.check(running.spark)
+    report = ProblemReport(target.file)
+    checked, problems = target.check(running.spark, report.print_early)
     if checked is None or len(problems):
-        _print_problems(target, problems)
+        report.print_all(problems)
         return FAILED
     wanted = checked.spec.trigger if trigger is None else trigger
     view = JsonView() if target.json else LiveView() if sys.stdout.isatty() else LineView()
@@ -159,11 +194,8 @@ def problems_json(target: Target, problems: Problems) -> dict[str, object]:
     return {"file": target.file, "problems": [problem._asdict() for problem in problems]}
 
 
-def _print_problems(target: Target, problems: Problems) -> None:
-    for problem in problems:
-        print(problem.text(target.file), file=sys.stderr)
-    if len(problems) > 1:
-        print(f"ottla: {len(problems)} problems", file=sys.stderr)
+def _silent(problems: Problems) -> None:
+    """Print nothing yet."""
 
 
 def _print_summary(queries: list[QueryProgress], json: bool) -> None:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 
 from tests.harness.copier.spec import CopierSpec
 from tests.harness.member.__main__ import Stop
+
+MODULES = {"confluent": "confluent", "aiokafka": "aio", "kafka-python": "kafkapython"}
 
 
 def main() -> int:
     spec = CopierSpec.from_json(sys.argv[1])
     stop = Stop()
-    if spec.client == "confluent":
-        from tests.harness.copier import confluent as library
-    else:
-        from tests.harness.copier import aio as library  # type: ignore[no-redef]
-    return library.run(spec, lambda: stop.requested)
+    library = import_module(f"tests.harness.copier.{MODULES[spec.client]}")
+    return int(library.run(spec, lambda: stop.requested))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -47,6 +48,23 @@ def test_a_table_fits_the_terminal(width: int) -> None:
     assert [column.title for column in columns][:4] == ["topic", "partition", "lag", "member"]
     assert (len(columns) == len(LAG_COLUMNS)) == (width > 60)
     assert (row[3] == MEMBER) == (width == 200)
+
+
+def test_headings_are_wrapped_and_numbers_are_not_cut(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    titles = ["partition", "values of the key", "last clean", "size", "extra"]
+    columns = [Column(title, True, is_extra=title == "extra") for title in titles]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "50")
+    print_table(columns, [["11", "1234567", "3 (offset 9)", "163.5 MB", "123456789"]])
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, shown)) <= 50
+    words = " ".join(shown).split()
+    assert {"partition", "values", "of", "the", "key", "last", "clean", "size"} <= set(words)
+    assert "extra" not in words
+    (row,) = (line for line in shown if "1234567" in line)
+    assert all(cell in row for cell in ("11", "3 (offset 9)", "163.5 MB"))
 
 
 def test_a_headline_breaks_between_its_facts(

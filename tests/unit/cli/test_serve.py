@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.app import build_app
+from ottla.cli.errors import USAGE
+from ottla.cli.main import main
 from ottla.cli.options import pairs
 from ottla.cli.serve import Serve, parse_plainly, up_request
 
@@ -111,6 +113,14 @@ def test_an_advertised_address_gets_the_port_if_it_has_none(address: str, advert
     request = parse_plainly(["up", "--advertise", address])
     assert request is not None
     assert request.settings["advertised.listeners"] == f"PLAINTEXT://{advertised}"
+
+
+@pytest.mark.parametrize("address", ["", "host:1:2", "http://host", "host:port", "[host]", "a b"])
+def test_an_advertised_address_that_no_client_can_use(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["up", "--memory", "--port", "0", "--advertise", address]) == USAGE
+    assert "should be HOST or HOST:PORT" in capsys.readouterr().err
 
 
 def test_up_listens_and_keeps_data_where_it_is_told() -> None:

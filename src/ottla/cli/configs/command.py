@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -150,9 +149,8 @@ def _check_broker(client: Client, resource: Resource) -> None:
 def _check_change(change: ConfigChange) -> None:
     if not change.to_set and not change.to_delete:
         raise UsageError("nothing to change: give --set or --delete")
-    both: Sequence[str] = [name for name in change.to_delete if name in change.to_set]
-    if both:
-        raise UsageError(f"{both[0]} is both set and deleted")
+    for name in change.both:
+        raise UsageError(f"{name} is both set and deleted")
 
 
 def _described(client: Client, resource: Resource) -> list[Setting]:

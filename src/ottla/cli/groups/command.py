@@ -44,7 +44,8 @@ STATES: Final = (
 )
 TYPES: Final = ("classic", "consumer", "share", "streams")
 _NONE: list[str] = []
-_NO_GROUPS = "There are no such groups."
+_NO_GROUPS = "There are no groups."
+_NONE_LIKE_THAT = "There are no such groups."
 
 
 @groups.command(name="list", sort_key=1)
@@ -73,16 +74,17 @@ def list_(
     _check_words("--type", type, TYPES)
     with connect(bootstrap_server, command_config) as client:
         listings = list_groups(client, states=state, types=type)
+    empty = _NONE_LIKE_THAT if state or type else _NO_GROUPS
     if json:
         print_json([listing_as_json(listing) for listing in listings])
     elif sys.stdout.isatty():
         rows = [listing_row(listing) for listing in listings]
-        print_table(LISTING_COLUMNS, rows, empty=_NO_GROUPS)
+        print_table(LISTING_COLUMNS, rows, empty=empty)
     else:
         for listing in listings:
             print(listing.group)
         if not listings:
-            note(_NO_GROUPS)
+            note(empty)
     return OK
 
 

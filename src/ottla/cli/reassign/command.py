@@ -51,6 +51,8 @@ Wait = Annotated[
 ]
 KeepThrottles = Annotated[bool, Parameter(help="Do not remove throttles.", show_default=False)]
 _NONE: list[str] = []
+_THROTTLE_STAYS = "It also removes the throttle when all replicas have moved: run it then."
+_THROTTLE_IS_LEFT = "The throttle was set, and nothing moves: `ottla reassign verify` removes it."
 _COLUMNS = [
     Column("topic"),
     Column("partition", True),
@@ -167,9 +169,10 @@ def execute(
         )
     else:
         print(f"{counted(len(begun), 'partition')} being reassigned")
-        note("`ottla reassign verify` shows how far it is.")
+        if begun:
+            note("`ottla reassign verify` shows how far it is.")
         if throttle is not None:
-            note("It also removes the throttle when all replicas have moved: run it then.")
+            note(_THROTTLE_STAYS if begun else _THROTTLE_IS_LEFT)
     return FAILED if failed else OK
 
 

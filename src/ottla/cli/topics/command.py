@@ -191,6 +191,8 @@ def alter(
     change = ConfigChange(pairs(config, "--config"), delete_config)
     if partitions is None and not change.to_set and not delete_config:
         raise UsageError("nothing to alter: give --partitions, --config or --delete-config")
+    for name in change.both:
+        raise UsageError(f"{name} is both set and deleted")
     results: dict[str, Altered] = {}
     with connect(bootstrap_server, command_config) as client:
         for name in names:

@@ -15,13 +15,15 @@ from ottla.model.ids import NO_OFFSET
 _COLUMNS = [
     Column("partition", True),
     Column("leader", True),
-    Column("epoch", True),
+    Column("epoch", True, is_extra=True),
     Column("replicas"),
     Column("isr"),
     Column("earliest", True),
     Column("latest", True),
     Column("size", True),
 ]
+_EXTRA_BESIDE_REMOTE = ("replicas", "size")
+"""Columns that may be left out beside those of the remote tier."""
 _REMOTE_COLUMNS = [
     Column("remote to", True),
     Column("local from", True),
@@ -55,6 +57,11 @@ def print_description(topic: TopicDescription, logs: LeaderLogs) -> None:
         rows = [
             [*row, _joined(partition.eligible_leaders) or "-"]
             for row, partition in zip(rows, topic.partitions, strict=True)
+        ]
+    if _REMOTE_COLUMNS[0] in columns:
+        columns = [
+            each._replace(is_extra=True) if each.title in _EXTRA_BESIDE_REMOTE else each
+            for each in columns
         ]
     print_table(columns, rows)
 

@@ -37,9 +37,16 @@ class Checked:
 
 
 def check_spec(
-    spec: PipelineSpec, session: Callable[[], SparkSession], problems: Problems
+    spec: PipelineSpec,
+    session: Callable[[], SparkSession],
+    problems: Problems,
+    before_spark: Callable[[Problems], None],
 ) -> Checked:
-    """Run all checks. `session` is called only when Spark is needed."""
+    """Run all checks.
+
+    `session` is called only when Spark is needed. Right before, `before_spark` gets the problems
+    that were found until then, because Spark may take long to start.
+    """
     graph = Graph(spec, problems)
     _check_places(spec, problems)
     _check_catalogs(spec, problems)
@@ -47,6 +54,7 @@ def check_spec(
     topics = topic_partitions(spec, problems)
     if topics is not None:
         check_topics(spec, topics, problems)
+    before_spark(problems)
     spark = session()
     check_file_systems(spec, spark, problems)
     check_workers(spec, spark, problems)
