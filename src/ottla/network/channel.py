@@ -20,8 +20,7 @@ class Channel:
     """A connection's stream. `filled` bytes of `buffer` are the beginning of the next frame.
 
     `need` is the size the buffer must be filled to before there is something to handle,
-    `reserved` what was reserved for it, `last_size` the size of the frame before. `expected` is
-    how many bytes must arrive before the stream becomes readable.
+    `reserved` what was reserved for it, `last_size` the size of the frame before.
     `writing` means that the peer does not read as fast as the broker sends; `starved`
     that the next frame waits for memory.
 
@@ -34,7 +33,6 @@ class Channel:
         "closed",
         "connection",
         "error",
-        "expected",
         "fileno",
         "filled",
         "handle",
@@ -79,7 +77,6 @@ class Channel:
         self.view: memoryview | None = None
         self.filled = 0
         self.need = 0
-        self.expected = 1
         self.last_size = 0
         self.reserved = 0
         self.unsent: memoryview | None = None

@@ -25,10 +25,6 @@ AHEAD: Final = 16  # a frame gets this many times the memory of what has arrived
 MOST_RETIRED_BYTES: Final = 8 * 1024 * 1024  # buffers that wait for the node to settle
 MOST_LARGE_BYTES: Final = 16 * 1024 * 1024  # large replies of one wake-up before they are sent
 
-EXPECTED_FROM_BYTES: Final = 64 * 1024
-MOST_EXPECTED_BYTES: Final = 512 * 1024
-"""A large frame wakes the loop up when so much more of it has arrived, or the rest."""
-
 _SIZE = Struct(">i")
 
 
@@ -47,26 +43,17 @@ class Receiver:
         self._last_start = arena_bytes - self._chunk_bytes
         """Up to where the arena may be used for another chunk to fit."""
         self._set_fresh_bytes(self._chunk_bytes)
-        self._is_short_of_memory = False
         self.arena_used = 0
         """How much of the arena holds frames that are not settled."""
         self.large_bytes = 0
         """The bytes of large replies that wait for the node to settle."""
 
     def receive_little(self) -> None:
-        """Receive little at a time from now on: what cannot be handled takes memory.
-
-        What arrives is received at once, so that it can be told who sends and who does not.
-        """
-        if not self._is_short_of_memory:
-            self._is_short_of_memory = True
-            self._set_fresh_bytes(min(LITTLE_CHUNK_BYTES, self._chunk_bytes))
-            for channel in self._engine.channels.values():
-                self._expect_any(channel)
+        """Receive little at a time from now on: what cannot be handled takes memory."""
+        self._set_fresh_bytes(min(LITTLE_CHUNK_BYTES, self._chunk_bytes))
 
     def receive_much(self) -> None:
         """Receive as much at a time as usual again."""
-        self._is_short_of_memory = False
         self._set_fresh_bytes(self._chunk_bytes)
 
     def _set_fresh_bytes(self, count: int) -> None:
@@ -177,8 +164,6 @@ class Receiver:
         channel.need = _frame_bytes(channel, view, 0, count)
         if count >= min(channel.need, len(view)):
             self.handle_kept(channel)
-        else:
-            self._expect_rest(channel)
 
     def _receive_rest(self, channel: Channel) -> None:
         """Receive just the rest of a frame that arrives in pieces."""
@@ -194,25 +179,6 @@ class Receiver:
             channel.used_ms = self._node.monotonic_ms
         if filled >= min(channel.need, len(view)):
             self.handle_kept(channel)
-        else:
-            self._expect_rest(channel)
-
-    def _expect_rest(self, channel: Channel) -> None:
-        """Have the loop woken up when much of the frame has arrived, not for every piece of it."""
-        missing = channel.need - channel.filled
-        if missing < EXPECTED_FROM_BYTES or self._is_short_of_memory:
-            self._expect_any(channel)
-            return
-        expected = min(missing, MOST_EXPECTED_BYTES)
-        if expected != channel.expected:
-            channel.expected = expected
-            channel.stream.expect(expected)
-
-    def _expect_any(self, channel: Channel) -> None:
-        """Have the loop woken up when anything arrives."""
-        if channel.expected != 1:
-            channel.expected = 1
-            channel.stream.expect(1)
 
     def _handle(
         self, channel: Channel, buffer: bytearray, view: memoryview, position: int, end: int
@@ -268,7 +234,6 @@ class Receiver:
         channel.filled = have
         if not allowed:
             self._flow.starve(channel)
-        self._expect_rest(channel)
 
     def handle_kept(self, channel: Channel) -> None:
         """Handle the channel's own buffer: it holds a whole frame, or is full."""
@@ -291,7 +256,6 @@ class Receiver:
         """Take a larger buffer, if that is allowed: this one is full and the frame is not."""
         assert channel.buffer is not None
         assert channel.view is not None
-        self._expect_rest(channel)
         size = min(channel.need, 2 * len(channel.buffer))
         if not self._flow.reserve(channel, size):
             self._flow.starve(channel)
@@ -309,7 +273,6 @@ class Receiver:
             self._buffers.retire(channel.buffer)
             channel.buffer = channel.view = None
             channel.filled = channel.need = channel.reserved = 0
-            self._expect_any(channel)
 
 
 def _frame_bytes(channel: Channel, view: memoryview, position: int, have: int) -> int:

@@ -33,13 +33,6 @@ class Stream(Protocol):
         """Receive at most `len(view)` bytes; return how many, 0 if the peer sends no more."""
         ...
 
-    def expect(self, count: int, /) -> None:
-        """Become readable when `count` bytes have arrived, not before. It is a wish only.
-
-        A stream that ends or breaks becomes readable in any case.
-        """
-        ...
-
     def send(self, data: Buffer, /) -> int:
         """Send as much of `data` as possible; return how many bytes that was."""
         ...

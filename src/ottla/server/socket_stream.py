@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import sys
 from collections.abc import Callable
 from typing import Final
 
 from ottla.ports import Buffer, File
 
 _MORE: Final = getattr(socket, "MSG_MORE", 0)
-_HAS_LOW_WATERMARK: Final = sys.platform == "linux"
-"""Linux has events only when so much has arrived, and makes its buffer large enough for it."""
 _COPY_BYTES: Final = 256 * 1024
 _sendfile: Callable[[int, int, int, int], int] | None = getattr(os, "sendfile", None)
 
@@ -39,10 +36,6 @@ class SocketStream:
 
     def fileno(self) -> int:
         return self._fileno
-
-    def expect(self, count: int, /) -> None:
-        if _HAS_LOW_WATERMARK:
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 
     def send_more(self, data: Buffer, /) -> int:
         return self._sock.send(data, _MORE)

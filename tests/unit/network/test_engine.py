@@ -6,7 +6,6 @@ import pytest
 
 from ottla.broker.connection import MOST_REPLIES
 from ottla.network.flow_control import STALL_CHECK_MS, STALLED_MS
-from ottla.network.receiver import MOST_EXPECTED_BYTES
 from ottla.network.stream import HANG_UP, READ, WRITE
 from tests.support.network import LARGEST, FakeStream, World, framed
 
@@ -63,41 +62,6 @@ def test_frames_in_pieces_are_handled_once_they_are_whole(size: int, piece: int)
     assert world.node.handled == bodies
     assert stream.sent == data
     assert world.buffers.reserved_bytes == 0
-
-
-@pytest.mark.parametrize("piece", [1000, 40_000, 65_536, 150_000, 400_000])
-@pytest.mark.parametrize("queued_max_bytes", [10**8, 300_000])
-def test_a_stream_never_waits_for_more_than_the_rest_of_a_frame(
-    piece: int, queued_max_bytes: int
-) -> None:
-    world = World(queued_max_bytes)
-    stream, channel = world.accept()
-    data = framed(bytes(LARGEST), bytes(300_000), REQUEST)
-    asked = set()
-    for start in range(0, len(data), piece):
-        stream.inbox += data[start : start + piece]
-        while len(stream.inbox) >= stream.expected:
-            world.engine.receive(channel)
-            world.engine.settle()
-            asked.add(stream.expected)
-            assert stream.expected <= max(channel.need - channel.filled, 1)
-    assert world.node.handled == [bytes(LARGEST), bytes(300_000), REQUEST]
-    assert stream.expected == 1
-    if queued_max_bytes > LARGEST:
-        assert max(asked) == MOST_EXPECTED_BYTES
-
-
-def test_while_somebody_waits_for_memory_streams_are_read_as_bytes_arrive() -> None:
-    world = World(queued_max_bytes=300_000)
-    (large, large_channel), (other, other_channel) = world.accept(), world.accept()
-    world.receive(large_channel, large, framed(bytes(250_000))[:100_000])
-    assert large.expected > 1
-    world.receive(other_channel, other, framed(bytes(900_000))[:100_000])
-    for _ in range(8):  # it takes memory until there is none left
-        world.receive(other_channel, other, bytes(100_000))
-        world.engine.settle()
-    assert other_channel.starved
-    assert large.expected == 1
 
 
 @pytest.mark.parametrize("size", [-1, 0, 7, LARGEST + 1, 2**31 - 1])

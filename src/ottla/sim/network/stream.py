@@ -98,9 +98,6 @@ class SimStream:
         del self.inbox[:count]
         return count
 
-    def expect(self, count: int, /) -> None:
-        """Do nothing: what has arrived may be read."""
-
     def send(self, data: Buffer, /) -> int:
         count = len(data)
         if self.error is not None:
