@@ -303,7 +303,7 @@ PLANTED = [
     pytest.param(give_up_markers, TXN, 5, 25),
     pytest.param(keep_the_epoch, TXN, 5, 25),
     pytest.param(commit_what_is_aborted, TXN, 5, 25),
-    pytest.param(show_pending_offsets, TXN, 4, 6),
+    pytest.param(show_pending_offsets, TXN, 4, 25),
     pytest.param(lose_offsets_of_transactions, TXN, 4, 6),
     pytest.param(take_offsets_of_zombies, GROUP, 8, 6),
     pytest.param(tell_unstable_offsets, GROUP, 8, 25),

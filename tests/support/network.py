@@ -32,7 +32,6 @@ class FakeStream:
         self.sent = b""
         self.room = -1
         self.closed = False
-        self.expected = 1
 
     def fileno(self) -> int:
         return self._number
@@ -46,9 +45,6 @@ class FakeStream:
         view[:count] = self.inbox[:count]
         del self.inbox[:count]
         return count
-
-    def expect(self, count: int, /) -> None:
-        self.expected = count
 
     def send(self, data: Buffer, /) -> int:
         if self.is_broken:

@@ -1,11 +1,12 @@
 """The broker without its sockets: requests, timers, and the write that ends a wake-up.
 
 `server` drives a node with epoll, `sim` with a virtual clock: both hand it request frames
-(`handle`), let it settle (`settle`) and tell it that time has passed (`advance`). A node
+(`handle`), let it settle (`settle_replies`) and tell it that time has passed (`advance`). A node
 reads no clock but its port's, and only once per wake-up.
 
-In one wake-up requests are handled first, then `settle` writes what they appended, moves
-high watermarks and answers the requests that waited for it.
+In one wake-up requests are handled first, then `settle_replies` writes what they appended, moves
+high watermarks and answers the requests that waited for it. When the replies are sent, what was put
+off until then is done (`run_put_off`).
 """
 
 from __future__ import annotations
