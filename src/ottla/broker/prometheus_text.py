@@ -32,6 +32,7 @@ def render(node: Node) -> bytes:
         *_of_node(node),
         *_of_loop(node.loop_stalls),
         *_of_cleaner(node),
+        *_of_tier(node),
         *_of_requests(apis),
         *_of_durations(apis),
         "",
@@ -85,6 +86,14 @@ def _of_cleaner(node: Node) -> Iterator[str]:
         from ottla.broker.cleaner_metrics import cleaner_lines
 
         yield from cleaner_lines(cleaner, node.store, node.clock.monotonic_ms())
+
+
+def _of_tier(node: Node) -> Iterator[str]:
+    """Yield the metrics of the remote tier, if the broker has one."""
+    if node.tier is not None:
+        from ottla.broker.remote_tier.tier_metrics import tier_lines
+
+        yield from tier_lines(node.tier)
 
 
 def _of_requests(apis: list[tuple[str, RequestMetrics]]) -> Iterator[str]:

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from itertools import islice
+from re import search
+from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import obstore
@@ -42,7 +45,9 @@ _RETRIES: Final = 4
 _RETRY_TIMEOUT: Final = timedelta(seconds=30)
 _TIMEOUT: Final = timedelta(seconds=30)
 """How long one request may take: 8 MiB at 300 kB/s."""
-_DENIED: Final = ("ExpiredToken", "TokenRefreshRequired", "InvalidToken", "InvalidAccessKeyId")
+_OPEN_AGAIN_S: Final = 10.0
+_EXPIRED: Final = ("ExpiredToken", "TokenRefreshRequired", "RequestExpired")
+_DENIED: Final = (*_EXPIRED, "InvalidToken", "InvalidAccessKeyId", "SignatureDoesNotMatch")
 """Codes of S3 for credentials that it does not take. Some come with status 400."""
 _NO_CREDENTIALS: Final = ("latest/api/token", "meta-data/iam", "metadata.google.internal")
 
@@ -50,8 +55,30 @@ _NO_CREDENTIALS: Final = ("latest/api/token", "meta-data/iam", "metadata.google.
 class CloudStore:
     """A bucket, or the part of it under a prefix."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, open_store: Callable[[], Store]) -> None:
+        self._open = open_store
+        self._store = open_store()
+        self._opened_s = monotonic()
+
+    def _do(self, key: str, work: Callable[[], T]) -> T:
+        """Do work; raise one of the port's errors instead of obstore's.
+
+        After a refusal the store is opened again, which looks for credentials again: obstore keeps
+        those that it has for some minutes.
+        """
+        try:
+            return work()
+        except (BaseError, OSError) as error:
+            translated = _error_for(key, error)
+        if isinstance(translated, ObjectStoreDenied) and self._is_time_to_open:
+            self._opened_s = monotonic()
+            with suppress(BaseError):
+                self._store = self._open()
+        raise translated
+
+    @property
+    def _is_time_to_open(self) -> bool:
+        return monotonic() >= self._opened_s + _OPEN_AGAIN_S
 
     def put(self, key: str, content: Buffer | FileRange) -> None:
         """Store an object. A large file is read and uploaded in parts, a few at a time."""
@@ -73,7 +100,7 @@ class CloudStore:
                 )
 
         try:
-            _translated(key, put)
+            self._do(key, put)
         except ObjectNotFound as error:
             raise ObjectStoreUnavailable(f"the bucket does not exist: {error}") from None
 
@@ -90,11 +117,11 @@ class CloudStore:
                     return b""
                 raise
 
-        return _translated(key, get)
+        return self._do(key, get)
 
     def size(self, key: str) -> int:
         """Return the size of an object."""
-        return _translated(key, lambda: obstore.head(self._store, key)["size"])
+        return self._do(key, lambda: obstore.head(self._store, key)["size"])
 
     def list(self, prefix: str, after: str, limit: int) -> list[StoredObject]:
         """Return up to `limit` objects under a prefix whose keys are greater than `after`."""
@@ -109,7 +136,7 @@ class CloudStore:
             found = (StoredObject(meta["path"], meta["size"]) for page in pages for meta in page)
             return list(islice(found, limit))
 
-        return _translated(prefix, page)
+        return self._do(prefix, page)
 
     def directories(self, prefix: str) -> Sequence[str]:
         """Return the distinct parts of keys between `prefix` and the next slash, sorted."""
@@ -118,19 +145,20 @@ class CloudStore:
             found = obstore.list_with_delimiter(self._store, prefix or None)["common_prefixes"]
             return sorted(each.rstrip("/").rpartition("/")[2] for each in found)
 
-        return _translated(prefix, names)
+        return self._do(prefix, names)
 
     def delete(self, key: str) -> None:
         """Remove an object; fine if it is not there."""
         try:
-            _translated(key, lambda: obstore.delete(self._store, key))
+            self._do(key, lambda: obstore.delete(self._store, key))
         except ObjectNotFound:
             pass  # S3 does not tell either
 
 
 def open_memory() -> CloudStore:
     """Return a store in memory."""
-    return CloudStore(MemoryStore())
+    store = MemoryStore()
+    return CloudStore(lambda: store)
 
 
 def open_cloud(scheme: str, bucket: str, prefix: str) -> CloudStore:
@@ -140,9 +168,11 @@ def open_cloud(scheme: str, bucket: str, prefix: str) -> CloudStore:
     within = prefix or None
     try:
         if scheme == "s3":
-            return CloudStore(_open_s3(bucket, within, retries, client))
+            return CloudStore(lambda: _open_s3(bucket, within, retries, client))
         make = GCSStore if scheme == "gs" else AzureStore
-        return CloudStore(make(bucket, prefix=within, retry_config=retries, client_options=client))
+        return CloudStore(
+            lambda: make(bucket, prefix=within, retry_config=retries, client_options=client)
+        )
     except BaseError as error:
         reason = _first_line(error)
         if "Account must be specified" in reason:
@@ -173,25 +203,30 @@ def _open_s3(
     )
 
 
-def _translated(key: str, work: Callable[[], T]) -> T:
-    """Do work; raise one of the port's errors instead of obstore's."""
-    try:
-        return work()
-    except (BaseError, OSError) as error:
-        raise _error_for(key, error) from None
-
-
 def _error_for(key: str, error: Exception) -> ObjectStoreError:
     text = f"{key}: {_first_line(error)}"
     if isinstance(error, FileNotFoundError):
         return ObjectNotFound(text)
-    if isinstance(error, PermissionError | PermissionDeniedError | UnauthenticatedError):
-        return ObjectStoreDenied(text)
-    if any(code in str(error) for code in _DENIED):
-        return ObjectStoreDenied(text)
+    is_refused = isinstance(error, PermissionError | PermissionDeniedError | UnauthenticatedError)
+    if is_refused or any(code in str(error) for code in _DENIED):
+        return ObjectStoreDenied(f"{key}: {_refusal(error)}")
     if any(address in str(error) for address in _NO_CREDENTIALS):
         return ObjectStoreDenied(f"{key}: there are no credentials for the object store")
     return ObjectStoreUnavailable(text)
+
+
+def _refusal(error: Exception) -> str:
+    """Return why the store refuses a request, and what to do about it."""
+    found = search(r"<Code>(\w+)</Code>", str(error))
+    code = found[1] if found else type(error).__name__
+    if code in _EXPIRED:
+        return (
+            f"the credentials have expired ({code}). Renew them in ~/.aws; if they come from the"
+            " environment of the broker, restart it with new ones"
+        )
+    if code in _DENIED:
+        return f"the store does not know these credentials ({code})"
+    return f"the store denies access ({code}): {_first_line(error)}"
 
 
 def _is_about_range(error: BaseError) -> bool:

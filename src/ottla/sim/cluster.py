@@ -51,7 +51,7 @@ class SimCluster:
         them. `on_start` hears of every process that starts.
         """
         self._on_start = on_start
-        self._remote_tier = remote_tier
+        self.remote_tier = remote_tier
         self._clock_rates = clock_rates or {}
         self.on_end: Callable[[int], None] = lambda number: None
         """Hears that the process of a broker has ended, for whatever reason."""
@@ -80,7 +80,7 @@ class SimCluster:
         boot_ms = float(self._chance.randrange(1_000_000))
         profile = quiet_profile(tuple(settings["log.dirs"].split(",")), settings)
         machine = Machine(seed * 1000 + number, profile, boot_ms=boot_ms)
-        machine.remote_tier = self._remote_tier
+        machine.remote_tier = self.remote_tier
         driver = MachineDriver(
             machine,
             self.timeline,

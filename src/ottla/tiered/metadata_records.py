@@ -5,7 +5,8 @@ as in the metadata log. Its key is null. Which partition of the topic has the re
 partition, `metadata_partition` says.
 
 A segment of a compacted topic has custom metadata, which is for the plug-in of the store in Kafka:
-a version, the offset up to which it is clean, and the ids of the segments that it replaces.
+a version, the offset up to which it is clean, and the ids of the segments that it replaces. An
+update of its state has it without ids if the segment was found to be clean up to a later offset.
 """
 
 from __future__ import annotations
@@ -92,6 +93,8 @@ class SegmentUpdate(NamedTuple):
     broker_id: int
     event_timestamp_ms: int
     state: SegmentState
+    clean_upto: int = UNKNOWN
+    """Of a finished segment that stays as it is: up to where it is clean now."""
 
 
 class PartitionDelete(NamedTuple):
@@ -116,7 +119,7 @@ def encode_metadata(record: MetadataRecord) -> bytes:
                 _head(_UPDATE),
                 _segment_id(record.partition, record.segment_id),
                 _UPDATE_FIELDS.pack(record.broker_id, record.event_timestamp_ms),
-                _NULL,
+                _custom(record.clean_upto, ()),
                 bytes((record.state,)),
                 _NO_TAGS,
             )
@@ -154,15 +157,16 @@ def _segment(segment: SegmentMetadata) -> bytes:
     ]
     for entry in segment.leader_epochs:
         parts += (_EPOCH.pack(*entry), _NO_TAGS)
-    parts += (_SIZE.pack(segment.size), _custom(segment), bytes((segment.state,)))
+    parts += (_SIZE.pack(segment.size), _custom(segment.clean_upto, segment.replaces))
+    parts.append(bytes((segment.state,)))
     parts.append(_NO_TAGS if segment.has_aborted else b"\x01\x00\x01\x01")
     return b"".join(parts)
 
 
-def _custom(segment: SegmentMetadata) -> bytes:
-    if segment.clean_upto == UNKNOWN and not segment.replaces:
+def _custom(clean_upto: int, replaces: tuple[bytes, ...]) -> bytes:
+    if clean_upto == UNKNOWN and not replaces:
         return _NULL
-    content = _CUSTOM.pack(_CUSTOM_VERSION, segment.clean_upto) + b"".join(segment.replaces)
+    content = _CUSTOM.pack(_CUSTOM_VERSION, clean_upto) + b"".join(replaces)
     return uvarint(len(content) + 1) + content
 
 
@@ -209,8 +213,12 @@ def _read_segment_id(value: bytes, p: int) -> tuple[RemotePartition, bytes, int]
 def _read_update(value: bytes, p: int) -> SegmentUpdate:
     partition, segment_id, p = _read_segment_id(value, p)
     broker_id, at_ms = _UPDATE_FIELDS.unpack_from(value, p)
-    p = _skip_bytes(value, p + _UPDATE_FIELDS.size)
-    return SegmentUpdate(partition, segment_id, broker_id, at_ms, SegmentState(value[p]))
+    custom_start = p + _UPDATE_FIELDS.size
+    p = _skip_bytes(value, custom_start)
+    clean_upto, _ = _read_custom(value, custom_start, p)
+    return SegmentUpdate(
+        partition, segment_id, broker_id, at_ms, SegmentState(value[p]), clean_upto
+    )
 
 
 def _read_segment(value: bytes, p: int) -> SegmentMetadata:

@@ -56,6 +56,10 @@ class CacheHost(Protocol):
         """Count what was read."""
         ...
 
+    def read_failed(self) -> None:
+        """Count a read that failed."""
+        ...
+
 
 class ReadLimits(NamedTuple):
     """How much may be read at the same time, and be kept."""
@@ -80,6 +84,11 @@ class ObjectCache:
         self._queue: deque[tuple[CacheKey, SegmentMetadata]] = deque()
         self._under_way = 0
         self._is_delayed = False
+
+    @property
+    def waiting(self) -> int:
+        """How many reads wait for their turn."""
+        return len(self._queue)
 
     def chunk(self, segment: SegmentMetadata, number: int) -> bytes:
         """Return a chunk of a segment's log. Raise NotCached or ObjectStoreError."""
@@ -165,6 +174,7 @@ class ObjectCache:
                 f" {length} were asked for"
             )
         if isinstance(result, ObjectStoreError):
+            self._host.read_failed()
             if len(self._failed) >= _MOST_FAILURES:
                 self._failed.clear()
             self._failed[key] = result, self._host.now_ms() + REPEAT_AFTER_MS

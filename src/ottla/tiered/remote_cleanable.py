@@ -65,7 +65,9 @@ class RemoteCleanable(NamedTuple):
 
 def remote_parts(log: Log, segments: RemoteSegments) -> list[RemotePart]:
     """Return the remote part of a log, one segment after the other, the first one as a whole."""
-    found = segments.parts(log.log_start_offset, log.leader_epochs, log.written_end)
+    found = segments.parts(
+        log.log_start_offset, log.leader_epochs, log.written_end, has_gaps=log.config.compacts
+    )
     parts = [RemotePart(*each) for each in found]
     if parts:
         parts[0] = parts[0]._replace(first_offset=parts[0].segment.start_offset)

@@ -6,6 +6,7 @@ not possible. Then the caller asks again later.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -56,9 +57,8 @@ class RemoteLog:
         while offset < log.segments.base_offsets[0]:
             segment = self._segments.find(offset, log.leader_epochs)
             if segment is None:
-                raise ObjectStoreError(
-                    f"{log.topic_partition} has no remote segment with offset {offset}"
-                )
+                offset = self._after_gap(offset)
+                continue
             end_offset = valid_end(segment, offset, log.leader_epochs, log.written_end)
             end_offset = min(end_offset, self._segments.end_of(segment, offset))
             batch = self._locate(segment, offset)
@@ -66,6 +66,15 @@ class RemoteLog:
                 return self._read(segment, batch, end_offset, max_bytes, at_least_one)
             offset = max(end_offset, offset + 1)
         return None
+
+    def _after_gap(self, offset: int) -> int:
+        """Return where the log goes on after an offset that is in no segment."""
+        log = self._log
+        if log.config.compacts:
+            following = self._segments.after_gap(offset, log.leader_epochs)
+            if following is not None:
+                return following
+        raise ObjectStoreError(f"{log.topic_partition} has no remote segment with offset {offset}")
 
     def _read(
         self,
@@ -167,7 +176,7 @@ class RemoteLog:
         log, found = self._log, list[AbortedTxn]()
         upper = -1
         last = records.segment.start_offset
-        for segment in self._segments.chain(offset, log.leader_epochs):
+        for segment in self._chain(offset):
             last = segment.end_offset + 1
             if segment.has_aborted:
                 if upper < 0:
@@ -182,6 +191,10 @@ class RemoteLog:
                 if local.txn_index.collect(offset, upper, found):
                     break
         return list(dict.fromkeys(found))  # a local segment may overlap the last remote one
+
+    def _chain(self, offset: int) -> Iterator[SegmentMetadata]:
+        log = self._log
+        return self._segments.chain(offset, log.leader_epochs, has_gaps=log.config.compacts)
 
     def _upper_bound(self, records: RemoteRecords) -> int:
         """Return an offset after all batches of records."""
@@ -206,7 +219,7 @@ class RemoteLog:
     def candidates(self, timestamp_ms: int) -> list[SegmentMetadata]:
         """Return the segments before the local ones that may have a record so late."""
         log, found = self._log, []
-        for segment in self._segments.chain(log.log_start_offset, log.leader_epochs):
+        for segment in self._chain(log.log_start_offset):
             if segment.start_offset >= log.segments.base_offsets[0]:
                 break
             if segment.max_timestamp_ms >= timestamp_ms:

@@ -2,6 +2,7 @@
 
     (unknown)       -> COPY_STARTED      an upload begins; nobody reads the segment yet
     COPY_STARTED    -> COPY_FINISHED     all its objects are there: it is readable
+    COPY_FINISHED   -> COPY_FINISHED     it is clean up to a later offset, and stays as it is
     COPY_STARTED, COPY_FINISHED -> DELETE_STARTED    nobody reads it any more
     DELETE_STARTED  -> DELETE_FINISHED   its objects are gone; it is forgotten
 
@@ -18,6 +19,10 @@ Segments may overlap, and may be of leaders whose records were lost in an unclea
 segment is looked up by the leader epochs of the log that reads it: a part of a segment counts
 only if the log has the same epoch there. Where two overlap in the same epoch, the one that became
 readable first counts: what was cleaned never comes back.
+
+Replicas of a compacted log may disagree about where an epoch began, if its first batches were
+removed before the topic was tiered. Then some offsets belong to no segment by their epochs,
+although segments span them. The log has no records there, so such a gap is skipped (`after_gap`).
 """
 
 from __future__ import annotations
@@ -78,7 +83,11 @@ class RemoteSegments:
 
     def _update(self, update: SegmentUpdate) -> bool:
         segment = self.segments.get(update.segment_id)
-        if segment is None or update.state not in _NEXT[segment.state]:
+        if segment is None:
+            return False
+        if update.state == segment.state == SegmentState.COPY_FINISHED:
+            return self._cleaned(segment, update.clean_upto)
+        if update.state not in _NEXT[segment.state]:
             return False
         if update.state == SegmentState.COPY_FINISHED and not self.can_finish(segment):
             return False
@@ -96,6 +105,12 @@ class RemoteSegments:
                 self._close(self.segments[segment_id])
                 self.replaced[segment_id] = update.event_timestamp_ms
             self._open(segment)
+        return True
+
+    def _cleaned(self, segment: SegmentMetadata, clean_upto: int) -> bool:
+        if clean_upto <= segment.clean_upto or segment.segment_id not in self._pieces:
+            return False
+        self.segments[segment.segment_id] = segment._replace(clean_upto=clean_upto)
         return True
 
     def can_finish(self, segment: SegmentMetadata) -> bool:
@@ -180,29 +195,74 @@ class RemoteSegments:
                 return ranges[0][0]
         return None
 
-    def chain(self, offset: int, epochs: EpochCache) -> Iterator[SegmentMetadata]:
-        """Yield the segments of a log one after the other, from the one with an offset on."""
+    def after_gap(self, offset: int, epochs: EpochCache) -> int | None:
+        """Return where a compacted log goes on after an offset at which `find` finds nothing.
+
+        None if segments do not span all offsets in between: then something is missing.
+        """
+        ranges = self._by_epoch.get(epochs.epoch_for_offset(offset), [])
+        starts = [first for first, _, _ in ranges if first > offset][:1]
+        starts += [each.start_offset for each in epochs.entries if each.start_offset > offset][:1]
+        following = min(starts, default=None)
+        while following is not None and offset < following:
+            spanned = max((_end_at(each, offset) for each in self._by_epoch.values()), default=0)
+            if spanned <= offset:
+                return None
+            offset = spanned
+        return following
+
+    def _next(
+        self, offset: int, epochs: EpochCache, has_gaps: bool
+    ) -> tuple[SegmentMetadata | None, int]:
+        """Return the segment with an offset, and the offset; or those after a gap."""
         segment = self.find(offset, epochs)
+        while segment is None and has_gaps:
+            following = self.after_gap(offset, epochs)
+            if following is None:
+                break
+            offset = following
+            segment = self.find(offset, epochs)
+        return segment, offset
+
+    def chain(
+        self, offset: int, epochs: EpochCache, *, has_gaps: bool = False
+    ) -> Iterator[SegmentMetadata]:
+        """Yield the segments of a log one after the other, from the one with an offset on.
+
+        `has_gaps` says that the log is compacted.
+        """
+        segment, offset = self._next(offset, epochs, has_gaps)
         while segment is not None:
             yield segment
-            offset = self.end_of(segment, offset)
-            segment = self.find(offset, epochs)
+            segment, offset = self._next(self.end_of(segment, offset), epochs, has_gaps)
 
     def parts(
-        self, offset: int, epochs: EpochCache, log_end_offset: int
+        self, offset: int, epochs: EpochCache, log_end_offset: int, *, has_gaps: bool = False
     ) -> Iterator[tuple[SegmentMetadata, int, int]]:
-        """Yield the same with the offsets that are read from each: the first, and the end."""
-        while (segment := self.find(offset, epochs)) is not None:
+        """Yield the same with the offsets that are read from each: the first, and the end.
+
+        A gap belongs to the segment after it.
+        """
+        first = offset
+        segment, offset = self._next(offset, epochs, has_gaps)
+        while segment is not None:
             end = valid_end(segment, offset, epochs, log_end_offset)
             end = min(end, self.end_of(segment, offset))
             if end <= offset:
                 return
-            yield segment, offset, end
-            offset = end
+            yield segment, first, end
+            first = end
+            segment, offset = self._next(end, epochs, has_gaps)
 
     def in_state(self, *states: SegmentState) -> list[SegmentMetadata]:
         """Return the segments in one of these states."""
         return [segment for segment in self.segments.values() if segment.state in states]
+
+
+def _end_at(ranges: list[tuple[int, int, bytes]], offset: int) -> int:
+    """Return the end of the last range that begins at an offset or before; 0 if there is none."""
+    number = bisect_right(ranges, (offset, 2**63)) - 1
+    return ranges[number][1] + 1 if number >= 0 else 0
 
 
 def _uncovered(

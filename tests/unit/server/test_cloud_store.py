@@ -185,6 +185,26 @@ def test_credentials_of_a_profile_are_read_again_when_they_change(
     assert "Credential=second/" in second
 
 
+def test_credentials_that_expire_are_named_and_looked_for_again(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cloud_store, "_RETRIES", 0)
+    monkeypatch.setattr(cloud_store, "_OPEN_AGAIN_S", 0.0)
+    keys = "[default]\naws_access_key_id = {}\naws_secret_access_key = b\n"
+    (tmp_path / "credentials").write_text(keys.format("first"))
+    store = open_blocking_store("s3://bucket/prefix")
+    with pytest.raises(ObjectStoreDenied, match=r"have expired \(ExpiredToken\)") as raised:
+        store.get("expired", 0, 4)
+    assert "<" not in str(raised.value), "it is not the answer of the store"
+    (tmp_path / "credentials").write_text(keys.format("second"))
+    with pytest.raises(ObjectStoreDenied):
+        store.get("expired", 0, 4)
+    assert store.get("206", 0, 4) == b"0123"
+    first, _, third = S3Server.authorizations
+    assert "Credential=first/" in first
+    assert "Credential=second/" in third, "although the first ones count as valid for minutes"
+
+
 def test_the_environment_comes_before_a_profile(s3: BlockingStore, tmp_path: Path) -> None:
     (tmp_path / "credentials").write_text(
         "[default]\naws_access_key_id = a\naws_secret_access_key = b\n"

@@ -62,6 +62,7 @@ RECORDS = [
     SEGMENT._replace(clean_upto=0, replaces=(b"a" * 16, b"b" * 16), has_aborted=False),
     SEGMENT._replace(leader_epochs=(), state=SegmentState.DELETE_STARTED),
     SegmentUpdate(TOPIC, b"s" * 16, 2, 19, SegmentState.DELETE_FINISHED),
+    SegmentUpdate(TOPIC, b"s" * 16, 2, 19, SegmentState.COPY_FINISHED, clean_upto=77),
     PartitionDelete(TOPIC, 1, 20, PartitionDeleteState.FINISHED),
 ]
 

@@ -42,6 +42,9 @@ class Host:
     def read_wait_ms(self) -> float:
         return self.wait_ms
 
+    def read_failed(self) -> None:
+        pass
+
     def charge_read(self, size: int) -> None:
         self.read += size
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from ottla.log.state.leader_epochs import EpochCache, EpochEntry
 from ottla.tiered.metadata_records import (
     PartitionDelete,
@@ -131,6 +133,61 @@ def test_of_two_rewrites_of_a_segment_the_first_one_counts() -> None:
     assert not state.apply(to(FINISHED, "m"))
     assert [each.segment_id[:1] for each in state.chain(0, epochs)] == [b"n", b"b"]
     assert state.segments[b"m" * 16].state == STARTED, "its leader, or the next one, deletes it"
+
+
+def test_a_segment_that_stays_as_it_is_becomes_clean_up_to_a_later_offset() -> None:
+    state = with_finished(segment("a", 0, 9), segment("b", 10, 19))
+    epochs = log_with((0, 0))
+
+    def cleaned(name: str, clean_upto: int) -> SegmentUpdate:
+        return to(FINISHED, name)._replace(clean_upto=clean_upto)
+
+    assert not state.apply(to(FINISHED, "a")), "it says nothing new"
+    assert state.apply(cleaned("a", 30))
+    assert not state.apply(cleaned("a", 20)), "it never becomes less"
+    assert [each.clean_upto for each in state.chain(0, epochs)] == [30, -1]
+    assert state.size == 20
+    assert state.apply(rewritten("n", 0, 9, "a"))
+    assert not state.apply(cleaned("c", 40))
+    assert state.apply(to(FINISHED, "n"))
+    assert not state.apply(cleaned("a", 40)), "it was replaced"
+    assert state.apply(to(DELETING, "b"))
+    assert not state.apply(cleaned("b", 40))
+    assert [each.segment_id[:1] for each in state.chain(0, epochs)] == [b"n"]
+
+
+def test_a_gap_between_epochs_of_a_compacted_log_is_skipped() -> None:
+    """The leader that copied had epoch 1 from 100 on and an epoch 2; others have it otherwise."""
+    copied = segment("a", 0, 199, (0, 0), (1, 100), (2, 150))
+    state = with_finished(copied, segment("b", 200, 299, (2, 150)))
+    for epochs in (
+        log_with((0, 0), (1, 105), (2, 150)),
+        log_with((0, 0), (1, 95), (2, 150)),
+        log_with((0, 0), (2, 150)),
+        log_with((0, 0), (1, 100), (2, 155)),
+        log_with((0, 0), (1, 100), (2, 140)),
+    ):
+        parts = list(state.parts(0, epochs, 300, has_gaps=True))
+        assert {part[0].segment_id[:1] for part in parts} == {b"a", b"b"}
+        assert (parts[0][1], parts[-1][2]) == (0, 300)
+        assert all(one[2] == two[1] for one, two in pairwise(parts)), "they follow each other"
+        for offset in range(300):
+            if state.find(offset, epochs) is None:
+                following = state.after_gap(offset, epochs)
+                assert following is not None
+                assert offset < following < 160
+                assert state.find(following, epochs) is not None
+        chain = state.chain(102, epochs, has_gaps=True)
+        assert [each.segment_id[:1] for each in chain] == [b"a", b"b"]
+
+
+def test_a_missing_segment_is_no_gap() -> None:
+    state = with_finished(segment("a", 0, 99, (0, 0)), segment("c", 110, 199, (1, 110)))
+    epochs = log_with((0, 0), (1, 110))
+    assert state.after_gap(100, epochs) is None
+    assert [part[2] for part in state.parts(0, epochs, 200, has_gaps=True)] == [100]
+    assert state.after_gap(500, epochs) is None
+    assert RemoteSegments().after_gap(0, epochs) is None
 
 
 def test_segments_of_a_lost_leader_do_not_count() -> None:

@@ -77,6 +77,7 @@ class CopyTask:
             self._give_up()
             return
         tier.charge_copy(self.segment.size)
+        tier.metrics.copies += 1
         SegmentUpload(
             tier.store,
             tier.node.ports.background,
@@ -104,6 +105,8 @@ class CopyTask:
 
     def _stored(self, error: OSError | None) -> None:
         problem = f"the segment at offset {self.segment.start_offset} cannot be copied: {error}"
+        if error is not None:
+            self._owner.tier.metrics.copy_errors += 1
         if not self._is_wanted:
             self._give_up()
         elif isinstance(error, ObjectStoreError):
@@ -113,6 +116,7 @@ class CopyTask:
             self._end(problem)
         else:
             self._is_stored = True
+            self._owner.tier.metrics.copied_bytes += self.segment.size
             self._write_finished()
 
     def _write_finished(self) -> None:

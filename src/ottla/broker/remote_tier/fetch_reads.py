@@ -66,6 +66,8 @@ def read_tier(
         tier.reads_failed(partition, error)
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from error
     if records is not None:
+        tier.metrics.fetches += 1
+        tier.metrics.fetched_bytes += records.length
         return data._replace(records=records, aborted=aborted)
     if first:  # there is no batch before the local segments
         start = log.segments.base_offsets[0]

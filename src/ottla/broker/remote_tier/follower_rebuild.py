@@ -74,6 +74,7 @@ class FollowerRebuild:
 
     def begin(self) -> None:
         """Ask where the leader's log begins."""
+        self._tier.metrics.rebuilds += 1
         self._find_offset(self._peer, self._partition, EARLIEST, self._found_start)
 
     def _found_start(self, offset: int | None) -> None:
@@ -163,6 +164,7 @@ class FollowerRebuild:
         self._tier.store.get(key_of(segment, SNAPSHOT), 0, _MOST_BYTES, read)
 
     def _fail(self, error: Exception) -> None:
+        self._tier.metrics.rebuild_errors += 1
         self._tier.report(f"{self._partition.name} cannot be rebuilt: {error}; trying again")
         self._done(False)
 
@@ -179,6 +181,7 @@ class FollowerRebuild:
         try:
             log.begin_after_tier(local_start, self._log_start, epochs, producers)
         except OSError as error:
+            self._tier.metrics.rebuild_errors += 1
             self._tier.node.storage_failed(self._partition, error)
             self._done(False)
             return

@@ -9,6 +9,9 @@ read from the oldest on, and what stays of a group of them becomes a new segment
     COPY_FINISHED is written: in one step it takes the place of the others
     the leader deletes their objects after file.delete.delay.ms (`tiered_partition.py`)
 
+A segment of which everything stays is not stored again. Only the offset up to which it is clean
+is written.
+
 A helper process looks at the records, as for a local clean (`log/cleaner/cleaning_session.py`).
 Between two steps this broker may stop leading. Then the clean ends; what was replaced so far
 stays replaced, and everything else is as it was.
@@ -35,6 +38,7 @@ from ottla.log.cleaner.task_messages import pack, unpack
 from ottla.log.file_names import TXN_INDEX as TXN_INDEX_FILE
 from ottla.log.log import Log
 from ottla.log.segment.txn_index import TXN_ENTRY, AbortedTxn, read_txn_index
+from ottla.model.errors import ErrorCode
 from ottla.model.steps import Steps, Wait
 from ottla.ports import (
     Buffer,
@@ -45,7 +49,7 @@ from ottla.ports import (
     TaskFailed,
 )
 from ottla.tiered.layout import INDEX, LEADER_EPOCHS, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
-from ottla.tiered.metadata_records import SegmentMetadata
+from ottla.tiered.metadata_records import SegmentMetadata, SegmentState, SegmentUpdate
 from ottla.tiered.remote_cleanable import RemoteCleanable, RemotePart, groups_to_rewrite
 from ottla.tiered.segment_files import encode_epochs, epochs_between
 from ottla.tiered.segment_upload import key_of
@@ -59,6 +63,8 @@ LANE: Final = "cleaner-remote"
 _ATTEMPTS: Final = 5
 _RETRY_MS: Final = 1000
 _WHOLE: Final = 256 * 1024 * 1024
+_LOOK_AGAIN_MS: Final = 50
+_TIMES_TO_LOOK: Final = 200
 
 
 class RemoteClean:
@@ -223,6 +229,9 @@ class RemoteClean:
         fields, parts = yield from self._ask(pack({"task": "finish", "clean": self._id}))
         assert fields["size"] == output.size, "everything was written"
         output.entries[1] += parts[0]
+        if self._is_unchanged(group, fields["unchanged_bytes"]):
+            yield from self._tell_clean(group[0].segment, end_offset)
+            return
         self.bytes_written += output.size
         snapshot = yield from self._snapshot(group[-1].segment)
         self._check()
@@ -268,17 +277,8 @@ class RemoteClean:
     def _describe(
         self, group: list[RemotePart], end_offset: int, output: _Output, max_timestamp_ms: int
     ) -> SegmentMetadata:
-        node, segments = self._node, self._owner.segments
+        node = self._node
         first, end = group[0].first_offset, group[-1].end_offset
-        replaced = {part.segment.segment_id for part in group}
-        if segments is not None:  # those of which nothing is read, too
-            replaced |= {
-                each.segment_id
-                for each in segments.segments.values()
-                if segments.is_readable(each)
-                and first <= each.start_offset
-                and each.end_offset < end
-            }
         return SegmentMetadata(
             self._owner.remote,
             node.ports.random.uuid(),
@@ -291,8 +291,66 @@ class RemoteClean:
             output.size,
             has_aborted=bool(output.entries[2]),
             clean_upto=end_offset,
-            replaces=tuple(sorted(replaced)),
+            replaces=tuple(sorted(self._replaced(group))),
         )
+
+    def _replaced(self, group: list[RemotePart]) -> set[bytes]:
+        """Return the ids of a group, and of those in its range of which nothing is read."""
+        segments = self._owner.segments
+        first, end = group[0].first_offset, group[-1].end_offset
+        replaced = {part.segment.segment_id for part in group}
+        if segments is not None:
+            replaced |= {
+                each.segment_id
+                for each in segments.segments.values()
+                if segments.is_readable(each)
+                and first <= each.start_offset
+                and each.end_offset < end
+            }
+        return replaced
+
+    def _is_unchanged(self, group: list[RemotePart], unchanged_bytes: int) -> bool:
+        """Return True if a group is one segment of which everything stays."""
+        part = group[0]
+        return (
+            unchanged_bytes == part.segment.size
+            and part.first_offset == part.segment.start_offset
+            and part.end_offset == part.segment.end_offset + 1
+            and len(self._replaced(group)) == 1
+        )
+
+    def _tell_clean(self, segment: SegmentMetadata, end_offset: int) -> Steps[None]:
+        """Write up to where a segment is clean, and wait until the metadata says so."""
+        wait, codes = Wait(), list[ErrorCode]()
+
+        def written(code: ErrorCode) -> None:
+            codes.append(code)
+            wait.end()
+
+        now_ms = self._node.clock.wall_ms()
+        self._tier.metadata.write(
+            SegmentUpdate(
+                self._owner.remote,
+                segment.segment_id,
+                self._node.node_id,
+                now_ms,
+                SegmentState.COPY_FINISHED,
+                end_offset,
+            ),
+            written,
+        )
+        if not wait.is_over:
+            yield wait
+        self._check()
+        if codes[0]:
+            raise CleaningAborted(f"the metadata cannot be written: {codes[0].name}")
+        for _ in range(_TIMES_TO_LOOK):
+            segments = self._owner.segments
+            known = None if segments is None else segments.segments.get(segment.segment_id)
+            if known is None or known.clean_upto >= end_offset:
+                return
+            yield from self._pause(_LOOK_AGAIN_MS)
+        raise CleaningAborted("the metadata does not say what was written")
 
     def _objects(
         self, segment: SegmentMetadata, output: _Output, snapshot: bytes | None

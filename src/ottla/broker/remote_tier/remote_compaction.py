@@ -101,6 +101,9 @@ class RemoteCompaction:
         else:
             self.cleans += 1
             self._failures = 0
+            self._tier.metrics.cleans += 1
+        self._tier.metrics.cleaned_bytes_read += clean.bytes_read
+        self._tier.metrics.cleaned_bytes_written += clean.bytes_written
         self.running = self._tier.cleaning = None
         self._tier.refresh_soon()
 
@@ -111,6 +114,7 @@ class RemoteCompaction:
     def _failed(self, error: Exception) -> None:
         delay_ms = min(FIRST_RETRY_MS << min(self._failures, 20), LONGEST_RETRY_MS)
         self._failures += 1
+        self._tier.metrics.clean_errors += 1
         self._tier.report(
             f"the remote part of {self._owner.name} cannot be cleaned: {error}; trying again"
         )
@@ -118,6 +122,7 @@ class RemoteCompaction:
 
     def _leave_alone(self, reason: str) -> None:
         self.uncleanable_reason = f"remote part: {reason}"
+        self._tier.metrics.clean_errors += 1
         self._tier.report(
             f"the remote part of {self._owner.name} is not compacted any more until the broker"
             f" restarts: {reason}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.remote_tier.metadata_log import RemoteMetadataLog
 from ottla.broker.remote_tier.removed_partitions import RemovedPartitions
+from ottla.broker.remote_tier.tier_metrics import TierMetrics
 from ottla.broker.remote_tier.tiered_partition import TieredPartition
 from ottla.log.log import Log
 from ottla.metadata.delta import MetadataDelta
@@ -42,6 +43,7 @@ class RemoteTier:
     def __init__(self, node: Node, store: ObjectStore) -> None:
         self.node = node
         self.store = store
+        self.metrics = TierMetrics()
         self.metadata = RemoteMetadataLog(node, self._metadata_changed)
         self.partitions: dict[Partition, TieredPartition] = {}
         """The replicas here of tiered topics."""
@@ -114,6 +116,9 @@ class RemoteTier:
                 seen[partition] = known or TieredPartition(self, partition)
             if not number % _PARTITIONS_A_STEP:
                 yield
+        for partition, tiered in self.partitions.items():
+            if partition not in seen:
+                tiered.forget_figures()
         self.partitions = seen
         self._by_name = {each.remote: each for each in seen.values()}
         if any(partition.leader is not None for partition in seen):
@@ -218,13 +223,19 @@ class RemoteTier:
 
     def charge_read(self, size: int) -> None:
         """Count what was read."""
+        self.metrics.store_read_bytes += size
         if self._read_limit is not None:
             self._read_limit.charge(size, self.now_ms())
+
+    def read_failed(self) -> None:
+        """Count a read that failed."""
+        self.metrics.store_errors += 1
 
     # -- reads ---------------------------------------------------------------------------
 
     def reads_failed(self, partition: Partition, error: ObjectStoreError) -> None:
         """Tell the operator that a consumer gets no old records, from time to time."""
+        self.metrics.fetch_errors += 1
         now_ms = self.now_ms()
         if now_ms >= self._tell_reads_ms:
             self._tell_reads_ms = now_ms + REPORT_INTERVAL_MS

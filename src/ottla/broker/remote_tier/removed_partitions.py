@@ -131,11 +131,13 @@ class _Removal:
     def _delete(self, segment: SegmentMetadata) -> None:
         def deleted(error: OSError | None) -> None:
             if error is not None:
+                self._tier.metrics.deletion_errors += 1
                 self._ended(self._partition, f"remote segments cannot be deleted: {error}")
             else:
                 self._tier.cache.forget(segment.segment_id)
                 self._update(segment, SegmentState.DELETE_FINISHED, self._next)
 
+        self._tier.metrics.deletions += 1
         delete_objects(self._tier.store, segment, deleted)
 
     def _update(

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.remote_tier.copy_task import CopyTask
 from ottla.broker.remote_tier.remote_compaction import RemoteCompaction
+from ottla.broker.remote_tier.tier_metrics import NO_FIGURES, figures_of
 from ottla.log.log import Log
 from ottla.log.segment.index_jobs import IndexNotReady
 from ottla.model.errors import ErrorCode
@@ -64,6 +65,7 @@ class TieredPartition:
         self._is_busy = self._is_waiting = False
         self._failures = 0
         self._empty_since_ms: float | None = None
+        self._figures = NO_FIGURES
         self._stored_start = -1
         """The log start offset that the store has, as far as this broker knows."""
 
@@ -95,8 +97,17 @@ class TieredPartition:
         if self.copy is not None:
             self.copy.metadata_changed(segments)
         self.compaction.metadata_changed(segments)
-        if self.partition.leader is not None:
-            self._lead(log, segments)
+        if self.partition.leader is None:
+            self.forget_figures()
+            return
+        before, self._figures = self._figures, figures_of(log, segments)
+        self.tier.metrics.replace(before, self._figures)
+        self._lead(log, segments)
+
+    def forget_figures(self) -> None:
+        """Take the figures of this partition out of the sums: another broker tells them."""
+        before, self._figures = self._figures, NO_FIGURES
+        self.tier.metrics.replace(before, NO_FIGURES)
 
     def _follow(self, log: Log, segments: RemoteSegments) -> None:
         log.highest_remote_offset = segments.highest_offset(log.leader_epochs, log.written_end)
@@ -179,7 +190,7 @@ class TieredPartition:
         if not config.deletes:
             return
         start, excess = log.log_start_offset, -1
-        chain = list(segments.chain(start, log.leader_epochs))
+        chain = list(segments.chain(start, log.leader_epochs, has_gaps=config.compacts))
         if config.retention_bytes >= 0:
             local = sum(s.size for s in log if s.base_offset > log.highest_remote_offset)
             excess = sum(s.size for s in chain) + local - config.retention_bytes
@@ -235,10 +246,12 @@ class TieredPartition:
             if code:
                 self.done(f"the deletion of a remote segment cannot be written: {code.name}")
             else:
+                self.tier.metrics.deletions += 1
                 delete_objects(self.tier.store, segment, deleted)
 
         def deleted(error: OSError | None) -> None:
             if error is not None:
+                self.tier.metrics.deletion_errors += 1
                 self.done(f"a remote segment cannot be deleted: {error}")
             else:
                 self.write(segment, SegmentState.DELETE_FINISHED, finished)

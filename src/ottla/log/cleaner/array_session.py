@@ -185,7 +185,7 @@ class ArraySession(CleaningSession):
         runs = map(slice, selected.run_starts.tolist(), selected.run_ends.tolist())
         pieces = list(map(view.__getitem__, runs))
         limits = zip(firsts.tolist(), uptos.tolist(), strict=True)
-        parts = [pieces[first:upto] for first, upto in limits]
+        parts: list[list[Buffer]] = [[*pieces[first:upto]] for first, upto in limits]
         codecs = headers.attributes[numbers] & COMPRESSION_MASK
         if codecs[0]:
             contents = [b"".join(part) for part in parts]

@@ -176,7 +176,7 @@ class BatchHeaders:
         headers["max_timestamp"] = timestamps
         headers["batch_length"] = sizes + (HEADER_SIZE - LOG_OVERHEAD)
         pieces: list[Buffer] = []
-        with memoryview(headers.view(np.uint8)) as view:
+        with memoryview(headers.tobytes()) as view:
             for at, each in enumerate(records):
                 pieces.append(view[at * HEADER_SIZE : (at + 1) * HEADER_SIZE])
                 pieces += each

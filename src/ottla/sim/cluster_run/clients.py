@@ -44,6 +44,11 @@ from ottla.wire.messages.produce import (
 _PATIENCE_MS = 4000.0
 _FETCH_VERSION = 12
 _LATEST = -1
+_TIERED = {
+    "remote.storage.enable": "true",
+    "local.retention.bytes": "900",
+    "file.delete.delay.ms": "500",
+}
 _RETRIED = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -160,16 +165,21 @@ def new_topic(
     *,
     segment_bytes: int | None = None,
     is_compacted: bool = False,
+    is_tiered: bool = False,
 ) -> CreatableTopic:
-    """Return a topic with three replicas."""
-    configs = [CreatableTopicConfig(name="min.insync.replicas", value=str(min_insync_replicas))]
+    """Return a topic with three replicas. Of a tiered one, brokers keep the newest records only."""
+    configs = {"min.insync.replicas": str(min_insync_replicas)}
     if segment_bytes is not None:
-        size = CreatableTopicConfig(name="internal.segment.bytes", value=str(segment_bytes))
-        configs.append(size)
+        configs["internal.segment.bytes"] = str(segment_bytes)
     if is_compacted:
-        configs.append(CreatableTopicConfig(name="cleanup.policy", value="compact"))
+        configs["cleanup.policy"] = "compact"
+    if is_tiered:
+        configs |= _TIERED
     return CreatableTopic(
-        name=name, num_partitions=partitions, replication_factor=3, configs=configs
+        name=name,
+        num_partitions=partitions,
+        replication_factor=3,
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
     )
 
 

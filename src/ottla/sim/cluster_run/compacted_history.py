@@ -6,7 +6,8 @@ removed, the newest record of each key stays, unless it deletes the key.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from ottla.log.log import Log
 from ottla.log.state.producer_replay import read_marker
@@ -14,6 +15,8 @@ from ottla.records.batch import Batch
 from ottla.records.record import records_of
 from ottla.sim.cluster_run.history import LogHistory, batches_of
 from ottla.sim.network.exchange import Violation
+
+Batches: TypeAlias = Sequence[tuple[Batch, bytes]]
 
 
 class CompactedHistory(LogHistory):
@@ -71,11 +74,14 @@ class CompactedHistory(LogHistory):
             key = self._records[offset][0]
             self._newest[key] = max(offset, self._newest.get(key, -1))
 
-    def check_whole(self, who: str, log: Log) -> None:
-        """Raise Violation if a replica lacks the newest record of a key."""
+    def check_whole(self, who: str, log: Log, remote: Batches = ()) -> None:
+        """Raise Violation if a replica lacks the newest record of a key.
+
+        `remote` is what the remote tier has of it.
+        """
         found = {
             record.offset
-            for batch, data in batches_of(log, 0, log.high_watermark)
+            for batch, data in (*remote, *batches_of(log, 0, log.high_watermark))
             if not batch.is_control
             for record in records_of(data)
         }

@@ -8,8 +8,10 @@ from random import Random as Generator
 from ottla.sim.cluster import SimCluster
 from ottla.sim.cluster_run.profile import ClusterProfile
 from ottla.sim.disk.faults import UNLIMITED, Crash
+from ottla.sim.object_store import StoreFaults
 
 _NETWORK = ("cut", "one_way", "isolate", "drop")
+_BAD_STORES = (StoreFaults(unavailable=1.0), StoreFaults(0.2, 0.2, 0.3, 0.3))
 
 
 class ClusterFaults:
@@ -174,6 +176,21 @@ class ClusterFaults:
         self._failing.add(number)
         self._note(f"the disk of machine {number} fails with {volume.eio_probability}")
 
+    # -- the object store ----------------------------------------------------------------
+
+    def _store(self, number: int) -> None:
+        store = self._cluster.remote_tier
+        assert store is not None
+        faults = self._chance.choice(_BAD_STORES)
+        self._note(f"the object store has {faults}")
+        store.set_faults(faults)
+
+        def heal() -> None:
+            self._note("the object store is well")
+            store.set_faults(StoreFaults())
+
+        self._later(heal)
+
     # -- the network ---------------------------------------------------------------------
 
     def _other(self, number: int) -> int:
@@ -230,6 +247,8 @@ class ClusterFaults:
             if self._cluster.is_running(number):
                 self._cluster.kill(number)
         self._loses_power.clear()
+        if self._cluster.remote_tier is not None:
+            self._cluster.remote_tier.set_faults(StoreFaults())
         for number in self._numbers:
             self._cluster.machine(number).faults.heal()
             for other in self._numbers:

@@ -89,9 +89,12 @@ class LogHistory:
 
 
 def batches_of(log: Log, start: int, end: int) -> list[tuple[Batch, bytes]]:
-    """Return the batches of a log from `start` on that end at or before `end`."""
+    """Return the batches of a log from `start` on that end at or before `end`.
+
+    Those that are in the remote tier only are left out.
+    """
     found: list[tuple[Batch, bytes]] = []
-    offset = max(start, log.log_start_offset)
+    offset = max(start, log.local_log_start_offset)
     while offset < end:
         piece = log.read(offset, _READ_BYTES, end, at_least_one=True)
         if piece is None:

@@ -29,6 +29,13 @@ _EXPIRATION_SETTINGS = {
     "transactional.id.expiration.ms": "1000",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
 }
+_TIER_SETTINGS = {
+    "remote.log.storage.system.enable": "true",
+    "remote.log.storage.url": "memory:",
+    "remote.log.manager.task.interval.ms": "300",
+    "log.retention.check.interval.ms": "200",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
+}
 _DRIFT = 1 / 1024
 """The step of clock rates: binary, so that sums of times stay exact."""
 
@@ -75,6 +82,8 @@ class ClusterProfile(NamedTuple):
     weights: dict[str, float]
     most_faults: int = -1
     """After how many faults nothing more goes wrong; -1 is no limit."""
+    tiers: bool = False
+    """Whether old segments of lasting topics, and of what transactions write, go to a store."""
 
     @property
     def has_transactions(self) -> bool:
@@ -86,6 +95,7 @@ def profile_of(seed: int) -> ClusterProfile:
     """Return the profile of a seed."""
     chance = generator(seed, "cluster-profile")
     later_chance = generator(seed, "cluster-profile-transactions")
+    tier_chance = generator(seed, "cluster-profile-tier")
     brokers = chance.choice((3, 3, 3, 3, 4, 5))
     extra_brokers = chance.choice((0, 0, 1, 1, 2))
     lose_power = chance.choice(_RATES)
@@ -158,12 +168,21 @@ def profile_of(seed: int) -> ClusterProfile:
         profile = with_voter_changes(profile)
     if later_chance.random() < 0.3:
         profile = with_expiration(profile)
+    if tier_chance.random() < 0.25:
+        profile = with_tier(profile, tier_chance.choice(_RATES))
     return profile
 
 
 def with_expiration(profile: ClusterProfile) -> ClusterProfile:
     """Return a profile in which transactional ids that nobody uses are forgotten soon."""
     return profile._replace(properties={**profile.properties, **_EXPIRATION_SETTINGS})
+
+
+def with_tier(profile: ClusterProfile, store_faults: float) -> ClusterProfile:
+    """Return a profile with topics in the remote tier, and a store that fails now and then."""
+    properties = {**profile.properties, **_TIER_SETTINGS, "log.initial.task.delay.ms": "50"}
+    weights = {**profile.weights, "store": store_faults}
+    return profile._replace(properties=properties, weights=weights, tiers=True)
 
 
 def with_cleaner(profile: ClusterProfile) -> ClusterProfile:
@@ -204,10 +223,11 @@ def rough_profile(seed: int) -> ClusterProfile:
     }
     for name in ("controller.quorum.bootstrap.servers", "controller.quorum.voters"):
         properties.pop(name, None)
-    for name in _EXPIRATION_SETTINGS:
+    for name in (*_EXPIRATION_SETTINGS, *_TIER_SETTINGS):
         properties.pop(name, None)
     return profile._replace(
         cleans=False,
+        tiers=False,
         is_dynamic=False,
         brokers=3,
         extra_brokers=0,
@@ -282,6 +302,14 @@ def cleaned_profile(seed: int) -> ClusterProfile:
     return with_cleaner(transactional_profile(seed))
 
 
+def tiered_profile(seed: int) -> ClusterProfile:
+    """Return a profile with transactions and a remote tier; of two seeds, one compacts as well."""
+    profile = transactional_profile(seed)._replace(
+        output_segment_bytes=700, outage_ms=(50, 500, 3000)
+    )
+    return with_tier(with_cleaner(profile) if seed % 2 else profile, 3.0)
+
+
 def voters_profile(seed: int) -> ClusterProfile:
     """Return a rough profile with voters that are added and removed."""
     return with_voter_changes(rough_profile(seed))
@@ -311,6 +339,7 @@ PROFILES: Final[Mapping[str, Callable[[int], ClusterProfile]]] = {
     "copying-group": copying_group_profile,
     "expiration": expiring_profile,
     "compaction": cleaned_profile,
+    "tier": tiered_profile,
     "voters": voters_profile,
     "power": dark_profile,
 }

@@ -36,6 +36,7 @@ from ottla.sim.cluster_run.group_history import GroupHistory
 from ottla.sim.cluster_run.group_members import ClassicMember, ConsumerMember, GroupMember
 from ottla.sim.cluster_run.history import History, LogHistory, PartitionKey, batches_of
 from ottla.sim.cluster_run.profile import ClusterProfile, profile_of
+from ottla.sim.cluster_run.tier_checks import TierChecks
 from ottla.sim.cluster_run.topics import INTERNAL, OUTPUT, is_loose, key_of
 from ottla.sim.cluster_run.transaction_history import TransactionHistory
 from ottla.sim.cluster_run.transaction_readers import TransactionReader
@@ -45,17 +46,21 @@ from ottla.sim.machine import LISTENER, Machine
 from ottla.sim.network.exchange import Exchange, Violation, brief
 from ottla.sim.network.recorder import Handled, Settled
 from ottla.sim.network.stream import SimStream
+from ottla.sim.object_store import SharedObjects
 from ottla.sim.seeded_random import generator
 from ottla.sim.trace import Trace
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 DEFAULT_SECONDS = 20
 HEALED_WITHIN_MS = 60_000
+TIERED_WITHIN_MS = 240_000
+"""A store that was away is tried again after up to a minute."""
 _LINE = 240
 _CLOCK_SKEW_MS = 10_000.0
 _CLEANED_SEGMENT_BYTES = 1000
 _OUTPUT = f"{OUTPUT}0"
 _OUTPUT_PARTITIONS = 2
+_TIERED_SEGMENT_BYTES = 700
 
 
 class ClusterRun:
@@ -90,6 +95,8 @@ class ClusterRun:
         self._seconds = seconds
         self._uids = 0
         self._clients: list[ClusterClient] = []
+        store = SharedObjects(generator(seed, "store")) if profile.tiers else None
+        self._patience_ms = TIERED_WITHIN_MS if profile.tiers else HEALED_WITHIN_MS
         self._cluster = cluster = SimCluster(
             profile.brokers,
             seed,
@@ -98,7 +105,9 @@ class ClusterRun:
             clock_rates=profile.clock_rates,
             extra=profile.extra_brokers,
             on_start=self._watch,
+            remote_tier=store,
         )
+        self._tier = None if store is None else TierChecks(cluster, store, self.history)
         self._checks = Checks(
             cluster, profile.brokers, self.history, self.note, is_dynamic=profile.is_dynamic
         )
@@ -190,7 +199,14 @@ class ClusterRun:
         self._streams: dict[int, list[tuple[ClusterClient, SimStream]]] = {}
         names = sorted({name for name, _ in self._keys})
         topics = [
-            new_topic(name, profile.partitions, profile.min_insync_replicas) for name in names
+            new_topic(
+                name,
+                profile.partitions,
+                profile.min_insync_replicas,
+                segment_bytes=_TIERED_SEGMENT_BYTES if profile.tiers else None,
+                is_tiered=profile.tiers,
+            )
+            for name in names
         ]
         if profile.has_transactions:
             topics.append(
@@ -200,6 +216,7 @@ class ClusterRun:
                     profile.min_insync_replicas,
                     segment_bytes=profile.output_segment_bytes,
                     is_compacted=is_compacted(_OUTPUT, profile),
+                    is_tiered=profile.tiers,
                 )
             )
         self._clients.append(TopicCreator("creator", self, generator(seed, "creator"), topics))
@@ -343,16 +360,18 @@ class ClusterRun:
         self._wait_for(lambda: not self._unfinished(), self._unfinished)
         self._check_acknowledged()
         self._check_replicas()
+        if self._tier is not None:
+            self.counts += self._tier.counts()
         self.counts["write cycles"] += self.transactions.cycles.check()
         for key, log in sorted(self.history.logs.items()):
             self.trace.digest(f"{key} {log.end} {list(log.batches.values())}".encode())
 
     def _wait_for(self, condition: Callable[[], bool], problem: Callable[[], str]) -> None:
-        until_ms = self.monotonic_ms() + HEALED_WITHIN_MS
+        until_ms = self.monotonic_ms() + self._patience_ms
         while not condition():
             if self.monotonic_ms() > until_ms:
                 raise Violation(
-                    f"{HEALED_WITHIN_MS / 1000} s after everything is healed: {problem()}"
+                    f"{self._patience_ms / 1000} s after everything is healed: {problem()}"
                 )
             self._cluster.run_for(100)
 
@@ -406,7 +425,11 @@ class ClusterRun:
         images = [self._cluster.node(number).image for number in self._numbers]
         if any(_comparable(image) != _comparable(images[0]) for image in images):
             return "images differ"
-        return self._uncopied() or self._unequal(images[0]) or self._unstable() or self._unread()
+        problem = self._uncopied() or self._unequal(images[0]) or self._unstable()
+        problem = problem or self._unread()
+        if not problem and self._tier is not None:
+            problem = self._tier.unfinished(images[0])
+        return problem
 
     def _uncopied(self) -> str:
         """Return what transactions have still to do."""
@@ -481,7 +504,10 @@ class ClusterRun:
                     partition.replicas, self._replicas(topic, partition), strict=True
                 ):
                     assert log is not None
-                    history.check_whole(f"broker {number}", log)
+                    remote = [] if self._tier is None else self._tier.batches_of(number, log)
+                    history.check_whole(f"broker {number}", log, remote)
+        if self._tier is not None:
+            self._tier.check(self.image)
 
     def _check_acknowledged(self) -> None:
         for key, acked in self.history.acked.items():
@@ -498,6 +524,8 @@ class ClusterRun:
     def _look(self, number: int) -> None:
         """Check what a wake-up of a broker has changed."""
         self._checks.look(number)
+        if self._tier is not None:
+            self._tier.look(number)
         self.transactions.settle()
 
     def _note_fault(self, text: str) -> None:

@@ -65,7 +65,7 @@ def test_clean_segments_are_copied_and_rewritten_when_newer_keys_come(
     broker.work()
     assert log.local_log_start_offset > 10, "the local part is short"
     assert chain(broker, partition)[-1][1] == log.highest_remote_offset
-    before = set(broker.manifests)
+    before = broker.manifests
     broker.write(client, *((f"key{n}", f"new{n}") for n in range(10)))
     broker.write(client, *((f"key{n}", f"newer{n}") for n in range(10)))
     broker.work(6000)
@@ -76,9 +76,33 @@ def test_clean_segments_are_copied_and_rewritten_when_newer_keys_come(
     assert [each.offset for each in found] == sorted(each.offset for each in found)
     values = [each.value or b"" for each in found]
     assert not [v for v in values if v in {b"old%d" % n for n in range(10)}], values
-    assert not before & set(broker.manifests), "what was replaced is deleted"
+    assert not set(before[:5]) & set(broker.manifests), "what was replaced is deleted"
+    assert set(before[5:]) < set(broker.manifests), "what stays as it is is not stored again"
     assert min(clean for _, _, clean in chain(broker, partition)) > 20
     assert not broker.reports
+
+
+def test_segments_of_which_everything_stays_are_not_stored_again(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    broker.write(client, *((f"key{n}", "old") for n in range(20)))
+    broker.work()
+    before, copies = broker.manifests, chain(broker, partition)
+    assert broker.node.tier is not None
+    metrics = broker.node.tier.metrics
+    cleans = metrics.cleans
+    broker.write(client, *((f"other{n}", "new") for n in range(20)), *FILL)
+    broker.work(8000)
+    assert metrics.cleans > cleans
+    assert metrics.cleaned_bytes_read > 0
+    assert metrics.cleaned_bytes_written == 0
+    assert set(before) < set(broker.manifests)
+    assert min(clean for _, _, clean in chain(broker, partition)) > copies[-1][1]
+    assert len(last_values(broker.read(client))) == 41
+    again = TieredBroker(broker.store, broker.node.ports.files, broker.clock)
+    again.work(1000)
+    found = again.node.topics.partition_named("t", 0)
+    assert chain(again, found) == chain(broker, partition), "a start reads the same"
 
 
 def test_a_topic_that_is_not_compacted_any_more_is_left_as_it_is(

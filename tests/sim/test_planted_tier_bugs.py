@@ -1,0 +1,102 @@
+"""Bugs planted in the remote tier of a simulated cluster: seeds find each of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.broker.remote_tier.remote_clean import RemoteClean
+from ottla.broker.remote_tier.tiered_partition import TieredPartition
+from ottla.log.log import Log
+from ottla.log.segment.txn_index import AbortedTxn
+from ottla.sim.cluster_run.profile import profile_of, tiered_profile
+from ottla.sim.cluster_run.run import ClusterRun
+from ottla.tiered.remote_fetch import RemoteLog, RemoteRecords
+from ottla.tiered.remote_segments import RemoteSegments
+from tests.sim.test_planted_bugs import Plant, find
+
+pytestmark = pytest.mark.timeout(600)
+SECONDS = 4
+
+
+def delete_before_the_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take all closed segments for copied."""
+    follow: Callable[..., None] = TieredPartition._follow
+
+    def hasty(self: TieredPartition, log: Log, segments: RemoteSegments) -> None:
+        follow(self, log, segments)
+        log.highest_remote_offset = log.active.base_offset - 1
+
+    monkeypatch.setattr(TieredPartition, "_follow", hasty)
+
+
+def forget_aborted_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tell readers of remote records nothing about aborted transactions."""
+
+    def none(self: RemoteLog, offset: int, records: RemoteRecords) -> list[AbortedTxn]:
+        return []
+
+    monkeypatch.setattr(RemoteLog, "aborted", none)
+
+
+def begin_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a follower that takes its state from the tier leave out some records."""
+    begin: Callable[..., None] = Log.begin_after_tier
+
+    def late(self: Log, local_start: int, *rest: Any) -> None:
+        begin(self, local_start + 2, *rest)
+
+    monkeypatch.setattr(Log, "begin_after_tier", late)
+
+
+def lose_what_is_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace remote segments by one without the records of the last of them."""
+    filter_part: Callable[..., Any] = RemoteClean._filter
+    rewrite: Callable[..., Any] = RemoteClean._rewrite
+    left_out: list[object] = []
+
+    def rewrite_less(self: RemoteClean, group: list[Any], end_offset: int) -> Any:
+        left_out[:] = group[-1:]
+        yield from rewrite(self, group, end_offset)
+
+    def skip(self: RemoteClean, part: object, output: Any) -> Any:
+        if part not in left_out:
+            yield from filter_part(self, part, output)
+
+    monkeypatch.setattr(RemoteClean, "_rewrite", rewrite_less)
+    monkeypatch.setattr(RemoteClean, "_filter", skip)
+
+
+@pytest.mark.parametrize(
+    ("plant", "first", "seeds"),
+    [
+        (delete_before_the_copy, 0, 4),
+        (forget_aborted_transactions, 8, 20),
+        (begin_too_late, 2, 10),
+        (lose_what_is_rewritten, 3, 10),
+    ],
+)
+def test_a_planted_bug_is_found(
+    plant: Plant, first: int, seeds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find(plant, tiered_profile, SECONDS, seeds, monkeypatch, first)
+
+
+def test_tiered_runs_hold_what_can_happen() -> None:
+    counts: Counter[str] = Counter()
+    for seed in (2, 3):
+        run = ClusterRun(seed, SECONDS, profile=tiered_profile(seed))
+        run.run()
+        counts += run.counts
+    for name in ("remote copies", "remote reads", "remote cleans", "remote rebuilds"):
+        assert counts[name] > 3, counts
+
+
+def test_mixed_runs_have_tiers_too() -> None:
+    tiered = [seed for seed in range(40) if profile_of(seed).tiers]
+    assert len(tiered) > 5
+    assert any(profile_of(seed).weights["store"] for seed in tiered)
+    assert any(profile_of(seed).cleans for seed in tiered)
