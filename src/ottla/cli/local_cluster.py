@@ -33,7 +33,7 @@ def serve_cluster(request: Serve, cluster: LocalCluster, when_ready: Callable[[]
     starts = broker_starts(request, cluster)
     if request.verbose:
         for start in starts:
-            show_start(start.properties)
+            show_start(start.properties, memory=request.memory)
 
     def ready(addresses: Sequence[str]) -> None:
         announce(",".join(addresses), request.memory, cluster.data_dir)
