@@ -4,6 +4,10 @@ A collection looks at every object that has come since the last one, or at all o
 the loop meanwhile. A request of a million items is millions of objects, so a collection waits
 until the request is handled and its objects are freed. They are no garbage that it could find:
 the counts of references free them.
+
+A broker may have millions of objects that stay: producers, committed offsets. If a collection of
+all objects takes long, those that are left are frozen: for some minutes, others look at new
+objects only.
 """
 
 from __future__ import annotations
@@ -20,6 +24,11 @@ if TYPE_CHECKING:
 MOST_OBJECTS: Final = 10_000_000
 """How many objects may come without a collection, if large requests never cease."""
 
+LONG_MS: Final = 20.0
+FROZEN_MS: Final = 600_000
+_ALL: Final = 2
+"""The generation whose collection looks at all objects."""
+
 
 class GarbageCollection:
     """The collection of a process with one broker."""
@@ -27,6 +36,7 @@ class GarbageCollection:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._pauses = 0
+        self._is_frozen = False
         self._began_ms = 0.0
         gc.callbacks.append(self._note)
         node.pause_collection = self.pause
@@ -51,7 +61,17 @@ class GarbageCollection:
         now_ms = self._node.clock.monotonic_ms()
         if phase == "start":
             self._began_ms = now_ms
-        elif now_ms - self._began_ms > NOTED_MS:
-            self._node.loop_stalls.note(
-                COLLECTION, now_ms - self._began_ms, self._node.monotonic_ms
-            )
+            return
+        took_ms = now_ms - self._began_ms
+        if took_ms > NOTED_MS:
+            self._node.loop_stalls.note(COLLECTION, took_ms, self._node.monotonic_ms)
+        if took_ms > LONG_MS and info["generation"] == _ALL:
+            gc.freeze()
+            if not self._is_frozen:
+                self._is_frozen = True
+                self._node.timers.at(self._node.monotonic_ms + FROZEN_MS, self._thaw)
+
+    def _thaw(self) -> None:
+        """Let the next collection of all objects look at all of them again."""
+        self._is_frozen = False
+        gc.unfreeze()
