@@ -11,7 +11,8 @@ import pytest
 
 import ottla_spark
 from ottla_spark.loads.state.storage import HadoopStorage
-from ottla_spark.loads.targets.parquet import ParquetTableWriter
+from ottla_spark.loads.targets.parquet import TARGET, ParquetTableWriter
+from ottla_spark.loads.targets.parquet_compaction import MARK
 from ottla_spark.loads.targets.parquet_sink_log import SinkLog
 from ottla_spark.loads.targets.table_writer import Batch
 from tests.support.spark_fixtures import MakeTopic, Produce
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
 
 def listed_values(table: Path, column: str) -> list[int]:
     """Return what a reader sees that lists the directory, such as DuckDB or Polars."""
+    import pyarrow as pa
     import pyarrow.dataset as ds
 
-    rows = ds.dataset(table, format="parquet", partitioning="hive").to_table([column])
+    schema = pa.schema([(column, pa.int64())])  # as DuckDB, do not rely on the first file alone
+    rows = ds.dataset(table, schema, format="parquet", partitioning="hive").to_table([column])
     return [int(value) for value in rows[column].to_pylist()]
 
 
@@ -91,8 +94,8 @@ class Crash(BaseException):
     """The process is killed here."""
 
 
-@pytest.mark.parametrize("crash_at", [None, 0, 1, 3])
-def test_readers_of_the_directory_see_each_row_once_and_a_crash_is_repaired(
+@pytest.mark.parametrize("crash_at", [None, 0, 1, 3, 4])
+def test_readers_of_the_directory_see_each_row_once_or_fail_and_a_crash_is_repaired(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crash_at: int | None
 ) -> None:
     from pyspark.sql import Observation
@@ -104,19 +107,26 @@ def test_readers_of_the_directory_see_each_row_once_and_a_crash_is_repaired(
         rows = spark.range(10 * number, 10 * number + 10).coalesce(1)
         table.add(Batch("query", number), rows, Observation(), 0)
     wanted = list(range(30))
-    seen: list[int] = []
-    move, remove = HadoopStorage.move, HadoopStorage.remove
+    seen: list[int | str] = []
+    create, move, remove = HadoopStorage.create_text, HadoopStorage.move, HadoopStorage.remove
 
-    def watched(step: Callable[..., None]) -> Callable[..., None]:
-        def run(storage: HadoopStorage, *paths: str) -> None:
+    def read() -> int | str:
+        try:
+            return len(listed_values(place, "id"))
+        except (OSError, ValueError) as error:  # Arrow raises either
+            return "marked" if MARK in str(error) else str(error)
+
+    def watched(step: Callable[..., Any]) -> Callable[..., Any]:
+        def run(storage: HadoopStorage, *words: str) -> Any:
             if crash_at == len(seen):
                 raise Crash
-            seen.append(len(listed_values(place, "id")))
-            step(storage, *paths)
+            seen.append(read())
+            return step(storage, *words)
 
         return run
 
     with monkeypatch.context() as context:
+        context.setattr(HadoopStorage, "create_text", watched(create))
         context.setattr(HadoopStorage, "move", watched(move))
         context.setattr(HadoopStorage, "remove", watched(remove))
         if crash_at is None:
@@ -124,11 +134,15 @@ def test_readers_of_the_directory_see_each_row_once_and_a_crash_is_repaired(
         else:
             with suppress(Crash):
                 table.compact(1 << 20)
-    # One move into the table, then the old files go: rows come twice only in between.
-    assert seen == [30, 60, 50, 40, 30][: len(seen)]
+    # The mark, one move into the table, three old files, the mark again, the hidden directory.
+    assert seen == [30, *["marked"] * 5, 30][: len(seen)]
+    glance = TARGET.glance(str(place), "topic", catalog={})
+    assert glance is not None
+    assert glance.has_leftovers == (crash_at in {1, 3, 4})
     assert sorted(row.id for row in spark.read.parquet(str(place)).collect()) == wanted
     again = ParquetTableWriter(spark, str(place), compacted=True)
     again.clean(Batch("query", 3))
     assert sorted(listed_values(place, "id")) == wanted
     assert again.missing_files() == []
     assert not (place / "_compact").exists()
+    assert not (place / MARK).exists()

@@ -153,10 +153,9 @@ def _check(target: Target, running: Running) -> int:
         report.print_all(problems)
     elif checked is not None:
         spec = checked.spec
-        print(
-            f"{target.file} has no problems: {len(spec.sources)} sources, {len(spec.steps)} steps,"
-            f" {len(spec.sinks)} sinks"
-        )
+        parts = {"source": len(spec.sources), "step": len(spec.steps), "sink": len(spec.sinks)}
+        counts = [f"{count} {part}{'' if count == 1 else 's'}" for part, count in parts.items()]
+        print(f"{target.file} has no problems: {', '.join(counts)}")
     return FAILED if len(problems) else OK
 
 

@@ -59,6 +59,7 @@ def has_nothing_new(options: LoadOptions, table: Glance, offsets: TopicOffsets) 
     return (
         directory.schema_digest() == options.schema_digest
         and offsets.topic_id in {"", directory.topic_id()}
+        and not table.has_leftovers
         and _is_finished(directory.checkpoint, table)
         and _reaches(directory.checkpoint, options.topic, offsets)
     )

@@ -20,7 +20,7 @@ from ottla_spark.loads.state.arrow_storage import ArrowStorage
 from ottla_spark.loads.state.load_directory import HIDDEN
 from ottla_spark.loads.state.object_store import is_object_store
 from ottla_spark.loads.state.storage import HadoopStorage, local_path
-from ottla_spark.loads.targets.parquet_compaction import ParquetCompaction
+from ottla_spark.loads.targets.parquet_compaction import ParquetCompaction, is_mark
 from ottla_spark.loads.targets.parquet_sink_log import SinkLog
 from ottla_spark.loads.targets.parquet_worker_files import ParquetWorkerFiles, worker_files
 from ottla_spark.loads.targets.staged_files import WRITER_OPTIONS
@@ -91,7 +91,8 @@ class ParquetTarget(Target):
         log = SinkLog(storage, location)
         listed = {storage.canonical(unquote(file.path)) for file in log.files()}
         there = {stored.uri for stored in storage.data_files(location)}
-        return Glance(location if listed <= there else "", lambda _: log.last_batch())
+        place = location if listed <= there else ""
+        return Glance(place, lambda _: log.last_batch(), has_leftovers=there > listed)
 
     def read(self, spark: SparkSession, location: str, catalog: Mapping[str, str]) -> DataFrame:
         """Return the rows of the files that Spark finds."""
@@ -186,18 +187,18 @@ class ParquetTableWriter(TableWriter):
         self._clear_incoming()
 
     def clean(self, batch: Batch) -> int:
-        """Remove files that the log does not list."""
+        """Remove files that the log does not list, the marks of a compaction last."""
         del batch
         removed = self._clear_incoming()
         self._compaction.clean()
         if self._log.last_batch() is None and self._owner() is None:
             return removed
         listed = {self._storage.canonical(file.path) for file in self._log.files()}
-        for stored in self._storage.data_files(self.data_directory):
-            if stored.uri not in listed:
-                self._storage.remove(stored.uri)
-                removed += 1
-        return removed
+        there = self._storage.data_files(self.data_directory)
+        left = [stored.uri for stored in there if stored.uri not in listed]
+        for uri in sorted(left, key=is_mark):
+            self._storage.remove(uri)
+        return removed + sum(not is_mark(uri) for uri in left)
 
     def compact(self, target_file_size: int) -> int:
         """Merge small files, and replace the log files that list them."""

@@ -3,16 +3,25 @@
 Spark's readers use the sink's log. Other readers list the directory and see every file whose name
 does not start with an underscore or a dot. The merged files are therefore written to a hidden
 directory. When all are complete, three quick steps follow: the merged files are moved into the
-table, the log is replaced by one rename, and the old files are removed. Only between the first and
-the last of them does a listing show rows twice.
+table, the log is replaced by one rename, and the old files are removed.
+
+Between the first and the last of them a listing has rows twice, and no order of steps can avoid
+that: a file system cannot replace several names at once. So that nobody counts rows twice, a file
+that is not Parquet (MARK) is in each changed directory from before the first step until after the
+last. Readers of the directory fail on it, and most show its name, which says why. Two short pauses
+let a listing that takes several system calls see the mark too.
 
 A crash before the new log leaves merged files that the log does not list, a crash after it leaves
-old files that the log does not list. The next run removes files that the log does not list.
+old files that the log does not list. The next run removes files that the log does not list, the
+marks last.
 """
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
@@ -25,6 +34,20 @@ if TYPE_CHECKING:
 
 ASIDE = "_compact"
 """The hidden directory that merged files are written to."""
+MARK = "a-load-is-merging-these-files-read-again.parquet"
+"""The file that keeps others from reading a directory while its files are replaced."""
+_MARK_TEXT = (
+    "This is not a Parquet file. A load is merging the files of this directory, and some rows are"
+    " here twice. Read the table again in a second. If this file stays, the load was killed: run it"
+    " again.\n"
+)
+_LISTING_PAUSE_S = 0.05
+"""More than a reader needs to list a directory of some thousand files."""
+
+
+def is_mark(path: str) -> bool:
+    """Return whether a file is the mark of a compaction."""
+    return path.endswith(f"/{MARK}")
 
 
 class Merged(NamedTuple):
@@ -69,11 +92,23 @@ class ParquetCompaction:
     ) -> None:
         """Replace files in the table by merged ones. Everything slow is done before or after."""
         old = [self._storage.canonical(path) for path in replaced]
-        with self._log.replacement(name, kept + [file.entry for file in merged]):
-            for file in merged:
-                self._storage.move(file.written, file.place)
-        for path in old:
-            self._storage.remove(path)
+        with self._marked(sorted({file.place.rpartition("/")[0] for file in merged})):
+            with self._log.replacement(name, kept + [file.entry for file in merged]):
+                for file in merged:
+                    self._storage.move(file.written, file.place)
+            for path in old:
+                self._storage.remove(path)
+
+    @contextmanager
+    def _marked(self, directories: list[str]) -> Iterator[None]:
+        """Keep a mark in these directories. If the block fails, the marks stay for the next run."""
+        for directory in directories:
+            self._storage.create_text(f"{directory}/{MARK}", _MARK_TEXT)
+        time.sleep(_LISTING_PAUSE_S)
+        yield
+        time.sleep(_LISTING_PAUSE_S)
+        for directory in directories:
+            self._storage.remove(f"{directory}/{MARK}")
 
     @staticmethod
     def _small(files: list[SinkFile], target_file_size: int) -> list[list[SinkFile]]:

@@ -30,11 +30,13 @@ class UnreadableTable(Exception):
 class Glance(NamedTuple):
     """A table without Spark: its directory (empty if there is no table), and its last batch.
 
-    `last_batch` takes the id of a checkpoint, as that of `TableWriter` does.
+    `last_batch` takes the id of a checkpoint, as that of `TableWriter` does. `has_leftovers` is
+    True if readers of the table see files of a killed run, which the next run removes.
     """
 
     data_directory: str
     last_batch: Callable[[str], int | None]
+    has_leftovers: bool = False
 
 
 class Target(ABC):

@@ -72,6 +72,11 @@ def test_a_table_that_lacks_a_batch_needs_spark(tmp_path: Path, last: int | None
     assert not has_nothing_new(options, Glance("", lambda _: None), END)
 
 
+def test_leftovers_of_a_killed_run_need_spark(tmp_path: Path) -> None:
+    options, table = loaded(tmp_path)
+    assert not has_nothing_new(options, table._replace(has_leftovers=True), END)
+
+
 def test_an_unfinished_batch_needs_spark(tmp_path: Path) -> None:
     options, table = loaded(tmp_path)
     planned = tmp_path / "table/_ottla/t/checkpoint/offsets/4"
