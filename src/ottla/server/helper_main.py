@@ -86,7 +86,6 @@ class OutputFile:
         if os.getppid() != broker:  # another broker may use the same names by now
             raise ProcessLookupError(ESRCH, "the broker is gone")
         self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        self._size = 0
 
     def write(self, buffers: Sequence[Buffer]) -> None:
         """Append these bytes."""
@@ -97,16 +96,6 @@ class OutputFile:
                 rest = memoryview(b"".join(some))[-left:]
                 while rest:
                     rest = rest[os.write(self._fd, rest) :]
-        self._begin_to_sync(sum(map(len, buffers)))
-
-    def _begin_to_sync(self, size: int) -> None:
-        """Have the system begin to write the last bytes to disk, so that a sync has less to do.
-
-        Only pages that are on disk already are dropped from memory.
-        """
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._fd, self._size, size, os.POSIX_FADV_DONTNEED)
-        self._size += size
 
     def close(self) -> None:
         """Close the file."""

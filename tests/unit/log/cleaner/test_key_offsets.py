@@ -190,6 +190,16 @@ def test_there_are_no_marks_for_batches_with_gaps_or_after_the_first_pass() -> N
     assert not is_marked(10, 11, 2, 11), "records have other offsets than the headers say"
 
 
+@pytest.mark.parametrize("sizes", [(5, 5, 5), (4, 6, 5), (5, 5, 200), (1, 9, 5, 5)])
+def test_records_of_one_size_and_of_others_with_the_same_sum(sizes: tuple[int, ...]) -> None:
+    batches = [
+        packed([(b"k%d" % n, b"v" * size, 0, ()) for n, size in enumerate(sizes)], 10 * number)
+        for number in range(3)
+    ]
+    found = check_both(batches, 0, 100)
+    assert [selection.kept for selection in found] == [0, 0, len(sizes)]
+
+
 def test_many_batches_of_different_lengths() -> None:
     batches, offset = [], 0
     for number in range(90):
