@@ -74,7 +74,7 @@ def lose_what_is_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
     ("plant", "first", "seeds"),
     [
         (delete_before_the_copy, 0, 4),
-        (forget_aborted_transactions, 8, 20),
+        (forget_aborted_transactions, 20, 40),
         (begin_too_late, 2, 10),
         (lose_what_is_rewritten, 3, 10),
     ],
@@ -87,7 +87,7 @@ def test_a_planted_bug_is_found(
 
 def test_tiered_runs_hold_what_can_happen() -> None:
     counts: Counter[str] = Counter()
-    for seed in (2, 3):
+    for seed in (3, 14):
         run = ClusterRun(seed, SECONDS, profile=tiered_profile(seed))
         run.run()
         counts += run.counts
