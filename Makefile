@@ -18,6 +18,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade -c constraints.txt pip
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,tier]' --group dev
 	@$(BIN)/python -m compileall -q src
+	@$(BIN)/python -m ottla.cli.module_cache
 	@touch $@
 
 demo: setup  ## Run the demo: real clients, a restart, a leader killed in a cluster, a stream and a load on Spark

@@ -7,7 +7,7 @@ next broker takes it from there.
 
 The rules are Python's: code counts as long as its source has the same size and time of
 modification, for the same Python. Whatever does not fit is left to Python. A file that cannot be
-read or written is none.
+read or written is none. `python -m ottla.cli.module_cache` writes the file without a broker.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PYC_HEADER_BYTES: Final = 16
 _RENEW_AFTER_S: Final = 1.0
 
 _Source = tuple[str, str, bool, int, int]
-"""Source file, Python's own compiled file, is a package, modified (ns), bytes of the source."""
+"""Source file, Python's own compiled file, is a package, modified (s), bytes of the source."""
 
 
 class ModuleCache(Loader):
@@ -83,14 +83,27 @@ class ModuleCache(Loader):
             sys.meta_path.remove(self)
         new = [spec for spec in _loaded_modules() if not self._has(spec)]
         if new and not sys.dont_write_bytecode:
-            modules = {
-                name: (source, bytes(self._content[self._places[name]]))
-                for name, source in self._sources.items()
-                if _is_unchanged(source)
-            }
-            modules |= {spec.name: module for spec in new if (module := _compiled(spec))}
-            _write(self._path, modules)
+            self._write(new)
         self._sources, self._places, self._content = {}, {}, memoryview(b"")
+
+    def build(self) -> None:
+        """Write the file, so that the first broker finds it. Python has to have compiled Ottla."""
+        import ottla.broker.handlers.api_versions
+        import ottla.broker.handlers.fetch
+        import ottla.broker.handlers.metadata
+        import ottla.broker.handlers.produce
+        import ottla.server.main  # noqa: F401
+
+        self._write(_loaded_modules())
+
+    def _write(self, new: list[ModuleSpec]) -> None:
+        modules = {
+            name: (source, bytes(self._content[self._places[name]]))
+            for name, source in self._sources.items()
+            if _is_unchanged(source)
+        }
+        modules |= {spec.name: module for spec in new if (module := _compiled(spec))}
+        _write(self._path, modules)
 
     def _has(self, spec: ModuleSpec) -> bool:
         source = self._sources.get(spec.name)
@@ -144,7 +157,7 @@ def _is_unchanged(source: _Source) -> bool:
         status = os.stat(file)
     except OSError:
         return False
-    return status.st_mtime_ns == modified and status.st_size == size
+    return int(status.st_mtime) == modified and status.st_size == size
 
 
 def _compiled(spec: ModuleSpec) -> tuple[_Source, bytes] | None:
@@ -163,7 +176,7 @@ def _compiled(spec: ModuleSpec) -> tuple[_Source, bytes] | None:
     if flags or modified != int(status.st_mtime) & 0xFFFFFFFF or size != status.st_size:
         return None
     is_package = spec.submodule_search_locations is not None
-    source = (spec.origin, spec.cached, is_package, status.st_mtime_ns, status.st_size)
+    source = (spec.origin, spec.cached, is_package, int(status.st_mtime), status.st_size)
     return source, content[_PYC_HEADER_BYTES:]
 
 
@@ -183,3 +196,7 @@ def _write(path: str, modules: dict[str, tuple[_Source, bytes]]) -> None:
     except OSError:
         with suppress(OSError):
             os.unlink(written)
+
+
+if __name__ == "__main__":
+    module_cache().build()

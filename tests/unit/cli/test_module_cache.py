@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -119,3 +120,23 @@ def test_cache_that_cannot_be_written_is_left_out(house: House) -> None:
     house.cache.mkdir()
     assert house.run() == ("soup", False)
     assert [path.name for path in house.root.iterdir() if path.is_file()] == []
+
+
+def test_a_new_installation_can_write_the_cache_before_the_first_broker(tmp_path: Path) -> None:
+    package = tmp_path / "ottla"
+    shutil.copytree(
+        Path(ottla.__file__).parent,
+        package,
+        ignore=shutil.ignore_patterns("*.modules", "*.opt-*.pyc"),
+    )
+    environment = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    for command in (["compileall", "-q", str(package)], ["ottla.cli.module_cache"]):
+        subprocess.run([sys.executable, "-m", *command], env=environment, check=True)
+    code = (
+        "from ottla.cli.module_cache import module_cache; cache = module_cache(); cache.use();"
+        "import ottla.server.main as main; print(main.__spec__.loader is cache, main.__file__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["True", str(package / "server/main.py")]
