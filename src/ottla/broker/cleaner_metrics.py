@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.metric_lines import head, metric
 from ottla.log.store.log_store import parent_of
 
 if TYPE_CHECKING:
@@ -43,9 +44,8 @@ def cleaner_lines(cleaner: LogCleaner, store: LogStore, now_ms: float) -> Iterat
         _MANAGER + "time_since_last_run_ms", "The time since the cleaner looked for work.", since_ms
     )
     yield from _of_directories(cleaner, store)
-    yield "# HELP ottla_log_cleaner_cleans_total Cleans that were completed."
-    yield "# TYPE ottla_log_cleaner_cleans_total counter"
-    yield f"ottla_log_cleaner_cleans_total {cleaner.cleans}"
+    name, text = "ottla_log_cleaner_cleans_total", "Cleans that were completed."
+    yield from metric(name, "counter", text, cleaner.cleans)
 
 
 def _of_directories(cleaner: LogCleaner, store: LogStore) -> Iterator[str]:
@@ -60,16 +60,13 @@ def _of_directories(cleaner: LogCleaner, store: LogStore) -> Iterator[str]:
         ("uncleanable_partitions_count", "Partitions that cannot be cleaned.", counts),
         ("uncleanable_bytes", "The size of partitions that cannot be cleaned.", sizes),
     ):
-        yield f"# HELP {_MANAGER}{name} {text}"
-        yield f"# TYPE {_MANAGER}{name} gauge"
+        yield from head(_MANAGER + name, "gauge", text)
         for directory, value in values.items():
             yield f'{_MANAGER}{name}{{logdirectory="{_escaped(directory)}"}} {value}'
 
 
 def _gauge(name: str, text: str, value: float) -> Iterator[str]:
-    yield f"# HELP {name} {text}"
-    yield f"# TYPE {name} gauge"
-    yield f"{name} {value:.9g}"
+    yield from metric(name, "gauge", text, f"{value:.9g}")
 
 
 def _escaped(text: str) -> str:

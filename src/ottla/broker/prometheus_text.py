@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.loop_stalls import LoopStalls
+from ottla.broker.metric_lines import head, metric
 from ottla.broker.request_metrics import BOUNDS_MS, Histogram, RequestMetrics
 
 if TYPE_CHECKING:
@@ -42,41 +43,46 @@ def render(node: Node) -> bytes:
 
 def render_gauge(name: str, text: str, value: int) -> bytes:
     """Return one figure that is not the node's own."""
-    return "\n".join((*_gauge(name, text, value), "")).encode()
+    return "\n".join((*metric(name, "gauge", text, value), "")).encode()
 
 
 def _of_node(node: Node) -> Iterator[str]:
     counts = node.topics.counts
-    yield from _head("ottla_partitions", "gauge", "Replicas on this broker, by role.")
+    yield from head("ottla_partitions", "gauge", "Replicas on this broker, by role.")
     yield f'ottla_partitions{{role="leader"}} {counts.leaders}'
     yield f'ottla_partitions{{role="follower"}} {counts.followers}'
-    yield from _gauge(
+    yield from metric(
         "ottla_under_replicated_partitions",
+        "gauge",
         "Partitions led by this broker whose ISR lacks a replica.",
         counts.under_replicated,
     )
-    yield from _gauge(
+    yield from metric(
         "ottla_offline_log_directories",
+        "gauge",
         "Log directories that failed.",
         len(node.store.offline_dirs),
     )
-    yield from _gauge(
-        "ottla_fetch_sessions", "Incremental fetch sessions in the cache.", len(node.fetch_sessions)
+    yield from metric(
+        "ottla_fetch_sessions",
+        "gauge",
+        "Incremental fetch sessions in the cache.",
+        len(node.fetch_sessions),
     )
 
 
 def _of_loop(stalls: LoopStalls) -> Iterator[str]:
     name = "ottla_loop_stalls_total"
-    yield from _head(name, "counter", "Wake-ups of over 50 ms, by what held the event loop.")
+    yield from head(name, "counter", "Wake-ups of over 50 ms, by what held the event loop.")
     for cause, count in stalls.counts.items():
         yield f'{name}{{held_by="{cause}"}} {count}'
     name = "ottla_loop_stall_seconds_total"
-    yield from _head(name, "counter", "Time of these wake-ups, by what held the event loop.")
+    yield from head(name, "counter", "Time of these wake-ups, by what held the event loop.")
     for cause, total_ms in stalls.total_ms.items():
         yield f'{name}{{held_by="{cause}"}} {total_ms / 1000:.9g}'
     name = "ottla_loop_longest_stall_seconds"
-    yield from _head(name, "gauge", "The longest of these wake-ups, 0 without any.")
-    yield f"{name} {stalls.longest_ms / 1000:.9g}"
+    longest = f"{stalls.longest_ms / 1000:.9g}"
+    yield from metric(name, "gauge", "The longest of these wake-ups, 0 without any.", longest)
 
 
 def _of_cleaner(node: Node) -> Iterator[str]:
@@ -97,19 +103,19 @@ def _of_tier(node: Node) -> Iterator[str]:
 
 
 def _of_requests(apis: list[tuple[str, RequestMetrics]]) -> Iterator[str]:
-    yield from _head("ottla_requests_total", "counter", "Requests received, by API.")
+    yield from head("ottla_requests_total", "counter", "Requests received, by API.")
     for api, metrics in apis:
         yield f'ottla_requests_total{{api="{api}"}} {metrics.requests}'
-    yield from _head("ottla_request_bytes_total", "counter", "Bytes of requests, by API.")
+    yield from head("ottla_request_bytes_total", "counter", "Bytes of requests, by API.")
     for api, metrics in apis:
         yield f'ottla_request_bytes_total{{api="{api}"}} {metrics.request_bytes}'
-    yield from _head("ottla_response_bytes_total", "counter", "Bytes of responses, by API.")
+    yield from head("ottla_response_bytes_total", "counter", "Bytes of responses, by API.")
     for api, metrics in apis:
         yield f'ottla_response_bytes_total{{api="{api}"}} {metrics.response_bytes}'
 
 
 def _of_durations(apis: list[tuple[str, RequestMetrics]]) -> Iterator[str]:
-    yield from _head(_DURATION, "histogram", "Time that timed requests took, by API and phase.")
+    yield from head(_DURATION, "histogram", "Time that timed requests took, by API and phase.")
     for api, metrics in apis:
         for phase, histogram in metrics.phases().items():
             yield from _histogram(f'api="{api}",phase="{phase}"', histogram)
@@ -122,13 +128,3 @@ def _histogram(labels: str, histogram: Histogram) -> Iterator[str]:
         yield f'{_DURATION}_bucket{{{labels},le="{bound}"}} {count}'
     yield f"{_DURATION}_sum{{{labels}}} {histogram.sum / 1000:.9g}"
     yield f"{_DURATION}_count{{{labels}}} {count}"
-
-
-def _gauge(name: str, text: str, value: int) -> Iterator[str]:
-    yield from _head(name, "gauge", text)
-    yield f"{name} {value}"
-
-
-def _head(name: str, kind: str, text: str) -> Iterator[str]:
-    yield f"# HELP {name} {text}"
-    yield f"# TYPE {name} {kind}"

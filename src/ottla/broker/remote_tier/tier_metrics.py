@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla.broker.metric_lines import metric
 from ottla.log.log import Log
 from ottla.tiered.metadata_records import SegmentState
 from ottla.tiered.remote_segments import RemoteSegments
@@ -98,7 +99,7 @@ def tier_lines(tier: RemoteTier) -> Iterator[str]:
             metrics.rebuild_errors,
         ),
     ):
-        yield from _line(f"{_TOPICS}{name}_total", "counter", text, count)
+        yield from metric(f"{_TOPICS}{name}_total", "counter", text, count)
     for name, text, value in (
         ("remotecopylagbytes", "Bytes of closed segments to copy.", sums.copy_lag_bytes),
         ("remotecopylagsegments", "Closed segments to copy.", sums.copy_lag_segments),
@@ -107,9 +108,9 @@ def tier_lines(tier: RemoteTier) -> Iterator[str]:
         ("remotelogmetadatacount", "Remote segments in the metadata.", sums.metadata_count),
         ("remotelogsizebytes", "Bytes of readable remote segments.", sums.size_bytes),
     ):
-        yield from _line(_TOPICS + name, "gauge", text, value)
+        yield from metric(_TOPICS + name, "gauge", text, value)
     waiting = "ottla_remote_reads_waiting"
-    yield from _line(waiting, "gauge", "Reads of the store that wait.", tier.cache.waiting)
+    yield from metric(waiting, "gauge", "Reads of the store that wait.", tier.cache.waiting)
     for name, text, count in (
         ("store_read_bytes", "Bytes read from the store.", metrics.store_read_bytes),
         ("store_read_errors", "Reads for consumers that failed.", metrics.store_errors),
@@ -118,10 +119,4 @@ def tier_lines(tier: RemoteTier) -> Iterator[str]:
         ("clean_read_bytes", "Bytes that these cleans read.", metrics.cleaned_bytes_read),
         ("clean_written_bytes", "Bytes that they wrote.", metrics.cleaned_bytes_written),
     ):
-        yield from _line(f"ottla_remote_{name}_total", "counter", text, count)
-
-
-def _line(name: str, kind: str, text: str, value: int) -> Iterator[str]:
-    yield f"# HELP {name} {text}"
-    yield f"# TYPE {name} {kind}"
-    yield f"{name} {value}"
+        yield from metric(f"ottla_remote_{name}_total", "counter", text, count)
