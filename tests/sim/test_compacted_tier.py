@@ -166,24 +166,31 @@ def remove_tombstones_that_the_remote_part_needs(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Log, "keeps_deletions_from", property(lambda self: 2**63 - 1))
 
 
-def forget_the_last_segment_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rewrite all segments of a group but the last one, and replace it as well."""
+def rewrite_less(
+    monkeypatch: pytest.MonkeyPatch, left_out_of: Callable[[list[Any]], list[Any]]
+) -> None:
+    """Replace a group of remote segments by one without the records of some of them."""
     from ottla.broker.remote_tier.remote_clean import RemoteClean
 
     filter_part: Callable[..., Any] = RemoteClean._filter
     rewrite: Callable[..., Any] = RemoteClean._rewrite
     left_out: list[object] = []
 
-    def rewrite_less(self: RemoteClean, group: list[Any], end_offset: int) -> Any:
-        left_out[:] = group[1:][-1:]
+    def rewrite_some(self: RemoteClean, group: list[Any], end_offset: int) -> Any:
+        left_out[:] = left_out_of(group)
         yield from rewrite(self, group, end_offset)
 
     def skip(self: RemoteClean, part: object, output: Any) -> Any:
         if part not in left_out:
             yield from filter_part(self, part, output)
 
-    monkeypatch.setattr(RemoteClean, "_rewrite", rewrite_less)
+    monkeypatch.setattr(RemoteClean, "_rewrite", rewrite_some)
     monkeypatch.setattr(RemoteClean, "_filter", skip)
+
+
+def forget_the_last_segment_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rewrite all segments of a group but the last one, and replace it as well."""
+    rewrite_less(monkeypatch, lambda group: group[1:][-1:])
 
 
 def replace_segments_too_early(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.remote_tier.remote_clean import RemoteClean
 from ottla.broker.remote_tier.tiered_partition import TieredPartition
 from ottla.log.log import Log
 from ottla.log.segment.txn_index import AbortedTxn
@@ -16,6 +15,7 @@ from ottla.sim.cluster_run.profile import profile_of, tiered_profile
 from ottla.sim.cluster_run.run import ClusterRun
 from ottla.tiered.remote_fetch import RemoteLog, RemoteRecords
 from ottla.tiered.remote_segments import RemoteSegments
+from tests.sim.test_compacted_tier import rewrite_less
 from tests.sim.test_planted_bugs import Plant, find
 
 pytestmark = pytest.mark.timeout(600)
@@ -54,20 +54,7 @@ def begin_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def lose_what_is_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace remote segments by one without the records of the last of them."""
-    filter_part: Callable[..., Any] = RemoteClean._filter
-    rewrite: Callable[..., Any] = RemoteClean._rewrite
-    left_out: list[object] = []
-
-    def rewrite_less(self: RemoteClean, group: list[Any], end_offset: int) -> Any:
-        left_out[:] = group[-1:]
-        yield from rewrite(self, group, end_offset)
-
-    def skip(self: RemoteClean, part: object, output: Any) -> Any:
-        if part not in left_out:
-            yield from filter_part(self, part, output)
-
-    monkeypatch.setattr(RemoteClean, "_rewrite", rewrite_less)
-    monkeypatch.setattr(RemoteClean, "_filter", skip)
+    rewrite_less(monkeypatch, lambda group: group[-1:])
 
 
 @pytest.mark.parametrize(

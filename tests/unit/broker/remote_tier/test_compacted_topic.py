@@ -33,11 +33,6 @@ def partition(broker: TieredBroker) -> Partition:
     return broker.tiered_topic(**COMPACTED)
 
 
-@pytest.fixture
-def client(broker: TieredBroker, partition: Partition) -> Client:
-    return broker.connect()
-
-
 def segments_of(broker: TieredBroker, partition: Partition) -> RemoteSegments:
     topic = partition.topic
     assert broker.node.tier is not None

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ottla.broker.prometheus_text import render
 from ottla.controller.topics import UnwantedTopic, delete_topics
 from ottla.model.errors import ErrorCode
@@ -22,21 +20,6 @@ def figures(broker: Broker) -> dict[str, int]:
     lines = render(broker.node).decode().splitlines()
     values = (line.rsplit(" ", 1) for line in lines if "remote" in line and line[0] != "#")
     return {name.removeprefix(TOPICS): int(value) for name, value in values}
-
-
-@pytest.fixture
-def broker() -> TieredBroker:
-    return TieredBroker()
-
-
-@pytest.fixture
-def partition(broker: TieredBroker) -> Partition:
-    return broker.tiered_topic()
-
-
-@pytest.fixture
-def client(broker: TieredBroker, partition: Partition) -> Client:
-    return broker.connect()
 
 
 def test_a_broker_without_a_tier_has_no_figures_of_it() -> None:

@@ -29,21 +29,6 @@ from tests.support.transactions import transactional
 COUNT = 21
 
 
-@pytest.fixture
-def broker() -> TieredBroker:
-    return TieredBroker()
-
-
-@pytest.fixture
-def partition(broker: TieredBroker) -> Partition:
-    return broker.tiered_topic()
-
-
-@pytest.fixture
-def client(broker: TieredBroker, partition: Partition) -> Client:
-    return broker.connect()
-
-
 def filled(broker: TieredBroker, client: Client, count: int = COUNT) -> None:
     broker.fill(client, count)
     broker.work()
