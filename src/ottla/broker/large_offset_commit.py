@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from ottla.broker.context import RequestContext
 from ottla.coordinator.groups.offset_commit import (
     FIRST_TOPIC_ID,
-    Commit,
+    CommitHead,
     CommitResults,
     PartitionCode,
     PartitionCommit,
+    TopicCommit,
     commit_offsets,
     refuse_commit,
 )
@@ -61,11 +62,11 @@ class _Part(NamedTuple):
 
     positions: list[int]
     """The places of the topics in the response."""
-    topics: list[tuple[TopicImage | None, list[PartitionCommit]]]
+    topics: list[TopicCommit]
 
 
 def commit_in_parts(
-    node: Node, request: OffsetCommitRequest, head: Commit, context: RequestContext
+    node: Node, request: OffsetCommitRequest, head: CommitHead, context: RequestContext
 ) -> Steps[None]:
     """Commit all partitions of a request. `head` has everything but them."""
     topics = yield from _topics_once(request, context.version)
@@ -83,7 +84,7 @@ def commit_in_parts(
     yield from discard_in_steps(topics, request)
     results = _Results(len(parts))
     for position, part in enumerate(parts):
-        _commit(node, head._replace(topics=part.topics), results.part(position))
+        _commit(node, head, part.topics, results.part(position))
         part.topics.clear()
         yield
     if results.missing:
@@ -130,13 +131,14 @@ class _PartReply:
         self._results.add(self._position, response)
 
 
-def _commit(node: Node, commit: Commit, reply: Reply) -> None:
+def _commit(node: Node, head: CommitHead, topics: list[TopicCommit], reply: Reply) -> None:
+    _, group_id, *_ = head
     try:
-        runtime = node.groups.runtime_of(commit.group_id)
+        runtime = node.groups.runtime_of(group_id)
     except ApiError as error:
-        reply.send(refuse_commit(commit, error.code))
+        reply.send(refuse_commit(topics, error.code))
         return
-    results, records = commit_offsets(runtime.shard, commit)
+    results, records = commit_offsets(runtime.shard, head, topics)
     if records:
         runtime.shard.answer(reply, results)
         runtime.finish(records)
@@ -194,20 +196,21 @@ def refuse_large(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitR
     return OffsetCommitResponse(topics=LazyList(of_topic, request.topics))
 
 
-def _refusal(node: Node, head: Commit, parts: Sequence[_Part]) -> Steps[ErrorCode | None]:
+def _refusal(node: Node, head: CommitHead, parts: Sequence[_Part]) -> Steps[ErrorCode | None]:
     """Return the error if the records of all parts would not fit into one batch.
 
     Partitions that do not exist have none.
     """
+    _, group_id, *_ = head
     try:
-        room = node.groups.runtime_of(head.group_id).shard.max_batch_bytes
+        room = node.groups.runtime_of(group_id).shard.max_batch_bytes
     except ApiError as error:
         return error.code
     for part in parts:
         for image, partitions in part.topics:
             if image is None:
                 continue
-            each = _RECORD_BYTES + len(head.group_id) + len(image.name)
+            each = _RECORD_BYTES + len(group_id) + len(image.name)
             count = len(image.partitions)
             room -= sum(each + len(text) for index, _, _, text in partitions if 0 <= index < count)
         if room < 0:

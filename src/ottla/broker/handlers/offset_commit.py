@@ -20,7 +20,6 @@ from ottla.broker.codecs.offset_commit import (
 from ottla.broker.context import WAITING, RequestContext
 from ottla.coordinator.groups.offset_commit import (
     FIRST_TOPIC_ID,
-    Commit,
     CommitResults,
     commit_offsets,
     expiration,
@@ -141,22 +140,21 @@ def handle(
     else:
         context.topics = [topic for topic, _ in asked]
         topics = [(known.get(topic), partitions) for topic, partitions in asked]
-    commit = Commit(
+    head = (
         context.version,
         group_id,
         generation_id,
         member_id,
         instance_id,
         NO_EXPIRATION if retention_ms == NO_RETENTION else expiration(retention_ms, node.wall_ms),
-        topics,
     )
     try:
         runtime = node.groups.runtime_of(group_id)
     except ApiError as error:
-        context.send(refuse_commit(commit, error.code))
+        context.send(refuse_commit(topics, error.code))
         return None
     shard = runtime.shard
-    results, records = commit_offsets(shard, commit)
+    results, records = commit_offsets(shard, head, topics)
     if not records:
         context.send(results)
         return None
@@ -170,13 +168,12 @@ def handle(
 def _handle_large(node: Node, request: OffsetCommitRequest, context: Context) -> Steps[None]:
     from ottla.broker.large_offset_commit import commit_in_parts
 
-    head = Commit(
+    head = (
         context.version,
         request.group_id,
         request.generation_id_or_member_epoch,
         request.member_id,
         request.group_instance_id,
         expiration(request.retention_time, node.wall_ms),
-        [],
     )
     return commit_in_parts(node, request, head, context)

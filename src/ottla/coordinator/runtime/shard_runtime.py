@@ -278,8 +278,7 @@ class ShardRuntime(Generic[S]):
         try:
             if self.leader_epoch != self.partition.leader_epoch or self.partition.removed:
                 raise ApiError(ErrorCode.NOT_COORDINATOR)
-            encoded = list(map(self._encode, records))
-            if not self._add_to_batch(encoded):
+            if not self._add_to_batch(records):
                 self._refuse(answers, ErrorCode.UNKNOWN_SERVER_ERROR)
                 return
         except EncodeError:  # a string is longer than a record's string can be
@@ -296,18 +295,24 @@ class ShardRuntime(Generic[S]):
             self._batch_answers += shard.answers
             shard.answers = []
 
-    def _add_to_batch(self, records: list[tuple[bytes, bytes | None]]) -> bool:
+    def _add_to_batch(self, records: Sequence[CoordinatorRecord]) -> bool:
         """Add records to the batch that is appended when the wake-up ends.
 
-        Return False, and change nothing, if they are too large for one batch.
+        Return False, and change nothing, if they are too large for one batch. Raise EncodeError,
+        and change nothing, if one of them cannot be encoded.
         """
-        batch = self._batch
+        batch, encode = self._batch, self._encode
         count, size = batch.count, batch.size
+        try:
+            for record in records:
+                key, value = encode(record)
+                batch.add(key, value)
+        except EncodeError:
+            batch.restore(count, size)
+            raise
         if not count:
             self._broker.before_write.append(self._end_of_wake_up)
-        for key, value in records:
-            batch.add(key, value)
-        if count and batch.size > _FULL_BATCH_BYTES:
+        elif batch.size > _FULL_BATCH_BYTES:
             batch.restore(count, size)
             self._append_batch()
             return self._add_to_batch(records)
