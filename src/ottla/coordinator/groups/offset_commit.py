@@ -33,8 +33,12 @@ PartitionCode: TypeAlias = tuple[int, int]
 """Partition and error code."""
 
 
+TopicPartitions: TypeAlias = list[tuple[TopicImage | None, list[PartitionCommit]]]
+"""What is committed. A topic that does not exist is None."""
+
+
 class Commit(NamedTuple):
-    """A request of any version. A topic that does not exist is None."""
+    """A request of any version."""
 
     version: int
     group_id: str
@@ -42,7 +46,7 @@ class Commit(NamedTuple):
     member_id: str
     group_instance_id: str | None
     expire_timestamp: int
-    topics: list[tuple[TopicImage | None, list[PartitionCommit]]]
+    topics: TopicPartitions
 
 
 class CommitResults(Message):
@@ -62,8 +66,13 @@ class CommitResults(Message):
 
 def refuse_commit(commit: Commit, code: ErrorCode) -> CommitResults:
     """Return the results of a request that is refused as a whole."""
+    return refuse_partitions(commit.topics, code)
+
+
+def refuse_partitions(topics: TopicPartitions, code: ErrorCode) -> CommitResults:
+    """Return the same error for all partitions."""
     return CommitResults(
-        [[(partition[0], code) for partition in partitions] for _, partitions in commit.topics]
+        [[(partition[0], code) for partition in partitions] for _, partitions in topics]
     )
 
 
