@@ -9,7 +9,7 @@ import pytest
 
 from ottla.cli.dump_log.command import dump
 from ottla.log.state.producer_snapshot import encode_snapshot
-from ottla.log.state.producer_states import ProducerBatch, ProducerEntry
+from ottla.log.state.producer_table import ProducerBatch, ProducerEntry
 from ottla.log.store.checkpoints import encode_lines, encode_offsets
 from ottla.model.ids import TopicPartition
 from ottla.model.steps import run_to_end
