@@ -23,7 +23,8 @@ from ottla.coordinator.runtime.shard_runtime import ShardRuntime
 from ottla.log.flush import FlushJob
 from ottla.log.log import Log
 from ottla.log.segment.file_slice import FileSlice
-from ottla.log.state.producer_states import ProducerBatch, ProducerStates
+from ottla.log.state.producer_states import ProducerStates
+from ottla.log.state.producer_table import ProducerBatch
 from ottla.metadata.image import PartitionImage
 from ottla.metadata.records import ProducerIdsRecord
 from ottla.model.errors import ErrorCode

@@ -201,8 +201,8 @@ def lose_offsets_of_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drop the offsets of a transaction when its marker comes."""
     end = Offsets.end_transaction
 
-    def careless(self: Offsets, producer_id: int, *, committed: bool) -> Any:
-        return end(self, producer_id, committed=False)
+    def careless(self: Offsets, producer_id: int, *, committed: bool, ended: Any) -> Any:
+        return end(self, producer_id, committed=False, ended=ended)
 
     monkeypatch.setattr(Offsets, "end_transaction", careless)
 

@@ -14,7 +14,8 @@ from collections.abc import Callable
 import pytest
 
 from ottla.log.log import Log
-from ottla.log.state.producer_states import ProducerBatch, ProducerStates
+from ottla.log.state.producer_states import ProducerStates
+from ottla.log.state.producer_table import ProducerBatch
 from ottla.sim import __main__ as command
 from ottla.sim.__main__ import replay_command
 from ottla.sim.network.exchange import Violation

@@ -469,21 +469,21 @@ class HostedLogs:
         first_ms = config.storage.log_initial_task_delay_ms
         self._after(first_ms, self._begin_retention)
         self.cleaning.start()
-        self._every(config.storage.log_flush_scheduler_interval_ms, first_ms, store.run_flush)
+        self._every(config.storage.log_flush_scheduler_interval_ms, first_ms, self._flush)
         self._every(
             min(
                 config.storage.log_flush_offset_checkpoint_interval_ms,
                 config.storage.log_flush_start_offset_checkpoint_interval_ms,
             ),
             first_ms,
-            lambda now_ms: store.write_checkpoints(),
+            lambda now_ms: self._run(store.write_checkpoints()),
         )
         self._every(
             config.storage.replica_high_watermark_checkpoint_interval_ms,
             first_ms,
             self._write_high_watermarks,
         )
-        self._every(IDLE_INTERVAL_MS, IDLE_INTERVAL_MS, lambda now_ms: store.release_idle_memory())
+        self._every(IDLE_INTERVAL_MS, IDLE_INTERVAL_MS, self._release_memory)
         self._every(RETRY_INTERVAL_MS, RETRY_INTERVAL_MS, lambda now_ms: self._make_missing_logs())
         self._every(TRASH_INTERVAL_MS, TRASH_INTERVAL_MS, store.delete_pending_files)
         self._every(
@@ -502,7 +502,17 @@ class HostedLogs:
         writes, before = self._node.writes, self._checkpointed_writes
         if before[0] != writes:
             self._checkpointed_writes = before[1], writes
-            self.store.write_checkpoints()
+            self._run(self.store.write_checkpoints())
+
+    def _flush(self, now_ms: int) -> None:
+        self._run(self.store.run_flush(now_ms))
+
+    def _release_memory(self, now_ms: int) -> None:
+        self._run(self.store.release_idle_memory())
+
+    def _run(self, steps: Steps[None]) -> None:
+        """Do something with all logs, a little at a time."""
+        self._node.sliced_work.run(steps)
 
     def _begin_retention(self) -> None:
         self._take_steps(

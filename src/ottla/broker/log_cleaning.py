@@ -6,7 +6,7 @@ The cleaner is imported and made when the first log with cleanup.policy=compact 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.log import Log
 from ottla.model.steps import Steps
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.log.cleaner.log_cleaner import LogCleaner
 
+_LOGS_A_STEP: Final = 500
+
 
 class LogCleaning:
     """Looks for compacted logs from time to time, and is the host of the cleaner."""
@@ -24,6 +26,7 @@ class LogCleaning:
     def __init__(self, node: Node) -> None:
         self._node = node
         self.cleaner: LogCleaner | None = None
+        self._is_looking = False
         node.on_config.append(self._reconfigure)
 
     def start(self) -> None:
@@ -32,10 +35,24 @@ class LogCleaning:
 
     def check_soon(self) -> None:
         """Look for logs to clean now: settings have changed."""
-        if self.cleaner is None and any(log.config.compacts for log in self._node.store):
-            self._make()
         if self.cleaner is not None:
             self.cleaner.check_soon()
+        elif not self._is_looking:
+            self._is_looking = True
+            self.run(self._look_for_compacted())
+
+    def _look_for_compacted(self) -> Steps[None]:
+        """Make the cleaner if there is a compacted log."""
+        for number, log in enumerate(list(self._node.store), 1):
+            if log.config.compacts:
+                if self.cleaner is None:
+                    self._make()
+                assert self.cleaner is not None
+                self.cleaner.check_soon()
+                break
+            if not number % _LOGS_A_STEP:
+                yield
+        self._is_looking = False
 
     def request(self, log: Log) -> None:
         """Clean a log soon, whatever its dirty ratio."""

@@ -43,12 +43,8 @@ from ottla.log.segment.segment import Segment
 from ottla.log.segment.txn_index import AbortedTxn
 from ottla.log.state.leader_epochs import EpochCache, EpochEntry
 from ottla.log.state.producer_replay import Marker, update_producers
-from ottla.log.state.producer_states import (
-    SEQUENCE_MASK,
-    ProducerBatch,
-    ProducerEntry,
-    ProducerStates,
-)
+from ottla.log.state.producer_states import SEQUENCE_MASK, ProducerStates
+from ottla.log.state.producer_table import ProducerBatch, ProducerTable
 from ottla.log.state.snapshot_files import PRODUCERS_AT_A_TIME, SnapshotFiles
 from ottla.log.state.transaction_checks import (
     begin_verification,
@@ -716,7 +712,7 @@ class Log:
         local_start: int,
         log_start_offset: int,
         epochs: tuple[EpochEntry, ...],
-        producers: dict[int, ProducerEntry],
+        producers: ProducerTable,
     ) -> None:
         """Remove everything and begin with the state that the remote tier has at an offset.
 

@@ -13,7 +13,7 @@ from ottla.log.file_names import DELETED, SEGMENT_SUFFIXES, SNAPSHOT
 from ottla.log.segment.segment import Segment
 from ottla.log.state.leader_epochs import EpochEntry
 from ottla.log.state.producer_replay import rebuild_producers
-from ottla.log.state.producer_states import ProducerEntry
+from ottla.log.state.producer_table import ProducerTable
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
@@ -70,7 +70,7 @@ def begin_after_tier(
     local_start: int,
     log_start_offset: int,
     epochs: tuple[EpochEntry, ...],
-    producers: dict[int, ProducerEntry],
+    producers: ProducerTable,
 ) -> None:
     """See Log.begin_after_tier."""
     truncate_fully(log, local_start, log_start_offset)

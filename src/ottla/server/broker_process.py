@@ -321,7 +321,7 @@ class Broker:
             raise
 
     def watch_collections(self) -> None:
-        """Note how long Python's garbage collection takes, and let it wait for large requests."""
+        """Keep Python's garbage collection from holding the loop; for a process of its own."""
         from ottla.server.garbage_collection import GarbageCollection
 
         assert self._node is not None

@@ -1,13 +1,18 @@
-"""Python's garbage collection in a broker process: what it takes, and when it has to wait.
+"""Python's garbage collection in a broker process: what it looks at, and when it has to wait.
 
-A collection looks at every object that has come since the last one, or at all of them, and holds
-the loop meanwhile. A request of a million items is millions of objects, so a collection waits
-until the request is handled and its objects are freed. They are no garbage that it could find:
-the counts of references free them.
+A collection holds the loop while it looks at objects, so it should look at few of them:
 
-A broker may have millions of objects that stay: producers, committed offsets. If a collection of
-all objects takes long, those that are left are frozen: for some minutes, others look at new
-objects only.
+- What a broker has when it begins to serve is set aside (`gc.freeze`): no collection looks at it.
+- New objects are looked at some thousands at a time. If a collection of all that is not set aside
+  takes long, what is left is set aside too. So a broker may have millions of objects that
+  stay, such as committed offsets.
+- A request of a million items is millions of objects, so a collection waits until the request is
+  handled and its objects are freed. They are no garbage that it could find: the counts of
+  references free them. What stays is set aside without a look at it.
+
+Objects in cycles that were set aside and are not used any more are found when as much was set aside
+as there was before: then everything is looked at once. That takes long, but it is rare, and such
+objects never take more memory than those that are used.
 """
 
 from __future__ import annotations
@@ -21,13 +26,27 @@ from ottla.broker.loop_stalls import COLLECTION, NOTED_MS
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
+COLLECT_AFTER: Final = 5_000
+"""How many more objects than before there must be for a collection. The hot path makes none.
+
+While a coordinator loads, or many offsets are committed for the first time, nearly all objects
+stay, and each collection looks at them in vain.
+"""
+YOUNGER_COLLECTIONS: Final = 2, 4
+"""How many collections of the youngest objects come before one of older ones, and so on."""
+
 MOST_OBJECTS: Final = 10_000_000
 """How many objects may come without a collection, if large requests never cease."""
 
-LONG_MS: Final = 20.0
-FROZEN_MS: Final = 600_000
+LONG_MS: Final = 5.0
+"""What a collection leaves that took longer is set aside."""
+CHECK_MS: Final = 60_000
+MUCH_MS: Final = 50.0
+"""Less than this is not worth a look at everything."""
+OBJECT_MS: Final = 0.0001
+"""About what a look at an object takes."""
 _ALL: Final = 2
-"""The generation whose collection looks at all objects."""
+"""The generation whose collection looks at all objects that are not set aside."""
 
 
 class GarbageCollection:
@@ -36,28 +55,46 @@ class GarbageCollection:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._pauses = 0
-        self._is_frozen = False
         self._began_ms = 0.0
+        self._everything_ms = 0.0
+        """How long the last look at everything took."""
+        self._aside_ms = 0.0
+        """How much longer it would take now, because of what was set aside since."""
+        self._thresholds = gc.get_threshold()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(COLLECT_AFTER, *YOUNGER_COLLECTIONS)
         gc.callbacks.append(self._note)
         node.pause_collection = self.pause
+        self._check_later()
 
     def close(self) -> None:
         """Leave the collection to Python again."""
         gc.callbacks.remove(self._note)
+        gc.set_threshold(*self._thresholds)
+        gc.unfreeze()
         gc.enable()
 
     def pause(self, is_paused: bool) -> None:
         """Let no collection begin, until this is called with False as often as with True."""
         self._pauses += 1 if is_paused else -1
         if not self._pauses:
+            new = gc.get_count()[0]
+            if new > COLLECT_AFTER:
+                self._set_aside(new * OBJECT_MS)
             gc.enable()
             return
         gc.disable()
         if is_paused and gc.get_count()[0] > MOST_OBJECTS:
             gc.collect()
 
+    def _set_aside(self, look_ms: float) -> None:
+        """Let later collections look at new objects only. These would take so long."""
+        gc.freeze()
+        self._aside_ms += look_ms
+
     def _note(self, phase: str, info: Mapping[str, int]) -> None:
-        """Note how long a collection takes."""
+        """Note how long a collection takes; set aside what a long one leaves."""
         now_ms = self._node.clock.monotonic_ms()
         if phase == "start":
             self._began_ms = now_ms
@@ -66,12 +103,17 @@ class GarbageCollection:
         if took_ms > NOTED_MS:
             self._node.loop_stalls.note(COLLECTION, took_ms, self._node.monotonic_ms)
         if took_ms > LONG_MS and info["generation"] == _ALL:
-            gc.freeze()
-            if not self._is_frozen:
-                self._is_frozen = True
-                self._node.timers.at(self._node.monotonic_ms + FROZEN_MS, self._thaw)
+            self._set_aside(took_ms)
 
-    def _thaw(self) -> None:
-        """Let the next collection of all objects look at all of them again."""
-        self._is_frozen = False
-        gc.unfreeze()
+    def _check(self) -> None:
+        """Look at everything if as much was set aside as there was before."""
+        if self._aside_ms >= max(self._everything_ms, MUCH_MS) and not self._pauses:
+            gc.unfreeze()
+            gc.collect()
+            gc.freeze()
+            self._everything_ms = self._node.clock.monotonic_ms() - self._began_ms
+            self._aside_ms = 0.0
+        self._check_later()
+
+    def _check_later(self) -> None:
+        self._node.timers.at(self._node.monotonic_ms + CHECK_MS, self._check)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 import sys
 import time
@@ -12,15 +11,6 @@ from types import FrameType
 from ottla.server.broker_process import Broker
 from ottla.server.errors import StartupError
 from ottla.server.file_limit import raise_file_limit
-
-_COLLECT_AFTER = 10_000
-"""How many more objects than before there must be for a collection. The hot path makes none.
-
-While a coordinator loads, or many offsets are committed for the first time, nearly all objects
-stay, and a collection takes a microsecond for each.
-"""
-_YOUNGER_COLLECTIONS = 2, 400
-"""How many collections of the youngest objects come before one of older ones, and so on."""
 
 
 def run(
@@ -58,9 +48,6 @@ def run(
         signal.signal(signal.SIGINT, stop)
     else:
         _stop_at_end_of(lifeline, broker)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_COLLECT_AFTER, *_YOUNGER_COLLECTIONS)
     broker.watch_collections()
     refusals: list[str] = []
 

@@ -7,6 +7,7 @@ import pytest
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
 from ottla.memory_files import MemoryFiles
+from ottla.model.steps import run_to_end
 from ottla.testing.fakes import FakeClock, QueuedBackground, fake_ports
 from ottla.testing.faulty_files import FaultyFiles
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -65,7 +66,7 @@ def delete(broker: SlowDisk, client: Client) -> list[int]:
 
 
 def write_checkpoints(broker: SlowDisk) -> None:
-    broker.node.store.write_checkpoints()
+    run_to_end(broker.node.store.write_checkpoints())
     broker.background.run()
     assert b"t 0 " in broker.files.inner.open(POINTS).pread(1000, 0)
 
@@ -79,7 +80,7 @@ def test_the_loop_does_not_write_checkpoints(is_job_running: bool) -> None:
     if is_job_running:
         broker.connect().send(produce(), 12)
         broker.node.settle()
-        broker.node.store.write_checkpoints()
+        run_to_end(broker.node.store.write_checkpoints())
     assert delete(broker, client) == [0]
     before = broker.checkpoints()
 

@@ -9,6 +9,7 @@ from ottla.log.log import Log
 from ottla.log.lookup import OffsetTiered
 from ottla.log.startup.open_log import Checkpoint, open_log
 from ottla.log.state.leader_epochs import EpochEntry
+from ottla.log.state.producer_table import ProducerTable
 from tests.support.log import NOW, append, batch_of, new_log
 
 TIERED = LogConfig().replace(
@@ -110,7 +111,7 @@ def test_a_log_may_be_opened_before_its_topic_is_known_to_be_tiered(log: Log) ->
 
 def test_a_follower_begins_with_the_state_of_the_tier(log: Log) -> None:
     epochs = (EpochEntry(0, 0), EpochEntry(3, 50), EpochEntry(7, 120))
-    log.begin_after_tier(100, 20, epochs, {})
+    log.begin_after_tier(100, 20, epochs, ProducerTable())
     assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (20, 100, 100)
     assert log.high_watermark == 100
     assert log.leader_epochs.entries == (EpochEntry(0, 20), EpochEntry(3, 50))

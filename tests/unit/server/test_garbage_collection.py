@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from weakref import ref
 
 import pytest
 
@@ -78,7 +79,7 @@ def is_looked_at(found: object) -> bool:
     return any(each is found for each in gc.get_objects())
 
 
-def test_what_a_long_collection_leaves_is_not_looked_at_again_for_a_while(
+def test_what_a_long_collection_leaves_is_not_looked_at_again(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[object] = [[]]
@@ -88,16 +89,57 @@ def test_what_a_long_collection_leaves_is_not_looked_at_again_for_a_while(
     gc.collect(1)
     assert is_looked_at(kept)
     gc.collect()
-    try:
-        assert not is_looked_at(kept)
-        more: list[object] = [[]]
-        assert is_looked_at(more)
-        gc.collect()
-        assert not is_looked_at(more)
-    finally:
-        broker.pass_time(garbage_collection.FROZEN_MS)
-    assert is_looked_at(kept)
+    assert not is_looked_at(kept)
+    more: list[object] = [[]]
     assert is_looked_at(more)
+    gc.collect()
+    assert not is_looked_at(more)
+
+
+def test_what_a_large_request_leaves_is_set_aside_without_a_look(broker: Broker) -> None:
+    pause = broker.node.pause_collection
+    pause(True)
+    kept = [[number] for number in range(2 * garbage_collection.COLLECT_AFTER)]
+    looks = [each["collections"] for each in gc.get_stats()]
+    pause(False)
+    fresh: list[object] = [[]]
+    assert not is_looked_at(kept)
+    assert is_looked_at(fresh)
+    assert [each["collections"] for each in gc.get_stats()] == looks
+
+
+class Cycle:
+    """An object that only a collection frees."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_garbage_that_was_set_aside_is_found_when_there_is_as_much_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pause = broker.node.pause_collection
+    monkeypatch.setattr(garbage_collection, "COLLECT_AFTER", 100)
+
+    def leave(count: int) -> list[object]:
+        pause(True)
+        kept: list[object] = [[number] for number in range(count)]
+        pause(False)
+        return kept
+
+    cycle = Cycle()
+    found = ref(cycle)
+    kept = leave(200)
+    del cycle
+    broker.pass_time(garbage_collection.CHECK_MS)
+    gc.collect()
+    assert found() is not None, "it is set aside"
+    monkeypatch.setattr(garbage_collection, "MUCH_MS", 300 * garbage_collection.OBJECT_MS)
+    kept += leave(200)
+    broker.pass_time(garbage_collection.CHECK_MS)
+    assert found() is None
+    assert len(kept) == 400
+    assert not is_looked_at(kept)
 
 
 def test_requests_that_never_cease(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
-from ottla.log.state.producer_states import ProducerEntry
+from ottla.log.state.producer_table import ProducerEntry
 from ottla.model.errors import UNKNOWN_TOPIC_OR_PARTITION, ApiError, ErrorCode
 from ottla.model.steps import Steps
 from ottla.model.topic_names import check_topic_name

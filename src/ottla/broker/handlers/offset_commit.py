@@ -23,7 +23,7 @@ from ottla.coordinator.groups.offset_commit import (
     CommitResults,
     commit_offsets,
     expiration,
-    refuse_commit,
+    refuse_partitions,
 )
 from ottla.coordinator.groups.records import NO_EXPIRATION
 from ottla.metadata.image import TopicImage
@@ -151,7 +151,7 @@ def handle(
     try:
         runtime = node.groups.runtime_of(group_id)
     except ApiError as error:
-        context.send(refuse_commit(topics, error.code))
+        context.send(refuse_partitions(topics, error.code))
         return None
     shard = runtime.shard
     results, records = commit_offsets(shard, head, topics)

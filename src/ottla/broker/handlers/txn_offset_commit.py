@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 from ottla.broker.context import RequestContext
 from ottla.broker.transaction_verification import Codes, Question
 from ottla.coordinator.groups.group_shard import GroupShard
-from ottla.coordinator.groups.offset_commit import CommitResults
+from ottla.coordinator.groups.offset_commit import CommitResults, PartitionCommit
 from ottla.coordinator.groups.txn_offset_commit import TransactionalCommit, commit_in_transaction
+from ottla.coordinator.runtime.reply import Reply
 from ottla.coordinator.runtime.shard_runtime import ShardRuntime
 from ottla.log.state.verifications import NOT_NEEDED, UNVERIFIED
 from ottla.metadata.image import TopicImage
@@ -41,6 +42,8 @@ FIRST_ADDING_PARTITIONS: Final = 5
 MAX_PARTITIONS: Final = 10_000
 """How many partitions a request may name. Its records must fit into one batch."""
 MAX_TOPICS: Final = 5000
+MOST_AT_ONCE: Final = 200
+"""How many topics and partitions are committed at once. More are committed in slices."""
 
 
 def handle(node: Node, request: TxnOffsetCommitRequest, context: RequestContext) -> None:
@@ -58,9 +61,13 @@ def handle(node: Node, request: TxnOffsetCommitRequest, context: RequestContext)
 
     def verified(guard: int | ApiError) -> None:
         if isinstance(guard, ApiError):
-            context.send(refuse(request, guard, context))
+            _send_refusal(request, guard, context)
         elif not runtime.is_active:
-            context.send(refuse(request, ApiError(ErrorCode.NOT_COORDINATOR), context))
+            _send_refusal(request, ApiError(ErrorCode.NOT_COORDINATOR), context)
+        elif _is_large(request):
+            from ottla.broker.large_txn_offset_commit import commit_in_parts
+
+            context.run_in_slices(commit_in_parts(node, request, context, runtime, guard))
         else:
             _commit(node, request, context, runtime, guard)
 
@@ -68,11 +75,17 @@ def handle(node: Node, request: TxnOffsetCommitRequest, context: RequestContext)
 
 
 def _is_too_large(request: TxnOffsetCommitRequest) -> bool:
-    """Return True if there are too many partitions, or topics without any, to do all at once."""
+    """Return True if there are too many partitions, or topics without any."""
     topics = request.topics
     return (
         len(topics) > MAX_TOPICS or sum(len(topic.partitions) for topic in topics) > MAX_PARTITIONS
     )
+
+
+def _is_large(request: TxnOffsetCommitRequest) -> bool:
+    """Return True if there is too much to do all at once."""
+    topics = request.topics
+    return len(topics) + sum(len(topic.partitions) for topic in topics) > MOST_AT_ONCE
 
 
 def _verify(
@@ -152,6 +165,27 @@ def _told(code: ErrorCode, context: RequestContext) -> ErrorCode:
     return code
 
 
+def head_of(request: TxnOffsetCommitRequest, version: int) -> TransactionalCommit:
+    """Return a request without its partitions."""
+    return TransactionalCommit(
+        version,
+        request.group_id,
+        request.generation_id,
+        request.member_id,
+        request.group_instance_id,
+        request.producer_id,
+        request.producer_epoch,
+        [],
+    )
+
+
+def image_of(node: Node, context: RequestContext, topic: str) -> TopicImage | None:
+    """Return a topic for which the sender may commit offsets, if it exists."""
+    if not context.allows(AclOperation.READ, AclResourceType.TOPIC, topic):
+        return None
+    return node.image.topics.get(topic)
+
+
 def _commit(
     node: Node,
     request: TxnOffsetCommitRequest,
@@ -160,35 +194,34 @@ def _commit(
     guard: int,
 ) -> None:
     topics = {topic.name: topic for topic in request.topics}
-    commit = TransactionalCommit(
-        context.version,
-        request.group_id,
-        request.generation_id,
-        request.member_id,
-        request.group_instance_id,
-        request.producer_id,
-        request.producer_epoch,
-        [_asked(node, context, topic) for topic in topics.values()],
-    )
+    asked = [
+        (image_of(node, context, topic.name), _partitions_once(topic)) for topic in topics.values()
+    ]
+    commit = head_of(request, context.version)._replace(topics=asked)
+    reply = _CommitReply(context, list(topics))
     try:
-        results, records = commit_in_transaction(runtime.shard, commit)
+        write_commit(runtime, commit, reply, guard)
     except ApiError as error:
         context.send(refuse(request, error, context))
-        return
-    reply = _CommitReply(context, list(topics))
+
+
+def write_commit(
+    runtime: ShardRuntime[GroupShard], commit: TransactionalCommit, reply: Reply, guard: int
+) -> bool:
+    """Write offsets as part of a transaction; return True if there are records to write.
+
+    `reply` gets the results. Raise ApiError if the sender may not commit offsets for the group.
+    """
+    results, records = commit_in_transaction(runtime.shard, commit)
     if not records:
         reply.send(results)
-        return
+        return False
     runtime.shard.answer(reply, results)
-    runtime.write_transactional(records, request.producer_id, request.producer_epoch, guard)
+    runtime.write_transactional(records, commit.producer_id, commit.producer_epoch, guard)
+    return True
 
 
-def _asked(
-    node: Node, context: RequestContext, topic: TxnOffsetCommitRequestTopic
-) -> tuple[TopicImage | None, list[tuple[int, int, int, str]]]:
-    image = None
-    if context.allows(AclOperation.READ, AclResourceType.TOPIC, topic.name):
-        image = node.image.topics.get(topic.name)
+def _partitions_once(topic: TxnOffsetCommitRequestTopic) -> list[PartitionCommit]:
     partitions = {
         each.partition_index: (
             each.partition_index,
@@ -198,7 +231,7 @@ def _asked(
         )
         for each in topic.partitions
     }
-    return image, list(partitions.values())
+    return list(partitions.values())
 
 
 class _CommitReply:
@@ -226,6 +259,12 @@ class _CommitReply:
                 ]
             )
         )
+
+
+def _send_refusal(
+    request: TxnOffsetCommitRequest, error: ApiError, context: RequestContext
+) -> None:
+    context.run_in_slices(context.send_in_slices(refuse(request, error, context)))
 
 
 def refuse(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.log.state.leader_epochs import EpochCache, EpochEntry
 from ottla.log.state.producer_snapshot import CorruptSnapshot, decode_snapshot
-from ottla.log.state.producer_states import ProducerEntry
+from ottla.log.state.producer_table import ProducerTable
 from ottla.log.store.checkpoints import CorruptCheckpoint
 from ottla.ports import ObjectNotFound, ObjectStoreError, Peer, Response
 from ottla.replication.partition import Partition
@@ -151,7 +151,7 @@ class FollowerRebuild:
         def read(content: bytes | ObjectStoreError) -> None:
             try:
                 if isinstance(content, ObjectNotFound):
-                    producers: dict[int, ProducerEntry] = {}
+                    producers = ProducerTable()
                 elif isinstance(content, ObjectStoreError):
                     raise content
                 else:
@@ -172,7 +172,7 @@ class FollowerRebuild:
         self,
         local_start: int,
         epochs: tuple[EpochEntry, ...],
-        producers: dict[int, ProducerEntry],
+        producers: ProducerTable,
     ) -> None:
         log = self._partition.log
         if log is None or not self._is_wanted or not log.config.remote_storage_enable:

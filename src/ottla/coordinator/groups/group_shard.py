@@ -24,6 +24,7 @@ from ottla.coordinator.runtime.broker import Broker
 from ottla.coordinator.runtime.record import RecordKey, RecordValue
 from ottla.coordinator.runtime.shard import Command, Shard
 from ottla.model.errors import ErrorCode
+from ottla.model.steps import Steps
 
 Replay: TypeAlias = Callable[["GroupShard", RecordKey, RecordValue | None], None]
 
@@ -98,13 +99,16 @@ class GroupShard(Shard):
             self._add_group_of_offsets(key.group)
         self.offsets.put_pending(key, value, producer_id, record_offset)
 
-    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Apply the marker that ends a transaction."""
-        for key in self.offsets.end_transaction(producer_id, committed=committed):
+    def end_transaction(self, producer_id: int, *, committed: bool) -> Steps[None]:
+        """Return the steps that apply the marker of a transaction."""
+
+        def ended(key: OffsetCommitKey) -> None:
             if committed and key.group not in self.groups:
                 self._add_group_of_offsets(key.group)
             elif not committed:
                 self.remove_if_unused(key.group)
+
+        return self.offsets.end_transaction(producer_id, committed=committed, ended=ended)
 
     def remove_group(self, group_id: str) -> None:
         """Remove a group. Its offsets are removed by records of their own."""

@@ -33,8 +33,8 @@ PartitionCode: TypeAlias = tuple[int, int]
 """Partition and error code."""
 
 
-TopicCommit: TypeAlias = tuple[TopicImage | None, list[PartitionCommit]]
-"""A topic, None if it does not exist, and what is committed for its partitions."""
+TopicPartitions: TypeAlias = list[tuple[TopicImage | None, list[PartitionCommit]]]
+"""What is committed. A topic that does not exist is None."""
 
 CommitHead: TypeAlias = tuple[int, str, int, str, str | None, int]
 """A request of any version, without its topics: version, group id, generation id, member id, group
@@ -57,15 +57,15 @@ class CommitResults(Message):
         )
 
 
-def refuse_commit(topics: list[TopicCommit], code: ErrorCode) -> CommitResults:
-    """Return the results of a request that is refused as a whole."""
+def refuse_partitions(topics: TopicPartitions, code: ErrorCode) -> CommitResults:
+    """Return the same error for all partitions: the request is refused as a whole."""
     return CommitResults(
         [[(partition[0], code) for partition in partitions] for _, partitions in topics]
     )
 
 
 def commit_offsets(
-    shard: GroupShard, head: CommitHead, topics: list[TopicCommit]
+    shard: GroupShard, head: CommitHead, topics: TopicPartitions
 ) -> tuple[CommitResults, list[GroupRecord]]:
     """Return the results of a request, valid once the records are committed, and the records."""
     broker = shard.broker

@@ -3,14 +3,18 @@
 `put` and `remove` are for replay only. A commit in a transaction counts when the transaction
 commits, unless a later commit for the same partition came first. Until then the partition's
 offset is unstable (KIP-98, KIP-447).
+
+A transaction may have thousands of commits, so its end is applied in steps. The result does not
+depend on what is applied in between: of two commits for a partition, the later record counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple, TypeAlias
 
 from ottla.coordinator.groups.records import OffsetCommitKey, OffsetCommitValue
+from ottla.model.steps import Steps
 
 Place: TypeAlias = tuple[str, str, int]
 """Group, topic and partition."""
@@ -23,6 +27,18 @@ class PendingCommit(NamedTuple):
     value: OffsetCommitValue
 
 
+class _Transaction:
+    """The places of one transaction's pending commits, in the order of their records."""
+
+    __slots__ = ("places",)
+
+    def __init__(self) -> None:
+        self.places: dict[Place, None] = {}
+
+
+_COMMITS_A_STEP: Final = 50
+
+
 class Offsets:
     """Offsets by group, topic and partition.
 
@@ -30,15 +46,15 @@ class Offsets:
     request looks at all open transactions.
     """
 
-    __slots__ = ("_pending", "_pending_of_group", "_producers", "by_group", "count")
+    __slots__ = ("_open", "_pending", "_pending_of_group", "by_group", "count")
 
     def __init__(self) -> None:
         self.by_group: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
         self.count = 0
-        self._pending: dict[Place, dict[int, PendingCommit]] = {}
-        """The pending commits of each place, by producer id."""
-        self._producers: dict[int, set[Place]] = {}
-        """The places of each producer's pending commits."""
+        self._pending: dict[Place, dict[_Transaction, PendingCommit]] = {}
+        """The pending commits of each place."""
+        self._open: dict[int, _Transaction] = {}
+        """The transaction of each producer that has pending commits and no marker yet."""
         self._pending_of_group: dict[str, set[Place]] = {}
 
     # -- questions -----------------------------------------------------------------------
@@ -75,9 +91,10 @@ class Offsets:
 
     def pending_with(self, producer_id: int, keys: Iterable[OffsetCommitKey]) -> int:
         """Return for how many partitions a transaction commits offsets if it adds some."""
-        places = self._producers.get(producer_id, set())
+        transaction = self._open.get(producer_id)
+        places = {} if transaction is None else transaction.places
         added = {(key.group, key.topic, key.partition) for key in keys}
-        return len(places) + len(added - places)
+        return len(places) + sum(place not in places for place in added)
 
     def pending_of(self, group_id: str) -> Iterator[OffsetCommitKey]:
         """Iterate over such partitions of one group."""
@@ -106,8 +123,11 @@ class Offsets:
     ) -> None:
         """Store an offset that was committed in an open transaction."""
         place = (key.group, key.topic, key.partition)
-        self._pending.setdefault(place, {})[producer_id] = PendingCommit(record_offset, value)
-        self._producers.setdefault(producer_id, set()).add(place)
+        transaction = self._open.get(producer_id)
+        if transaction is None:
+            transaction = self._open[producer_id] = _Transaction()
+        self._pending.setdefault(place, {})[transaction] = PendingCommit(record_offset, value)
+        transaction.places[place] = None
         self._pending_of_group.setdefault(key.group, set()).add(place)
 
     def remove(self, key: OffsetCommitKey) -> None:
@@ -123,36 +143,50 @@ class Offsets:
         if self._pending:
             self._supersede((key.group, key.topic, key.partition), None)
 
-    def end_transaction(self, producer_id: int, *, committed: bool) -> list[OffsetCommitKey]:
-        """Apply or drop the commits of a transaction, and return their keys."""
-        keys = []
-        for place in sorted(self._producers.get(producer_id, ())):
+    def end_transaction(
+        self, producer_id: int, *, committed: bool, ended: Callable[[OffsetCommitKey], None]
+    ) -> Steps[None]:
+        """Return the steps that apply or drop the commits of a transaction.
+
+        What the producer commits from now on is in its next transaction. `ended` is called with
+        each key that the transaction had.
+        """
+        transaction = self._open.pop(producer_id, None)
+        return self._end(transaction or _Transaction(), committed, ended)
+
+    def _end(
+        self, transaction: _Transaction, committed: bool, ended: Callable[[OffsetCommitKey], None]
+    ) -> Steps[None]:
+        for number, place in enumerate(list(transaction.places), 1):
+            commit = self._drop(place, transaction)
+            if commit is None:
+                continue  # a later commit was applied meanwhile
             group, topic, partition = place
             key = OffsetCommitKey(group=group, topic=topic, partition=partition)
-            keys.append(key)
-            commit = self._drop(place, producer_id)
             if committed:
                 self._store(key, commit.value)
                 self._supersede(place, commit.record_offset)
-        return keys
+            ended(key)
+            if not number % _COMMITS_A_STEP:
+                yield
 
     def _supersede(self, place: Place, before: int | None) -> None:
         """Drop pending commits of a partition: all, or those with records before an offset."""
-        for producer_id, commit in list(self._pending.get(place, {}).items()):
+        for transaction, commit in list(self._pending.get(place, {}).items()):
             if before is None or commit.record_offset < before:
-                self._drop(place, producer_id)
+                self._drop(place, transaction)
 
-    def _drop(self, place: Place, producer_id: int) -> PendingCommit:
-        commits = self._pending[place]
-        commit = commits.pop(producer_id)
+    def _drop(self, place: Place, transaction: _Transaction) -> PendingCommit | None:
+        """Remove and return a pending commit; None if a later one has replaced it."""
+        commits = self._pending.get(place)
+        commit = None if commits is None else commits.pop(transaction, None)
+        if commits is None or commit is None:
+            return None
         if not commits:
             del self._pending[place]
             of_group = self._pending_of_group[place[0]]
             of_group.remove(place)
             if not of_group:
                 del self._pending_of_group[place[0]]
-        places = self._producers[producer_id]
-        places.remove(place)
-        if not places:
-            del self._producers[producer_id]
+        transaction.places.pop(place, None)
         return commit

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.coordinator.groups.offset_commit import CommitResults, PartitionCode, PartitionCommit
+from ottla.coordinator.groups.offset_commit import CommitResults, PartitionCode, TopicPartitions
 from ottla.coordinator.groups.record_serde import GroupRecord
 from ottla.coordinator.groups.records import OffsetCommitKey, OffsetCommitValue
-from ottla.metadata.image import TopicImage
 from ottla.model.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ MAX_PENDING: Final = 10_000
 
 
 class TransactionalCommit(NamedTuple):
-    """A request of any version. A topic that does not exist is None."""
+    """A request of any version, or a part of it."""
 
     version: int
     group_id: str
@@ -30,7 +29,7 @@ class TransactionalCommit(NamedTuple):
     group_instance_id: str | None
     producer_id: int
     producer_epoch: int
-    topics: list[tuple[TopicImage | None, list[PartitionCommit]]]
+    topics: TopicPartitions
 
 
 def commit_in_transaction(

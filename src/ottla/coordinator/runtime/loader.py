@@ -27,6 +27,7 @@ from ottla.coordinator.runtime.shard import Shard
 from ottla.log.log import Log
 from ottla.log.segment.file_slice import FileSlice
 from ottla.model.ids import NO_PRODUCER_ID
+from ottla.model.steps import Steps
 from ottla.ports import TaskFailed
 from ottla.records.batch import CorruptBatch, scan
 from ottla.records.checksum import crc32c
@@ -39,7 +40,10 @@ LARGE_READ_BYTES: Final = 2 * 1024 * 1024
 """How much of a larger log is read at a time."""
 
 _ENTRIES_PER_STEP: Final = 700
+_REPLAY_COST: Final = 4
+"""An entry that is decoded and replayed takes so much longer than one that is only kept."""
 _LATEST_PER_STEP: Final = 500
+_ENDING_STEPS: Final = 8
 _PARTS: Final = 64
 _MARKER: Final = Struct(">hh")  # version and type of a control record's key
 _ABORT: Final = 0
@@ -106,6 +110,8 @@ class Loader:
         """The last record of each key in LATEST_ONLY."""
         self._is_draining = False
         """True while these are replayed, because a transaction follows them."""
+        self._ending: Steps[None] | None = None
+        """What is left to do for the marker of a transaction."""
         self._damaged = 0
         self.notes: list[str] = []
         """Messages for the operator."""
@@ -121,7 +127,9 @@ class Loader:
             return Progress.WAITING
         if self._problem is not None:
             raise self._problem
-        if self._is_draining:
+        if self._ending is not None:
+            self._go_on_ending(self._ending)
+        elif self._is_draining:
             self._replay_latest()
             self._is_draining = bool(self._latest)
         elif self._entries is not None:
@@ -130,8 +138,8 @@ class Loader:
             return self._read(wake)
         else:
             self._replay_latest()
-        if self._entries is None and self._offset >= self._end_offset and not self._latest:
-            return Progress.DONE
+        if self._ending is None and self._entries is None and self._offset >= self._end_offset:
+            return Progress.MORE if self._latest else Progress.DONE
         return Progress.MORE
 
     # -- reading -------------------------------------------------------------------------
@@ -189,26 +197,29 @@ class Loader:
 
     def _replay_some(self, entries: Iterator[Entry]) -> None:
         put, prefixes = self._latest.put, self._shard.LATEST_ONLY
-        count = 0
-        for entry in islice(entries, _ENTRIES_PER_STEP):
+        left = _ENTRIES_PER_STEP
+        for entry in entries:
             offset, producer_id, is_marker, key, value = entry
-            count += 1
             if producer_id == NO_PRODUCER_ID and not is_marker:
                 if key is not None and key.startswith(prefixes):
                     put(key, offset, value)
+                    left -= 1
                 else:
                     self._replay(offset, key, value)
-                continue
-            if self._latest:  # these come first, however many they are
+                    left -= _REPLAY_COST
+            elif self._latest:  # these come first, however many they are
                 self._is_draining = True
                 self._entries = chain((entry,), entries)
                 return
-            if is_marker:
+            elif is_marker:
                 self._end_transaction(producer_id, key)
+                left -= _REPLAY_COST
             else:
                 self._replay(offset, key, value, producer_id)
-        if count < _ENTRIES_PER_STEP:
-            self._entries = None
+                left -= _REPLAY_COST
+            if left <= 0 or self._ending is not None:
+                return
+        self._entries = None
 
     def _replay_latest(self) -> None:
         for key, (offset, value) in self._latest.take(_LATEST_PER_STEP):
@@ -239,7 +250,12 @@ class Loader:
         except error:
             return
         if kind in (_ABORT, _COMMIT):
-            self._shard.end_transaction(producer_id, committed=kind == _COMMIT)
+            self._go_on_ending(self._shard.end_transaction(producer_id, committed=kind == _COMMIT))
+
+    def _go_on_ending(self, steps: Steps[None]) -> None:
+        """Apply a part of a marker."""
+        is_over = sum(1 for _ in islice(steps, _ENDING_STEPS)) < _ENDING_STEPS
+        self._ending = None if is_over else steps
 
     def _skip(self, offset: int, problem: RecordError) -> None:
         self._damaged += 1

@@ -15,6 +15,7 @@ from ottla.coordinator.runtime.broker import Broker
 from ottla.coordinator.runtime.record import CoordinatorRecord, RecordKey, RecordValue
 from ottla.coordinator.runtime.reply import Reply
 from ottla.model.errors import ErrorCode
+from ottla.model.steps import Steps
 from ottla.ports import Buffer
 from ottla.replication.timers import Timer
 from ottla.wire.message import Message
@@ -72,9 +73,12 @@ class Shard(ABC):
         """Apply one record of a transaction. It counts when the transaction commits."""
         return  # most coordinators never write in transactions of clients
 
-    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Apply the marker that ends a transaction."""
-        return
+    def end_transaction(self, producer_id: int, *, committed: bool) -> Steps[None]:
+        """Return the steps that apply the marker of a transaction.
+
+        They may be run later: what the producer writes from now on is in its next transaction.
+        """
+        yield from ()
 
     @property
     def has_open_transactions(self) -> bool:

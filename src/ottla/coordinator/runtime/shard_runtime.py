@@ -17,15 +17,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from ottla.coordinator.runtime.batch_builder import BatchBuilder
-from ottla.coordinator.runtime.broker import Broker
+from ottla.coordinator.runtime.broker import Broker, SlicedWork
 from ottla.coordinator.runtime.loader import Loader, Progress
 from ottla.coordinator.runtime.record import CoordinatorRecord
 from ottla.coordinator.runtime.reply import Reply
 from ottla.coordinator.runtime.shard import Command, Shard
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.steps import Steps
 from ottla.model.transactions import TransactionEnd
 from ottla.records.batch import CorruptBatch
 from ottla.records.control import ControlType, build_marker
@@ -41,6 +42,7 @@ Answers: TypeAlias = list[tuple[Reply, Message]]
 
 _RECORDS_PER_WRITE = 500
 _FULL_BATCH_BYTES = 32 * 1024  # of several commands: larger batches would load slowly
+_END: Final[Any] = object()
 _NOT_LEADER = (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
@@ -54,17 +56,29 @@ class _MarkerWritten(Message):
 
 
 class _MarkerReply:
-    """Tells that a marker is committed, or that its partition has another leader."""
+    """Applies a marker when it is committed, and tells when that is done."""
 
-    __slots__ = ("_done",)
+    __slots__ = ("_done", "_work", "steps")
 
-    def __init__(self, done: Callable[[ErrorCode], None]) -> None:
+    def __init__(self, work: SlicedWork, done: Callable[[ErrorCode], None]) -> None:
+        self._work = work
         self._done = done
+        self.steps: Steps[None] | None = None
+        """What applies the marker."""
 
     def send(self, response: Message) -> None:
         assert isinstance(response, _MarkerWritten)
-        is_written = response.error_code is ErrorCode.NONE
-        self._done(ErrorCode.NONE if is_written else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        steps = self.steps
+        if response.error_code is not ErrorCode.NONE:
+            self._done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif steps is None or next(steps, _END) is _END:
+            self._done(ErrorCode.NONE)
+        else:
+            self._work.run(self._apply(steps))
+
+    def _apply(self, steps: Steps[None]) -> Steps[None]:
+        yield from steps
+        self._done(ErrorCode.NONE)
 
 
 class RuntimeState(Enum):
@@ -203,7 +217,9 @@ class ShardRuntime(Generic[S]):
             shard.replay_transactional(key, value, producer_id, offset + position)
 
     def write_marker(self, end: TransactionEnd, done: Callable[[ErrorCode], None]) -> None:
-        """Write the marker that ends a client's transaction; `done` hears when it is committed.
+        """Write the marker that ends a client's transaction.
+
+        `done` hears when it is committed and applied. That may take long, so it is done in slices.
 
         Raise ApiError if the log refuses it, or if this broker does not lead the partition.
         """
@@ -216,16 +232,18 @@ class ShardRuntime(Generic[S]):
             coordinator_epoch=end.coordinator_epoch,
             timestamp=self._broker.wall_ms,
         )
-        answers: Answers = [(_MarkerReply(done), _MarkerWritten())]
+        reply = _MarkerReply(self._broker.sliced_work, done)
         try:
-            self._append_transactional(marker, answers, 0, end.transaction_version)
+            self._append_transactional(
+                marker, [(reply, _MarkerWritten())], 0, end.transaction_version
+            )
         except ApiError as error:
             if error.code is not ErrorCode.NOT_COORDINATOR:
                 raise
             # Kafka's coordinators give up a marker that is refused with a code of groups.
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER) from error
         if self.is_active:
-            self.shard.end_transaction(end.producer_id, committed=end.is_commit)
+            reply.steps = self.shard.end_transaction(end.producer_id, committed=end.is_commit)
 
     def _append_transactional(
         self, batch: bytearray, answers: Answers, guard: int, transaction_version: int

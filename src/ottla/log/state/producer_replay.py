@@ -11,7 +11,8 @@ from ottla.log.damage import DamagedLog
 from ottla.log.file_names import LOG
 from ottla.log.segment.txn_index import AbortedTxn
 from ottla.log.state.producer_snapshot import CorruptSnapshot
-from ottla.log.state.producer_states import ProducerBatch, ProducerStates
+from ottla.log.state.producer_states import ProducerStates
+from ottla.log.state.producer_table import ProducerBatch
 from ottla.ports import Buffer
 from ottla.records.batch import Batch, CorruptBatch
 

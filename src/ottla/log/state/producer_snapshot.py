@@ -15,12 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from struct import Struct, error
 
-from ottla.log.state.producer_states import (
-    OLDER_SIZE,
-    SEQUENCE_MASK,
-    ProducerEntry,
-    pack_batch,
-)
+from ottla.log.state.producer_states import SEQUENCE_MASK
+from ottla.log.state.producer_table import OLDER_SIZE, ProducerEntry, ProducerTable, pack_batch
 from ottla.records.checksum import crc32c
 
 _VERSION = 1
@@ -85,7 +81,7 @@ def finish_snapshot(parts: Iterable[bytes]) -> bytes:
     return _VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
 
 
-def decode_snapshot(content: bytes) -> dict[int, ProducerEntry]:
+def decode_snapshot(content: bytes) -> ProducerTable:
     """Return the entries of a snapshot file; raises CorruptSnapshot."""
     try:
         version, crc, count = _HEADER.unpack_from(content)
@@ -99,7 +95,7 @@ def decode_snapshot(content: bytes) -> dict[int, ProducerEntry]:
         end = _HEADER.size + count * _ENTRY.size
         if count < 0 or end > len(content):
             raise CorruptSnapshot(f"{count} entries do not fit")
-        entries: dict[int, ProducerEntry] = {}
+        entries = ProducerTable()
         try:
             for fields in _ENTRY.iter_unpack(view[_HEADER.size : end]):
                 _add(entries, fields)
@@ -108,7 +104,7 @@ def decode_snapshot(content: bytes) -> dict[int, ProducerEntry]:
     return entries
 
 
-def _add(entries: dict[int, ProducerEntry], fields: tuple[int, ...]) -> None:
+def _add(entries: ProducerTable, fields: tuple[int, ...]) -> None:
     producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn = fields
     earlier = entries.get(producer_id)
     packed = b""

@@ -2,8 +2,8 @@
 
 Each producer id has an entry with its epoch and its last batches, at most five, because a
 client has at most five requests in flight. A producer takes less than half a kilobyte: there may
-be hundreds of thousands in a log, so its batches are packed into one bytes object. Entries are
-never changed, only replaced. The replaced ones are kept until the batches they belong to are
+be hundreds of thousands in a log, so it is packed into one bytes object (`producer_table`). These
+are never changed, only replaced. The replaced ones are kept until the batches they belong to are
 written: undoing puts them back.
 
 `check` decides about a batch of a client:
@@ -25,85 +25,28 @@ from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
+from ottla.log.state.producer_table import (
+    BATCH_SIZE,
+    HEAD_SIZE,
+    OLDER_SIZE,
+    ProducerBatch,
+    ProducerEntry,
+    ProducerTable,
+    pack_batch,
+    pack_head,
+    unpack_head,
+)
 from ottla.log.state.verifications import Verifications
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import NO_OFFSET, NO_PRODUCER_EPOCH, NO_TIMESTAMP
 
-RETAINED_BATCHES: Final = 5
 SEQUENCE_MASK: Final = 0x7FFFFFFF
 NO_COORDINATOR_EPOCH: Final = -1
 
 _UNKNOWN_OFFSET: Final = -1
 
-_new = tuple.__new__  # what a NamedTuple's constructor does, in half the time
-_BATCH = Struct(">iiqqq")
-_BATCH_SIZE: Final = _BATCH.size
-OLDER_SIZE: Final = (RETAINED_BATCHES - 1) * _BATCH_SIZE
-"""How many bytes of `ProducerEntry.packed` are kept when a batch is added."""
-pack_batch: Final = _BATCH.pack
-"""Return a batch as it is in `ProducerEntry.packed`."""
 _sequences_at = Struct(">ii").unpack_from
-
-
-class ProducerBatch(NamedTuple):
-    """Sequences and offsets of one batch of a producer."""
-
-    base_sequence: int
-    last_sequence: int
-    base_offset: int
-    last_offset: int
-    timestamp: int
-
-
-class ProducerEntry(NamedTuple):
-    """The state of one producer id."""
-
-    producer_epoch: int
-    packed: bytes
-    """Its last batches, oldest first; see `batches`."""
-    last_timestamp: int
-    coordinator_epoch: int
-    current_txn_first_offset: int
-
-    @classmethod
-    def of(
-        cls,
-        producer_epoch: int,
-        batches: Iterable[ProducerBatch],
-        last_timestamp: int,
-        coordinator_epoch: int,
-        current_txn_first_offset: int,
-    ) -> ProducerEntry:
-        """Return an entry with these batches, oldest first."""
-        packed = b"".join(pack_batch(*batch) for batch in batches)
-        return cls(
-            producer_epoch, packed, last_timestamp, coordinator_epoch, current_txn_first_offset
-        )
-
-    @property
-    def batches(self) -> tuple[ProducerBatch, ...]:
-        """The last batches, oldest first."""
-        return tuple(map(ProducerBatch._make, _BATCH.iter_unpack(self.packed)))
-
-    def find(self, base_sequence: int, last_sequence: int) -> ProducerBatch | None:
-        """Return the batch with these sequences, if it is one of the last."""
-        for batch in self.batches:
-            if batch[0] == base_sequence and batch[1] == last_sequence:
-                return batch
-        return None
-
-    @property
-    def last_batch(self) -> ProducerBatch | None:
-        packed = self.packed
-        if not packed:
-            return None
-        return ProducerBatch._make(_BATCH.unpack_from(packed, len(packed) - _BATCH_SIZE))
-
-    @property
-    def last_sequence(self) -> int:
-        last = self.last_batch
-        return -1 if last is None else last.last_sequence
-
+_epoch_of = Struct(">h").unpack_from
 
 _UNKNOWN = ProducerEntry(NO_PRODUCER_EPOCH, b"", NO_TIMESTAMP, NO_COORDINATOR_EPOCH, NO_OFFSET)
 
@@ -121,6 +64,7 @@ class ProducerStates:
     """The producers of one log."""
 
     __slots__ = (
+        "_packed",
         "_queued_ends",
         "_unstable",
         "_unstable_at",
@@ -132,15 +76,16 @@ class ProducerStates:
     )
 
     def __init__(self) -> None:
-        self.entries: dict[int, ProducerEntry] = {}
+        self.entries = ProducerTable()
+        self._packed = self.entries.packed
         self.ongoing: dict[int, int] = {}
         """The first offset of each transaction that has no marker yet, by producer id."""
         self.completed: list[CompletedTxn] = []
         """Transactions with a marker that may not be committed yet."""
         self._queued_ends = 0
         """How many of the completed transactions have a marker that is not written yet."""
-        self.queued: list[tuple[int, ProducerEntry | None]] = []
-        """The entries before the changes of batches that are not written yet."""
+        self.queued: list[tuple[int, bytes | None]] = []
+        """The packed entries before the changes of batches that are not written yet."""
         self.verifications = Verifications()
         self._unstable: int | None = None
         self._unstable_at = _UNKNOWN_OFFSET
@@ -156,17 +101,17 @@ class ProducerStates:
 
         Raises ApiError if the epoch or the sequence is wrong.
         """
-        entry = self.entries.get(producer_id)
-        if entry is None:
+        packed = self._packed.get(producer_id)
+        if packed is None:
             return None
-        current_epoch, packed, _, _, _ = entry
+        (current_epoch,) = _epoch_of(packed)
         if producer_epoch == current_epoch:
-            expected = 0
-            if packed:
-                expected = _sequences_at(packed, len(packed) - _BATCH_SIZE)[1] + 1 & SEQUENCE_MASK
+            expected, size = 0, len(packed)
+            if size > HEAD_SIZE:
+                expected = _sequences_at(packed, size - BATCH_SIZE)[1] + 1 & SEQUENCE_MASK
             if base_sequence == expected:
                 return None
-            duplicate = entry.find(base_sequence, last_sequence)
+            duplicate = self.entries[producer_id].find(base_sequence, last_sequence)
             if duplicate is not None:
                 return duplicate
         elif producer_epoch < current_epoch:
@@ -180,7 +125,7 @@ class ProducerStates:
         raise ApiError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"Producer {producer_id} (epoch {producer_epoch}) sent sequence {base_sequence}, but"
-            f" the last one in epoch {current_epoch} is {entry.last_sequence}",
+            f" the last one in epoch {current_epoch} is {self.entries[producer_id].last_sequence}",
         )
 
     def append(
@@ -194,16 +139,16 @@ class ProducerStates:
         timestamp: int,
     ) -> None:
         """Remember a batch that `check` accepted; `undo_queued` may take it back."""
-        entry = self.entries.get(producer_id)
-        self.queued.append((producer_id, entry))
-        packed = pack_batch(base_sequence, last_sequence, base_offset, last_offset, timestamp)
-        if entry is None:
-            entry = _UNKNOWN
-        current_epoch, older, _, coordinator_epoch, txn = entry
-        if current_epoch == producer_epoch:
-            packed = older[-OLDER_SIZE:] + packed
-        self.entries[producer_id] = _new(
-            ProducerEntry, (producer_epoch, packed, timestamp, coordinator_epoch, txn)
+        before = self._packed.get(producer_id)
+        self.queued.append((producer_id, before))
+        batches = pack_batch(base_sequence, last_sequence, base_offset, last_offset, timestamp)
+        coordinator_epoch, txn = NO_COORDINATOR_EPOCH, NO_OFFSET
+        if before is not None:
+            current_epoch, coordinator_epoch, _, txn = unpack_head(before)
+            if current_epoch == producer_epoch:
+                batches = before[max(HEAD_SIZE, len(before) - OLDER_SIZE) :] + batches
+        self._packed[producer_id] = (
+            pack_head(producer_epoch, coordinator_epoch, timestamp, txn) + batches
         )
 
     def mark_written(self) -> None:
@@ -213,11 +158,11 @@ class ProducerStates:
 
     def undo_queued(self) -> None:
         """Take back what was appended since the last `mark_written`."""
-        for producer_id, entry in reversed(self.queued):
-            if entry is None:
-                del self.entries[producer_id]
+        for producer_id, packed in reversed(self.queued):
+            if packed is None:
+                del self._packed[producer_id]
             else:
-                self.entries[producer_id] = entry
+                self._packed[producer_id] = packed
         self._restore_ongoing(dict.fromkeys(producer_id for producer_id, _ in self.queued))
         if self._queued_ends:
             del self.completed[-self._queued_ends :]
@@ -239,10 +184,10 @@ class ProducerStates:
         if not is_sorted:
             self.ongoing = dict(sorted(ongoing.items(), key=lambda item: item[1]))
 
-    def load(self, entries: dict[int, ProducerEntry]) -> None:
+    def load(self, entries: ProducerTable) -> None:
         """Load the state of a snapshot."""
         self.clear()
-        self.entries.update(entries)
+        self.entries.replace_all(entries)
         self._restore_ongoing(entries)
 
     def clear(self) -> None:
@@ -294,7 +239,7 @@ class ProducerStates:
     ) -> CompletedTxn | None:
         """End the producer's transaction; return it if it has any records."""
         entry = self.entries.get(producer_id)
-        self.queued.append((producer_id, entry))
+        self.queued.append((producer_id, self._packed.get(producer_id)))
         if self.verifications:
             self.verifications.forget(producer_id)
         if entry is None:
@@ -336,16 +281,14 @@ class ProducerStates:
 
         With `producer_ids` look at these only.
         """
-        entries = self.entries
+        entries = self._packed
         expired = []
         for producer_id in entries if producer_ids is None else producer_ids:
-            entry = entries.get(producer_id)
-            if (
-                entry is not None
-                and now_ms - entry.last_timestamp >= expiration_ms
-                and entry.current_txn_first_offset < 0
-            ):
-                expired.append(producer_id)
+            packed = entries.get(producer_id)
+            if packed is not None:
+                _, _, timestamp, txn = unpack_head(packed)
+                if now_ms - timestamp >= expiration_ms and txn < 0:
+                    expired.append(producer_id)
         for producer_id in expired:
             del entries[producer_id]
         if self.verifications:

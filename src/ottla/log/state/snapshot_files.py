@@ -21,7 +21,7 @@ from ottla.log.state.producer_snapshot import (
     encode_snapshot,
     finish_snapshot,
 )
-from ottla.log.state.producer_states import ProducerEntry
+from ottla.log.state.producer_table import ProducerEntry, ProducerTable
 from ottla.ports import Background, read_file
 
 PRODUCERS_AT_A_TIME = 2000
@@ -36,7 +36,7 @@ class _WriteJob:
 
     __slots__ = ("_entries", "_parts", "offset", "path")
 
-    def __init__(self, offset: int, path: str, entries: dict[int, ProducerEntry]) -> None:
+    def __init__(self, offset: int, path: str, entries: ProducerTable) -> None:
         self._entries: Iterator[tuple[int, ProducerEntry]] = iter(entries.items())
         self._parts: list[bytes] = []
         self.offset = offset
@@ -89,7 +89,7 @@ class SnapshotFiles:
     def start_write(
         self,
         offset: int,
-        entries: dict[int, ProducerEntry],
+        entries: ProducerTable,
         background: Background,
         done: Callable[[str | OSError], None],
     ) -> None:
@@ -131,7 +131,7 @@ class SnapshotFiles:
         """Give up the snapshot that is being written, if there is one."""
         self._job = None
 
-    def read(self, offset: int) -> dict[int, ProducerEntry]:
+    def read(self, offset: int) -> ProducerTable:
         """Return the producers of a snapshot; raises CorruptSnapshot."""
         try:
             content = read_file(self._pool.files, self.path(offset), MOST_BYTES)

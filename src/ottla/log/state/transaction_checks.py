@@ -17,7 +17,8 @@ follows the last one: an open transaction with that one can be ended by its own 
 from __future__ import annotations
 
 from ottla.log.state.producer_replay import Marker, read_marker
-from ottla.log.state.producer_states import ProducerBatch, ProducerEntry, ProducerStates
+from ottla.log.state.producer_states import ProducerStates
+from ottla.log.state.producer_table import ProducerBatch, ProducerEntry
 from ottla.log.state.verifications import NOT_NEEDED, NOT_TRANSACTIONAL, Verification
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.records.batch import Batch

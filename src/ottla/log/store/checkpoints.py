@@ -8,11 +8,15 @@ safe to assume then.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Final
 
 from ottla.model.ids import TopicPartition
+from ottla.model.steps import Steps
 from ottla.ports import Files, read_file
 
-_VERSION = "0"
+_VERSION: Final = "0"
+_LINES_A_STEP: Final = 500
 
 
 class CorruptCheckpoint(ValueError):
@@ -39,9 +43,14 @@ def decode_lines(content: bytes) -> list[list[str]]:
     return [line.split() for line in lines[2:]]
 
 
-def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> Steps[bytes]:
     """Return the content of a checkpoint with an offset for each partition."""
-    return encode_lines([f"{p.topic} {p.partition} {offset}" for p, offset in offsets.items()])
+    parts = [f"{_VERSION}\n{len(offsets)}\n"]
+    rest = iter(offsets.items())
+    while some := list(islice(rest, _LINES_A_STEP)):
+        parts.append("".join([f"{p.topic} {p.partition} {offset}\n" for p, offset in some]))
+        yield
+    return "".join(parts).encode()
 
 
 def decode_offsets(content: bytes) -> dict[TopicPartition, int]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Container, Sequence
-from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final
 
 from ottla.log.file_names import (
     CLEAN_SHUTDOWN,
@@ -21,14 +20,11 @@ from ottla.log.file_names import (
 )
 from ottla.log.log import Log
 from ottla.log.startup.open_log import Checkpoint
-from ottla.log.store.checkpoints import (
-    encode_offsets,
-    read_offsets,
-)
+from ottla.log.store.checkpoint_job import CheckpointJob, Offsets, State, state_of
+from ottla.log.store.checkpoints import read_offsets
 from ottla.model.ids import TopicPartition
+from ottla.model.steps import Steps, run_to_end
 from ottla.ports import Files, read_file, write_file_atomically
-
-_NEXT = ".next"
 
 CHECKS_WITHOUT_METADATA: Final = 12
 """How many checks in a row may find nothing new but in the metadata log, before that is written.
@@ -36,65 +32,6 @@ CHECKS_WITHOUT_METADATA: Final = 12
 That log grows in an idle cluster too, and the checkpoints name all partitions. Recovery just reads
 a little more of it.
 """
-
-Offsets = dict[TopicPartition, int]
-
-Row = tuple[int, int, int, int]
-"""Recovery point, high watermark, log start offset, and the offset up to which it was cleaned."""
-
-_row_of: Callable[[Log], Row] = attrgetter(
-    "flush_state.recovery_point", "high_watermark", "log_start_offset", "cleaned_upto"
-)
-
-
-class CheckpointJob:
-    """New checkpoints that are being written."""
-
-    __slots__ = ("_files", "_path", "contents", "state", "then")
-
-    def __init__(
-        self, files: Files, path: str, contents: dict[str, Offsets], state: State | None = None
-    ) -> None:
-        self._files = files
-        self._path = path
-        self.contents = contents
-        self.state = state
-        """What the logs were like, if all checkpoints are up to date after this job."""
-        self.then: list[Callable[[], None]] = []
-        """Who is told when it is done, or has failed."""
-
-    def write(self) -> None:
-        """Write them beside the old ones and force them to disk; off the loop."""
-        for name, offsets in self.contents.items():
-            file = self._files.open(f"{self._path}/{name}{_NEXT}", create=True, writable=True)
-            file.truncate(0)
-            file.pwritev([encode_offsets(offsets)], 0)
-            file.sync()
-            file.close()
-
-    def put(self) -> None:
-        """Replace the old ones; on the loop."""
-        for name in self.contents:
-            self._files.rename(f"{self._path}/{name}{_NEXT}", f"{self._path}/{name}")
-
-    def sync(self) -> None:
-        """Force the new names to disk; off the loop."""
-        self._files.sync_dir(self._path)
-
-
-class State(NamedTuple):
-    """What checkpoints are made of, taken and compared without a Python loop over the logs."""
-
-    logs: Sequence[Log]
-    """The logs of the directory but the metadata log; the same object as long as they are."""
-    rows: list[Row]
-    unopened: tuple[TopicPartition, ...]
-
-    def is_same(self, other: State) -> bool:
-        """Return True if nothing has changed between the two."""
-        return (
-            self.logs is other.logs and self.rows == other.rows and self.unopened == other.unopened
-        )
 
 
 class LogDirectory:
@@ -153,8 +90,10 @@ class LogDirectory:
         return checkpoint_of
 
     def write_checkpoints(self, logs: Sequence[Log], metadata_log: Log | None) -> None:
-        """Write the checkpoints, each only if it changed."""
-        self._write(self._changed(self._state_of(logs), metadata_log))
+        """Write the checkpoints, each only if it changed, and wait for the disk."""
+        job = CheckpointJob(self._files, self.path)
+        run_to_end(self._collect(job, run_to_end(state_of(logs, self.unopened)), metadata_log))
+        self._write(job)
 
     @property
     def running_job(self) -> CheckpointJob | None:
@@ -170,26 +109,42 @@ class LogDirectory:
         )
 
     def begin_checkpoint(
-        self, logs: Sequence[Log], metadata_log: Log | None
-    ) -> CheckpointJob | None:
-        """Return a job that writes them; None if nothing changed or a job is running.
+        self,
+        logs: Sequence[Log],
+        metadata_log: Log | None,
+        is_current: Callable[[Log], bool],
+    ) -> Steps[CheckpointJob | None]:
+        """Return a job that is ready to be written; None if nothing changed or a job is running.
 
-        `logs` has the logs in this directory, and is another object when they are others.
+        `logs` has the logs in this directory, and is another object when they are others. One of
+        them that is not `is_current` any more has been deleted meanwhile.
         """
         if self._job is not None:
             return None
-        state = self._state_of(logs)
-        if self._state is not None and self._state.is_same(state):
-            self._checks += 1
-            if self._checks < CHECKS_WITHOUT_METADATA:
-                return None
-        self._checks = 0
-        changed = self._changed(state, metadata_log)
-        if not changed:
-            self._state = state
-            return None
-        self._job = CheckpointJob(self._files, self.path, changed, state)
-        return self._job
+        job = self._job = CheckpointJob(self._files, self.path)
+        state = yield from state_of(logs, self.unopened)
+        is_same = self._state is not None and self._state.is_same(state)
+        self._checks = self._checks + 1 if is_same else 0
+        if not is_same or self._checks >= CHECKS_WITHOUT_METADATA:
+            self._checks = 0
+            yield from self._collect(job, state, metadata_log, is_current)
+            if self._job is job and job.contents:
+                return job
+            if self._job is job:
+                self._state = state
+        self.end_checkpoint(job)
+        return None
+
+    def _collect(
+        self,
+        job: CheckpointJob,
+        state: State,
+        metadata_log: Log | None,
+        is_current: Callable[[Log], bool] = lambda log: True,
+    ) -> Steps[None]:
+        yield from job.collect(state, metadata_log, self.unopened, is_current)
+        yield from job.drop_unchanged(self._written)
+        yield from job.encode()
 
     def put_checkpoint(self, job: CheckpointJob) -> bool:
         """Replace the checkpoints by those of the job; return False if it is out of date."""
@@ -204,6 +159,8 @@ class LogDirectory:
         """End the job, whether it failed or not."""
         if self._job is job:
             self._job = None
+        for tell in job.then:
+            tell()
 
     def forget(self, partition: TopicPartition, logs: Container[TopicPartition]) -> None:
         """Remove a partition from the checkpoints before a log of its name is created.
@@ -221,7 +178,9 @@ class LogDirectory:
                 name: {p: o for p, o in offsets.items() if p in logs or p in self.unopened}
                 for name, offsets in self._written.items()
             }
-            self._write({name: kept[name] for name in stale})
+            again = CheckpointJob(self._files, self.path, {name: kept[name] for name in stale})
+            run_to_end(again.encode())
+            self._write(again)
 
     def mark_clean(self, broker_epoch: int) -> None:
         """Write the marker that says that all logs were closed properly."""
@@ -239,51 +198,13 @@ class LogDirectory:
             self._written[name] = dict(offsets)
         return offsets
 
-    def _state_of(self, logs: Sequence[Log]) -> State:
-        return State(logs, list(map(_row_of, logs)), tuple(self.unopened))
-
-    def _changed(self, state: State, metadata_log: Log | None) -> dict[str, Offsets]:
-        """Return the checkpoints that differ from those written last."""
-        logs, rows = list(state.logs), state.rows
-        if metadata_log is not None:
-            logs.append(metadata_log)
-            rows = [*rows, _row_of(metadata_log)]
-        partitions = [log.topic_partition for log in logs]
-        recovery_points = dict(zip(partitions, [row[0] for row in rows], strict=True))
-        high_watermarks = dict(zip(partitions, [row[1] for row in rows], strict=True))
-        starts = {
-            log.topic_partition: row[2]
-            for log, row in zip(logs, rows, strict=True)
-            if (row[2] and row[2] > log.segments.base_offsets[0])
-            or log.config.remote_storage_enable
-        }
-        cleaned = {
-            partition: row[3] for partition, row in zip(partitions, rows, strict=True) if row[3]
-        }
-        for partition, checkpoint in self.unopened.items():
-            recovery_points[partition] = checkpoint.recovery_point
-            high_watermarks[partition] = checkpoint.high_watermark
-            if checkpoint.log_start_offset:
-                starts[partition] = checkpoint.log_start_offset
-            if checkpoint.cleaned_upto:
-                cleaned[partition] = checkpoint.cleaned_upto
-        contents = {
-            RECOVERY_POINTS: recovery_points,
-            LOG_START_OFFSETS: starts,
-            HIGH_WATERMARKS: high_watermarks,
-        }
-        if cleaned or CLEANER_OFFSETS in self._written:
-            contents[CLEANER_OFFSETS] = cleaned
-        return {name: c for name, c in contents.items() if self._written.get(name) != c}
-
-    def _write(self, contents: dict[str, Offsets]) -> None:
+    def _write(self, job: CheckpointJob) -> None:
         """Replace checkpoints, and wait for the disk."""
         self._state = None
-        if contents:
-            job = CheckpointJob(self._files, self.path, contents)
+        if job.contents:
             job.write()
             job.put()
-            self._written.update(contents)
+            self._written.update(job.contents)
             job.sync()
 
 

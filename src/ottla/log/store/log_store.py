@@ -6,7 +6,8 @@ no such error: only its log goes offline. A full disk and too many open files ar
 writes fail until there is room again. A log that could not be recovered because the disk was full,
 and one that is damaged, is `unopened` in its directory, which gets no clean-shutdown marker.
 
-The periodic jobs are plain methods. The node's timers call them.
+The periodic jobs are steps, because there may be tens of thousands of logs. The node's timers begin
+them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from ottla.log.log import Log
 from ottla.log.resources import Resources
 from ottla.log.startup.open_log import Checkpoint, create_log, open_log
 from ottla.log.store import inventory
-from ottla.log.store.log_directory import CheckpointJob, LogDirectory
+from ottla.log.store.checkpoint_job import CheckpointJob
+from ottla.log.store.log_directory import LogDirectory
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from ottla.model.steps import Steps, Wait
@@ -43,6 +45,7 @@ _ENOUGH_WORK = 50
 """About two milliseconds of work: retention must not hold the loop longer."""
 
 _CHECKPOINT_ATTEMPTS = 2
+_LOGS_A_STEP = 500
 
 
 class LogStore:
@@ -79,10 +82,10 @@ class LogStore:
         )
         self.metadata_log: Log | None = None
         self._logs: dict[TopicPartition, Log] = {}
-        self._counts = dict.fromkeys(self.directories, 0)
-        """How many logs each directory holds."""
+        self._held: dict[str, dict[TopicPartition, Log]] = {path: {} for path in self.directories}
+        """The logs of each directory."""
         self._listed: dict[str, list[Log]] = {}
-        """The logs of each directory, listed when they are needed, until one comes or goes."""
+        """The same, listed when they are needed, until one comes or goes."""
         self._begun: dict[str, Callable[[TopicPartition], Checkpoint]] = {}
         self.producer_expiration_ms = producer_expiration_ms
 
@@ -160,15 +163,15 @@ class LogStore:
 
     def add(self, log: Log) -> None:
         """Start managing this log."""
-        self._logs[log.topic_partition] = log
-        self._counts[parent_of(log)] += 1
-        self._listed.pop(parent_of(log), None)
+        directory = parent_of(log)
+        self._logs[log.topic_partition] = self._held[directory][log.topic_partition] = log
+        self._listed.pop(directory, None)
 
     def drop(self, log: Log) -> None:
         """Stop managing this log. Its files are kept."""
-        del self._logs[log.topic_partition]
-        self._counts[parent_of(log)] -= 1
-        self._listed.pop(parent_of(log), None)
+        directory = parent_of(log)
+        del self._logs[log.topic_partition], self._held[directory][log.topic_partition]
+        self._listed.pop(directory, None)
 
     # Creating and deleting
 
@@ -184,7 +187,7 @@ class LogStore:
         if asked in self.directories:
             directory = asked
         else:
-            directory = min(self.directories, key=lambda path: self._counts[path])
+            directory = min(self.directories, key=lambda path: len(self._held[path]))
         path = f"{directory}/{partition}"
         try:
             self.directories[directory].forget(partition, self._logs)
@@ -344,7 +347,7 @@ class LogStore:
             return
         self.offline_dirs[path] = error
         self.notes.append(f"{path}: offline after {error}")
-        lost = [log for log in self._logs.values() if parent_of(log) == path]
+        lost = list(self._held[path].values())
         for log in lost:
             self.drop(log)
             log.abandon()
@@ -378,11 +381,15 @@ class LogStore:
             self.handle_error(log, error)
             return 0
 
-    def run_flush(self, now_ms: int) -> None:
+    def run_flush(self, now_ms: int) -> Steps[None]:
         """Start to flush the logs whose flush.ms has passed."""
-        for log in list(self):
-            if now_ms - log.flush_state.flushed_ms >= log.config.flush_ms:
+        for number, log in enumerate(list(self), 1):
+            is_due = now_ms - log.flush_state.flushed_ms >= log.config.flush_ms
+            if is_due and self._is_current(log):
                 self._start_flush(log)
+                yield
+            elif not number % _LOGS_A_STEP:
+                yield
 
     def _start_flush(self, log: Log) -> None:
         try:
@@ -415,15 +422,17 @@ class LogStore:
         """Start to delete files whose delay is over; return how many."""
         return self.resources.trash.empty(now_ms)
 
-    def release_idle_memory(self) -> None:
+    def release_idle_memory(self) -> Steps[None]:
         """Free the memory of logs that were not appended to since the last call."""
-        for log in self:
+        for number, log in enumerate(list(self), 1):
             log.release_idle_memory()
+            if not number % _LOGS_A_STEP:
+                yield
 
-    def write_checkpoints(self) -> None:
+    def write_checkpoints(self) -> Steps[None]:
         """Start to write recovery points, log start offsets and high watermarks."""
         for directory in list(self.directories.values()):
-            job = self._begin_checkpoint(directory)
+            job = yield from self._begin_checkpoint(directory)
             if job is not None:
                 self._submit_checkpoint(directory, job)
 
@@ -440,7 +449,7 @@ class LogStore:
                 job = directory.running_job  # it may have begun before they were deleted
                 if job is not None:
                     job.then.append(wait.end)
-                elif (job := self._begin_checkpoint(directory)) is None:
+                elif (job := (yield from self._begin_checkpoint(directory))) is None:
                     break
                 else:
                     job.then.append(wait.end)
@@ -448,10 +457,13 @@ class LogStore:
                 if not wait.is_over:
                     yield wait
 
-    def _begin_checkpoint(self, directory: LogDirectory) -> CheckpointJob | None:
+    def _begin_checkpoint(self, directory: LogDirectory) -> Steps[CheckpointJob | None]:
         return directory.begin_checkpoint(
-            self._logs_in(directory.path), self._metadata_log_in(directory.path)
+            self._logs_in(directory.path), self._metadata_log_in(directory.path), self._is_current
         )
+
+    def _is_current(self, log: Log) -> bool:
+        return self._logs.get(log.topic_partition) is log
 
     def _submit_checkpoint(self, directory: LogDirectory, job: CheckpointJob) -> None:
         def written(result: OSError | None) -> None:
@@ -464,11 +476,9 @@ class LogStore:
             done(result)
 
         def done(result: OSError | None) -> None:
-            directory.end_checkpoint(job)
             if result is not None:
                 self._handle(directory.path, result)
-            for tell in job.then:
-                tell()
+            directory.end_checkpoint(job)
 
         self.resources.background.submit(job.write, written)
 
@@ -500,8 +510,7 @@ class LogStore:
         """Return the logs in a directory but the metadata log. The list must not be changed."""
         logs = self._listed.get(directory)
         if logs is None:
-            logs = [log for log in self._logs.values() if parent_of(log) == directory]
-            self._listed[directory] = logs
+            logs = self._listed[directory] = list(self._held[directory].values())
         return logs
 
     def _metadata_log_in(self, directory: str) -> Log | None:

@@ -27,8 +27,8 @@ MANY = 5000
 MOST_CALLS = 12_000
 """Two for each item: that is a millisecond. Steps that do more with each item have fewer items."""
 MOST_WAKE_UPS = 200_000
-AT_ONCE = {ApiKey.ADD_PARTITIONS_TO_TXN: 1000, ApiKey.TXN_OFFSET_COMMIT: 600}
-"""What a transaction adds or commits is decided at once, and refused if it is much."""
+AT_ONCE = {ApiKey.ADD_PARTITIONS_TO_TXN: 1000}
+"""What a transaction adds is decided at once, and refused if it is much."""
 
 KNOWN: dict[str, Any] = {
     **dict.fromkeys(("name", "topic", "topic_name", "resource_name", "member_id"), "t"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.handlers import create_topics, describe_configs, describe_producers
-from ottla.log.state.producer_states import ProducerEntry
+from ottla.log.state.producer_table import ProducerEntry
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID
 from ottla.testing.fakes import START_MS

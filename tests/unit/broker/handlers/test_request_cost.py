@@ -17,7 +17,7 @@ from ottla.broker.handlers import SERVED
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.records import GroupMetadataValue, MemberMetadata
 from ottla.coordinator.transactions.add_partitions import MAX_PARTITIONS
-from ottla.log.state.producer_states import ProducerEntry
+from ottla.log.state.producer_table import ProducerEntry
 from ottla.records.record import build_batch
 from ottla.testing.fakes import START_MS
 from ottla.wire.api_table import ApiKey

@@ -9,9 +9,10 @@ import pytest
 
 from ottla.cli.dump_log.command import dump
 from ottla.log.state.producer_snapshot import encode_snapshot
-from ottla.log.state.producer_states import ProducerBatch, ProducerEntry
+from ottla.log.state.producer_table import ProducerBatch, ProducerEntry
 from ottla.log.store.checkpoints import encode_lines, encode_offsets
 from ottla.model.ids import TopicPartition
+from ottla.model.steps import run_to_end
 from tests.support.dump_log import damages_of, lines_of, write_file
 
 
@@ -50,7 +51,8 @@ def test_damaged_producer_snapshots(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_offset_checkpoints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    content = encode_offsets({TopicPartition("a", 0): 5, TopicPartition("b", 3): 0})
+    offsets = {TopicPartition("a", 0): 5, TopicPartition("b", 3): 0}
+    content = run_to_end(encode_offsets(offsets))
     for name in ("recovery-point", "replication", "log-start", "cleaner"):
         path = write_file(tmp_path, f"{name}-offset-checkpoint", content)
         assert dump([path], as_json=True) == 0

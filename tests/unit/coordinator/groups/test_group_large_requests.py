@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.broker import api, large_offset_commit
+from ottla.broker import api, offset_commit_parts
 from ottla.coordinator.groups import group_listing, offset_delete, offset_expiration
 from ottla.coordinator.runtime.shard_runtime import ShardRuntime
 from ottla.model.errors import ErrorCode
@@ -99,8 +99,8 @@ def test_a_large_commit_is_done_in_slices(broker: Broker, written: list[int], ve
     assert [part.partition_index for part in topic.partitions] == list(range(WIDTH))
     assert {part.error_code for part in topic.partitions} == {ErrorCode.NONE}
     assert sum(written) == WIDTH
-    assert max(written) == large_offset_commit.PARTITIONS_A_PART
-    assert wake_ups > WIDTH // large_offset_commit.PARTITIONS_A_PART
+    assert max(written) == offset_commit_parts.PARTITIONS_A_PART
+    assert wake_ups > WIDTH // offset_commit_parts.PARTITIONS_A_PART
     broker.crash_and_restart()
     assert fetch(broker.connect()) == {(WIDE, index): index for index in range(WIDTH)}
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from ottla.log.state.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
-from ottla.log.state.producer_states import ProducerBatch, ProducerEntry, ProducerStates
+from ottla.log.state.producer_states import ProducerStates
+from ottla.log.state.producer_table import ProducerBatch, ProducerEntry
 from ottla.model.errors import ApiError, ErrorCode
 
 MAX_SEQUENCE = 2**31 - 1
@@ -198,3 +201,18 @@ def test_damaged_snapshots_are_refused(damage: str) -> None:
             content = content[:-3]
     with pytest.raises(CorruptSnapshot):
         decode_snapshot(bytes(content))
+
+
+def test_garbage_collection_does_not_look_at_producers() -> None:
+    states = ProducerStates()
+    for producer_id in range(100):
+        states.append(producer_id, 1, 0, 0, 2**40, 2**40, 2**41)
+        states.append_unchecked(producer_id, 1, ProducerBatch(1, 1, 9, 9, 2**41), True)
+        states.end_transaction(producer_id, 1, 0, 10, 2**41, is_abort=False)
+    packed = states.entries.packed
+    assert not gc.is_tracked(packed)
+    assert not any(map(gc.is_tracked, packed.values()))
+    loaded = ProducerStates()
+    loaded.load(decode_snapshot(encode_snapshot(states.entries)))
+    assert loaded.entries == states.entries
+    assert not gc.is_tracked(loaded.entries.packed)

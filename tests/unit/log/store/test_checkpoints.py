@@ -22,6 +22,7 @@ from ottla.log.store.meta_properties import (
 from ottla.log.store.partition_metadata import decode_topic_id, encode_topic_id, read_topic_id
 from ottla.memory_files import MemoryFiles
 from ottla.model.ids import ZERO_UUID, TopicPartition, uuid_from_text
+from ottla.model.steps import run_to_end
 from ottla.ports import write_file_atomically
 
 OFFSETS = {TopicPartition("orders", 0): 17, TopicPartition("a.b-c_d", 12): 2**40}
@@ -29,7 +30,7 @@ OFFSETS = {TopicPartition("orders", 0): 17, TopicPartition("a.b-c_d", 12): 2**40
 
 def test_offsets_are_written_as_lines() -> None:
     content = b"0\n2\norders 0 17\na.b-c_d 12 1099511627776\n"
-    assert encode_offsets(OFFSETS) == content
+    assert run_to_end(encode_offsets(OFFSETS)) == content
     assert decode_offsets(content) == OFFSETS
 
 
@@ -37,7 +38,7 @@ def test_offsets_survive_the_file() -> None:
     files = MemoryFiles()
     files.make_dirs("/data")
     assert read_offsets(files, "/data/c") == {}
-    write_file_atomically(files, "/data/c", encode_offsets(OFFSETS))
+    write_file_atomically(files, "/data/c", run_to_end(encode_offsets(OFFSETS)))
     assert read_offsets(files, "/data/c") == OFFSETS
 
 

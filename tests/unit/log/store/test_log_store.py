@@ -15,6 +15,7 @@ from ottla.log.store.log_store import LogStore, parent_of
 from ottla.memory_files import MemoryFiles
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import METADATA_TOPIC_ID, TopicPartition
+from ottla.model.steps import run_to_end
 from ottla.ports import Files, read_file
 from ottla.testing.fakes import FakeClock, FakeRandom, QueuedBackground
 from ottla.testing.faulty_files import FaultyFiles
@@ -110,7 +111,7 @@ def test_checkpoints_are_kafkas(broker: Broker) -> None:
     first = next(iter(broker.store))
     first.flush()
     first.advance_log_start(2)
-    broker.store.write_checkpoints()
+    run_to_end(broker.store.write_checkpoints())
     broker.background.run()
     assert read_file(broker.files, "/one/recovery-point-offset-checkpoint") == (
         b"0\n2\na 0 5\na 2 0\n"
@@ -127,18 +128,18 @@ def test_checkpoints_are_kafkas(broker: Broker) -> None:
 
 def test_unchanged_checkpoints_are_not_written_again(broker: Broker) -> None:
     broker.create("a")
-    broker.store.write_checkpoints()
-    broker.store.write_checkpoints()
+    run_to_end(broker.store.write_checkpoints())
+    run_to_end(broker.store.write_checkpoints())
     assert len(broker.background.waiting) == 2  # one for each directory
     broker.background.run()
-    broker.store.write_checkpoints()
+    run_to_end(broker.store.write_checkpoints())
     assert broker.background.waiting == []
 
 
 def write_checkpoints(broker: Broker, times: int = 1) -> bytes:
     """Check for new offsets this many times; return the high watermarks on disk."""
     for _ in range(times):
-        broker.store.write_checkpoints()
+        run_to_end(broker.store.write_checkpoints())
         broker.background.run()
     return read_file(broker.files, "/one/replication-offset-checkpoint")
 
@@ -170,7 +171,7 @@ def test_checkpoints_that_could_not_be_written_are_written_again(broker: Broker)
     log = next(iter(broker.store))
     append_all(log, batch_of(3))
     broker.files.fail("sync", OSError(ENOSPC, "no room"))
-    broker.store.write_checkpoints()
+    run_to_end(broker.store.write_checkpoints())
     broker.background.run()
     broker.files.heal()
     assert write_checkpoints(broker) == b"0\n1\na 0 3\n"
@@ -472,9 +473,9 @@ def test_flush_ms_flushes_in_the_background(broker: Broker) -> None:
     broker.create("b", 1)
     for log in broker.store:
         append_all(log, batch_of(1))
-    broker.store.run_flush(NOW + 49)
+    run_to_end(broker.store.run_flush(NOW + 49))
     assert broker.background.waiting == []
-    broker.store.run_flush(NOW + 50)
+    run_to_end(broker.store.run_flush(NOW + 50))
     broker.background.run()
     assert [log.recovery_point for log in broker.store] == [1, 0]
 
@@ -576,7 +577,7 @@ def test_a_volume_that_cannot_be_synced_is_not_marked_clean() -> None:
 def test_creating_a_deleted_topic_again_writes_each_checkpoint_once() -> None:
     broker = filled_partitions(20)
     broker.create("other", 2)
-    broker.store.write_checkpoints()
+    run_to_end(broker.store.write_checkpoints())
     broker.background.run()
     for number in range(20):
         broker.store.delete(TopicPartition("a", number))
