@@ -330,7 +330,9 @@ class TemporaryProducer(ClusterProducer):
         return TopicProduceData(topic_id=self._topic_id, partition_data=[data]), 13
 
     def _acknowledged(self, sent: Sent, base_offset: int) -> None:
-        if not is_loose(self.key[0]):
+        # Nobody saw what was committed in the wake-up in which the topic was deleted.
+        is_unseen = self._is_gone() and base_offset >= self.environment.history.log(self.key).end
+        if not (is_loose(self.key[0]) or is_unseen):
             super()._acknowledged(sent, base_offset)
 
     def check_code(self, exchange: Exchange, code: int) -> None:
