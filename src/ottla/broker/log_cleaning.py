@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.broker.step_imports import CLEANER, import_in_steps
 from ottla.log.log import Log
 from ottla.model.steps import Steps
 from ottla.ports import HelperProcesses
@@ -45,6 +46,7 @@ class LogCleaning:
         """Make the cleaner if there is a compacted log."""
         for number, log in enumerate(list(self._node.store), 1):
             if log.config.compacts:
+                yield from import_in_steps(CLEANER)
                 if self.cleaner is None:
                     self._make()
                 assert self.cleaner is not None

@@ -22,6 +22,7 @@ from ottla.broker.loop_stalls import NOTED_MS, TIMER, LoopStalls, names_of
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.pipeline import Pipeline
 from ottla.broker.sliced_work import SlicedWork
+from ottla.broker.step_imports import GROUPS, TRANSACTIONS, import_in_steps
 from ottla.config.broker import BrokerConfig
 from ottla.config.broker_settings.replication import RACK_AWARE
 from ottla.config.listeners import Endpoint
@@ -33,6 +34,7 @@ from ottla.metadata.image import BrokerImage, MetadataImage
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.model.resources import ResourceType
+from ottla.model.steps import Steps
 from ottla.ports import Ports
 from ottla.replication.delayed_appends import (
     DelayedAppend,
@@ -186,9 +188,9 @@ class Node:
         if self.store.interrupted_moves:
             self.timers.at(self.monotonic_ms, self.log_moves.resume)
         if OFFSETS_TOPIC in self.image.topics:
-            self.timers.at(self.monotonic_ms, self._load_groups)
+            self.timers.at(self.monotonic_ms, lambda: self._run(self._load_groups()))
         if TRANSACTIONS_TOPIC in self.image.topics:
-            self.timers.at(self.monotonic_ms, self.start_transactions)
+            self.timers.at(self.monotonic_ms, lambda: self._run(self._load_transactions()))
         if self.ports.object_store is not None:
             from ottla.broker.remote_tier.remote_tier import RemoteTier
 
@@ -228,8 +230,16 @@ class Node:
             self.lifecycle.follow_controller()
             self.lifecycle.start()
 
-    def _load_groups(self) -> None:
+    def _run(self, steps: Steps[None]) -> None:
+        self.sliced_work.run(steps)
+
+    def _load_groups(self) -> Steps[None]:
+        yield from import_in_steps(GROUPS)
         self.groups.load()
+
+    def _load_transactions(self) -> Steps[None]:
+        yield from import_in_steps(TRANSACTIONS)
+        self.start_transactions()
 
     def start_transactions(self) -> None:
         """Load the transactions that this broker coordinates."""

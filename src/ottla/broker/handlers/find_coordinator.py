@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from ottla.broker.auto_topic_creation import auto_create
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
+from ottla.broker.step_imports import GROUPS, TRANSACTIONS, import_in_steps
 from ottla.coordinator.runtime.partitioner import partition_of
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -25,6 +26,7 @@ GROUP = 0
 TRANSACTION = 1
 NO_NODE = (-1, "", -1)
 _TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
+_MODULES = {GROUP: GROUPS, TRANSACTION: TRANSACTIONS}
 
 
 def handle(
@@ -55,6 +57,8 @@ def _respond(
 ) -> Steps[FindCoordinatorResponse]:
     """Return the coordinator of each key. A key that is named several times has one answer."""
     listener = context.connection.listener
+    if request.key_type in _MODULES:
+        yield from import_in_steps(_MODULES[request.key_type])
     keys = dict.fromkeys(_keys(request, context))
     found = yield from in_steps(
         lambda key: _find(node, request.key_type, key, listener, refusal), keys

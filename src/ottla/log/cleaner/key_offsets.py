@@ -10,9 +10,9 @@ that no key equals the hash of another one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import Final, NamedTuple
 
+from ottla.model.digest import blake2b
 from ottla.ports import Buffer
 from ottla.records.batch import CorruptBatch
 from ottla.records.varint import read_int, read_long

@@ -180,13 +180,18 @@ class LogCleaner:
         return [found] if found.total_bytes or partition in self._requested else []
 
     def _due(self, found: list[Cleanable]) -> Iterator[Cleanable]:
-        """Yield the logs to clean: those that were asked for, then the dirtiest."""
-        rest = []
+        """Yield the logs to clean: those that were asked for, then the dirtiest.
+
+        Of those that were asked for, the one with most to clean comes first. Others are asked for
+        again meanwhile; none of them may wait for ever.
+        """
+        rest, requested = [], []
         for each in found:
             if each.log.topic_partition not in self._requested:
                 rest.append(each)
             elif each.cleanable_bytes or each.log.active.size:
-                yield each
+                requested.append(each)
+        yield from sorted(requested, key=_requested_bytes, reverse=True)
         while (next_one := dirtiest(rest)) is not None:
             rest.remove(next_one)
             yield next_one
@@ -277,6 +282,11 @@ class LogCleaner:
         self._host.report(
             f"{log.topic_partition} is not compacted any more until the broker restarts: {reason}"
         )
+
+
+def _requested_bytes(plan: Cleanable) -> int:
+    """Return how much a clean looks at that somebody has asked for: the active segment, too."""
+    return plan.cleanable_bytes + plan.log.active.size
 
 
 def _can_roll(log: Log) -> bool:

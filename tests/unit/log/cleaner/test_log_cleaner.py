@@ -236,3 +236,25 @@ def test_compaction_and_retention_together() -> None:
     assert offsets(log) in ([2], [0, 2])  # one segment holds both now
     list(them.store.run_retention(NOW + 1100))
     assert offsets(log) == []
+
+
+def test_of_the_logs_that_were_asked_for_the_one_with_most_to_clean_comes_first() -> None:
+    them = Cleaners(log_cleaner_threads=0)
+    config = COMPACT.replace(min_cleanable_dirty_ratio=1.0)
+    logs = [them.log(f"c{number}", config) for number in range(4)]
+    for log, count in zip(logs, (2, 5, 3, 4), strict=True):
+        append_all(log, *(keyed(("a", str(number))) for number in range(count)))
+        them.cleaner.request(log)
+    cleaned: list[Log] = []
+
+    def ask_again(log: Log) -> None:
+        cleaned.append(log)
+        append_all(logs[0], keyed(("a", "again")))
+        if len(cleaned) < 4:
+            them.cleaner.request(logs[0])
+
+    them.cleaner.on_cleaned = ask_again
+    them.cleaner.reconfigure(CleanerConfig())
+    them.cleaner.check_soon()
+    assert set(cleaned[:4]) == set(logs), "one that is asked for again and again is not alone"
+    assert cleaned[0] is logs[1]

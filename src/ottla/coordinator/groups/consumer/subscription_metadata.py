@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from ottla.coordinator.groups.consumer import record_builders
@@ -22,6 +21,7 @@ from ottla.coordinator.groups.consumer.pattern import PatternError
 from ottla.coordinator.groups.consumer.records import ConsumerGroupMemberMetadataValue
 from ottla.coordinator.groups.record_serde import GroupRecord
 from ottla.metadata.image import MetadataImage
+from ottla.model.digest import blake2b
 from ottla.model.errors import ApiError, ErrorCode
 
 MAX_TOPICS: Final = 20_000
