@@ -38,7 +38,7 @@ from ottla.client.transport import PLAIN_TRANSPORT, Transport
 from ottla.model.errors import ErrorCode
 from ottla.ports import Buffer
 from ottla.wire.apis import ApiKey
-from ottla.wire.codec import DecodeError, decoder, encoder
+from ottla.wire.codec import DecodeError, decoder, part_encoder
 from ottla.wire.header import decode_response_header, request_header
 from ottla.wire.message import Message
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -50,7 +50,8 @@ _log = logging.getLogger(__name__)
 M = TypeVar("M", bound=Message)
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 _SIZE = Struct(">i")
-_LARGE_BYTES = 64 * 1024  # a body from this size on is not copied to be sent with its head
+_LARGE_BYTES = 64 * 1024  # the parts of a request of this size are not joined
+_MOST_PARTS = 1024  # of one system call
 _TLS_ALERT = b"\x15\x03"
 _RENEWED_AFTER = 0.8  # fraction of a session's lifetime
 
@@ -211,30 +212,41 @@ class Connection:
         self._correlation_id += 1
         key = request.API_KEY
         header = request_header(key, version, self._correlation_id, self._client_id)
-        body = encoder(type(request), version)(request)
+        parts = part_encoder(type(request), version)(request)
         self._pending.append(_Pending(self._correlation_id, key, version))
+        size = len(header) + sum(map(len, parts))
         if _log.isEnabledFor(logging.DEBUG):
-            size = len(header) + len(body)
             _log.debug("%s <- %s v%d, %d bytes", self.address, ApiKey(key).name, version, size)
-        self._write(_SIZE.pack(len(header) + len(body)) + header, body, deadline)
+        self._write([_SIZE.pack(size), header, *parts], size, deadline)
 
-    def _write(self, head: bytes, body: bytes, deadline: Deadline) -> None:
+    def _write(self, parts: list[Buffer], size: int, deadline: Deadline) -> None:
         try:
             if self._secured is not None:
                 from ottla.client.security.tls import write_all
 
-                write_all(self._secured, head + body, deadline)
+                write_all(self._secured, b"".join(parts), deadline)
                 return
             self._socket.settimeout(deadline.remaining_s())
-            if len(body) < _LARGE_BYTES:
-                self._socket.sendall(head + body)
-                return
-            sent = self._socket.sendmsg((head, body)) - len(head)
-            self._socket.sendall(memoryview(body)[sent:] if sent >= 0 else head[sent:] + body)
+            if size < _LARGE_BYTES:
+                self._socket.sendall(b"".join(parts))
+            else:
+                self._write_parts(parts, deadline)
         except TimeoutError:
             raise self._timed_out(deadline) from None
         except OSError as error:
             raise self._lost(error) from None
+
+    def _write_parts(self, parts: list[Buffer], deadline: Deadline) -> None:
+        """Send the parts of a large request without joining them."""
+        first = 0
+        while first < len(parts):
+            sent = self._socket.sendmsg(parts[first : first + _MOST_PARTS])
+            while first < len(parts) and sent >= len(parts[first]):
+                sent -= len(parts[first])
+                first += 1
+            if sent:
+                parts[first] = memoryview(parts[first])[sent:]
+                self._socket.settimeout(deadline.remaining_s())
 
     def _read_frame(self, deadline: Deadline) -> memoryview:
         view = memoryview(bytearray(self._read_size(deadline)))

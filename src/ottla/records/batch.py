@@ -171,7 +171,7 @@ def crc_of(view: memoryview, start: int, end: int) -> int:
     return crc32c(view[start + ATTRIBUTES_OFFSET : end])
 
 
-def seal(buffer: bytearray, start: int, end: int) -> None:
+def seal(buffer: bytearray | memoryview, start: int, end: int) -> None:
     """Compute the CRC of the batch at [start, end) and store it."""
     with memoryview(buffer) as view:
         _CRC.pack_into(buffer, start + CRC_OFFSET, crc_of(view, start, end))

@@ -6,6 +6,7 @@ length before it allocates memory for it. An encoder raises EncodeError if the v
 represent the message. A decoder ignores bytes after the body.
 
 `step_decoder` and `step_encoder` are for messages that may be large: they yield now and then.
+`part_encoder` is for messages with large byte fields: it does not copy them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ __all__ = (
     "decoder",
     "encoder",
     "head_decoder",
+    "part_encoder",
     "step_decoder",
     "step_encoder",
 )
@@ -35,6 +37,7 @@ M = TypeVar("M", bound=Message)
 _decoders: dict[tuple[type[Message], int], Callable[..., object]] = {}
 _head_decoders: dict[tuple[type[Message], int, type[Message], str], Callable[..., object]] = {}
 _encoders: dict[tuple[type[Message], int], Callable[..., bytes]] = {}
+_part_encoders: dict[tuple[type[Message], int], Callable[..., object]] = {}
 _step_decoders: dict[tuple[type[Message], int], Callable[..., object]] = {}
 _step_encoders: dict[tuple[type[Message], int], Callable[..., object]] = {}
 
@@ -74,6 +77,16 @@ def encoder(message: type[M], version: int) -> Callable[[M], bytes]:
         found = generate_encoder(message, version, is_flexible(message, version))
         _encoders[message, version] = found
     return cast("Callable[[M], bytes]", found)
+
+
+def part_encoder(message: type[M], version: int) -> Callable[[M], list[Buffer]]:
+    """Return the function message -> buffers, whose bytes in order are the message."""
+    found = _part_encoders.get((message, version))
+    if found is None:
+        _check_version(message, version)
+        found = generate_encoder(message, version, is_flexible(message, version), in_parts=True)
+        _part_encoders[message, version] = found
+    return cast("Callable[[M], list[Buffer]]", found)
 
 
 def step_decoder(

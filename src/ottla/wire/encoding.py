@@ -42,11 +42,17 @@ def located(error: Exception, title: str, source: Source) -> EncodeError:
 
 
 def generate_encoder(
-    message: type[Message], version: int, flexible: bool, *, in_steps: bool = False
+    message: type[Message],
+    version: int,
+    flexible: bool,
+    *,
+    in_steps: bool = False,
+    in_parts: bool = False,
 ) -> Callable[..., bytes]:
     """Return the function message -> bytes. It raises only EncodeError.
 
-    With `in_steps` it is a generator, which returns the bytes.
+    With `in_steps` it is a generator, which returns the bytes. With `in_parts` it returns a list of
+    buffers instead, in which the contents of byte fields are not copied.
     """
     title = f"{message.__name__} v{version}"
     source = Source()
@@ -63,7 +69,7 @@ def generate_encoder(
             encoding.flush()
             if in_steps:
                 source.add("parts = chunks + parts")
-            source.add("return b''.join(parts)")
+            source.add("return parts" if in_parts else "return b''.join(parts)")
         with source.block("except broken as error:"):
             source.add("raise located(error) from error")
     return source.compile(f"encode {title}")  # type: ignore[return-value]

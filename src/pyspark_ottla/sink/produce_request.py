@@ -40,7 +40,7 @@ def produce_request(
     for batch in batches:
         data = PartitionProduceData(
             index=batch.partition.partition,
-            records=batch.data,  # type: ignore[arg-type]  # it is copied once, into the request
+            records=batch.data,  # type: ignore[arg-type]  # it is sent from there
         )
         by_topic[batch.partition.topic].append(data)
     return ProduceRequest(

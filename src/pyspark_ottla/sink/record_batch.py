@@ -2,6 +2,9 @@
 
 A complete batch has a header and a CRC. Its producer id and its sequence may still change, if
 the broker has lost the state of the producer. Then the CRC is computed again.
+
+A full batch that is not compressed keeps the memory that it was filled in, and the next one gets
+new memory: rows are copied once, from Arrow's buffers into the batch.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from ottla.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TopicPartition
+from ottla.ports import Buffer
 from ottla.records.batch import (
     HEADER,
     HEADER_SIZE,
@@ -27,6 +31,7 @@ from ottla.records.record import build_batch, records_of
 from pyspark_ottla.sink.encode_loops import Columns, encode
 from pyspark_ottla.sink.partitioner import PartitionRows
 
+_FULL: Final = 0.75  # a batch with less in it is copied, so that it takes no more memory
 _FIXED_BYTES: Final = 40  # at most, for all numbers of a record
 _HEADER_LENGTHS: Final = 10
 _PRODUCER: Final = Struct(">qhi")  # producer id, epoch, base sequence
@@ -37,9 +42,9 @@ class Batch:
 
     __slots__ = ("attempts", "data", "give_up_at", "partition", "records", "sequence")
 
-    def __init__(self, partition: TopicPartition, data: bytearray, records: int) -> None:
+    def __init__(self, partition: TopicPartition, data: Buffer, records: int) -> None:
         self.partition = partition
-        self.data = data
+        self.data = memoryview(data)
         self.records = records
         self.sequence = NO_SEQUENCE
         self.attempts = 0
@@ -84,11 +89,8 @@ class OpenBatch:
         self.records = 0
         self._base_timestamp = 0
         self._last_timestamp = 0
-        self._allocate(capacity)
-
-    def _allocate(self, capacity: int) -> None:
-        self._buffer = bytearray(capacity)
-        self._array = np.frombuffer(self._buffer, np.uint8)
+        self._capacity = capacity
+        self._array = np.empty(capacity, np.uint8)
         self._position = HEADER_SIZE
 
     @property
@@ -138,13 +140,16 @@ class OpenBatch:
         self.records, self._position = 0, HEADER_SIZE
         return batch
 
-    def _complete(self, codec: int, level: int | None) -> bytearray:
-        with memoryview(self._buffer) as view:
-            if not codec:
-                return bytearray(view[: self._position])
+    def _complete(self, codec: int, level: int | None) -> Buffer:
+        filled = self._array.data[: self._position]
+        if codec:
             data = bytearray(HEADER_SIZE)
-            data += compress(codec, view[HEADER_SIZE : self._position], level)
+            data += compress(codec, filled[HEADER_SIZE:], level)
             return data
+        if self._position < _FULL * self._capacity:
+            return bytearray(filled)
+        self._array = np.empty(self._capacity, np.uint8)
+        return filled
 
 
 def size_alone(columns: Columns, row: int) -> int:

@@ -130,6 +130,26 @@ def test_requests_of_any_size_arrive_whole(fake_broker: FakeBroker, size: int) -
         assert bytes(request.topic_data[0].partition_data[0].records or b"") == records
 
 
+def test_a_request_of_many_parts_arrives_whole(fake_broker: FakeBroker) -> None:
+    fake_broker.handlers[ApiKey.PRODUCE] = lambda _: ProduceResponse()
+    connection = connect(fake_broker.address)
+    deadline = Deadline(10_000, "the test")
+    batches = [bytearray(b"%06d" % number * 100) for number in range(3_000)]
+    partitions = [
+        PartitionProduceData(index=index, records=memoryview(batch))  # type: ignore[arg-type]
+        for index, batch in enumerate(batches)
+    ]
+    topic = TopicProduceData(name="t", partition_data=partitions)
+    try:
+        connection.send(ProduceRequest(acks=1, topic_data=[topic]), deadline, at_most=12)
+        connection.receive(ProduceResponse, deadline)
+    finally:
+        connection.close()
+    (request,) = fake_broker.asked(ProduceRequest)
+    found = request.topic_data[0].partition_data
+    assert [bytes(each.records or b"") for each in found] == batches
+
+
 def test_a_connection_that_breaks(fake_broker: FakeBroker) -> None:
     def hang_up(request: object) -> None:
         raise ConnectionError

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from ottla.model.ids import ZERO_UUID
-from ottla.wire.codec import DecodeError, EncodeError, decoder, encoder, head_decoder
+from ottla.wire.codec import (
+    DecodeError,
+    EncodeError,
+    decoder,
+    encoder,
+    head_decoder,
+    part_encoder,
+)
 from ottla.wire.message import Field, Items, Message, as_list
 
 
@@ -88,6 +95,12 @@ def decode(version: int, data: bytes) -> Sample:
 @pytest.mark.parametrize(("version", "data"), [(0, V0), (1, V1), (2, V2)])
 def test_known_bytes(version: int, data: bytes) -> None:
     assert encoder(Sample, version)(sample()) == data
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_parts_are_the_same_bytes(version: int) -> None:
+    message = sample(tags=["x"]) if version == 3 else sample()
+    assert b"".join(part_encoder(Sample, version)(message)) == encoder(Sample, version)(message)
 
 
 def test_a_field_the_version_does_not_have_keeps_its_default() -> None:

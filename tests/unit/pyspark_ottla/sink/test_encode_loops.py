@@ -168,6 +168,29 @@ def test_a_batch_takes_what_fits_and_no_more(room: int) -> None:
     assert size_alone(taken.columns, 0) == one.size
 
 
+@pytest.mark.parametrize("count", [1, 10])
+def test_a_complete_batch_keeps_its_rows_while_the_next_one_is_filled(count: int) -> None:
+    values = [b"%02d" % number * 40 for number in range(20)]
+    taken = rows_of(arrow([(None, value, None) for value in values]), "t")
+    part = PartitionRows(T0, np.arange(20, dtype=np.int32), 0, 20)
+    filled = OpenBatch(T0, 1000)
+    made = []
+    for first in range(0, 20, count):
+        filled.add(taken.columns, part._replace(end=first + count), first, NOW)
+        made.append(filled.close(0, None))
+    assert [record.value for batch in made for record in records_of(batch.data)] == values
+
+
+def test_a_full_batch_is_not_copied_and_a_small_one_takes_little_memory() -> None:
+    taken = rows_of(arrow([(None, b"v" * 80, None)] * 10), "t")
+    part = PartitionRows(T0, np.arange(10, dtype=np.int32), 0, 10)
+    filled = OpenBatch(T0, 1000)
+    filled.add(taken.columns, part, 0, NOW)
+    assert isinstance(filled.close(0, None).data.obj, np.ndarray)
+    filled.add(taken.columns, part._replace(end=1), 0, NOW)
+    assert isinstance(filled.close(0, None).data.obj, bytearray)
+
+
 def test_later_rows_of_a_batch_have_their_own_time() -> None:
     taken = rows_of(arrow([(None, b"v", None)] * 3), "t")
     part = PartitionRows(T0, np.arange(3, dtype=np.int32), 0, 3)

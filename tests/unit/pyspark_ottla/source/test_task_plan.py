@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from ottla.model.ids import ZERO_UUID, TopicPartition
 from pyspark_ottla.fetch.offset_range import OffsetRange
 from pyspark_ottla.source.task_plan import (
+    CORES,
     FEW_TASKS,
     LARGE_TASK,
+    MEDIUM_TASK,
     SMALL_TASK,
     TaskBytes,
     plan_tasks,
@@ -92,8 +94,14 @@ def test_no_range_is_cut_unless_asked() -> None:
 def test_small_ranges_share_a_task_and_large_ones_have_their_own() -> None:
     assert len(plan_tasks(ranges_of([(0, 10)] * 50), None, None)) == 1
     assert len(plan_tasks(ranges_of([(0, LARGE_TASK)] * 50), None, None)) == 50
-    few = ranges_of([(0, SMALL_TASK)] * (3 * FEW_TASKS))
+    few = ranges_of([(0, MEDIUM_TASK)] * (2 * FEW_TASKS))
     assert len(plan_tasks(few, None, None)) == FEW_TASKS
+
+
+def test_ranges_that_are_not_worth_a_task_each_get_one_for_each_core() -> None:
+    small = ranges_of([(0, SMALL_TASK)] * (2 * CORES))
+    assert len(plan_tasks(small, None, None)) == CORES
+    assert len(plan_tasks(small[:1], None, None)) == 1
 
 
 def test_tasks_are_of_about_the_same_size() -> None:
