@@ -40,6 +40,7 @@ class TwinProcess:
         except OSError:
             pass  # the user has too many of them; a smaller one only makes it wait more often
         gc.collect()
+        _trim_memory()
         gc.freeze()  # a collection in either process would copy the memory of all objects
         self._pid = os.fork()
         if self._pid == 0:
@@ -76,6 +77,16 @@ class TwinProcess:
             os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
             self._pid = 0
+
+
+def _trim_memory() -> None:
+    """Return free memory to the system: both processes would use it again, each its own copy."""
+    import ctypes
+
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except AttributeError:
+        pass  # only glibc has it
 
 
 def _run(

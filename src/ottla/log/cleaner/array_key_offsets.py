@@ -84,6 +84,7 @@ class ArrayKeyOffsets:
     """The same as `KeyOffsets`, in less memory and time."""
 
     def __init__(self, memory_bytes: int, load_factor: float, seed: bytes) -> None:
+        self._marks = _MOST_MARKS
         self._most_slots = max(memory_bytes // BYTES_A_KEY, 2)
         self._load_factor = load_factor
         slots = min(_FIRST_SLOTS, self._most_slots)
@@ -95,6 +96,10 @@ class ArrayKeyOffsets:
         self._tombstones = OffsetMarks(0, 0)
         self._are_marks_useful = True
         """False if somewhere records have other offsets than the header of their batch says."""
+
+    def limit_marks(self, offsets: int) -> None:
+        """Have marks for so many offsets of the first pass only, before it begins."""
+        self._marks = min(offsets, _MOST_MARKS)
 
     def __len__(self) -> int:
         return self._keys
@@ -134,8 +139,8 @@ class ArrayKeyOffsets:
 
     def _begin_marks(self, first_offset: int) -> None:
         if not self._superseded.end:
-            self._superseded = OffsetMarks(first_offset, _MOST_MARKS)
-            self._tombstones = OffsetMarks(first_offset, _MOST_MARKS)
+            self._superseded = OffsetMarks(first_offset, self._marks)
+            self._tombstones = OffsetMarks(first_offset, self._marks)
 
     def _has_room(self, more: int) -> bool:
         self._grow(more)

@@ -31,7 +31,7 @@ from ottla.log.cleaner.record_arrays import Array, RecordGroup
 from ottla.ports import Buffer
 from ottla.records.batch import COMPRESSION_MASK, HEADER_SIZE, TIMESTAMP_TYPE_MASK, Batch
 
-_BYTES_AT_ONCE: Final = 5 * 1024 * 1024
+_BYTES_AT_ONCE: Final = 2560 * 1024
 """How many bytes of decompressed records are looked at together."""
 
 
@@ -72,6 +72,8 @@ class ArraySession(CleaningSession):
         super().__init__(fields, producers, aborted)
         seed = bytes.fromhex(fields["seed"])
         self.offsets = ArrayKeyOffsets(fields["map_bytes"], fields["load_factor"], seed)
+        if self._upper_bound > self._first_dirty:
+            self.offsets.limit_marks(self._upper_bound - self._first_dirty)
         self._sharing = Sharing(self)
 
     # -- the first pass ------------------------------------------------------------------
@@ -197,6 +199,7 @@ class ArraySession(CleaningSession):
             else:
                 selected = self.offsets.select(group, latest_offset)
             self._put_selected(state, numbers, group, selected)
+        del self._chunk_output
         return state.output.kept()
 
     def _verdicts(self, headers: BatchHeaders, latest_offset: int) -> tuple[Array, Array]:
@@ -284,8 +287,7 @@ class ArraySession(CleaningSession):
         parts: list[list[Buffer]] = [[*pieces[first:upto]] for first, upto in limits]
         codecs = headers.attributes[numbers] & COMPRESSION_MASK
         if codecs[0]:
-            contents = [b"".join(part) for part in parts]
-            made = self._codecs.compress_all(codecs.tolist(), contents)
+            made = self.codecs.compress_all(codecs.tolist(), [b"".join(part) for part in parts])
             sizes = np.array([len(each) for each in made])
             parts = [[each] for each in made]
         else:
@@ -329,7 +331,7 @@ class ArraySession(CleaningSession):
         self, data: bytearray, headers: BatchHeaders, numbers: Array, keeps: Array
     ) -> Iterator[tuple[Array, RecordGroup]]:
         """Yield compressed batches that are looked at together, and their records."""
-        codecs = self._codecs
+        codecs = self.codecs
         if headers.have_one_block(numbers):
             yield from self._of_blocks(data, headers, numbers, keeps)
             return
@@ -354,7 +356,7 @@ class ArraySession(CleaningSession):
         self, data: bytearray, headers: BatchHeaders, numbers: Array, keeps: Array
     ) -> Iterator[tuple[Array, RecordGroup]]:
         """Yield the same for batches that are LZ4 frames of one block each."""
-        codecs, view = self._codecs, memoryview(data)
+        codecs, view = self.codecs, memoryview(data)
         before, after = LZ4_ONE_BLOCK
         starts = (headers.starts[numbers] + HEADER_SIZE + before).tolist()
         ends = (headers.ends[numbers] - after).tolist()

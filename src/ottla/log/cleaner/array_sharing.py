@@ -34,9 +34,10 @@ from ottla.records.batch import CorruptBatch
 if TYPE_CHECKING:
     from ottla.log.cleaner.array_session import ArraySession, ChunkKept, ChunkKeys
 
-SHARED_FROM_BYTES: Final = 16 * 1024 * 1024
+SHARED_FROM_BYTES: Final = 8 * 1024 * 1024
 """A task must be so large that a copy is made: that takes a few milliseconds."""
-_INDEX_BYTES: Final = 10 * 1024 * 1024
+_INDEX_BYTES: Final = 128 * 1024
+"""How much of an index is read at once."""
 _ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _WORDS: Final = (np.uint64, np.uint64, np.int64, np.int64, np.int64)
 _ERRORS: Final = (CorruptBatch, OSError, IndexError)
@@ -81,6 +82,7 @@ class Sharing:
             return None
         shared = sum(chunk.size for chunk in chunks if chunk.place is not None)
         if self._twin is None and shared >= SHARED_FROM_BYTES:
+            self._session.codecs.has_second_thread = False
             self._twin = SecondProcess.start(_TwinSide(self._session).serve)
         return self._twin
 
@@ -96,6 +98,7 @@ class Sharing:
         self._is_useful = True
         if twin is not None:
             twin.close()
+            self._session.codecs.has_second_thread = True
 
 
 def _alone(chunks: Sequence[Chunk]) -> list[Chunk]:
@@ -106,16 +109,17 @@ def _alone(chunks: Sequence[Chunk]) -> list[Chunk]:
 def _indexed_positions(path: str) -> list[int]:
     if HelperFiles.open is None:
         return []
-    content = bytearray(_INDEX_BYTES)
+    content, piece = b"", bytearray(_INDEX_BYTES)
     try:
         file = HelperFiles.open(path.removesuffix(LOG) + INDEX)
         try:
-            size = file.read_into(memoryview(content), 0)
+            while size := file.read_into(memoryview(piece), len(content)):
+                content += piece[:size]
         finally:
             file.close()
     except OSError:
         return []
-    entries = np.frombuffer(content, _ENTRY, size // _ENTRY.itemsize)
+    entries = np.frombuffer(content, _ENTRY, len(content) // _ENTRY.itemsize)
     positions = entries["position"].astype(np.int64)
     rises = np.append(True, positions[1:] > positions[:-1])
     found: list[int] = positions[: len(rises) if rises.all() else int(rises.argmin())].tolist()

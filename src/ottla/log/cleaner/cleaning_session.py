@@ -114,7 +114,7 @@ class CleaningSession(ABC):
         self.is_full = False
         self.output = CleanedSegment(0, self._interval)
         self._input = BatchStream()
-        self._codecs = BatchCodecs()
+        self.codecs = BatchCodecs()
         self.file: SharedFile | None = None
         """The segment that is being read, unless its bytes come with the tasks."""
         self.output_file: SharedOutput | None = None
@@ -290,9 +290,7 @@ class CleaningSession(ABC):
         if sets_horizon:
             base_timestamp = self._now_ms + self._delete_retention_ms
             records = shifted(records, count, batch.base_timestamp - base_timestamp)
-        payload = (
-            self._codecs.compress(batch.compression, records) if batch.compression else records
-        )
+        payload = self.codecs.compress(batch.compression, records) if batch.compression else records
         made = with_records(
             batch, payload, count, base_timestamp, max_timestamp, has_delete_horizon=sets_horizon
         )
