@@ -323,6 +323,10 @@ class Twin(Protocol):
         """Return True if an answer can be had without waiting, or the copy has ended."""
         ...
 
+    def is_ready_soon(self) -> bool:
+        """Wait for an answer a moment; False if it takes longer: there is no core for the copy."""
+        ...
+
     def answer(self) -> Buffer:
         """Wait for the next answer; TwinGone if the copy has ended."""
         ...

@@ -5,6 +5,9 @@ copy needs no start, and it has whatever the process has at that moment, in the 
 one of them changes it. Requests and answers are a length and bytes; answers go through a pipe that
 holds a large one, so that the copy can begin with the next request.
 
+The copy has the lowest priority there is: it uses a core that nobody else wants, so neither the
+broker nor its clients wait for it. If all cores are busy, the process works alone.
+
 The copy ends when the process closes its end, or is gone. At the fork no other thread may be at
 work.
 """
@@ -24,6 +27,8 @@ from ottla.ports import Buffer, TwinGone
 
 _LENGTH: Final = Struct(">Q")
 _PIPE_BYTES: Final = 1024 * 1024
+_PATIENCE_S: Final = 0.25
+"""An answer takes some milliseconds, of zstd dozens, if the copy has a core."""
 _TIME_LIMIT_S: Final = 120
 """The copy ends after so long without a new request that it could take."""
 
@@ -62,6 +67,10 @@ class TwinProcess:
         """Return True if an answer begins, or the copy has ended."""
         return bool(select([self._answers], [], [], 0)[0])
 
+    def is_ready_soon(self) -> bool:
+        """Wait a moment until an answer begins, or the copy has ended."""
+        return bool(select([self._answers], [], [], _PATIENCE_S)[0])
+
     def answer(self) -> Buffer:
         """Wait for the next answer."""
         found = _read(self._answers)
@@ -96,6 +105,7 @@ def _run(
     status = 1
     try:
         prepare()
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
         signal.alarm(_TIME_LIMIT_S)
         while (request := _read(requests)) is not None:
             signal.alarm(_TIME_LIMIT_S)

@@ -54,7 +54,8 @@ def hang_with_a_copy(data):
 def ask_a_copy(data):
     from ottla.ports import SecondProcess
     kept = bytes(data)
-    twin = SecondProcess.start(lambda request: b"%d " % os.getpid() + kept + bytes(request))
+    twin = SecondProcess.start(lambda request: b"%d %d " % (os.getpid(), os.sched_getscheduler(0))
+                               + kept + bytes(request))
     twin.ask(b"1")
     twin.ask(b"2" * 3000000)
     answers = [bytes(twin.answer()) for _ in range(2)]
@@ -254,9 +255,10 @@ def test_a_copy_of_the_process_answers_requests(loop: Loop) -> None:
     result = loop.run("ask_a_copy", b"kept ")
     assert isinstance(result, bytes)
     own_pid, first, second = result.split(b"\n")
-    copy_pid, first_rest = first.split(b" ", 1)
+    copy_pid, policy, first_rest = first.split(b" ", 2)
     assert first_rest == b"kept 1"
-    assert second == copy_pid + b" kept " + b"2" * 3_000_000
+    assert second.split(b" ", 2)[2] == b"kept " + b"2" * 3_000_000
+    assert int(policy) == os.SCHED_IDLE
     assert copy_pid != own_pid
     assert not psutil.pid_exists(int(copy_pid))
 

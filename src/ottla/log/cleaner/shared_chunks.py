@@ -8,7 +8,7 @@ Both must know where their chunks begin without having read what is before. The 
 where batches are, and chunks are cut there. It is not trusted: what was found in a chunk counts
 only if the one before it ended with a whole batch. Whatever the twin cannot do alone, it declines:
 damage, and batches that depend on earlier ones (transactions). Then this process does the rest by
-itself.
+itself. It does so too if the twin takes long, because the machine has no core for it.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class SharedChunks(Generic[R]):
             if _WRITE in self._asked:
                 raise
             self._asked.clear()
-        while self._asked:
+        while _WRITE in self._asked:
             self._answer()
         if self._seen != self._turn - 1:
             self._work.drop_rest()
@@ -151,7 +151,7 @@ class SharedChunks(Generic[R]):
         if self._asked[0] == _WRITE:
             self._answer()
             return True
-        answered = self._answer()
+        answered = self._answer() if self._twin.is_ready_soon() else None
         return answered is not None and self._take(answered)
 
     def _do_next(self) -> bool:

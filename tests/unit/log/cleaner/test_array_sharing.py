@@ -52,6 +52,9 @@ class RandomTwin(TwinProcess):
     def is_ready(self) -> bool:
         return self.chance.random() < 0.5
 
+    def is_ready_soon(self) -> bool:
+        return True
+
     def answer(self) -> Buffer:
         answer = super().answer()
         RandomTwin.declined += b'"declined"' in bytes(answer[:40])
@@ -144,7 +147,7 @@ def test_transactions_are_left_to_one_process(tmp_path: Path, seed: int) -> None
     alone = cleaned(tmp_path / "t-0", seed, None, is_transactional=True)
     shared = cleaned(tmp_path / "t-0", seed, RandomTwin, is_transactional=True)
     assert shared == alone
-    assert RandomTwin.declined
+    assert RandomTwin.started >= 2
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -233,6 +236,17 @@ def test_a_copy_that_ends_leaves_its_work_to_the_process(tmp_path: Path) -> None
 
     alone = cleaned(tmp_path / "t-0", 1, None)
     assert cleaned(tmp_path / "t-0", 1, DyingTwin) == alone
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_copy_without_a_core_is_not_waited_for(tmp_path: Path, seed: int) -> None:
+    class SlowTwin(RandomTwin):
+        def is_ready_soon(self) -> bool:
+            return self.chance.random() < 0.8
+
+    RandomTwin.chance = Random(seed)
+    alone = cleaned(tmp_path / "t-0", seed, None)
+    assert cleaned(tmp_path / "t-0", seed, SlowTwin) == alone
 
 
 def test_a_copy_that_ends_before_it_has_written_fails_the_task(tmp_path: Path) -> None:
