@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -63,6 +64,7 @@ def measure(options: argparse.Namespace, cluster: Cluster, directory: Path) -> d
     for topic in topics:
         cluster.create_topic(topic, PARTITIONS, configs={"segment.bytes": str(64 << 20)})
         fill(cluster, topic, options.megabytes * 1_000_000)
+    os.sync()
     alone = [latency(target, options.seconds) for _ in range(options.rounds)]
     compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
     for topic in topics:
@@ -71,6 +73,7 @@ def measure(options: argparse.Namespace, cluster: Cluster, directory: Path) -> d
     beside = latency(target, options.seconds)
     if not is_cleaning(directory):
         raise BenchError("the cleans have ended too early: give them more --topics")
+    print(f"alone: {alone} ms", file=sys.stderr)
     return {
         "p99_ms": median(alone),
         "p99_beside_a_clean_ms": beside,

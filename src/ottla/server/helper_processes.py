@@ -12,6 +12,7 @@ inherits nothing else.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 import threading
@@ -97,7 +98,7 @@ class HelperProcess:
         if self._thread is not None:
             self._tasks.put(None)
             if (process := self._process) is not None:
-                process.kill()
+                _kill(process)
             self._thread.join()
             self._thread = None
 
@@ -149,7 +150,7 @@ class HelperProcess:
                 raise
         self._socket = ours
         if self._is_stopping:  # `stop` did not see the process yet
-            self._process.kill()
+            _kill(self._process)
         return ours
 
     def _exchange(self, channel: socket.socket, task: _Task, deadline: float) -> bytes | TaskFailed:
@@ -168,8 +169,18 @@ class HelperProcess:
         if channel is not None:
             channel.close()
         if process is not None:
-            process.kill()
+            _kill(process)
             process.wait()
+
+
+def _kill(process: Popen[bytes]) -> None:
+    """End a process, and the copy that it may have made of itself: they are one session."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # both have ended
+    except PermissionError:  # a Mac says so if the process has ended and was not waited for
+        process.kill()
 
 
 def _receive(channel: socket.socket, length: int, deadline: float) -> bytearray:
