@@ -14,7 +14,7 @@ written end of the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 
 from ottla.log.file_names import INDEX, LEADER_EPOCHS, LOG, TEMPORARY, TIME_INDEX
 from ottla.log.resources import Resources
@@ -33,6 +33,7 @@ class FlushJob:
         "_paths",
         "again",
         "epochs_path",
+        "is_given_up",
         "new_paths",
         "upto",
     )
@@ -42,7 +43,7 @@ class FlushJob:
         files: Files,
         directory: str,
         upto: int,
-        paths: Iterable[str],
+        paths: Collection[str],
         new_paths: list[str],
         *,
         is_new_directory: bool,
@@ -53,11 +54,18 @@ class FlushJob:
         self._is_new_directory = is_new_directory
         self._paths = paths
         self.upto = upto
+        self.is_given_up = False
+        """True if it should force no more files to disk: another job will."""
         self.again = -1
         """The offset up to which another flush was asked for meanwhile."""
         self.new_paths = new_paths
         self.epochs_path = epochs_path
         """The file that takes the place of the leader epochs; empty if they have not changed."""
+
+    @property
+    def file_count(self) -> int:
+        """How many files the job forces to disk."""
+        return len(self._paths)
 
     def sync(self) -> None:
         """Force the files to disk; off the loop.
@@ -65,6 +73,8 @@ class FlushJob:
         Each file is open only while it is synced, because many jobs may be waiting.
         """
         for path in self._paths:
+            if self.is_given_up:
+                return
             try:
                 file = self._files.open(path)
             except FileNotFoundError:  # removed with its segment; the directory sync covers it
@@ -196,6 +206,12 @@ class FlushState:
         job, self._job = self._job, None
         if job is not None:
             self._give_up(job)
+
+    def stop(self) -> None:
+        """Cancel the flush under way, and let it force no more files to disk."""
+        if self._job is not None:
+            self._job.is_given_up = True
+        self.cancel()
 
     def _is_needed(self, upto: int) -> bool:
         changed = self._leader_epochs.changed or bool(self._unsynced)

@@ -348,6 +348,8 @@ class Broker:
         self._helpers.stop()
         self._stop_store_threads()
         self._close_reactor()
+        if self._node is not None:
+            self._node.store.stop_flushes()
         self._background.stop()
         if self._node is not None:
             self._node.shutdown()

@@ -482,6 +482,11 @@ class LogStore:
 
         self.resources.background.submit(job.write, written)
 
+    def stop_flushes(self) -> None:
+        """Give up flushes in the background: `shutdown` forces everything to disk, and faster."""
+        for log in self:
+            log.flush_state.stop()
+
     def shutdown(self, broker_epoch: int = -1) -> None:
         """Close all logs, write the checkpoints and the clean-shutdown markers.
 

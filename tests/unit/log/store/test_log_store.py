@@ -9,7 +9,7 @@ import pytest
 from ottla.config.topic import LogConfig
 from ottla.log.file_pool import FilePool
 from ottla.log.startup.open_log import create_log
-from ottla.log.store.clean_shutdown import MANY
+from ottla.log.store.clean_shutdown import MANY, MANY_FILES
 from ottla.log.store.log_directory import CHECKS_WITHOUT_METADATA, read_broker_epoch
 from ottla.log.store.log_store import LogStore, parent_of
 from ottla.memory_files import MemoryFiles
@@ -563,6 +563,26 @@ def test_many_logs_are_closed_with_few_syncs(can_sync_volume: bool) -> None:
         assert log.log_end_offset == log.recovery_point == 1
         assert list(log.producers.entries) == [7]
         assert log.leader_epochs.entries == ((0, 0),)
+
+
+def test_a_log_of_many_fresh_segments_is_closed_with_few_syncs() -> None:
+    broker = Broker().load()
+    broker.create("a")
+    (log,) = broker.store
+    for _ in range(MANY_FILES // 2):
+        append_all(log, batch_of(1))
+        log.roll(NOW)
+    assert broker.background.waiting
+    broker.files.synced.clear()
+    broker.store.stop_flushes()
+    broker.background.run()
+    assert broker.files.synced == [], "the flush in the background is given up"
+    broker.store.shutdown()
+    assert len(broker.files.synced) <= 20
+    again = broker.restart()
+    assert again.store.notes == []
+    (log,) = again.store
+    assert log.log_end_offset == log.recovery_point == MANY_FILES // 2
 
 
 def test_a_volume_that_cannot_be_synced_is_not_marked_clean() -> None:
