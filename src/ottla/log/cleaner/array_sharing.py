@@ -50,7 +50,7 @@ class Sharing:
         self._session = session
         self._twin: Twin | None = None
         self._is_useful = True
-        """False after it has declined something in this pass."""
+        """False after it has declined something in this pass, or had no core."""
         self._positions: tuple[str, list[int]] = "", []
 
     def batch_positions(self, path: str) -> list[int]:
@@ -94,8 +94,8 @@ class Sharing:
 
     def close(self) -> None:
         """End the copy. The next pass may have another one."""
-        twin, self._twin = self._twin, None
         self._is_useful = True
+        twin, self._twin = self._twin, None
         if twin is not None:
             twin.close()
             self._session.codecs.has_second_thread = True
