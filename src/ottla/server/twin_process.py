@@ -19,6 +19,7 @@ import gc
 import os
 import signal
 import time
+import warnings
 from collections.abc import Callable
 from select import select
 from struct import Struct
@@ -50,7 +51,9 @@ class TwinProcess:
             pass  # the user has too many of them; a smaller one only makes it wait more often
         _trim_memory()
         gc.freeze()  # a collection in either process would copy the memory of all objects
-        self._pid = os.fork()
+        with warnings.catch_warnings():  # of other threads, which are idle
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self._pid = os.fork()
         if self._pid == 0:
             os.close(self._requests)
             os.close(self._answers)
