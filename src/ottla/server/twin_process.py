@@ -5,8 +5,8 @@ copy needs no start, and it has whatever the process has at that moment, in the 
 one of them changes it. Requests and answers are a length and bytes; answers go through a pipe that
 holds a large one, so that the copy can begin with the next request.
 
-The copy has the lowest priority there is: it uses a core that nobody else wants, so neither the
-broker nor its clients wait for it. If all cores are busy, the process works alone.
+The copy has the low priority of the helper process. With the lowest one (SCHED_IDLE) a clean on a
+busy machine would wait for it. If all cores are busy, the process works alone.
 
 The copy ends when the process closes its end, or is gone. At the fork no other thread may be at
 work.
@@ -129,7 +129,6 @@ def _run(
     status = 1
     try:
         prepare()
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
         signal.alarm(_TIME_LIMIT_S)
         while (request := _read(requests)) is not None:
             signal.alarm(_TIME_LIMIT_S)
