@@ -5,8 +5,8 @@ copy needs no start, and it has whatever the process has at that moment, in the 
 one of them changes it. Requests and answers are a length and bytes; answers go through a pipe that
 holds a large one, so that the copy can begin with the next request.
 
-The copy has the lowest priority there is: it uses a core that nobody else wants, so neither the
-broker nor its clients wait for it. If all cores are busy, the process works alone.
+The copy has the low priority of the helper process. With the lowest one (SCHED_IDLE) a clean on a
+busy machine would wait for it. If all cores are busy, the process works alone.
 
 The copy ends when the process closes its end, or is gone. At the fork no other thread may be at
 work.
@@ -18,6 +18,8 @@ import fcntl
 import gc
 import os
 import signal
+import time
+import warnings
 from collections.abc import Callable
 from select import select
 from struct import Struct
@@ -28,7 +30,10 @@ from ottla.ports import Buffer, TwinGone
 _LENGTH: Final = Struct(">Q")
 _PIPE_BYTES: Final = 1024 * 1024
 _PATIENCE_S: Final = 0.25
-"""An answer takes some milliseconds, of zstd dozens, if the copy has a core."""
+"""How long the first answer may take."""
+_LEAST_PATIENCE_S: Final = 0.05
+_PATIENCE: Final = 4
+"""How many times as long as the fastest one another answer may take."""
 _TIME_LIMIT_S: Final = 120
 """The copy ends after so long without a new request that it could take."""
 
@@ -44,20 +49,31 @@ class TwinProcess:
             fcntl.fcntl(answers, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         except OSError:
             pass  # the user has too many of them; a smaller one only makes it wait more often
-        gc.collect()
         _trim_memory()
         gc.freeze()  # a collection in either process would copy the memory of all objects
-        self._pid = os.fork()
+        with warnings.catch_warnings():  # of other threads, which are idle
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self._pid = os.fork()
         if self._pid == 0:
             os.close(self._requests)
             os.close(self._answers)
             _run(serve, prepare, requests, answers)
         gc.unfreeze()
+        self._waiting = 0
+        """How many requests were not answered."""
+        self._began_s = 0.0
+        """When the copy could begin with the one that it answers next."""
+        self._patience_s = _PATIENCE_S
+        self._is_timed = False
+        """True if the time that the next answer takes says how long others may take."""
         os.close(requests)
         os.close(answers)
 
     def ask(self, request: bytes) -> None:
         """Send a request."""
+        if not self._waiting:
+            self._began_s = time.monotonic()
+        self._waiting += 1
         try:
             _write(self._requests, request)
         except BrokenPipeError:
@@ -69,13 +85,21 @@ class TwinProcess:
 
     def is_ready_soon(self) -> bool:
         """Wait a moment until an answer begins, or the copy has ended."""
-        return bool(select([self._answers], [], [], _PATIENCE_S)[0])
+        self._is_timed = True
+        left_s = max(self._began_s + self._patience_s - time.monotonic(), 0)
+        return bool(select([self._answers], [], [], left_s)[0])
 
     def answer(self) -> Buffer:
         """Wait for the next answer."""
         found = _read(self._answers)
         if found is None:
             raise TwinGone
+        now_s = time.monotonic()
+        took_s, self._began_s = now_s - self._began_s, now_s
+        self._waiting -= 1
+        if self._is_timed:
+            self._patience_s = min(self._patience_s, max(_PATIENCE * took_s, _LEAST_PATIENCE_S))
+            self._is_timed = False
         return found
 
     def close(self) -> None:
@@ -105,7 +129,6 @@ def _run(
     status = 1
     try:
         prepare()
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
         signal.alarm(_TIME_LIMIT_S)
         while (request := _read(requests)) is not None:
             signal.alarm(_TIME_LIMIT_S)

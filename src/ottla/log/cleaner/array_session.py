@@ -74,7 +74,7 @@ class ArraySession(CleaningSession):
         self.offsets = ArrayKeyOffsets(fields["map_bytes"], fields["load_factor"], seed)
         if self._upper_bound > self._first_dirty:
             self.offsets.limit_marks(self._upper_bound - self._first_dirty)
-        self._sharing = Sharing(self)
+        self._sharing = Sharing()
 
     # -- the first pass ------------------------------------------------------------------
 
@@ -119,13 +119,13 @@ class ArraySession(CleaningSession):
 
     def add_all_keys(self, chunks: Sequence[Chunk]) -> None:
         """Collect the keys of chunks, together with a copy of this process if they are many."""
-        done = self._sharing.add_keys(chunks)
+        done = self._sharing.add_keys(self, chunks)
         super().add_all_keys(chunks[done:])
 
     def end_first_pass(self) -> None:
         """Begin again at the start of the log."""
         super().end_first_pass()
-        self._sharing.close()
+        self._sharing.close(self)
 
     # -- the second pass -----------------------------------------------------------------
 
@@ -154,7 +154,7 @@ class ArraySession(CleaningSession):
         """Filter chunks, together with a copy of this process if they are many."""
         done = 0
         if self.output_file is not None and not self._keep_epoch_starts:
-            done = self._sharing.filter(chunks, latest_offset)
+            done = self._sharing.filter(self, chunks, latest_offset)
         return super().filter_all(chunks[done:], latest_offset)
 
     def batch_positions(self, path: str) -> Sequence[int]:
@@ -164,7 +164,7 @@ class ArraySession(CleaningSession):
     def close_files(self) -> None:
         """Close both files, and end the copy of this process."""
         super().close_files()
-        self._sharing.close()
+        self._sharing.close(self)
 
     @property
     def stream(self) -> BatchStream:

@@ -46,11 +46,10 @@ _ERRORS: Final = (CorruptBatch, OSError, IndexError)
 class Sharing:
     """The copy that works for a clean, if there is one."""
 
-    def __init__(self, session: ArraySession) -> None:
-        self._session = session
+    def __init__(self) -> None:
         self._twin: Twin | None = None
         self._is_useful = True
-        """False after it has declined something in this pass."""
+        """False after it has declined something in this pass, or had no core."""
         self._positions: tuple[str, list[int]] = "", []
 
     def batch_positions(self, path: str) -> list[int]:
@@ -61,44 +60,44 @@ class Sharing:
             self._positions = path, _indexed_positions(path)
         return self._positions[1]
 
-    def add_keys(self, chunks: Sequence[Chunk]) -> int:
+    def add_keys(self, session: ArraySession, chunks: Sequence[Chunk]) -> int:
         """Collect the keys of chunks; return how many were done."""
-        twin = self._started(chunks)
+        twin = self._started(session, chunks)
         if twin is None:
             return 0
-        work = _MapWork(self._session)
-        return self._done(SharedChunks(_alone(chunks), twin, work).run(), chunks)
+        work = _MapWork(session)
+        return self._done(session, SharedChunks(_alone(chunks), twin, work).run(), chunks)
 
-    def filter(self, chunks: Sequence[Chunk], latest_offset: int) -> int:
+    def filter(self, session: ArraySession, chunks: Sequence[Chunk], latest_offset: int) -> int:
         """Put what stays of chunks into the output; return how many were done."""
-        twin = self._started(chunks)
+        twin = self._started(session, chunks)
         if twin is None:
             return 0
-        work = _FilterWork(self._session, latest_offset)
-        return self._done(SharedChunks(_alone(chunks), twin, work).run(), chunks)
+        work = _FilterWork(session, latest_offset)
+        return self._done(session, SharedChunks(_alone(chunks), twin, work).run(), chunks)
 
-    def _started(self, chunks: Sequence[Chunk]) -> Twin | None:
+    def _started(self, session: ArraySession, chunks: Sequence[Chunk]) -> Twin | None:
         if not self._is_useful or SecondProcess.start is None:
             return None
         shared = sum(chunk.size for chunk in chunks if chunk.place is not None)
         if self._twin is None and shared >= SHARED_FROM_BYTES:
-            self._session.codecs.has_second_thread = False
-            self._twin = SecondProcess.start(_TwinSide(self._session).serve)
+            session.codecs.has_second_thread = False
+            self._twin = SecondProcess.start(_TwinSide(session).serve)
         return self._twin
 
-    def _done(self, count: int, chunks: Sequence[Chunk]) -> int:
+    def _done(self, session: ArraySession, count: int, chunks: Sequence[Chunk]) -> int:
         if count < len(chunks):
-            self.close()
+            self.close(session)
             self._is_useful = False
         return count
 
-    def close(self) -> None:
+    def close(self, session: ArraySession) -> None:
         """End the copy. The next pass may have another one."""
-        twin, self._twin = self._twin, None
         self._is_useful = True
+        twin, self._twin = self._twin, None
         if twin is not None:
             twin.close()
-            self._session.codecs.has_second_thread = True
+            session.codecs.has_second_thread = True
 
 
 def _alone(chunks: Sequence[Chunk]) -> list[Chunk]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ import pytest
 
 from ottla.config.topic import LogConfig
 from ottla.log.cleaner import array_sharing, cleaning_task
+from ottla.log.cleaner.array_session import ArraySession
 from ottla.log.cleaner.shared_chunks import Cut, cut
 from ottla.log.log import Log
 from ottla.log.startup.open_log import create_log
@@ -271,6 +273,16 @@ def test_a_copy_that_ends_before_it_has_written_fails_the_task(tmp_path: Path) -
     finally:
         SecondProcess.start = None
     assert files_of(log) == before
+
+
+def test_the_memory_of_a_clean_is_free_at_its_end(tmp_path: Path) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        cleaned(tmp_path / "t-0", 1, RandomTwin)
+        assert not [each for each in gc.get_objects() if type(each) is ArraySession]
+    finally:
+        gc.enable()
 
 
 def test_a_range_is_cut_where_batches_begin() -> None:
