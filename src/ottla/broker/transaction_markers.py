@@ -3,6 +3,9 @@
 Each marker is a control batch, appended with acks=all. The markers of one request are written with
 one call for each log, like all appends of a wake-up. The answer has a code for each partition, and
 comes when all markers are committed or refused, or when the time is over.
+
+A high watermark that advances ends all that waits for it in one wake-up. So a request with very
+many markers waits for the first ones before it writes more.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import OFFSETS_TOPIC
-from ottla.model.steps import Steps
+from ottla.model.steps import Steps, Wait
 from ottla.model.transactions import TransactionEnd
 from ottla.records.control import ControlType, build_marker
 from ottla.wire.lazy_list import LazyList
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
 
 TIMEOUT_MS: Final = 30_000
+MOST_OPEN: Final = 500
+"""How many markers of a request may be uncommitted before it waits."""
 _PARTITIONS_A_STEP: Final = 50
 
 Done: TypeAlias = Callable[[WriteTxnMarkersResponse], None]
@@ -67,7 +72,10 @@ class _MarkerWrites:
         self._done: Done | None = done
         self._results: _Results = {}
         self._open = 1  # one more, until all are appended
-        self._timer = node.timers.at(node.monotonic_ms + TIMEOUT_MS, self._answer)
+        self._all_appended = False
+        self._is_late = False
+        self._wait: Wait | None = None
+        self._timer = node.timers.at(node.monotonic_ms + TIMEOUT_MS, self._time_out)
 
     def write(self, request: WriteTxnMarkersRequest) -> Steps[None]:
         number = 0
@@ -77,11 +85,17 @@ class _MarkerWrites:
                 for index in dict.fromkeys(topic.partition_indexes):
                     self._write(topic.name, index, end)
                     number += 1
-                    if not number % _PARTITIONS_A_STEP:
+                    if self._open > MOST_OPEN and not self._is_late:
+                        self._wait = Wait()
+                        yield self._wait
+                    elif not number % _PARTITIONS_A_STEP:
                         yield
                 yield
             yield
+        self._all_appended = True
         self._close_one()
+        if self._is_late:
+            self._answer()
 
     def _write(self, topic: str, index: int, end: TransactionEnd) -> None:
         codes = self._results.setdefault(end.producer_id, {}).setdefault(topic, {})
@@ -109,6 +123,21 @@ class _MarkerWrites:
         self._open -= 1
         if not self._open:
             self._answer()
+        elif self._wait is not None and self._open <= MOST_OPEN // 2:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        wait, self._wait = self._wait, None
+        if wait is not None:
+            wait.end()
+
+    def _time_out(self) -> None:
+        """Answer with what is known, after the rest is appended too."""
+        self._is_late = True
+        if self._all_appended:
+            self._answer()
+        else:
+            self._go_on()
 
     def _answer(self) -> None:
         self._timer.cancel()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.context import RequestContext
+from ottla.broker.transaction_markers import MOST_OPEN
 from ottla.broker.transactions import BrokerRoutes
 from ottla.metadata.records import BrokerFeature, RegisterBrokerRecord
 from ottla.model.acl import AclOperation, AclResourceType
@@ -108,6 +109,40 @@ def test_followers_that_do_not_come_end_in_a_timeout(broker: Broker) -> None:
     broker.pass_time(30_001)
     ((_, response),) = client.replies()
     assert codes(response) == {(PRODUCER, "t", 0): ErrorCode.REQUEST_TIMED_OUT}
+
+
+def of_many_producers() -> WriteTxnMarkersRequest:
+    """Return a request with more markers than may be uncommitted at a time."""
+    producers = range(PRODUCER, PRODUCER + 3 * MOST_OPEN)
+    return WriteTxnMarkersRequest(
+        markers=[marker for each in producers for marker in markers(each).markers]
+    )
+
+
+def test_very_many_markers_wait_for_each_other(broker: Broker) -> None:
+    partition = broker.topic_with()
+    log, client = partition.online_log(), broker.connect()
+    client.send(of_many_producers())
+    assert partition.leader is not None
+    while not (replies := list(client.replies())):
+        broker.node.settle()
+        assert log.log_end_offset - log.high_watermark <= MOST_OPEN
+        partition.leader.record_fetch(2, log.written_end, 0)
+        broker.pass_time(1)
+    assert set(codes(replies[0][1]).values()) == {ErrorCode.NONE}
+    assert len(codes(replies[0][1])) == log.log_end_offset == 3 * MOST_OPEN
+
+
+def test_very_many_markers_are_all_written_and_answered_after_the_timeout(broker: Broker) -> None:
+    partition = broker.topic_with()
+    client = broker.connect()
+    client.send(of_many_producers())
+    broker.pass_time(30_001)
+    while not (replies := list(client.replies())):
+        broker.pass_time(1)
+    assert set(codes(replies[0][1]).values()) == {ErrorCode.REQUEST_TIMED_OUT}
+    assert len(codes(replies[0][1])) == 3 * MOST_OPEN
+    assert partition.online_log().log_end_offset == 3 * MOST_OPEN
 
 
 def test_markers_of_internal_topics_go_to_whoever_must_know(broker: Broker) -> None:
