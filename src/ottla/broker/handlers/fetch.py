@@ -435,9 +435,9 @@ class Context(RequestContext):
             if error.code in LEADER_ERRORS and self.version >= FIRST_WITH_LEADERS:
                 refused = refused._replace(leader=self._leader(entry))
             return refused
-        except OSError as error:
+        except OSError as problem:
             assert partition is not None
-            code, _ = self.node.storage_failed(partition, error)
+            code, _ = self.node.storage_failed(partition, problem)
             return PartitionData(entry.key, entry.index, code, -1, -1, -1, None)
 
     def _with_aborted(
