@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup demo test check check-static check-fast sim faults exactly-once spark-kills interop bench bench-quick bench-spark docs dist clean
+.PHONY: help setup demo test check check-static check-fast sim faults exactly-once spark-kills interop bench bench-quick bench-spark docs dist compile test-compiled clean-compiled clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -71,6 +71,20 @@ bench-quick: setup  ## Compare them in under three minutes
 
 bench-spark: setup  ## Compare the Spark source with Spark's own Kafka connector: about twelve minutes
 	@$(BIN)/python bench/run_spark.py --markdown docs/performance.md
+
+COMPILED := build/compiled
+compile: setup  ## Compile the modules of the hot paths, in a copy of src: build/compiled. Needs a C compiler
+	@$(BIN)/python tools/compile_modules.py $(COMPILED)
+	@$(BIN)/python -m compileall -q $(COMPILED)/ottla
+	@PYTHONPATH=$(COMPILED) $(BIN)/python -m ottla.cli.module_cache
+	@echo "Compiled. Run it with: PYTHONPATH=$(COMPILED) $(BIN)/ottla up"
+
+test-compiled: compile  ## Run the tests of whole brokers, and most unit tests, with the compiled modules
+	@OTTLA_TEST_COMPILED=1 PYTHONPATH=$(CURDIR)/$(COMPILED) $(BIN)/python -m pytest -q -n 2 --dist worksteal \
+		-m "not interpreted" tests/e2e tests/interop tests/sim tests/unit tests/property
+
+clean-compiled:  ## Remove the compiled modules
+	rm -rf $(COMPILED)
 
 docs: setup  ## Generate the reference pages from the code
 	@$(BIN)/python tools/generate_docs.py

@@ -38,7 +38,7 @@ from harness.problem import BenchError
 from harness.results import Results
 from harness.runner import B, Runner
 from harness.scale import FULL, QUICK, Scale
-from harness.systems import EarlierOttla, Kafka, Ottla
+from harness.systems import CompiledOttla, EarlierOttla, Kafka, Ottla
 from harness.works import Work
 
 LEFT_OUT_OF_QUICK = (
@@ -96,6 +96,11 @@ def arguments() -> argparse.Namespace:
         help="compare with the Ottla in this checkout, not with Kafka",
     )
     parser.add_argument(
+        "--compiled",
+        action="store_true",
+        help="measure the Ottla of `make compile`; with --before . compare it with the plain one",
+    )
+    parser.add_argument(
         "--directory", type=Path, help="the directory for data (default: temporary)"
     )
     parser.add_argument("--keep", action="store_true", help="keep the data and logs of the brokers")
@@ -105,6 +110,8 @@ def arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if options.before and options.markdown:
         parser.error("--markdown writes the comparison with Kafka: leave out --before")
+    if options.compiled and options.markdown:
+        parser.error("--markdown writes the figures of the plain Ottla: leave out --compiled")
     return options
 
 
@@ -151,7 +158,9 @@ def without_compiler(
 
 def available_systems(options: argparse.Namespace, circumstances: list[str]) -> list[Kafka | Ottla]:
     """Return Kafka and Ottla, or the one that can run."""
-    makers: list[tuple[str, Callable[[], Kafka | Ottla]]] = [("Ottla", Ottla)]
+    makers: list[tuple[str, Callable[[], Kafka | Ottla]]] = [
+        ("Ottla", CompiledOttla if options.compiled else Ottla)
+    ]
     if options.before:
         makers.insert(0, (EarlierOttla.name, lambda: EarlierOttla(options.before)))
     elif not options.without_kafka:
@@ -169,6 +178,8 @@ def measure(console: Console, options: argparse.Namespace, scale: Scale) -> Meas
     """Run everything. Remove the data at the end unless it is to be kept."""
     wanted = wanted_names(options.only, options.quick)
     circumstances: list[str] = []
+    if options.compiled:
+        circumstances.append("Ottla's modules of the hot paths are compiled (`make compile`)")
     with console.status("looking for the systems (the first run downloads Apache Kafka)"):
         systems = available_systems(options, circumstances)
         circumstances += others_at_work()

@@ -41,6 +41,10 @@ settings.load_profile("ottla")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if os.environ.get("OTTLA_TEST_COMPILED"):
+        from ottla.network import engine
+
+        assert not engine.__file__.endswith(".py"), f"{engine.__file__} is not compiled"
     config.addinivalue_line("filterwarnings", f"ignore:{NEVER_CONNECTED}:ResourceWarning")
 
 

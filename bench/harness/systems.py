@@ -172,3 +172,18 @@ class EarlierOttla(Ottla):
             raise BenchError(f"{checkout} is not a checkout of Ottla: it has no src/ottla")
         compileall.compile_dir(source / "ottla", quiet=1)
         self._start = ["env", f"PYTHONPATH={source}", *self._start]
+
+
+class CompiledOttla(Ottla):
+    """Ottla with the modules that `make compile` compiles, which this runs first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        root = Path(__file__).parents[2]
+        made = subprocess.run(
+            ["make", "--silent", "compile"], cwd=root, capture_output=True, text=True, check=False
+        )
+        if made.returncode != 0:
+            raise BenchError(f"`make compile` failed: {made.stderr.strip()[-500:]}")
+        self.version = f"{self.version}, compiled"
+        self._start = ["env", f"PYTHONPATH={root / 'build/compiled'}", *self._start]

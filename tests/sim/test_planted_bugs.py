@@ -47,6 +47,8 @@ from ottla.sim.cluster_run.profile import (
 )
 from ottla.sim.cluster_run.report import run_seed
 
+pytestmark = pytest.mark.interpreted
+
 Plant = Callable[[pytest.MonkeyPatch], None]
 _BROKEN = ("AttributeError", "TypeError", "NameError")
 """Errors of planted code that is broken itself."""

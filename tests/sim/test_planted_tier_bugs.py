@@ -18,7 +18,7 @@ from ottla.tiered.remote_segments import RemoteSegments
 from tests.sim.test_compacted_tier import rewrite_less
 from tests.sim.test_planted_bugs import Plant, find
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.interpreted]
 SECONDS = 4
 
 

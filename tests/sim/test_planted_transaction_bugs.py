@@ -38,6 +38,8 @@ from ottla.sim.cluster_run.run import ClusterRun
 from ottla.sim.cluster_run.transaction_readers import TransactionReader
 from tests.sim.test_planted_bugs import Plant, find
 
+pytestmark = pytest.mark.interpreted
+
 # -- partitions --------------------------------------------------------------------------
 
 

@@ -225,8 +225,8 @@ class Pipeline:
             if self.authorizer is not None and not api.is_open:
                 self.authorizer.check(context)
             response = api.handle_large(self._node, request, context)
-        except ApiError as error:
-            response = api.refuse(request, error, context)
+        except ApiError as refused:
+            response = api.refuse(request, refused, context)
         if isinstance(response, Message):
             yield from context.send_in_slices(response)
         elif response is not None:

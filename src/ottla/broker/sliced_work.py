@@ -81,7 +81,7 @@ class SlicedWork:
                 step.then(partial(self._go_on_first, work))
                 return False
             if clock() - began_ms >= self._left_ms:
-                self._left_ms = 0
+                self._left_ms = 0.0
         self._go_on_later(work)
         return False
 
@@ -90,7 +90,7 @@ class SlicedWork:
         clock = self._node.clock.monotonic_ms
         began_ms = clock()
         self._wake_up_ms = self._node.monotonic_ms
-        self._left_ms = 0
+        self._left_ms = 0.0
         waiting = self._waiting
         while waiting:
             work = steps, is_wanted = waiting.popleft()
@@ -102,7 +102,7 @@ class SlicedWork:
                 self._go_on_after(step, work)
             if clock() - began_ms >= self.slice_ms:
                 break
-        self._left_ms = max(self.slice_ms - (clock() - began_ms), 0)
+        self._left_ms = max(self.slice_ms - (clock() - began_ms), 0.0)
         self._is_scheduled = False
         if waiting:
             self._schedule()

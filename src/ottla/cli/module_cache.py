@@ -8,6 +8,9 @@ next broker takes it from there.
 The rules are Python's: code counts as long as its source has the same size and time of
 modification, for the same Python. Whatever does not fit is left to Python. A file that cannot be
 read or written is none. `python -m ottla.cli.module_cache` writes the file without a broker.
+
+Modules that a C compiler has made (docs/adr/0027) are left to Python. The file is for one library
+of them, or for none: it must not have the code of a module that is an extension module now.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import sys
 from binascii import crc32
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib.machinery import ModuleSpec
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from mmap import ACCESS_READ, mmap
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Final
@@ -29,9 +32,14 @@ else:
     Loader = object
 
 PACKAGE: Final = "ottla"
-_PYTHON: Final = (sys.version, sys.flags.optimize)
+LIBRARY: Final = "compiled__mypyc"
+"""The file, without its suffix, that tools/compile_modules.py gives the code of its modules."""
+
 _PYC_HEADER_BYTES: Final = 16
 _RENEW_AFTER_S: Final = 1.0
+
+_MadeFor = tuple[str, int, tuple[int, int] | None]
+"""Version of Python, its -O, size and time of the library."""
 
 _Source = tuple[str, str, bool, int, int]
 """Source file, Python's own compiled file, is a package, modified (s), bytes of the source."""
@@ -41,10 +49,12 @@ class ModuleCache(Loader):
     """Finds and loads modules from the file. It is one of Python's finders once `use` is called.
 
     The file has a CRC, the length of an index, the index, and the compiled code of the modules.
+    `library` has the code of the extension modules, if there are any.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, library: str) -> None:
         self._path = path
+        self._made_for = (sys.version, sys.flags.optimize, _size_and_time(library))
         self._sources: dict[str, _Source] = {}
         self._places: dict[str, slice] = {}
         self._content = memoryview(b"")
@@ -59,8 +69,8 @@ class ModuleCache(Loader):
         if len(content) < 8 or crc32(content[4:]) != int.from_bytes(content[:4], "little"):
             return
         start = 8 + int.from_bytes(content[4:8], "little")
-        python, modules = marshal.loads(content[8:start])
-        if python != _PYTHON:
+        made_for, modules = marshal.loads(content[8:start])
+        if made_for != self._made_for:
             return
         for name, source, length in modules:
             self._sources[name] = source
@@ -103,7 +113,7 @@ class ModuleCache(Loader):
             if _is_unchanged(source)
         }
         modules |= {spec.name: module for spec in new if (module := _compiled(spec))}
-        _write(self._path, modules)
+        _write(self._path, self._made_for, modules)
 
     def _has(self, spec: ModuleSpec) -> bool:
         source = self._sources.get(spec.name)
@@ -139,16 +149,28 @@ class ModuleCache(Loader):
 def module_cache() -> ModuleCache:
     """Return the cache of this installation of Ottla, for this Python."""
     package = os.path.dirname(os.path.dirname(__file__))
-    return ModuleCache(f"{package}/__pycache__/broker.{sys.implementation.cache_tag}.modules")
+    return ModuleCache(
+        f"{package}/__pycache__/broker.{sys.implementation.cache_tag}.modules",
+        f"{package}/{LIBRARY}{EXTENSION_SUFFIXES[0]}",
+    )
 
 
 def _loaded_modules() -> list[ModuleSpec]:
+    """Return the loaded modules that Python compiles; extension modules are none of them."""
     modules = [module for name, module in list(sys.modules.items()) if _is_ours(name)]
-    return [spec for module in modules if (spec := module.__spec__) and spec.has_location]
+    return [spec for module in modules if (spec := module.__spec__) and spec.cached]
 
 
 def _is_ours(name: str) -> bool:
     return name == PACKAGE or name.startswith(f"{PACKAGE}.")
+
+
+def _size_and_time(file: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(file)
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns
 
 
 def _is_unchanged(source: _Source) -> bool:
@@ -180,10 +202,10 @@ def _compiled(spec: ModuleSpec) -> tuple[_Source, bytes] | None:
     return source, content[_PYC_HEADER_BYTES:]
 
 
-def _write(path: str, modules: dict[str, tuple[_Source, bytes]]) -> None:
+def _write(path: str, made_for: _MadeFor, modules: dict[str, tuple[_Source, bytes]]) -> None:
     """Replace the file as a whole: other processes may read and write it at the same time."""
     index = marshal.dumps(
-        (_PYTHON, [(name, source, len(code)) for name, (source, code) in modules.items()])
+        (made_for, [(name, source, len(code)) for name, (source, code) in modules.items()])
     )
     content = b"".join(
         (len(index).to_bytes(4, "little"), index, *(code for _, code in modules.values()))

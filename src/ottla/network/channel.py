@@ -119,7 +119,8 @@ class Channel:
 
     def _send_unsent(self) -> bool:
         assert self.unsent is not None
-        rest = self.unsent[self._send(self.unsent) :]
+        sent = self._send(self.unsent)
+        rest = self.unsent[sent:]
         self.unsent = rest if len(rest) else None
         return self.unsent is None
 

@@ -160,6 +160,9 @@ class EnginePeer:
         for request in [each for each in self._in_flight if each.deadline_ms <= now_ms]:
             if request in self._in_flight:  # else it has failed with the connection
                 self._time_out(request)
+        self._await_next_deadline()
+
+    def _await_next_deadline(self) -> None:
         if self._in_flight and self._timer is None:
             self._set_timer(min(each.deadline_ms for each in self._in_flight))
 

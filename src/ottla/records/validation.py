@@ -86,8 +86,8 @@ class Validation(NamedTuple):
             if most == limit:
                 raise OutOfSteps from None
             raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"The {error.reason}") from None
-        except CorruptBatch as error:
-            problem = f"Cannot read the records: {error}"
+        except CorruptBatch as damage:
+            problem = f"Cannot read the records: {damage}"
             raise ApiError(ErrorCode.INVALID_RECORD, problem) from None
         rules = RecordRules(self.checks_keys, self.oldest, self.newest)
         steps = check_records(
@@ -120,7 +120,7 @@ class Validation(NamedTuple):
         return request
 
 
-def validate(request: bytearray) -> bytes:
+def validate(request: Buffer) -> bytes:
     """Do what a request asks for; this is the task."""
     head = Validation(*_HEAD.unpack_from(request))
     validation = head._replace(

@@ -59,7 +59,7 @@ class Field:
 class Message:
     """The base of all message structs. Two are equal if they have the same class and fields."""
 
-    __slots__ = ()
+    __slots__: ClassVar[tuple[str, ...]] = ()
     FIELDS: ClassVar[tuple[Field, ...]] = ()
     # Only whole messages have versions; structs inside of messages do not set these.
     API_KEY: ClassVar[int] = -1

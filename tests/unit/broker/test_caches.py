@@ -154,6 +154,7 @@ def test_the_name_of_a_clients_software() -> None:
     assert sum(len(client.connection.client_software) for client in clients) < 1000
 
 
+@pytest.mark.interpreted
 def test_fetch_sessions_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_session, "MOST_BYTES", 10 * ENTRY_BYTES)
     numbers = count(1)
@@ -179,6 +180,7 @@ def test_fetch_sessions_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) ->
     assert (len(sessions), sessions.held_bytes) == (0, 0)
 
 
+@pytest.mark.interpreted
 def test_a_fetch_of_long_names_gets_no_session_when_the_cache_is_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

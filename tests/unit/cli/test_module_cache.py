@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from crc32c import _crc32c
 
 import ottla
 
@@ -16,7 +17,7 @@ PROGRAM = """
 import sys
 from ottla.cli import module_cache
 module_cache.PACKAGE = "house"
-cache = module_cache.ModuleCache(sys.argv[1])
+cache = module_cache.ModuleCache(*sys.argv[1:])
 cache.use()
 import house.kitchen
 print(house.kitchen.DISH, house.kitchen.__spec__.loader is cache, house.__path__, flush=True)
@@ -30,6 +31,7 @@ class House:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.cache = root / "cache.modules"
+        self.library = root / "library.so"
         self.package = root / "house"
         self.package.mkdir()
         (self.package / "__init__.py").write_text("")
@@ -46,7 +48,7 @@ class House:
             key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"
         }
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, str(self.cache)],
+            [sys.executable, "-c", PROGRAM, str(self.cache), str(self.library)],
             env=inherited | {"PYTHONPATH": path} | environment,
             capture_output=True,
             text=True,
@@ -109,6 +111,26 @@ def test_every_flipped_byte_is_noticed(house: House) -> None:
 def test_another_python_does_not_take_it(house: House) -> None:
     house.run()
     assert house.run(PYTHONOPTIMIZE="1") == ("soup", False)
+
+
+def test_extension_modules_that_come_or_go_are_noticed(house: House) -> None:
+    house.run()
+    for content in (b"compiled", b"compiled again"):
+        house.library.write_bytes(content)
+        assert house.run() == ("soup", False)
+        assert house.run() == ("soup", True)
+    house.library.unlink()
+    assert house.run() == ("soup", False)
+
+
+def test_extension_module_is_left_to_python(house: House) -> None:
+    shutil.copy(_crc32c.__file__, house.package)
+    kitchen = house.package / "kitchen.py"
+    kitchen.write_text(kitchen.read_text() + "import house._crc32c\n")
+    assert house.run() == ("soup", False)
+    written = house.cache.stat().st_mtime_ns
+    assert house.run() == ("soup", True)
+    assert house.cache.stat().st_mtime_ns == written
 
 
 def test_nothing_is_written_where_python_writes_nothing(house: House) -> None:

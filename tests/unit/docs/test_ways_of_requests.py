@@ -30,6 +30,8 @@ from tests.harness.entered_files import EnteredFiles, assert_way, ways
 M = TypeVar("M", bound=Message)
 TIMEOUT_MS = 10_000
 GROUP = "readers"
+pytestmark = pytest.mark.interpreted
+
 FIRST_STEP = "src/ottla/network/receiver.py"
 
 

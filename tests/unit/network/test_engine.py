@@ -88,6 +88,7 @@ def test_what_is_no_request_closes_its_connection_alone() -> None:
     assert (good.sent, good.closed) == (framed(REQUEST), False)
 
 
+@pytest.mark.interpreted
 def test_a_reply_that_is_owed_is_waited_for_before_a_connection_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -64,6 +64,7 @@ def test_only_so_many_bad_records_are_told() -> None:
     assert list(error.bad_records) == list(range(MAX_REPORTED))
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 @pytest.mark.parametrize(("checks_keys", "target"), [(True, None), (False, 1), (False, 3)])
 def test_a_bomb(

@@ -42,7 +42,8 @@ def handle(node: Node, request: EnvelopeRequest, context: RequestContext) -> Non
     if version not in api.decoders:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     inner = EnvelopedContext(api, _sender(request, context), version, correlation_id, context)
-    body = data[_end_of_header(api, version, data, _HEADER.size + max(length, 0)) :]
+    start = _end_of_header(api, version, data, _HEADER.size + max(length, 0))
+    body = data[start:]
     context.defer()
     inner.run_in_slices(
         pipeline.handle_large(len(body), pipeline.decode_and_handle(api, inner, body))

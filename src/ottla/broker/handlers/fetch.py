@@ -13,7 +13,7 @@ Fetches of very many partitions are handled in slices (`ottla.broker.large_fetch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.broker.codecs.current_leaders import Leader
 from ottla.broker.codecs.fetch import (
@@ -59,6 +59,8 @@ HIGH_WATERMARK_DELAY_MS = 5
 Under load it comes with the next records then, and costs no round trip of its own. Where consumers
 read from followers it is told at once.
 """
+
+_NO_PARTITIONS: Final = Fetcher()
 
 Found: TypeAlias = tuple[int, int, int, int, int, bool]
 """(bytes left, bytes found, bytes in memory, ranges of files, partitions that exist, whether it is
@@ -122,9 +124,10 @@ class Context(RequestContext):
     """Whether the answer of a large fetch is being made."""
     changed: FetchEntry | None = None
     """A partition that changed while a large fetch looked at others."""
-    fetcher = Fetcher()
+    fetcher: Fetcher = _NO_PARTITIONS
     """The partitions to look at: none before the request is decoded."""
-    replica_id = replica_epoch = -1
+    replica_id = -1
+    replica_epoch = -1
     throttle: RateLimit | None = None
     """The limit of what followers get that are not in sync, if this is one and there is a limit."""
     rack = b""
@@ -432,9 +435,9 @@ class Context(RequestContext):
             if error.code in LEADER_ERRORS and self.version >= FIRST_WITH_LEADERS:
                 refused = refused._replace(leader=self._leader(entry))
             return refused
-        except OSError as error:
+        except OSError as problem:
             assert partition is not None
-            code, _ = self.node.storage_failed(partition, error)
+            code, _ = self.node.storage_failed(partition, problem)
             return PartitionData(entry.key, entry.index, code, -1, -1, -1, None)
 
     def _with_aborted(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from ottla.coordinator.groups import record_serde
 from ottla.coordinator.groups.classic.group import ClassicGroup
@@ -32,7 +32,7 @@ Replay: TypeAlias = Callable[["GroupShard", RecordKey, RecordValue | None], None
 class GroupShard(Shard):
     """The groups whose ids belong to one partition."""
 
-    LATEST_ONLY = (OFFSET_COMMIT_PREFIX,)
+    LATEST_ONLY: ClassVar[tuple[bytes, ...]] = (OFFSET_COMMIT_PREFIX,)
     encode = staticmethod(record_serde.encode)
     decode = staticmethod(record_serde.decode)
     refuse = staticmethod(error_response)

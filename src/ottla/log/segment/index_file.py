@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from errno import EDQUOT, ENOSPC
 from struct import Struct
+from typing import ClassVar
 
 from ottla.log.damage import CorruptIndex
 from ottla.log.file_pool import FilePool
@@ -35,7 +36,7 @@ class IndexFile:
 
     __slots__ = ("_last", "_length", "_pool", "_tail", "_written", "base_offset", "path")
 
-    ENTRY_SIZE = 0
+    ENTRY_SIZE: ClassVar[int] = 0
 
     def __init__(
         self, pool: FilePool, path: str, base_offset: int, entries: int, length: int = TRIMMED

@@ -55,12 +55,14 @@ class LogSegments:
 
     def from_offset(self, offset: int) -> list[Segment]:
         """Return the segment that holds the offset and all segments after it."""
-        return self._segments[self.number_at(offset) :]
+        number = self.number_at(offset)
+        return self._segments[number:]
 
     def between(self, first: Segment, last: Segment) -> list[Segment]:
         """Return the segments after `first` and before `last`."""
         start = self.number_at(first.base_offset) + 1
-        return self._segments[start : self.number_at(last.base_offset)]
+        end = self.number_at(last.base_offset)
+        return self._segments[start:end]
 
     def end_of(self, segment: Segment) -> int | None:
         """Return the base offset of the next segment, or None for the last one."""

@@ -7,6 +7,7 @@ and the position of that batch, 4 bytes each. Relative offsets and positions ris
 from __future__ import annotations
 
 from struct import Struct
+from typing import ClassVar
 
 from ottla.log.segment.batch_scan import MAX_RELATIVE_OFFSET
 from ottla.log.segment.index_file import IndexFile, entries_of
@@ -21,7 +22,7 @@ class OffsetIndex(IndexFile):
 
     __slots__ = ()
 
-    ENTRY_SIZE = 8
+    ENTRY_SIZE: ClassVar[int] = 8
 
     def append(self, offset: int, position: int, capacity_bytes: int) -> None:
         """Add an entry, which must come after the last one."""

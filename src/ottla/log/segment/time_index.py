@@ -9,6 +9,7 @@ largest timestamp of the whole segment (KIP-33).
 from __future__ import annotations
 
 from struct import Struct
+from typing import ClassVar
 
 from ottla.log.segment.index_file import IndexFile, entries_of
 from ottla.model.ids import NO_TIMESTAMP
@@ -42,7 +43,7 @@ class TimeIndex(IndexFile):
 
     __slots__ = ()
 
-    ENTRY_SIZE = 12
+    ENTRY_SIZE: ClassVar[int] = 12
 
     def append(self, timestamp: int, offset: int, capacity_bytes: int) -> None:
         """Add an entry if its timestamp is larger than the last one's."""

@@ -11,28 +11,17 @@ from ottla.broker.node import Node
 from ottla.log.damage import LogDirsFailed
 from ottla.network.buffers import RequestBuffers
 from ottla.network.channel import Channel
-from ottla.network.engine import Engine
 from ottla.network.limits import ConnectionLimits
 from ottla.network.stream import READ
 from ottla.sim.background import DeferredBackground
 from ottla.sim.disk.faults import Crash
+from ottla.sim.network.recorded_engine import RecordedEngine
 from ottla.sim.network.recorder import NodeRecorder
 from ottla.sim.network.stream import SimPoller, SimStream
 
 ARENA_BYTES: Final = 256 * 1024
 LARGEST_REQUEST: Final = 1024 * 1024
 _NO_LIMIT: Final = 1 << 40
-
-
-class RecordedEngine(Engine):
-    """An engine whose peers' responses are overwritten after the wake-up, as requests are."""
-
-    node: NodeRecorder
-
-    def add(self, channel: Channel) -> None:
-        if channel.is_outgoing:
-            channel.handle = self.node.overwriting(channel.handle)
-        super().add(channel)
 
 
 class SimLoop:

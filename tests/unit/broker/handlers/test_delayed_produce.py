@@ -268,6 +268,7 @@ def test_a_helper_that_takes_no_more(broker: Broker) -> None:
     assert broker.codes() == [(ErrorCode.KAFKA_STORAGE_ERROR, -1), (0, 0)]
 
 
+@pytest.mark.interpreted
 def test_a_write_that_fails_takes_back_what_was_said_because_of_it(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -375,6 +376,7 @@ def test_the_brokers_own_batches_keep_their_place(broker: Broker) -> None:
     assert not broker.helpers.waiting  # its keys need no check
 
 
+@pytest.mark.interpreted
 def test_a_connection_that_sends_too_much_is_not_read(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -390,6 +392,7 @@ def test_a_connection_that_sends_too_much_is_not_read(
         broker.answers()
 
 
+@pytest.mark.interpreted
 def test_too_many_bytes_are_refused(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delayed_appends, "MAX_DELAYED_BYTES", 100)
     broker.send(("gzip", 0, batch(b"a" * 200, codec=0)))  # one alone may wait

@@ -203,6 +203,7 @@ def test_small_compressed_batches_are_checked_at_once_unless_they_become_large(
     assert len(broker.helpers.waiting) == 2
 
 
+@pytest.mark.interpreted
 def test_a_bomb_is_refused(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.records.validation.VALIDATED_LIMIT", 10**6)
     bomb = build_batch([(b"k", bytes(2 * 10**6), broker.now, ())], codec=ZSTD)

@@ -184,6 +184,7 @@ def delete_request(*indexes: int) -> OffsetDeleteRequest:
     return OffsetDeleteRequest(group_id=GROUP, topics=[topic])
 
 
+@pytest.mark.interpreted
 def test_many_offsets_are_deleted_in_slices_and_once(broker: Broker, written: list[int]) -> None:
     client = broker.connect()
     send_commit(client, 9)()
@@ -205,6 +206,7 @@ def test_a_group_that_goes_with_its_last_offset_is_no_error(broker: Broker) -> N
     assert {part.error_code for part in topic.partitions} == {ErrorCode.NONE}
 
 
+@pytest.mark.interpreted
 def test_a_group_with_many_offsets_is_deleted_in_slices(broker: Broker, written: list[int]) -> None:
     client = broker.connect()
     send_commit(client, 9)()
@@ -230,6 +232,7 @@ def test_many_groups_are_listed_in_slices(broker: Broker) -> None:
     assert wake_ups > 300 // group_listing._GROUPS_A_STEP
 
 
+@pytest.mark.interpreted
 def test_offsets_of_a_deleted_topic_and_expired_ones_go_in_slices(
     broker: ConsumerBroker, written: list[int]
 ) -> None:
@@ -248,6 +251,7 @@ def test_offsets_of_a_deleted_topic_and_expired_ones_go_in_slices(
     assert fetch(client) == {(TOPIC, 0): 1, (WIDE, 1): 9}
 
 
+@pytest.mark.interpreted
 def test_many_expired_offsets_go_in_slices(written: list[int]) -> None:
     broker = Broker(offsets_retention_minutes="1", offsets_retention_check_interval_ms="1000")
     broker.create_topic(WIDE, WIDTH)

@@ -61,6 +61,7 @@ def test_commands_of_one_wake_up_share_a_batch(counters: Counters) -> None:
     assert len(log.recent.offsets) == 1
 
 
+@pytest.mark.interpreted
 def test_answers_wait_for_the_commit_of_their_own_batch(counters: Counters) -> None:
     held = hold_commits(counters)
     first = counters.add()
@@ -91,6 +92,7 @@ def test_a_failed_write_is_undone_by_loading_again(counters: Counters) -> None:
     assert again.number == 7
 
 
+@pytest.mark.interpreted
 def test_an_append_that_loses_its_leader_sends_clients_elsewhere(counters: Counters) -> None:
     held = hold_commits(counters)
     answer = counters.add()
