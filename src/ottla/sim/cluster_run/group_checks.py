@@ -42,13 +42,13 @@ def take_answer(
             asked = request.topics[0].partitions[0]
             key = request.group_id, request.topics[0].name, asked.partition_index
             generation = request.generation_id_or_member_epoch
-            history.committed(key, generation, asked.committed_offset)
+            history.committed(key, generation, asked.committed_offset, now_ms)
     elif isinstance(request, OffsetFetchRequest) and is_current:
         assert isinstance(reply, OffsetFetchResponse)
         if not reply.error_code and not reply.topics[0].partitions[0].error_code:
             told = reply.topics[0].partitions[0]
             key = request.group_id, reply.topics[0].name, told.partition_index
-            history.check(key, told.committed_offset)
+            history.told(key, told.committed_offset, exchange.sent_ms)
 
 
 def _take_heartbeat(

@@ -28,6 +28,8 @@ class GroupHistory:
         """Which member of a KIP-848 group had a partition last, and when it asked."""
         self.offsets: dict[OffsetKey, int] = {}
         """The offset that was acknowledged last."""
+        self._acknowledged: dict[OffsetKey, list[tuple[float, int]]] = {}
+        """All that were acknowledged, and when."""
 
     def own(self, group: str, generation: int, member: str, partitions: Iterable[str]) -> None:
         """Take note of what a member has in a generation, or at a member epoch."""
@@ -80,19 +82,27 @@ class GroupHistory:
         """Take note that a generation of a classic group has its assignments."""
         self._generations[group] = max(generation, self._generations.get(group, 0))
 
-    def committed(self, key: OffsetKey, generation: int, offset: int) -> None:
+    def committed(self, key: OffsetKey, generation: int, offset: int, now_ms: float) -> None:
         """Take note that a commit was acknowledged."""
         newest = self._generations.get(key[0], 0)
         if generation < newest:
             raise Violation(
                 f"{offset} of {key} was committed in generation {generation}, after {newest} began"
             )
-        self.check(key, offset)
+        _check(key, self.offsets.get(key, -1), offset)
         self.offsets[key] = offset
+        self._acknowledged.setdefault(key, []).append((now_ms, offset))
 
-    def check(self, key: OffsetKey, offset: int) -> None:
-        """Raise Violation if an offset is older than one that was acknowledged."""
-        if offset < self.offsets.get(key, -1):
-            raise Violation(
-                f"the committed offset of {key} goes back from {self.offsets[key]} to {offset}"
-            )
+    def told(self, key: OffsetKey, offset: int, sent_ms: float) -> None:
+        """Raise Violation if a member is told an older offset than was acknowledged when it asked.
+
+        A coordinator reads offsets, and then waits until those before them are committed. What
+        is committed meanwhile may be acknowledged first.
+        """
+        known = self._acknowledged.get(key, ())
+        _check(key, next((had for ms, had in reversed(known) if ms < sent_ms), -1), offset)
+
+
+def _check(key: OffsetKey, before: int, offset: int) -> None:
+    if offset < before:
+        raise Violation(f"the committed offset of {key} goes back from {before} to {offset}")
