@@ -5,10 +5,9 @@
 It writes a log of records with random keys. Ottla cleans copies of it as a broker does, with a
 background thread and a helper process, which uses numpy if it is installed. With --kafka, Kafka's
 cleaner cleans other copies with one thread. Each does so --rounds times. The fastest round counts:
-the first one warms up. `cpu` is the processor time of the helper process and its copy (a clean uses
-two cores), and of Kafka's cleaner thread; `cpu of the broker` is that of this process. `private` is
-the memory that the helper process and its copy do not share with others, the most of a clean that
-is not timed; what they share with each other counts once.
+the first one warms up. `cpu` is the processor time of the helper process, and of Kafka's cleaner
+thread; `cpu of the broker` is that of this process. `private` is the memory of the helper process
+that it shares with nobody, after a clean.
 
 With --keep DIRECTORY the log is left there, uncleaned.
 """
@@ -154,15 +153,11 @@ def measure(source: Path, parent: Path, arguments: argparse.Namespace) -> dict[s
                     "MB/s": round(stats.bytes_read / stats.seconds / 1e6, 1),
                     "kept": round(stats.records_kept / stats.records_read, 3),
                     "map MiB": round(stats.keys * 24 / 2**20, 1),
+                    "private MiB": _memory(cleaner.helper),
                 }
             )
             shutil.rmtree(parent / f"o{number}")
-        fastest = min(rounds, key=lambda each: float(each["seconds"]))
-        shutil.copytree(source, parent / "memory")
-        log = cleaner.open(parent / "memory")
-        with MemoryWatch(cleaner.helper) as watch:
-            cleaner.clean(log)
-        return {**fastest, "private MiB": watch.most >> 20}
+        return min(rounds, key=lambda each: float(each["seconds"]))
     finally:
         cleaner.stop()
 
@@ -179,46 +174,15 @@ def measure_kafka(source: Path, parent: Path, rounds: int) -> dict[str, Any]:
 
 
 def _cpu_seconds(process: psutil.Process | None) -> float:
-    """Return the processor time of a process, and of its copies that have ended."""
     if process is None:
         return 0.0
     times = process.cpu_times()
-    return float(times.user + times.system + times.children_user + times.children_system)
+    return float(times.user + times.system)
 
 
-class MemoryWatch:
-    """The most memory that a process and its children have for themselves, sampled in a thread."""
-
-    def __init__(self, process: psutil.Process | None) -> None:
-        self._process = process
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-        self.most = 0
-
-    def __enter__(self) -> MemoryWatch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._is_over.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while self._process is not None and not self._is_over.wait(0.01):
-            self.most = max(self.most, _private_bytes(self._process))
-
-
-def _private_bytes(process: psutil.Process) -> int:
-    """Return the proportional size, without what is mapped from files, which others share too."""
-    total = 0
-    for each in [process, *process.children()]:
-        try:
-            rollup = Path(f"/proc/{each.pid}/smaps_rollup").read_text()
-        except OSError:  # it has ended
-            continue
-        fields = dict(line.split(":", 1) for line in rollup.splitlines() if ":" in line)
-        total += int(fields["Pss_Anon"].split()[0]) * 1024
-    return total
+def _memory(process: psutil.Process | None) -> int:
+    """Return the memory that no other process shares."""
+    return 0 if process is None else int(process.memory_full_info().uss) >> 20
 
 
 def main() -> None:
@@ -228,7 +192,7 @@ def main() -> None:
     parser.add_argument("--codec", choices=CODECS, default="none")
     parser.add_argument("--megabytes", type=int, default=256)
     parser.add_argument("--keys", type=int, default=100_000)
-    parser.add_argument("--chunk", type=int, default=2 * 1024 * 1024)
+    parser.add_argument("--chunk", type=int, default=4 * 1024 * 1024)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--kafka", action="store_true")
     parser.add_argument("--keep", default=None)

@@ -279,10 +279,10 @@ class SharedFile(Protocol):
 
 
 class SharedOutput(Protocol):
-    """A file that a task in a helper process writes."""
+    """A file that a task in a helper process writes, from its start to its end."""
 
-    def write(self, buffers: Sequence[Buffer], position: int) -> None:
-        """Write these bytes from a position on. They may change afterwards."""
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        """Append these bytes. They may change afterwards."""
         ...
 
     def close(self) -> None: ...
@@ -310,44 +310,6 @@ class SecondThread:
 def start_beside(work: Callable[[], T]) -> Callable[[], T]:
     """Start work in a second thread if there is one, otherwise do it when its result is needed."""
     return work if SecondThread.start is None else SecondThread.start(work)
-
-
-class Twin(Protocol):
-    """A copy of this process, as it was when the copy was made. It works beside this one."""
-
-    def ask(self, request: bytes) -> None:
-        """Send a request; TwinGone if the copy has ended. It answers requests in their order."""
-        ...
-
-    def is_ready(self) -> bool:
-        """Return True if an answer can be had without waiting, or the copy has ended."""
-        ...
-
-    def is_ready_soon(self) -> bool:
-        """Wait for an answer a moment; False if it takes longer: there is no core for the copy."""
-        ...
-
-    def answer(self) -> Buffer:
-        """Wait for the next answer; TwinGone if the copy has ended."""
-        ...
-
-    def close(self) -> None:
-        """End the copy. What it was asked and has not answered is forgotten."""
-        ...
-
-
-class TwinGone(Exception):
-    """A copy of this process has ended."""
-
-
-class SecondProcess:
-    """How a task uses a second core where threads would wait for the interpreter's lock."""
-
-    start: Callable[[Callable[[Buffer], bytes]], Twin] | None = None
-    """Copies this process. The copy answers requests with the given function.
-
-    A helper process sets this if the machine has a second core for it; elsewhere there is none.
-    """
 
 
 def run_task(task: str, data: Buffer) -> bytes:

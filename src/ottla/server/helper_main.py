@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from struct import Struct
 from typing import Final, TypeVar, cast
 
-from ottla.ports import Buffer, HelperFiles, SecondProcess, SecondThread, Twin, run_task
+from ottla.ports import Buffer, HelperFiles, SecondThread, run_task
 
 T = TypeVar("T")
 
@@ -43,10 +43,7 @@ def main() -> None:
     gc.set_threshold(_NEW_OBJECTS)
     HelperFiles.open = OpenFile
     HelperFiles.open_output = partial(OutputFile, os.getppid())
-    beside = Beside()
-    SecondThread.start = beside.start
-    if sys.platform == "linux" and len(os.sched_getaffinity(0)) > 1:
-        SecondProcess.start = partial(_start_twin, beside)
+    SecondThread.start = Beside().start
     while (head := _read(TASK_HEAD.size)) is not None:
         name_length, data_length = TASK_HEAD.unpack(head)
         name, data = _read(name_length), _read(data_length)
@@ -90,17 +87,15 @@ class OutputFile:
             raise ProcessLookupError(ESRCH, "the broker is gone")
         self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
 
-    def write(self, buffers: Sequence[Buffer], position: int) -> None:
-        """Write these bytes from a position on."""
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        """Append these bytes."""
         for first in range(0, len(buffers), _MOST_BUFFERS):
             some = buffers[first : first + _MOST_BUFFERS]
-            size = sum(map(len, some))
-            left = size - os.pwritev(self._fd, some, position)
-            position += size
+            left = sum(map(len, some)) - os.writev(self._fd, some)
             if left:
                 rest = memoryview(b"".join(some))[-left:]
                 while rest:
-                    rest = rest[os.pwrite(self._fd, rest, position - len(rest)) :]
+                    rest = rest[os.write(self._fd, rest) :]
 
     def close(self) -> None:
         """Close the file."""
@@ -138,27 +133,6 @@ class Beside:
 
         self._work.put(run)
         return wait
-
-    def settle(self) -> None:
-        """Wait until the thread has nothing to do."""
-        if self._work is not None:
-            self.start(lambda: None)()
-
-
-def _start_twin(beside: Beside, serve: Callable[[Buffer], bytes]) -> Twin:
-    """Copy this process. The copy gives up the socket to the broker, and writes for this one."""
-    from ottla.server.twin_process import TwinProcess
-
-    beside.settle()
-    parent = os.getpid()
-
-    def prepare() -> None:
-        with FileIO(os.devnull) as nothing:
-            os.dup2(nothing.fileno(), _SOCKET)
-        SecondThread.start = SecondProcess.start = None
-        HelperFiles.open_output = partial(OutputFile, parent)
-
-    return TwinProcess(serve, prepare)
 
 
 def _work_through(queue: SimpleQueue[Callable[[], None]]) -> None:

@@ -12,7 +12,6 @@ inherits nothing else.
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import sys
 import threading
@@ -98,7 +97,7 @@ class HelperProcess:
         if self._thread is not None:
             self._tasks.put(None)
             if (process := self._process) is not None:
-                _kill(process)
+                process.kill()
             self._thread.join()
             self._thread = None
 
@@ -150,7 +149,7 @@ class HelperProcess:
                 raise
         self._socket = ours
         if self._is_stopping:  # `stop` did not see the process yet
-            _kill(self._process)
+            self._process.kill()
         return ours
 
     def _exchange(self, channel: socket.socket, task: _Task, deadline: float) -> bytes | TaskFailed:
@@ -169,18 +168,8 @@ class HelperProcess:
         if channel is not None:
             channel.close()
         if process is not None:
-            _kill(process)
+            process.kill()
             process.wait()
-
-
-def _kill(process: Popen[bytes]) -> None:
-    """End a process, and the copy that it may have made of itself: they are one session."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # both have ended
-    except PermissionError:  # a Mac says so if the process has ended and was not waited for
-        process.kill()
 
 
 def _receive(channel: socket.socket, length: int, deadline: float) -> bytearray:

@@ -42,26 +42,6 @@ def fail(data):
 def die(data):
     os.kill(os.getpid(), signal.SIGKILL)
 
-def hang_with_a_copy(data):
-    from ottla.ports import SecondProcess
-    twin = SecondProcess.start(lambda request: b"%d" % os.getpid())
-    twin.ask(b"")
-    with open(bytes(data).decode(), "w") as file:
-        file.write(bytes(twin.answer()).decode())
-    while True:
-        time.sleep(60)
-
-def ask_a_copy(data):
-    from ottla.ports import SecondProcess
-    kept = bytes(data)
-    twin = SecondProcess.start(lambda request: b"%d %d " % (os.getpid(), os.sched_getscheduler(0))
-                               + kept + bytes(request))
-    twin.ask(b"1")
-    twin.ask(b"2" * 3000000)
-    answers = [bytes(twin.answer()) for _ in range(2)]
-    twin.close()
-    return b"\\n".join([b"%d" % os.getpid(), *answers])
-
 def hang(data):
     open(bytes(data).decode(), "w").close()
     while True:
@@ -243,34 +223,3 @@ def test_each_lane_has_a_process_of_its_own() -> None:
     finally:
         lanes.stop()
     assert lanes.pids == {}
-
-
-needs_cores = pytest.mark.skipif(
-    len(os.sched_getaffinity(0)) < 2, reason="a copy is made only if there is a core for it"
-)
-
-
-@needs_cores
-def test_a_copy_of_the_process_answers_requests(loop: Loop) -> None:
-    result = loop.run("ask_a_copy", b"kept ")
-    assert isinstance(result, bytes)
-    own_pid, first, second = result.split(b"\n")
-    copy_pid, policy, first_rest = first.split(b" ", 2)
-    assert first_rest == b"kept 1"
-    assert second.split(b" ", 2)[2] == b"kept " + b"2" * 3_000_000
-    assert int(policy) == os.SCHED_BATCH
-    assert copy_pid != own_pid
-    assert not psutil.pid_exists(int(copy_pid))
-
-
-@needs_cores
-def test_a_copy_ends_with_the_process(loop: Loop, tmp_path: Path) -> None:
-    path = tmp_path / "pid"
-    loop.submit("hang_with_a_copy", str(path).encode())
-    waited = threading.Event()
-    while not (path.exists() and path.read_text()):
-        waited.wait(0.01)
-    copy = psutil.Process(int(path.read_text()))
-    loop.helpers.stop()
-    psutil.wait_procs([copy], timeout=TIMEOUT_S)
-    assert not copy.is_running()

@@ -64,27 +64,10 @@ class Selected(NamedTuple):
     run_ends: Array
 
 
-class FoundKeys(NamedTuple):
-    """What a first pass needs to know of some records, in the order of the log."""
-
-    are_marks_useful: bool
-    """False if a batch without gaps has other offsets than its header says."""
-    high: Array
-    """Both halves of the hash of each key."""
-    low: Array
-    offsets: Array
-    """Their offsets."""
-    tombstones: Array
-    """The offsets of records without a value."""
-    keyless: Array
-    """The offsets of records without a key."""
-
-
 class ArrayKeyOffsets:
     """The same as `KeyOffsets`, in less memory and time."""
 
     def __init__(self, memory_bytes: int, load_factor: float, seed: bytes) -> None:
-        self._marks = _MOST_MARKS
         self._most_slots = max(memory_bytes // BYTES_A_KEY, 2)
         self._load_factor = load_factor
         slots = min(_FIRST_SLOTS, self._most_slots)
@@ -96,10 +79,6 @@ class ArrayKeyOffsets:
         self._tombstones = OffsetMarks(0, 0)
         self._are_marks_useful = True
         """False if somewhere records have other offsets than the header of their batch says."""
-
-    def limit_marks(self, offsets: int) -> None:
-        """Have marks for so many offsets of the first pass only, before it begins."""
-        self._marks = min(offsets, _MOST_MARKS)
 
     def __len__(self) -> int:
         return self._keys
@@ -121,52 +100,44 @@ class ArrayKeyOffsets:
 
         If that is not all, the map is full. `first_offset` is the same each time.
         """
-        self._begin_marks(first_offset)
-        if self._has_room(int(group.counts.sum())):
-            is_whole = self._add(self.find(group, first_offset))
+        if not self._superseded.end:
+            self._superseded = OffsetMarks(first_offset, _MOST_MARKS)
+            self._tombstones = OffsetMarks(first_offset, _MOST_MARKS)
+        most = int(group.counts.sum())
+        self._grow(most)
+        if self._keys + most <= self._limit(len(self._table)):
+            is_whole = self._add(group, first_offset)
             assert is_whole, "there is room for each of them"
             return len(group.counts)
         for number in range(len(group.counts)):
             one = RecordGroup(group.data, *(each[number : number + 1] for each in group[1:]))
-            if not self._add(self.find(one, first_offset)):
+            if not self._add(one, first_offset):
                 return number
         return len(group.counts)
 
-    def add_found(self, found: FoundKeys, first_offset: int) -> bool:
-        """Add what `find` has found. Return False and do nothing if there may not be room."""
-        self._begin_marks(first_offset)
-        return self._has_room(len(found.offsets)) and self._add(found)
-
-    def _begin_marks(self, first_offset: int) -> None:
-        if not self._superseded.end:
-            self._superseded = OffsetMarks(first_offset, self._marks)
-            self._tombstones = OffsetMarks(first_offset, self._marks)
-
-    def _has_room(self, more: int) -> bool:
-        self._grow(more)
-        return self._keys + more <= self._limit(len(self._table))
-
-    def find(self, group: RecordGroup, first_offset: int) -> FoundKeys:
-        """Return what the records of batches add from an offset on. Nothing is added yet."""
+    def _add(self, group: RecordGroup, first_offset: int) -> bool:
         places = find_records(group)
         records = read_records(group, places)
-        offsets, is_useful = _offsets(group, places, records)
+        offsets = self._offsets(group, places, records)
         starts, lengths = records.key_starts, records.key_lengths
-        tombstones, keyless = offsets[records.is_tombstone], offsets[:0]
+        if records.is_tombstone.any():
+            self._tombstones.add(offsets[records.is_tombstone])
         if lengths.min() < 0 or offsets.min() < first_offset:
-            keyless = offsets[lengths < 0]
+            self._superseded.add(offsets[lengths < 0])
             chosen = np.flatnonzero((lengths >= 0) & (offsets >= first_offset))
             starts, lengths, offsets = starts[chosen], lengths[chosen], offsets[chosen]
         high, low = self._hash.of(group.data, starts, lengths)
-        return FoundKeys(is_useful, high, low, offsets, tombstones, keyless)
+        return self._put(high, low, offsets.astype(np.uint64))
 
-    def _add(self, found: FoundKeys) -> bool:
-        self._are_marks_useful &= found.are_marks_useful
-        if len(found.tombstones):
-            self._tombstones.add(found.tombstones)
-        if len(found.keyless):
-            self._superseded.add(found.keyless)
-        return self._put(found.high, found.low, found.offsets.astype(np.uint64))
+    def _offsets(self, group: RecordGroup, places: RecordPlaces, records: RecordArrays) -> Array:
+        """Return the offsets of records, and note if a batch without gaps has other ones."""
+        batches = records.batches
+        offsets: Array = group.base_offsets[batches] + records.offset_deltas
+        numbers = np.arange(len(offsets)) - places.firsts[batches]
+        is_dense = _are_dense(group.base_offsets, group.last_offsets, group.counts)
+        if ((numbers != records.offset_deltas) & is_dense[batches]).any():
+            self._are_marks_useful = False
+        return offsets
 
     def _put(self, high: Array, low: Array, offsets: Array) -> bool:
         """Put keys into the table, in the order of their offsets; False if it is full."""
@@ -310,23 +281,6 @@ class ArrayKeyOffsets:
             slots = slots[rest] + 1
             slots[slots == len(table)] = 0
         return found
-
-
-def join_found(parts: list[FoundKeys]) -> FoundKeys:
-    """Return what was found in records that follow each other. There is at least one part."""
-    if len(parts) == 1:
-        return parts[0]
-    are_useful, *arrays = zip(*parts, strict=True)
-    return FoundKeys(all(are_useful), *map(np.concatenate, arrays))
-
-
-def _offsets(group: RecordGroup, places: RecordPlaces, records: RecordArrays) -> tuple[Array, bool]:
-    """Return the offsets of records, and False if a batch without gaps has other ones."""
-    batches = records.batches
-    offsets: Array = group.base_offsets[batches] + records.offset_deltas
-    numbers = np.arange(len(offsets)) - places.firsts[batches]
-    is_dense = _are_dense(group.base_offsets, group.last_offsets, group.counts)
-    return offsets, not ((numbers != records.offset_deltas) & is_dense[batches]).any()
 
 
 def _are_dense(first_offsets: Array, last_offsets: Array, counts: Array) -> Array:

@@ -7,7 +7,7 @@ decompressed or looked at again in the second pass; their CRC was checked in the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -17,37 +17,19 @@ from ottla.log.cleaner.array_key_offsets import (
     NONE_STAYS,
     UNKNOWN,
     ArrayKeyOffsets,
-    FoundKeys,
     Selected,
-    join_found,
 )
-from ottla.log.cleaner.array_sharing import Sharing
 from ottla.log.cleaner.batch_codecs import LZ4_ONE_BLOCK
 from ottla.log.cleaner.batch_headers import BatchHeaders, find_batches
-from ottla.log.cleaner.chunk_output import ArrayCleanedSegment, ChunkOutput, KeptBatches
-from ottla.log.cleaner.cleaning_session import BatchStream, Chunk, CleaningSession, marker_of
+from ottla.log.cleaner.chunk_output import ArrayCleanedSegment, ChunkOutput
+from ottla.log.cleaner.cleaning_session import Chunk, CleaningSession, marker_of
 from ottla.log.cleaner.key_offsets import BatchRecords, Selection
 from ottla.log.cleaner.record_arrays import Array, RecordGroup
 from ottla.ports import Buffer
 from ottla.records.batch import COMPRESSION_MASK, HEADER_SIZE, TIMESTAMP_TYPE_MASK, Batch
 
-_BYTES_AT_ONCE: Final = 2560 * 1024
+_BYTES_AT_ONCE: Final = 5 * 1024 * 1024
 """How many bytes of decompressed records are looked at together."""
-
-
-class ChunkKeys(NamedTuple):
-    """What was found in a chunk in the first pass."""
-
-    keys: FoundKeys
-    last_offset: int
-
-
-class ChunkKept(NamedTuple):
-    """What was found in a chunk in the second pass."""
-
-    batches: KeptBatches
-    records_read: int
-    records_kept: int
 
 
 class _State(NamedTuple):
@@ -72,9 +54,6 @@ class ArraySession(CleaningSession):
         super().__init__(fields, producers, aborted)
         seed = bytes.fromhex(fields["seed"])
         self.offsets = ArrayKeyOffsets(fields["map_bytes"], fields["load_factor"], seed)
-        if self._upper_bound > self._first_dirty:
-            self.offsets.limit_marks(self._upper_bound - self._first_dirty)
-        self._sharing = Sharing()
 
     # -- the first pass ------------------------------------------------------------------
 
@@ -95,81 +74,7 @@ class ArraySession(CleaningSession):
                 return
         self._was_read(int(headers.last_offsets[-1]))
 
-    def find_keys(self, chunk: Chunk) -> ChunkKeys | None:
-        """Find the keys of a chunk before its turn. Nothing is added yet.
-
-        Return None if that is not possible: what it says may depend on what is before it.
-        """
-        data = self._input.add(chunk)
-        headers = self._headers(data, chunk)
-        if not _stand_alone(headers):
-            return None
-        headers.check_crcs(np.arange(len(headers)))
-        groups = self._groups(data, headers, np.flatnonzero(headers.counts > 0))
-        found = [self.offsets.find(group, self._first_dirty) for _, group in groups]
-        last_offset = int(headers.last_offsets[-1])
-        return ChunkKeys(join_found(found), last_offset) if found else None
-
-    def add_found_keys(self, found: ChunkKeys) -> bool:
-        """Add what `find_keys` has found, when its turn has come; False if it may not fit."""
-        is_added = self.offsets.add_found(found.keys, self._first_dirty)
-        if is_added:
-            self._was_read(found.last_offset)
-        return is_added
-
-    def add_all_keys(self, chunks: Sequence[Chunk]) -> None:
-        """Collect the keys of chunks, together with a copy of this process if they are many."""
-        done = self._sharing.add_keys(self, chunks)
-        super().add_all_keys(chunks[done:])
-
-    def end_first_pass(self) -> None:
-        """Begin again at the start of the log."""
-        super().end_first_pass()
-        self._sharing.close(self)
-
     # -- the second pass -----------------------------------------------------------------
-
-    def find_kept(self, chunk: Chunk, latest_offset: int) -> ChunkKept | None:
-        """Find what stays of a chunk before its turn. Nothing is added to the output yet.
-
-        Return None if that is not possible: what stays may depend on what is before it.
-        """
-        data = self._input.add(chunk)
-        headers = self._headers(data, chunk)
-        if not _stand_alone(headers) or self._keep_epoch_starts:
-            return None
-        before = self.records_read, self.records_kept
-        kept = self._kept(data, headers, latest_offset)
-        counts = self.records_read - before[0], self.records_kept - before[1]
-        self.records_read, self.records_kept = before
-        return ChunkKept(kept, *counts)
-
-    def add_found_kept(self, found: ChunkKept) -> None:
-        """Add what `find_kept` has found to the output, when its turn has come."""
-        self.records_read += found.records_read
-        self.records_kept += found.records_kept
-        self.output.add_all(found.batches)
-
-    def filter_all(self, chunks: Sequence[Chunk], latest_offset: int) -> bytes:
-        """Filter chunks, together with a copy of this process if they are many."""
-        done = 0
-        if self.output_file is not None and not self._keep_epoch_starts:
-            done = self._sharing.filter(self, chunks, latest_offset)
-        return super().filter_all(chunks[done:], latest_offset)
-
-    def batch_positions(self, path: str) -> Sequence[int]:
-        """Return where batches of a segment are, if a copy of this process may help."""
-        return self._sharing.batch_positions(path)
-
-    def close_files(self) -> None:
-        """Close both files, and end the copy of this process."""
-        super().close_files()
-        self._sharing.close(self)
-
-    @property
-    def stream(self) -> BatchStream:
-        """The batches of the segment that is read."""
-        return self._input
 
     def begin_segment(self, base_offset: int) -> None:
         """Begin the output of a new segment."""
@@ -180,11 +85,8 @@ class ArraySession(CleaningSession):
         """Add what stays of a chunk to the output; see `CleaningSession.filter`."""
         data = self._input.add(chunk)
         headers = self._headers(data, chunk)
-        if len(headers):
-            self.output.add_all(self._kept(data, headers, latest_offset))
-
-    def _kept(self, data: bytearray, headers: BatchHeaders, latest_offset: int) -> KeptBatches:
-        """Return what stays of the batches of a chunk."""
+        if not len(headers):
+            return
         self.records_read += int(headers.counts.sum())
         verdicts, are_marked = self._verdicts(headers, latest_offset)
         headers.check_crcs(np.flatnonzero((verdicts == UNKNOWN) & ~are_marked))
@@ -199,8 +101,7 @@ class ArraySession(CleaningSession):
             else:
                 selected = self.offsets.select(group, latest_offset)
             self._put_selected(state, numbers, group, selected)
-        del self._chunk_output
-        return state.output.kept()
+        state.output.add_to(self.output)
 
     def _verdicts(self, headers: BatchHeaders, latest_offset: int) -> tuple[Array, Array]:
         """Return what is known about the batches, and whether there are marks for each."""
@@ -287,7 +188,8 @@ class ArraySession(CleaningSession):
         parts: list[list[Buffer]] = [[*pieces[first:upto]] for first, upto in limits]
         codecs = headers.attributes[numbers] & COMPRESSION_MASK
         if codecs[0]:
-            made = self.codecs.compress_all(codecs.tolist(), [b"".join(part) for part in parts])
+            contents = [b"".join(part) for part in parts]
+            made = self._codecs.compress_all(codecs.tolist(), contents)
             sizes = np.array([len(each) for each in made])
             parts = [[each] for each in made]
         else:
@@ -331,7 +233,7 @@ class ArraySession(CleaningSession):
         self, data: bytearray, headers: BatchHeaders, numbers: Array, keeps: Array
     ) -> Iterator[tuple[Array, RecordGroup]]:
         """Yield compressed batches that are looked at together, and their records."""
-        codecs = self.codecs
+        codecs = self._codecs
         if headers.have_one_block(numbers):
             yield from self._of_blocks(data, headers, numbers, keeps)
             return
@@ -356,7 +258,7 @@ class ArraySession(CleaningSession):
         self, data: bytearray, headers: BatchHeaders, numbers: Array, keeps: Array
     ) -> Iterator[tuple[Array, RecordGroup]]:
         """Yield the same for batches that are LZ4 frames of one block each."""
-        codecs, view = self.codecs, memoryview(data)
+        codecs, view = self._codecs, memoryview(data)
         before, after = LZ4_ONE_BLOCK
         starts = (headers.starts[numbers] + HEADER_SIZE + before).tolist()
         ends = (headers.ends[numbers] - after).tolist()
@@ -385,11 +287,6 @@ class ArraySession(CleaningSession):
             elif self._transactions.is_aborted(batch):
                 has_data[number] = False
         return has_data, unused
-
-
-def _stand_alone(headers: BatchHeaders) -> bool:
-    """Return True if what becomes of batches does not depend on those before them."""
-    return len(headers) > 0 and not (headers.are_control | headers.are_transactional).any()
 
 
 def _group(

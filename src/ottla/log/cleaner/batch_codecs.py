@@ -36,7 +36,7 @@ _LZ4_VERSION: Final = 0x40
 _LZ4_INDEPENDENT: Final = 0x20
 _LZ4_BLOCK_64K: Final = 0x40
 _BLOCK_BYTES: Final = 64 * 1024
-_ARENA_BYTES: Final = 3 * 1024 * 1024
+_ARENA_BYTES: Final = 6 * 1024 * 1024
 _PADDING: Final = 16
 """How many bytes of the arena stay unused at its end: a key may be read a word at a time."""
 _BYTES_TOGETHER: Final = 512 * 1024
@@ -55,8 +55,6 @@ class BatchCodecs:
         """For the second thread."""
         self.arena = bytearray()
         """Holds the records of batches that are looked at together, so that they are one buffer."""
-        self.has_second_thread = True
-        """False if the second core has other work."""
         self._used = 0
         self._block = bytearray()
         """One compressed block of LZ4."""
@@ -75,17 +73,11 @@ class BatchCodecs:
 
     def compress_all(self, codecs: Sequence[int], contents: Sequence[bytes]) -> list[bytes]:
         """Compress the records of batches, each with its codec."""
-        if not self._may_share(codecs):
+        if self._zstd is None or self._other_zstd is None or set(codecs) != {ZSTD}:
             return [self.compress(*each) for each in zip(codecs, contents, strict=True)]
-        assert self._zstd is not None
-        assert self._other_zstd is not None
         half = len(contents) // 2
         others = start_beside(partial(self._other_zstd.compress, contents[half:]))
         return self._zstd.compress(contents[:half]) + others()
-
-    def _may_share(self, codecs: Sequence[int]) -> bool:
-        """Return True if two threads work on batches with these codecs."""
-        return self._zstd is not None and self.has_second_thread and set(codecs) == {ZSTD}
 
     def _compress_lz4(self, records: bytes) -> bytes:
         """Return a frame as `records/compression.py` makes it, without its encoder of frames."""
@@ -162,11 +154,9 @@ class BatchCodecs:
                 size += len(batches[upto])
                 upto += 1
             kinds, some, first = codecs[first:upto], batches[first:upto], upto
-            if not self._may_share(kinds):
+            if self._zstd is None or self._other_zstd is None or set(kinds) != {ZSTD}:
                 yield from (self.decompress(*each) for each in zip(kinds, some, strict=True))
                 continue
-            assert self._zstd is not None
-            assert self._other_zstd is not None
             half = len(some) // 2
             others = start_beside(partial(self._other_zstd.decompress, some[half:]))
             found = self._zstd.decompress(some[:half])

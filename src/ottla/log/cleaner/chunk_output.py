@@ -7,7 +7,7 @@ fewer records are made many at a time, in one buffer.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -20,19 +20,6 @@ _NOTHING: Final = -1
 _INPUT: Final = 0
 _OFFSET_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIME_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
-
-
-class KeptBatches(NamedTuple):
-    """What stays of the batches of one chunk: an element for each batch that stays."""
-
-    content: list[Buffer]
-    """All of them, in pieces."""
-    unchanged_bytes: int
-    """How many bytes are batches that stay as they are."""
-    sizes: Array
-    last_offsets: Array
-    timestamps: Array
-    """Their largest timestamps."""
 
 
 class ChunkOutput:
@@ -66,43 +53,41 @@ class ChunkOutput:
         number = np.searchsorted(self._headers.starts, [position])
         self.put(number, content, np.array([len(content)]), np.array([timestamp]))
 
-    def kept(self) -> KeptBatches:
-        """Return what stays."""
+    def add_to(self, segment: ArrayCleanedSegment) -> None:
+        """Add what stays to a segment."""
         chosen = np.flatnonzero(self._sources != _NOTHING)
+        if not len(chosen):
+            return
         starts, ends, sources = self._starts[chosen], self._ends[chosen], self._sources[chosen]
+        segment.unchanged_bytes += int((ends - starts)[sources == _INPUT].sum())
         begins = np.ones(len(chosen), bool)
         begins[1:] = (starts[1:] != ends[:-1]) | (sources[1:] != sources[:-1])
         firsts = np.flatnonzero(begins)
-        lasts = np.append(firsts[1:], len(chosen))[: len(firsts)] - 1
+        lasts = np.append(firsts[1:], len(chosen)) - 1
         ranges = zip(
             sources[firsts].tolist(), starts[firsts].tolist(), ends[lasts].tolist(), strict=True
         )
         views = [memoryview(buffer) for buffer in self._buffers]
-        return KeptBatches(
-            [views[source][start:end] for source, start, end in ranges],
-            int((ends - starts)[sources == _INPUT].sum()),
-            ends - starts,
-            self._headers.last_offsets[chosen],
-            self._timestamps[chosen],
+        pieces = [views[source][start:end] for source, start, end in ranges]
+        segment.add_all(
+            pieces, ends - starts, self._headers.last_offsets[chosen], self._timestamps[chosen]
         )
 
 
 class ArrayCleanedSegment(CleanedSegment):
     """The same as `CleanedSegment`, for many batches at once."""
 
-    def add_all(self, kept: KeptBatches) -> None:
-        """Add batches."""
-        _, unchanged_bytes, sizes, last_offsets, times = kept
-        if not len(sizes):
-            return
-        self.unchanged_bytes += unchanged_bytes
+    def add_all(
+        self, content: list[Buffer], sizes: Array, last_offsets: Array, times: Array
+    ) -> None:
+        """Add batches; `content` has all of them, in pieces. There is at least one."""
         positions = self.size + np.cumsum(sizes) - sizes
         largest = np.maximum.accumulate(np.maximum(times, self.max_timestamp))
         is_new = largest > np.append(np.int64(self.max_timestamp), largest[:-1])
         newest = np.maximum.accumulate(np.where(is_new, np.arange(len(sizes)), -1))
         largest_at = np.where(newest < 0, self.max_timestamp_offset, last_offsets[newest])
         self.max_timestamp, self.max_timestamp_offset = int(largest[-1]), int(largest_at[-1])
-        self._batches += kept.content
+        self._batches += content
         self.size += int(sizes.sum())
         indexed = self._indexed(positions)
         if len(indexed):

@@ -41,7 +41,7 @@ _LONGEST_PAUSE_MS: Final = 20_000
 """A helper process ends after a minute without a task, so longer waits are interrupted."""
 
 _UNLIMITED_RATE: Final = 1e18
-_CHUNKS_A_TASK: Final = 24
+_CHUNKS_A_TASK: Final = 8
 """How many chunks the helper reads itself in one task, unless the rate is limited."""
 
 

@@ -19,7 +19,7 @@ Offsets and sequences never change. The CRC of each batch is checked, so damage 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from struct import Struct
@@ -60,10 +60,6 @@ class Chunk(NamedTuple):
     """How many bytes of the segment come after it."""
     following: tuple[int, Fill] | None = None
     """The size of the next chunk, and what writes it; None if that is not known yet."""
-    place: tuple[str, int] | None = None
-    """The path of the segment and a position there, if it should begin and end with a batch."""
-    ends_batch: bool = False
-    """True if it should end with a whole batch."""
 
 
 Find: TypeAlias = Callable[[bytearray, int, int], tuple[list[int], int, int]]
@@ -114,12 +110,11 @@ class CleaningSession(ABC):
         self.is_full = False
         self.output = CleanedSegment(0, self._interval)
         self._input = BatchStream()
-        self.codecs = BatchCodecs()
+        self._codecs = BatchCodecs()
         self.file: SharedFile | None = None
         """The segment that is being read, unless its bytes come with the tasks."""
         self.output_file: SharedOutput | None = None
         """The segment that is being written, unless the broker does that."""
-        self.output_path = ""
         self._writing: Callable[[], None] | None = None
         """Waits until what was written last is in the file."""
         self.records_read = self.records_kept = self.invalid_records = 0
@@ -132,15 +127,14 @@ class CleaningSession(ABC):
             file.close()
 
     def write(self, batches: list[Buffer]) -> None:
-        """Append the last batches of the output to its file, in a second thread.
+        """Append batches to the file of the output, in a second thread.
 
         They may be in the buffer of the input, which is not changed before that: the same thread
         fills it. Raise the error of the write before.
         """
         self.finish_writes()
         assert self.output_file is not None
-        position = self.output.size - sum(map(len, batches))
-        self._writing = start_beside(partial(self.output_file.write, batches, position))
+        self._writing = start_beside(partial(self.output_file.write, batches))
 
     def finish_writes(self) -> None:
         """Wait until everything is written; raise the error of the last write."""
@@ -167,17 +161,6 @@ class CleaningSession(ABC):
         """Begin to read another segment, of which only some offsets count."""
         self._input.begin(first_offset, end_offset)
 
-    def batch_positions(self, path: str) -> Sequence[int]:
-        """Return positions where the chunks of a segment are cut, if it matters where."""
-        return ()
-
-    def add_all_keys(self, chunks: Sequence[Chunk]) -> None:
-        """Collect the keys of chunks that follow each other, until the map is full."""
-        for chunk in chunks:
-            self.add_keys(chunk)
-            if self.is_full:
-                break
-
     @abstractmethod
     def add_keys(self, chunk: Chunk) -> None:
         """Collect the keys of a chunk of the dirty part; `is_full` if the map is full."""
@@ -197,21 +180,6 @@ class CleaningSession(ABC):
         """Begin the output of a new segment."""
         self.close_output()
         self.output = CleanedSegment(base_offset, self._interval)
-
-    def filter_all(self, chunks: Sequence[Chunk], latest_offset: int) -> bytes:
-        """Add what stays of chunks to the output; see `filter`.
-
-        Return it if there is no file for it. `finish_writes` says whether all of it was written.
-        """
-        batches = b""
-        for chunk in chunks:
-            self.filter(chunk, latest_offset)
-            kept = self.output.take_batches()
-            if self.output_file is not None:
-                self.write(kept)
-            else:
-                batches += b"".join(kept)
-        return batches
 
     @abstractmethod
     def filter(self, chunk: Chunk, latest_offset: int) -> None:
@@ -290,7 +258,9 @@ class CleaningSession(ABC):
         if sets_horizon:
             base_timestamp = self._now_ms + self._delete_retention_ms
             records = shifted(records, count, batch.base_timestamp - base_timestamp)
-        payload = self.codecs.compress(batch.compression, records) if batch.compression else records
+        payload = (
+            self._codecs.compress(batch.compression, records) if batch.compression else records
+        )
         made = with_records(
             batch, payload, count, base_timestamp, max_timestamp, has_delete_horizon=sets_horizon
         )
@@ -335,15 +305,6 @@ class BatchStream:
         if ahead is not None:
             with suppress(OSError, CorruptBatch):
                 ahead()
-
-    @property
-    def has_rest(self) -> bool:
-        """True if the bytes so far have ended in the middle of a batch."""
-        return self._end > self._start
-
-    def drop_rest(self) -> None:
-        """Forget the bytes of a batch that is not whole: the next chunk begins with a batch."""
-        self._start = self._end = self._needed = 0
 
     def add(self, chunk: Chunk) -> bytearray:
         """Get the next bytes of the segment, and return the buffer.

@@ -17,14 +17,13 @@ there is one. An error of a write is returned with its number.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from errno import EIO
 from functools import partial
 from typing import Any, Final
 
-from ottla.log.cleaner.cleaning_session import Chunk, CleaningSession, Fill
+from ottla.log.cleaner.cleaning_session import Chunk, CleaningSession
 from ottla.log.cleaner.plain_session import PlainSession
-from ottla.log.cleaner.shared_chunks import cut
 from ottla.log.cleaner.task_messages import pack, unpack
 from ottla.ports import Buffer, HelperFiles, SharedFile
 from ottla.records.batch import CorruptBatch
@@ -95,7 +94,10 @@ class _Unread(Exception):
 
 
 def _map(session: CleaningSession, fields: dict[str, Any], parts: list[memoryview]) -> bytes:
-    session.add_all_keys(_chunks(session, fields, parts))
+    for chunk in _chunks(session, fields, parts):
+        session.add_keys(chunk)
+        if session.is_full:
+            break
     return pack(
         {
             "latest_offset": session.latest_offset,
@@ -108,27 +110,23 @@ def _map(session: CleaningSession, fields: dict[str, Any], parts: list[memoryvie
 
 def _chunks(
     session: CleaningSession, fields: dict[str, Any], parts: list[memoryview]
-) -> list[Chunk]:
-    """Return the chunks of a part. A part whose bytes came with the task is one chunk."""
+) -> Iterator[Chunk]:
+    """Yield the chunks of a part. A part whose bytes came with the task is one chunk."""
     left: int = fields["left"]
     if fields["is_first"]:
         session.begin_input(*fields.get("offsets", ()))
     if parts:
-        return [Chunk(len(parts[0]), partial(_copy, parts[0]), left)]
-    file, start = _opened(session, fields), fields["position"]
-    end, path = start + fields["size"], fields["path"]
-    batches = session.batch_positions(path)
-    cuts = cut(start, end, fields["chunk"], batches, (fields["is_first"], not left))
-    found: list[Chunk] = []
-    following: tuple[int, Fill] | None = None
-    for each in reversed(cuts):
-        size, fill = each.end - each.start, partial(_read, file, each.start, each.start > start)
-        is_whole = len(batches) > 0 and each.begins_batch and each.ends_batch
-        place = (path, each.start) if is_whole else None
-        rest = left + end - each.end
-        found.append(Chunk(size, fill, rest, following, place, each.ends_batch))
-        following = size, fill
-    return found[::-1]
+        yield Chunk(len(parts[0]), partial(_copy, parts[0]), left)
+        return
+    file, start, step = _opened(session, fields), fields["position"], fields["chunk"]
+    end = start + fields["size"]
+    found = [
+        (position, min(step, end - position), partial(_read, file, position, position > start))
+        for position in range(start, end, step)
+    ]
+    for number, (position, size, fill) in enumerate(found):
+        following = found[number + 1][1:] if number + 1 < len(found) else None
+        yield Chunk(size, fill, left + end - position - size, following)
 
 
 def _opened(session: CleaningSession, fields: dict[str, Any]) -> SharedFile:
@@ -165,16 +163,20 @@ def _segment(session: CleaningSession, fields: dict[str, Any], parts: list[memor
     if "path" in fields and HelperFiles.open_output is not None:
         try:
             session.output_file = HelperFiles.open_output(fields["path"])
-            session.output_path = fields["path"]
         except OSError:
             pass  # the broker writes, and deals with the error if there is one
     return pack({})
 
 
 def _filter(session: CleaningSession, fields: dict[str, Any], parts: list[memoryview]) -> bytes:
-    before = session.output.size
-    chunks = _chunks(session, fields, parts)
-    batches = session.filter_all(chunks, fields["latest_offset"])
+    before, batches = session.output.size, b""
+    for chunk in _chunks(session, fields, parts):
+        session.filter(chunk, fields["latest_offset"])
+        kept = session.output.take_batches()
+        if session.output_file is not None:
+            session.write(kept)
+        else:
+            batches += b"".join(kept)
     session.finish_writes()
     entries = session.output.take_entries()
     written = session.output.size - before

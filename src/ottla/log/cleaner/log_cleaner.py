@@ -42,7 +42,7 @@ MOST_FAILURES: Final = 3
 
 _LOGS_A_STEP: Final = 50
 _FULL: Final = (ENOSPC, EDQUOT, EMFILE, ENFILE)
-_CHUNK_BUFFERS: Final = 4
+_CHUNK_BUFFERS: Final = 8
 """How many times log.cleaner.io.buffer.size is looked at together: many batches cost less each."""
 
 _LARGEST_MAP: Final = 2**31 - 1

@@ -29,7 +29,7 @@ class PlainSession(CleaningSession):
             if batch.is_control:
                 self._transactions.is_marker_unused(batch, marker_of(data, batch))
             elif not self._transactions.is_aborted(batch) and batch.record_count:
-                self.codecs.forget()
+                self._codecs.forget()
                 records = self._records_of(data, batch)
                 if not self.offsets.add_batches([records], self._first_dirty):
                     self.is_full = True
@@ -50,7 +50,7 @@ class PlainSession(CleaningSession):
             elif self._transactions.is_aborted(batch) or not batch.record_count:
                 self._keep_header(batch)
             else:
-                self.codecs.forget()
+                self._codecs.forget()
                 records = self._records_of(data, batch)
                 selection = self.offsets.select_batches([records], latest_offset)[0]
                 self._filter_data(data, batch, records, selection)
@@ -64,8 +64,8 @@ class PlainSession(CleaningSession):
         start, end = batch.position + HEADER_SIZE, batch.end
         if batch.compression:
             with memoryview(chunk) as view:
-                start, end = self.codecs.decompress(batch.compression, view[start:end])
-            data = self.codecs.arena
+                start, end = self._codecs.decompress(batch.compression, view[start:end])
+            data = self._codecs.arena
         return BatchRecords(
             data, start, end, batch.base_offset, batch.record_count, keep_tombstones
         )

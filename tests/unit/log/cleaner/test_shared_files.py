@@ -109,7 +109,7 @@ class FullDisk:
     def __init__(self, path: str) -> None:
         self._left = 3000
 
-    def write(self, buffers: Sequence[Buffer], position: int) -> None:
+    def write(self, buffers: Sequence[Buffer]) -> None:
         self._left -= sum(map(len, buffers))
         if self._left < 0:
             raise OSError(ENOSPC, os.strerror(ENOSPC))
@@ -147,6 +147,6 @@ def test_nothing_is_written_after_the_end_of_the_broker(tmp_path: Path) -> None:
     with pytest.raises(ProcessLookupError):
         OutputFile(os.getppid() + 1, str(path))
     file = OutputFile(os.getppid(), str(path))
-    file.write([b"%d," % number for number in range(3000)], 0)
+    file.write([b"%d," % number for number in range(3000)])
     file.close()
     assert path.read_bytes() == b"".join(b"%d," % number for number in range(3000))
