@@ -108,6 +108,7 @@ def give_before_it_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(current_assignment, "_take_free", take_all)
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(
     ("plant", "words"),
     [

@@ -19,6 +19,7 @@ COMPILED = [
     for line in (ROOT / "tools/compiled_modules.txt").read_text().splitlines()
     if line and not line.startswith("#")
 ]
+PURE = {"len", "max", "min"}
 
 
 def module_name(path: str) -> str:
@@ -70,7 +71,7 @@ def test_bounds_of_slices_call_nothing(path: str) -> None:
         for node in ast.walk(parse(path))
         if isinstance(node, ast.Slice)
         for call in ast.walk(node)
-        if isinstance(call, ast.Call) and ast.unparse(call.func) != "len"
+        if isinstance(call, ast.Call) and ast.unparse(call.func) not in PURE
     }
     assert calls == set()
 
