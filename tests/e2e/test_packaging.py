@@ -28,7 +28,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "src", source / "src", ignore=ignored)
+    for name in ("src", "tools"):  # those that the Containerfile copies too
+        shutil.copytree(ROOT / name, source / name, ignore=ignored)
     command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(directory), str(source)]
     environment = {**os.environ, "PIP_CONSTRAINT": str(ROOT / "constraints.txt")}
     subprocess.run(command, check=True, capture_output=True, timeout=90, env=environment)
