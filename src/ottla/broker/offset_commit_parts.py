@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from ottla.coordinator.groups.offset_commit import CommitResults, PartitionCode, PartitionCommit
+from ottla.coordinator.groups.offset_commit import (
+    CommitResults,
+    PartitionCode,
+    PartitionCommit,
+    TopicPartitions,
+)
 from ottla.coordinator.runtime.reply import Reply
 from ottla.metadata.image import TopicImage
 from ottla.model.steps import Steps, Wait
@@ -45,7 +50,7 @@ class Part(NamedTuple):
 
     positions: list[int]
     """The places of the topics in the response."""
-    topics: list[tuple[TopicImage | None, list[PartitionCommit]]]
+    topics: TopicPartitions
 
 
 class PartResults:
