@@ -35,6 +35,8 @@ _FIRST_SLOTS: Final = 1 << 14
 _GROW_FROM: Final = 0.45
 """How full the table gets before it grows."""
 _ROWS_A_MOVE: Final = 1 << 15
+_KEYS_TOGETHER: Final = 1 << 14
+"""How many keys are put into the table together, if they come in smaller numbers."""
 _NEVER: Final = -(2**63)
 _MOST_MARKS: Final = 64 * 1024 * 1024
 """How many offsets have marks: twice 8 MiB of memory at most."""
@@ -70,9 +72,11 @@ class ArrayKeyOffsets:
     def __init__(self, memory_bytes: int, load_factor: float, seed: bytes) -> None:
         self._most_slots = max(memory_bytes // BYTES_A_KEY, 2)
         self._load_factor = load_factor
-        slots = min(_FIRST_SLOTS, self._most_slots)
-        self._table = np.zeros((slots, 3), np.uint64)  # a hash in two halves, and an offset
-        self._keys = 0
+        self._make_table(min(_FIRST_SLOTS, self._most_slots))
+        self._collected: list[tuple[Array, Array, Array]] = []
+        """Keys that are not in the table yet, and their offsets."""
+        self._aside = 0
+        """How many they are at most."""
         self._hash = KeyHash(seed)
         self._superseded = OffsetMarks(0, 0)
         """Offsets of records that go: others with the same keys follow, or they have no key."""
@@ -100,22 +104,42 @@ class ArrayKeyOffsets:
 
         If that is not all, the map is full. `first_offset` is the same each time.
         """
+        added = self.collect(group, first_offset)
+        self.settle()
+        return added
+
+    def collect(self, group: RecordGroup, first_offset: int) -> int:
+        """Do what `add` does, but keep some keys aside until `settle`: many are faster together."""
         if not self._superseded.end:
             self._superseded = OffsetMarks(first_offset, _MOST_MARKS)
             self._tombstones = OffsetMarks(first_offset, _MOST_MARKS)
         most = int(group.counts.sum())
-        self._grow(most)
-        if self._keys + most <= self._limit(len(self._table)):
-            is_whole = self._add(group, first_offset)
-            assert is_whole, "there is room for each of them"
+        if self._keys + self._aside + most > self._limit(len(self._highs)):
+            self.settle()
+            self._grow(most)
+        if self._keys + self._aside + most <= self._limit(len(self._highs)):
+            self._collected.append(self._keys_of(group, first_offset))
+            self._aside += most
+            if self._aside >= _KEYS_TOGETHER:
+                self.settle()
             return len(group.counts)
         for number in range(len(group.counts)):
             one = RecordGroup(group.data, *(each[number : number + 1] for each in group[1:]))
-            if not self._add(one, first_offset):
+            if not self._put(*self._keys_of(one, first_offset)):
                 return number
         return len(group.counts)
 
-    def _add(self, group: RecordGroup, first_offset: int) -> bool:
+    def settle(self) -> None:
+        """Put the keys that were kept aside into the table."""
+        if self._collected:
+            columns = [np.concatenate(each) for each in zip(*self._collected, strict=True)]
+            self._collected.clear()
+            self._aside = 0
+            is_whole = self._put(*columns)
+            assert is_whole, "there is room for each of them"
+
+    def _keys_of(self, group: RecordGroup, first_offset: int) -> tuple[Array, Array, Array]:
+        """Return the hashes of keys in two halves, and their offsets."""
         places = find_records(group)
         records = read_records(group, places)
         offsets = self._offsets(group, places, records)
@@ -126,8 +150,7 @@ class ArrayKeyOffsets:
             self._superseded.add(offsets[lengths < 0])
             chosen = np.flatnonzero((lengths >= 0) & (offsets >= first_offset))
             starts, lengths, offsets = starts[chosen], lengths[chosen], offsets[chosen]
-        high, low = self._hash.of(group.data, starts, lengths)
-        return self._put(high, low, offsets.astype(np.uint64))
+        return *self._hash.of(group.data, starts, lengths), offsets
 
     def _offsets(self, group: RecordGroup, places: RecordPlaces, records: RecordArrays) -> Array:
         """Return the offsets of records, and note if a batch without gaps has other ones."""
@@ -141,71 +164,85 @@ class ArrayKeyOffsets:
 
     def _put(self, high: Array, low: Array, offsets: Array) -> bool:
         """Put keys into the table, in the order of their offsets; False if it is full."""
-        table = self._table
-        slots = _slots(high, len(table))
+        slots = _slots(high, len(self._highs))
         superseded: list[Array] = []
         is_full = False
-        while len(slots):
-            rows = table.take(slots, axis=0)
-            highs, lows = rows[:, 0], rows[:, 1]
-            is_there = (highs == high) & (lows == low)
-            was_there = is_there
-            free = np.flatnonzero((highs | lows) == 0)
+        while True:
+            highs = self._highs.take(slots)
+            is_there = highs == high
+            is_there &= self._lows.take(slots) == low
+            there = np.flatnonzero(is_there)
+            before, unused = self._set_offsets(slots.take(there), offsets.take(there))
+            superseded += before, unused
+            if len(there) == len(slots):
+                break
+            free = np.flatnonzero(highs == 0)
             if len(free):
                 claimed = self._claim(slots[free], free, high, low)
                 if claimed is None:
                     is_full = True
                     break
-                is_there = is_there.copy()
                 is_there[free] = claimed
-            before, there = rows[was_there, 2], slots[was_there]
-            if len(free):
-                found, added = slots[is_there], offsets[is_there]
-            else:
-                found, added = there, offsets[is_there]
-            # Offsets rise, and of equal slots the last one counts.
-            table[found, 2] = added
-            superseded.append(before[before != table[there, 2]])
-            superseded.append(added[added != table[found, 2]])
+                new = free[claimed]
+                superseded.append(self._set_offsets(slots[new], offsets[new])[1])
             rest = np.flatnonzero(~is_there)
-            high, low, offsets = high[rest], low[rest], offsets[rest]
-            slots = slots[rest] + 1
-            slots[slots == len(table)] = 0
-        if superseded:
-            self._superseded.add(np.concatenate(superseded).astype(np.int64))
+            if not len(rest):
+                break
+            high, low, offsets = high.take(rest), low.take(rest), offsets.take(rest)
+            slots = slots.take(rest) + 1
+            slots[slots == len(self._highs)] = 0
+        self._superseded.add(np.concatenate(superseded))
         return not is_full
+
+    def _set_offsets(self, slots: Array, offsets: Array) -> tuple[Array, Array]:
+        """Set the offsets of keys, which rise. Of equal slots the last one counts.
+
+        Return the offsets that these slots had, and those of the new ones that do not count.
+        """
+        lasts = self._lasts
+        before = lasts.take(slots)
+        lasts[slots] = offsets
+        after = lasts.take(slots)
+        return before[before != after], offsets[offsets != after]
 
     def _claim(self, wanted: Array, numbers: Array, high: Array, low: Array) -> Array | None:
         """Give free slots to keys, each to the last one that wants it.
 
         Return which of them have a slot now; equal keys share one. None if the table is full.
         """
-        table = self._table
-        table[wanted, 2] = numbers
-        owners = table[wanted, 2].astype(np.int64)
-        claims = int((owners == numbers).sum())
-        if self._keys + claims > self._limit(len(table)):
-            table[wanted, 2] = 0
+        lasts = self._lasts
+        lasts[wanted] = numbers
+        owners = lasts.take(wanted)
+        claims = int(np.count_nonzero(owners == numbers))
+        if self._keys + claims > self._limit(len(lasts)):
             return None
         self._keys += claims
-        highs, lows = high[owners], low[owners]
-        table[wanted, 0] = highs
-        table[wanted, 1] = lows
-        claimed: Array = (highs == high[numbers]) & (lows == low[numbers])
+        highs, lows = high.take(owners), low.take(owners)
+        self._highs[wanted] = highs
+        self._lows[wanted] = lows
+        claimed: Array = (highs == high.take(numbers)) & (lows == low.take(numbers))
         return claimed
 
     def _grow(self, more: int) -> None:
         """Enlarge the table for more keys. A small one is faster: more of it is in the caches."""
-        slots = len(self._table)
+        slots = len(self._highs)
         while self._keys + more > self._limit(slots) and slots < self._most_slots:
             slots = min(2 * slots, self._most_slots)
-        if slots == len(self._table):
+        if slots == len(self._highs):
             return
-        old, self._table, self._keys = self._table, np.zeros((slots, 3), np.uint64), 0
-        for start in range(0, len(old), _ROWS_A_MOVE):
-            rows = old[start : start + _ROWS_A_MOVE]
-            rows = rows[(rows[:, 0] != 0) | (rows[:, 1] != 0)]
-            assert self._put(rows[:, 0], rows[:, 1], rows[:, 2])
+        old = self._highs, self._lows, self._lasts
+        self._make_table(slots)
+        for start in range(0, len(old[0]), _ROWS_A_MOVE):
+            upto = start + _ROWS_A_MOVE
+            used = np.flatnonzero(old[0][start:upto])
+            assert self._put(*(column[start:upto].take(used) for column in old))
+
+    def _make_table(self, slots: int) -> None:
+        """Make an empty table: a column for each half of a hash, and one for offsets."""
+        self._highs = np.zeros(slots, np.uint64)
+        self._lows = np.zeros(slots, np.uint64)
+        self._lasts = np.zeros(slots, np.int64)
+        self._keys = 0
 
     # -- the second pass -----------------------------------------------------------------
 
@@ -216,6 +253,7 @@ class ArrayKeyOffsets:
 
         `latest_offset` is as in `select`.
         """
+        assert not self._collected, "the first pass is over"
         if not self._are_marks_useful:
             return np.zeros(len(counts), bool)
         end = min(self._superseded.end, latest_offset + 1)
@@ -268,18 +306,19 @@ class ArrayKeyOffsets:
 
     def _last_offsets(self, high: Array, low: Array) -> Array:
         """Return the last offset of each key, -1 if it is not in the map."""
-        table = self._table
-        slots = _slots(high, len(table))
+        slots = _slots(high, len(self._highs))
         found = np.full(len(slots), -1, np.int64)
         left = np.arange(len(slots))
         while len(left):
-            rows = table.take(slots, axis=0)
-            is_there = (rows[:, 0] == high) & (rows[:, 1] == low)
-            found[left[is_there]] = rows[is_there, 2].astype(np.int64)
-            rest = np.flatnonzero(~is_there & ((rows[:, 0] != 0) | (rows[:, 1] != 0)))
-            left, high, low = left[rest], high[rest], low[rest]
-            slots = slots[rest] + 1
-            slots[slots == len(table)] = 0
+            highs = self._highs.take(slots)
+            is_there = highs == high
+            is_there &= self._lows.take(slots) == low
+            there = np.flatnonzero(is_there)
+            found[left.take(there)] = self._lasts.take(slots.take(there))
+            rest = np.flatnonzero(~is_there & (highs != 0))
+            left, high, low = left.take(rest), high.take(rest), low.take(rest)
+            slots = slots.take(rest) + 1
+            slots[slots == len(self._highs)] = 0
         return found
 
 

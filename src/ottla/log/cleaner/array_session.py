@@ -59,6 +59,11 @@ class ArraySession(CleaningSession):
 
     def add_keys(self, chunk: Chunk) -> None:
         """Collect the keys of a chunk of the dirty part; see `CleaningSession.add_keys`."""
+        self._collect_keys(chunk)
+        if chunk.following is None:
+            self.offsets.settle()
+
+    def _collect_keys(self, chunk: Chunk) -> None:
         data = self._input.add(chunk)
         headers = self._headers(data, chunk)
         if not len(headers):
@@ -66,7 +71,7 @@ class ArraySession(CleaningSession):
         headers.check_crcs(np.arange(len(headers)))
         has_data, _ = self._follow_transactions(data, headers)
         for numbers, group in self._groups(data, headers, np.flatnonzero(has_data)):
-            added = self.offsets.add(group, self._first_dirty)
+            added = self.offsets.collect(group, self._first_dirty)
             if added < len(numbers):
                 self.is_full = True
                 if numbers[added]:

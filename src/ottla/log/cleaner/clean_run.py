@@ -41,8 +41,14 @@ _LONGEST_PAUSE_MS: Final = 20_000
 """A helper process ends after a minute without a task, so longer waits are interrupted."""
 
 _UNLIMITED_RATE: Final = 1e18
-_CHUNKS_A_TASK: Final = 8
+_CHUNKS_A_TASK: Final = 16
 """How many chunks the helper reads itself in one task, unless the rate is limited."""
+
+_WRITES_AHEAD: Final = 2
+"""How many parts of the output the background may still have to force to disk.
+
+If the broker writes them, they take memory, and the next one waits for all of them.
+"""
 
 
 class CleaningAborted(Exception):
@@ -100,6 +106,25 @@ class _Chunk(NamedTuple):
     """With its bytes, which are being read in the background; None if the helper reads them."""
 
 
+class _Output:
+    """The files that take the place of a group of segments."""
+
+    def __init__(self, group: list[Segment], files: CleanedFiles, creating: Started[None]) -> None:
+        self.group = group
+        self.files = files
+        self.begun = [creating]
+        """What the background still does with them, one after the other."""
+        self.is_written = False
+        self.fields: dict[str, Any] = {}
+        """What the helper says about the new segment once it is written."""
+
+    def force(self, forcing: Started[None], fields: dict[str, Any]) -> None:
+        """Note that everything is written, and is being forced to disk."""
+        self.begun.append(forcing)
+        self.fields = fields
+        self.is_written = True
+
+
 class CleanRun:
     """The clean of the part of a log that is cleanable now."""
 
@@ -115,6 +140,8 @@ class CleanRun:
         self._latest_offset = plan.first_dirty_offset - 1
         self._now_ms = self._resources.clock.wall_ms()
         self._is_first_group = True
+        self._outputs: list[_Output] = []
+        """Those that are not swapped in, from the oldest on: three at most."""
         self.lane = ""
         """Which helper process works for this clean."""
         self._file: File | None = None
@@ -146,8 +173,7 @@ class CleanRun:
             raise DamagedRecords(
                 "the keys of a single batch do not fit into log.cleaner.dedupe.buffer.size"
             )
-        for group in (yield from self._groups(end_offset)):
-            yield from self._clean_group(group)
+        yield from self._clean_groups((yield from self._groups(end_offset)))
         self.stats.ended_ms = self._resources.clock.monotonic_ms()
         return end_offset
 
@@ -249,55 +275,88 @@ class CleanRun:
 
         return read
 
-    def _clean_group(self, group: list[Segment]) -> Steps[None]:
-        base_offset = group[0].base_offset
-        cleaned = CleanedFiles(self._resources.files, self.log.directory, base_offset)
+    def _clean_groups(self, groups: list[list[Segment]]) -> Steps[None]:
+        """Clean groups one after the other."""
         try:
-            fields = yield from self._write_group(group, cleaned)
-            self._check_group(group)
+            yield from self._write_groups(groups)
+            yield from self._swap_forced()
         except GeneratorExit:
             raise
         except BaseException:
-            self._resources.background.submit(cleaned.remove, lambda result: None)
+            for output in self._outputs:
+                self._resources.background.submit(output.files.remove, lambda result: None)
             raise
-        new = swap_in(self.log, group, cleaned)
-        new.set_max_timestamp(fields["max_timestamp"], fields["max_timestamp_offset"])
         yield from self._off_loop(lambda: self._resources.files.sync_dir(self.log.directory))
 
-    def _write_group(self, group: list[Segment], cleaned: CleanedFiles) -> Steps[dict[str, Any]]:
-        """Write what stays of a group to files that are ready to be swapped in."""
-        yield from self._off_loop(cleaned.create)
-        output: dict[str, Any] = {
-            "base_offset": group[0].base_offset,
+    def _write_groups(self, groups: list[list[Segment]]) -> Steps[None]:
+        """Write what stays of each group, while that of the one before is forced to disk."""
+        self._create_output(groups[:1])
+        for number in range(len(groups)):
+            output = self._outputs[-1]
+            try:
+                fields, last_time_entry = yield from self._fill(output)
+            except GeneratorExit:
+                raise
+            except BaseException:
+                yield from self._swap_forced()
+                raise
+            # Work in the background is done in turn, and forcing files to disk takes a while.
+            self._create_output(groups[number + 1 : number + 2])
+            yield from self._swap_forced()
+            output.force(self._start(partial(output.files.finish, last_time_entry)), fields)
+
+    def _create_output(self, groups: list[list[Segment]]) -> None:
+        """Begin to create the files for a group, if there is one."""
+        for group in groups:
+            files = CleanedFiles(self._resources.files, self.log.directory, group[0].base_offset)
+            self._outputs.append(_Output(group, files, self._start(files.create)))
+
+    def _swap_forced(self) -> Steps[None]:
+        """Put the segment that is being forced to disk, if any, in the place of its group."""
+        if not self._outputs or not self._outputs[0].is_written:
+            return
+        output = self._outputs[0]
+        files, fields = output.files, output.fields
+        for work in output.begun:
+            yield from self._finish(work)
+        assert fields["size"] == files.size, "everything was written"
+        self._check_group(output.group)
+        yield from self._off_loop(files.rename)
+        self._check_group(output.group)
+        # If the swap fails in the middle, the next start needs these files to complete it.
+        self._outputs.remove(output)
+        new = swap_in(self.log, output.group, files)
+        new.set_max_timestamp(fields["max_timestamp"], fields["max_timestamp_offset"])
+
+    def _fill(self, output: _Output) -> Steps[tuple[dict[str, Any], memoryview]]:
+        """Write what stays of a group; return what the helper says, and the last index entry."""
+        yield from self._finish(output.begun[0])
+        fields: dict[str, Any] = {
+            "base_offset": output.group[0].base_offset,
             "is_first": self._is_first_group,
         }
         if self._resources.files.is_shared:
-            output["path"] = cleaned.path(LOG)
-        yield from self._ask(pack({"task": "segment", "clean": self._id, **output}))
+            fields["path"] = output.files.path(LOG)
+        yield from self._ask(pack({"task": "segment", "clean": self._id, **fields}))
         self._is_first_group = False
-        for segment in group:
-            yield from self._clean_segment(segment, cleaned)
+        for segment in output.group:
+            yield from self._clean_segment(segment, output)
         fields, parts = yield from self._ask(pack({"task": "finish", "clean": self._id}))
-        assert fields["size"] == cleaned.size, "everything was written"
         self.stats.records_read = fields["records_read"]
         self.stats.records_kept = fields["records_kept"]
-        yield from self._off_loop(lambda: cleaned.finish(parts[0]))
-        result: dict[str, Any] = fields
-        return result
+        return fields, parts[0]
 
-    def _clean_segment(self, segment: Segment, cleaned: CleanedFiles) -> Steps[None]:
-        write: Started[None] | None = None
+    def _clean_segment(self, segment: Segment, output: _Output) -> Steps[None]:
         fields = {"task": "filter", "latest_offset": self._latest_offset}
         for chunk in self._chunks(segment, 0, fields):
             answer, parts = yield from self._process(chunk)
-            if write is not None:
-                yield from self._finish(write)
-            write = self._start(partial(cleaned.append, answer["size"], *parts))
+            most = 0 if len(parts[0]) else _WRITES_AHEAD
+            while len(output.begun) > most:
+                yield from self._finish(output.begun.pop(0))
+            output.begun.append(self._start(partial(output.files.append, answer["size"], *parts)))
             self.stats.bytes_read += chunk.size
             self.stats.bytes_written += answer["size"]
             yield from self._slow_down(chunk.size + answer["size"])
-        if write is not None:
-            yield from self._finish(write)
 
     def _check_group(self, group: list[Segment]) -> None:
         """Raise CleaningAborted unless these are still neighbours in the log."""

@@ -37,7 +37,10 @@ class KeyHash:
         self._secret = np.frombuffer(secret, "<u8").astype(np.uint64).reshape(_PARTS, _NUMBERS)
 
     def of(self, data: Buffer, starts: Array, lengths: Array) -> tuple[Array, Array]:
-        """Return both halves of the hashes of keys; `data` ends with PADDING. None is 0, 0."""
+        """Return both halves of the hashes of keys. The first ones are never 0.
+
+        `data` ends with PADDING.
+        """
         secret = self._secret
         sizes = lengths.astype(np.uint64)
         sums = [secret[part, 0] + sizes * secret[part, 1] for part in range(_PARTS)]
@@ -58,7 +61,7 @@ class KeyHash:
         low = (sums[2] & _HIGH) | (sums[3] >> _HALF)
         if longest == _LONGEST:
             self._hash_long(data, starts, lengths, high, low)
-        low[(high == 0) & (low == 0)] = _U(1)  # 0, 0 is a free slot
+        high[high == 0] = _U(1)  # 0 is a free slot
         return high, low
 
     def _add(self, sums: list[Array], words: Array, at: Array, rest: Array, number: int) -> None:

@@ -77,7 +77,7 @@ class CleanedFiles:
             self._entries[suffix] += added
 
     def finish(self, last_time_entry: memoryview) -> None:
-        """Force everything to disk, and rename it: the swap will be completed from now on."""
+        """Force everything to disk."""
         assert self._log is not None
         self._log.sync()
         self._log.close()
@@ -85,7 +85,9 @@ class CleanedFiles:
         for suffix, content in self._entries.items():
             if content or suffix != TXN_INDEX:
                 self._write(suffix, bytes(content))
-        self._files.sync_dir(self._directory)
+
+    def rename(self) -> None:
+        """Rename everything to `.swap`: the swap will be completed from now on."""
         for suffix in SEGMENT_SUFFIXES:
             if suffix != TXN_INDEX or self._entries[TXN_INDEX]:
                 self._files.rename(self.path(suffix), self.path(suffix, SWAP))

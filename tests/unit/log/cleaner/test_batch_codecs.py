@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from random import Random
 
 import pytest
 
 from ottla.log.cleaner.batch_codecs import BatchCodecs
 from ottla.records.batch import CorruptBatch
-from ottla.records.compression import CODECS, compress, decompress
+from ottla.records.compression import CODECS, LZ4, compress, decompress
 
 COMPRESSED = [codec for codec in CODECS.values() if codec]
 CONTENTS = [b"", b"a" * 70, b"0123456789" * 30_000, Random(1).randbytes(200_000)]
@@ -25,6 +26,16 @@ def test_each_reads_what_the_other_writes(codec: int) -> None:
     for content in CONTENTS:
         assert content_of(codecs, codec, compress(codec, content)) == content
         assert bytes(decompress(codec, codecs.compress(codec, content))) == content
+
+
+def test_lz4_is_compressed_without_the_lz4_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lz4.block", None)
+    codecs = BatchCodecs()
+    for content in CONTENTS:
+        made = codecs.compress(LZ4, content)
+        assert bytes(decompress(LZ4, made)) == content
+        assert len(made) <= len(content) + 64
+        assert content_of(codecs, LZ4, made) == content
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from errno import EIO
 from pathlib import Path
 from zlib import crc32
 
@@ -12,6 +13,7 @@ from ottla.log.cleaner.clean_run import DamagedRecords
 from ottla.log.file_names import DELETED
 from ottla.log.log import Log
 from ottla.log.startup.open_log import create_log
+from ottla.memory_files import MemoryFiles
 from ottla.model.ids import TopicPartition
 from ottla.model.steps import run_to_end
 from ottla.records.compression import CODECS
@@ -227,6 +229,44 @@ def test_damage_is_reported_and_nothing_changes() -> None:
         run_to_end(clean_run(log).steps())
     assert [(b.base_offset, b.crc) for b in read_all(log)] == before
     assert not names_in(log, ".cleaned")
+
+
+def test_what_was_written_before_damage_is_swapped_in() -> None:
+    log = new_log(COMPACT.replace(segment_bytes=100))  # no two segments become one
+    fill(log, *([keyed((key, "1"), (f"{key}{key}", "1"))] for key in "abcd"))
+    fill(log, [keyed(*((key, "2") for key in "abcd"))])
+    log.cleaned_upto = 8
+    damaged = log.segments[2].path(".log")
+    file = log.resources.files.open(damaged, writable=True)
+    file.pwritev([b"\xff"], file.size() - 3)
+    sizes = [segment.size for segment in log.segments]
+    with pytest.raises(DamagedRecords, match=damaged):
+        run_to_end(clean_run(log).steps())
+    are_smaller = [segment.size < size for segment, size in zip(log.segments, sizes, strict=True)]
+    assert are_smaller == [True, True, False, False, False, False]
+    assert not names_in(log, ".swap")
+    assert not names_in(log, ".cleaned")
+
+
+class FilesThatBreakASwap(MemoryFiles):
+    """Files that cannot be renamed once the old segments are put aside."""
+
+    are_broken = True
+
+    def rename(self, source: str, target: str) -> None:
+        if self.are_broken and source.endswith(".swap"):
+            raise OSError(EIO, "broken", source)
+        super().rename(source, target)
+
+
+def test_a_swap_that_fails_in_the_middle_is_completed_at_the_next_start() -> None:
+    files = FilesThatBreakASwap()
+    log = new_log(COMPACT, new_resources(files))
+    fill(log, [keyed(("a", "1"), ("b", "1"))], [keyed(("a", "2"))])
+    with pytest.raises(OSError, match="the swap of a cleaned segment failed"):
+        run_to_end(clean_run(log).steps())
+    files.are_broken = False
+    assert values(reopen(log)) == [(1, "b", "1"), (2, "a", "2")]
 
 
 def test_a_truncated_log_is_dirty_from_there() -> None:
