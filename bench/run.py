@@ -96,9 +96,9 @@ def arguments() -> argparse.Namespace:
         help="compare with the Ottla in this checkout, not with Kafka",
     )
     parser.add_argument(
-        "--compiled",
+        "--plain",
         action="store_true",
-        help="measure the Ottla of `make compile`; with --before . compare it with the plain one",
+        help="measure Ottla without compiled modules (default: as in the wheels of a release)",
     )
     parser.add_argument(
         "--directory", type=Path, help="the directory for data (default: temporary)"
@@ -110,8 +110,8 @@ def arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if options.before and options.markdown:
         parser.error("--markdown writes the comparison with Kafka: leave out --before")
-    if options.compiled and options.markdown:
-        parser.error("--markdown writes the figures of the plain Ottla: leave out --compiled")
+    if options.plain and options.markdown:
+        parser.error("--markdown writes the figures of the compiled Ottla: leave out --plain")
     return options
 
 
@@ -156,10 +156,19 @@ def without_compiler(
     return works, fresh
 
 
+def released_ottla(circumstances: list[str]) -> Ottla:
+    """Return Ottla as a release has it: compiled, if there is a C compiler."""
+    try:
+        return CompiledOttla()
+    except BenchError as error:
+        circumstances.append(f"{error}; Ottla's modules are not compiled")
+        return Ottla()
+
+
 def available_systems(options: argparse.Namespace, circumstances: list[str]) -> list[Kafka | Ottla]:
     """Return Kafka and Ottla, or the one that can run."""
     makers: list[tuple[str, Callable[[], Kafka | Ottla]]] = [
-        ("Ottla", CompiledOttla if options.compiled else Ottla)
+        ("Ottla", Ottla if options.plain else lambda: released_ottla(circumstances))
     ]
     if options.before:
         makers.insert(0, (EarlierOttla.name, lambda: EarlierOttla(options.before)))
@@ -178,9 +187,10 @@ def measure(console: Console, options: argparse.Namespace, scale: Scale) -> Meas
     """Run everything. Remove the data at the end unless it is to be kept."""
     wanted = wanted_names(options.only, options.quick)
     circumstances: list[str] = []
-    if options.compiled:
-        circumstances.append("Ottla's modules of the hot paths are compiled (`make compile`)")
-    with console.status("looking for the systems (the first run downloads Apache Kafka)"):
+    if options.plain:
+        circumstances.append("Ottla's modules of the hot paths are not compiled (--plain)")
+    looking = "looking for the systems (the first run compiles Ottla and downloads Apache Kafka)"
+    with console.status(looking):
         systems = available_systems(options, circumstances)
         circumstances += others_at_work()
     for text in circumstances:
