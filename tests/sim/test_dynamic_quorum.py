@@ -47,6 +47,20 @@ def test_no_cluster_begins_while_a_controller_does_not_answer() -> None:
     cluster.run_until(lambda: all_vote(cluster))
 
 
+def test_a_controller_whose_disk_fails_as_the_cluster_begins_ends_in_order() -> None:
+    """Found by seed 310959: the error was none that a broker knows to end with."""
+    cluster = SimCluster(3, 9, DYNAMIC, are_one_cluster=True)
+    cluster.cut(1, 3)
+    cluster.run_for(5_000)
+    (volume,) = cluster.machine(1).faults.volumes
+    volume.eio_probability = 1.0
+    cluster.heal(1, 3)
+    cluster.run_until(lambda: not cluster.is_running(1))
+    volume.eio_probability = 0.0
+    cluster.start(1)
+    cluster.run_until(lambda: all_vote(cluster))
+
+
 def test_the_first_one_joins_again_on_an_empty_disk() -> None:
     cluster = SimCluster(3, 8, DYNAMIC, are_one_cluster=True)
     cluster.run_until(lambda: all_vote(cluster))

@@ -18,7 +18,7 @@ from ottla.sim.simulation import Simulation
 from ottla.wire.messages.sync_group import SyncGroupResponse
 
 STEPS = 800
-SEEDS = range(1000, 1008)
+SEEDS = range(1000, 1016)
 PLANTED_SEEDS = range(2000, 2020)
 ASKED = (
     "FindCoordinator",

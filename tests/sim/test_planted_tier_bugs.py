@@ -62,7 +62,7 @@ def lose_what_is_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (delete_before_the_copy, 0, 4),
         (forget_aborted_transactions, 20, 40),
-        (begin_too_late, 2, 10),
+        (begin_too_late, 10, 30),
         (lose_what_is_rewritten, 3, 10),
     ],
 )

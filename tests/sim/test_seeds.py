@@ -96,6 +96,7 @@ def test_the_lives_together_hold_everything_that_can_happen() -> None:
         assert counts[f"{name}Request"] > 3, name
 
 
+@pytest.mark.interpreted
 def test_a_failing_seed_says_how_to_see_it_again(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +133,7 @@ def accept_duplicates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProducerStates, "check", forgetful)
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("plant", [lose_every_third_write, accept_duplicates])
 def test_a_planted_fault_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch

@@ -97,8 +97,7 @@ class ConnectedClient:
             return
         stream.end()
         if self.chance.random() < 0.5:
-            stream.inbox.clear()
-            stream.requests.clear()
+            stream.lose()
         self.lose_connection(stream)
 
     def lose_connection(self, stream: SimStream) -> None:

@@ -49,6 +49,10 @@ class Checks:
         self._metadata = LogHistory("the metadata", has_uids=False)
         self._metadata_ends: dict[int, int] = {}
         self._metadata_seen: dict[int, int] = {}
+        self._quorums: dict[int, Quorum] = {}
+        """The state machine of each broker, as of its last wake-up."""
+        self._told_metadata = 0
+        """Up to here metadata was committed for a broker whose process has ended."""
         self._controllers: dict[int, int] = {}
         self._votes: dict[tuple[int, int], int] = {}
         self._vote_files: dict[int, bytes] = {}
@@ -97,6 +101,10 @@ class Checks:
     def ended(self, number: int) -> None:
         """Forget what only a process remembers: the next one reads it from the disk."""
         self._metadata_seen.pop(number, None)
+        quorum = self._quorums.pop(number, None)
+        if quorum is not None:
+            # The last wake-up may have committed, and written a snapshot of it.
+            self._told_metadata = max(self._told_metadata, quorum.high_watermark or 0)
         for partition, log in self._hosted.pop(number, {}).items():
             if log is not None and not is_loose(partition[0]):
                 # The last wake-up may have told others of records before the process ended.
@@ -126,6 +134,7 @@ class Checks:
         assert member is not None
         quorum = member.driver.quorum
         log = member.log.log
+        self._quorums[number] = quorum
         if number in self._numbers:
             self._metadata_ends[number] = log.written_end
         if quorum.is_leader:
@@ -169,7 +178,8 @@ class Checks:
         image = node.image
         member = node.controller.member
         assert member is not None
-        committed = max(member.driver.quorum.high_watermark or 0, self._metadata.end)
+        own = member.driver.quorum.high_watermark or 0
+        committed = max(own, self._metadata.end, self._told_metadata)
         if image.end_offset > committed:
             raise Violation(
                 f"broker {number} published metadata up to {image.end_offset};"

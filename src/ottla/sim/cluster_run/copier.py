@@ -373,7 +373,7 @@ class Copier(CourseClient):
         known.inits_under_way += is_init
         (answer,) = yield [call]
         known.inits_under_way -= is_init
-        if is_init and isinstance(answer, Lost) and not answer.is_settled:
+        if is_init and isinstance(answer, Lost):  # it may be decided, even if the broker has ended
             known.init_lost_ms = self.environment.monotonic_ms()
         return answer
 

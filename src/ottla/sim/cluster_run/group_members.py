@@ -117,8 +117,7 @@ class GroupMember(ClusterClient):
         stream = self.connection
         super().hang_up()
         if stream is not None:
-            stream.inbox.clear()
-            stream.requests.clear()
+            stream.lose()
 
     def disconnected(self, lost: list[Exchange]) -> None:
         self._coordinator = -1

@@ -74,6 +74,13 @@ class SimStream:
         self.eof = True
         self.on_event()
 
+    def lose(self) -> None:
+        """Lose what is on the way. What the broker has received it may still handle."""
+        lost = len(self.inbox)
+        self.inbox.clear()
+        while lost > 0:
+            lost -= len(self.requests.pop().frame)
+
     def fail(self, error: OSError) -> None:
         """Break the connection."""
         self.error = error
