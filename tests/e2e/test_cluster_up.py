@@ -140,7 +140,7 @@ def port_after_a_free_one() -> socket.socket:
 def test_a_port_in_use_names_the_broker() -> None:
     with port_after_a_free_one() as taken:
         port = taken.getsockname()[1]
-        run = run_ottla("up", "--memory", "--brokers", "3", "--port", str(port - 1))
+        run = run_ottla("up", "--memory", "--brokers", "2", "--port", str(port - 1))
     assert run.returncode == 1
     assert "broker 2: " in run.stderr
     assert str(port) in run.stderr

@@ -88,11 +88,11 @@ def test_a_broker_that_is_cut_off_is_replaced(processes: bool) -> None:
 
 
 def leader_for_others(cluster: Cluster, away: int) -> int:
-    """Return who leads, as the brokers know it that are not cut off."""
+    """Return who leads, as a broker knows it that is not cut off; -1 if it knows of nobody yet."""
     address = cluster.bootstrap_servers.split(",")[away % 3]
     with Client(parse_addresses(address)) as client:
         (topic,) = client.metadata(["orders"], client.deadline("asking"))
-        return topic.partitions[0].leader_id
+        return topic.partitions[0].leader_id if topic.partitions else -1
 
 
 def test_a_paused_broker_goes_on() -> None:

@@ -34,7 +34,8 @@ def fetch_in_steps(request: messages.FetchRequest, context: Context) -> Steps[No
     context.begin(head)
     try:
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            context.join_session(head._replace(session_epoch=FINAL_EPOCH))
+            head.session_epoch = FINAL_EPOCH
+            context.join_session(head)
             yield from _follow(request, context)
             if request.session_epoch == INITIAL_EPOCH:
                 context.open_session()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.broker.codecs.produce import FIRST_TOPIC_ID, PartitionResult, refused
 from ottla.broker.context import ANSWERED
-from ottla.broker.handlers.produce import WRONG_ACKS, Context, append
+from ottla.broker.handlers.produce import WRONG_ACKS, Context, Guards, append
 from ottla.broker.transactional_produce import TransactionCheck
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.steps import Steps
@@ -45,6 +45,8 @@ class LargeProduce(Context):
         self.timeout_ms = request.timeout
         self.transactional_id = request.transactional_id
         self.answers = []
+        self.guards: Guards | None = None
+        """What is known about the transaction on each partition, if there is one."""
         self.results: dict[bytes, list[list[PartitionResult]]] = {}
         """The results of each topic, each in a list of its own."""
         self.is_appending = True
@@ -54,7 +56,7 @@ class LargeProduce(Context):
         """Append the batch of one partition."""
         buffer = bytearray(records or b"")
         bounds = (index, -1, -1) if records is None else (index, 0, len(buffer))
-        append(self.node, self, [(key, [bounds])], buffer, memoryview(buffer))
+        append(self.node, self, [(key, [bounds])], buffer, memoryview(buffer), self.guards)
         _, results = self.answers.pop()
         self.results.setdefault(key, []).append(results)
         if self.connection.parked is self:

@@ -27,7 +27,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.broker_settings.replication import RACK_AWARE
 from ottla.config.listeners import Endpoint
 from ottla.controller.quorum_controller import QuorumController
-from ottla.log.append_rules import WITH_KEYS, NeedsValidation
+from ottla.log.append_rules import WITH_KEYS, AppendLater
 from ottla.log.log import Log
 from ottla.log.state.verifications import UNVERIFIED
 from ottla.metadata.image import BrokerImage, MetadataImage
@@ -75,6 +75,9 @@ LONGEST_HAND_OVER_MS = 2_000
 
 MOST_COMPLETED: Final = 200
 """How many parked requests are answered at a time."""
+
+MOST_APPEND_MS: Final = 5.0
+"""How old a wake-up may be when an append begins a segment, which takes up to 2 ms."""
 
 _PAUSE_MS: Final = 0.05
 
@@ -153,6 +156,7 @@ class Node:
         self.hosted_logs = HostedLogs(self, max_open_files)
         self.topics = self.hosted_logs.topics
         self.store = self.hosted_logs.store
+        self.store.resources.has_time = self.has_time
         self._producer_ids: ProducerIds | None = None
         self.started_log_moves: LogMoves | None = None
         """The moves of replicas between log directories, if there ever were some."""
@@ -319,11 +323,15 @@ class Node:
         """Begin a wake-up: read the clock and run the timers that are due."""
         self.wall_ms = self.clock.wall_ms()
         self.monotonic_ms = now_ms = self.clock.monotonic_ms()
-        if self.timers.are_due(now_ms):
+        if now_ms >= self.timers.due_ms:
             called = self.timers.run(now_ms)
             took_ms = self.clock.monotonic_ms() - now_ms
             if took_ms > NOTED_MS:
                 self.loop_stalls.note(TIMER, took_ms, now_ms, names_of(called))
+
+    def has_time(self) -> bool:
+        """Return True if this wake-up may still do what takes a millisecond or two."""
+        return self.clock.monotonic_ms() - self.monotonic_ms < MOST_APPEND_MS
 
     def next_deadline_ms(self) -> float | None:
         """Return when `advance` must be called at the latest, in monotonic time."""
@@ -400,7 +408,7 @@ class Node:
             is_first = not leader.unwritten
             try:
                 leader.append_own(batch, self.wall_ms, done)
-            except NeedsValidation as problem:
+            except AppendLater as problem:
                 needed = problem
             else:
                 if is_first:
@@ -432,10 +440,15 @@ class Node:
             delayed = DelayedCoordinatorAppend(OwnAppend(done), guard, transaction_version)
             append_later(self, leader, delayed, batch, memoryview(batch), 0, len(batch), None)
             return
-        log.append_from_coordinator(
-            batch, partition.leader_epoch, self.wall_ms,
-            guard=guard, transaction_version=transaction_version,
-        )  # fmt: skip
+        try:
+            log.append_from_coordinator(
+                batch, partition.leader_epoch, self.wall_ms,
+                guard=guard, transaction_version=transaction_version,
+            )  # fmt: skip
+        except AppendLater as needed:
+            delayed = DelayedCoordinatorAppend(OwnAppend(done), guard, transaction_version)
+            append_later(self, leader, delayed, batch, memoryview(batch), 0, len(batch), needed)
+            return
         if not leader.unwritten:
             self.appended.append(leader)
         leader.unwritten.append((log.log_end_offset, OwnAppend(done), None, 0))

@@ -12,20 +12,21 @@
     metrics         counts and times of each API (`RequestMetrics`)
 
 Handlers and message classes are imported with the first request that needs them, so that a broker
-starts with next to nothing.
+starts with next to nothing. If they are many (`Served.modules`), this is done in slices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from struct import Struct, error
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.api import Api
 from ottla.broker.codecs.large_request import LargeRequest
-from ottla.broker.connection import Connection
+from ottla.broker.connection import Connection, Part
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers import SERVED, Served
+from ottla.broker.step_imports import import_in_steps
 from ottla.model.errors import ApiError
 from ottla.model.steps import Steps
 from ottla.wire.api_table import ApiKey
@@ -44,9 +45,9 @@ MOST_LARGE_BYTES = 4 * 1024 * 1024
 FEW_WAITING = 8
 """With more work in slices, requests that are not small are decoded when it is their turn."""
 
-_unpack_header = Struct(">hhih").unpack_from
+_unpack_header: Final = Struct(">hhih").unpack_from
 """Returns the API key, the version, the correlation id and the length of the client id."""
-_PREFIX = Struct(">hhi")
+_PREFIX: Final = Struct(">hhi")
 
 
 HANDLERS = "ottla.broker.handlers"
@@ -68,6 +69,8 @@ class Pipeline:
         self._package = package
         self.apis: dict[int, Api] = {}
         """The APIs that were asked for so far."""
+        self._imported: set[str] = set()
+        """What was imported in slices for them."""
         self._authorizer: Authorizer | None = None
         self._quotas: Quotas | None = None
         self._is_guarded = False
@@ -110,13 +113,18 @@ class Pipeline:
         try:
             api = self.apis[key]
         except KeyError:
+            served = self._served.get(key)
+            if served is not None and not self._imported.issuperset(served.modules):
+                self._import_first(connection, key, served, buffer, view, start, end)
+                return
             api = self._load(key)
         try:
             decode = api.decoders[version]
         except KeyError:
             self._refuse_version(connection, api, version, correlation_id)
             return
-        context = api.context_class(api, connection, version, correlation_id)
+        context_class, handle = api.context_class, api.handle
+        context = context_class(api, connection, version, correlation_id)
         if length >= 0:
             position += length
             if position > end:
@@ -150,7 +158,7 @@ class Pipeline:
         try:
             if self._is_guarded:
                 self._check(api, context)
-            response = api.handle(self._node, request, context)
+            response = handle(self._node, request, context)
         except ApiError as refusal:
             response = api.refuse(request, refusal, context)
         if response is not None:
@@ -232,6 +240,42 @@ class Pipeline:
         elif response is not None:
             yield from _answer(request, context, response)
 
+    def _import_first(
+        self,
+        connection: Connection,
+        key: int,
+        served: Served,
+        buffer: bytearray,
+        view: memoryview,
+        start: int,
+        end: int,
+    ) -> None:
+        """Import the modules of an API in slices, then handle its first request."""
+        frame = bytearray()
+        importing = _Importing()
+
+        def steps() -> Steps[None]:
+            yield from import_in_steps(served.modules)
+            self._imported.update(served.modules)
+            self.api(key)
+            yield
+            if connection.parked is importing:
+                connection.parked = None
+                self._handle_parked(connection, frame)
+
+        if self._node.sliced_work.run(steps(), lambda: not connection.closed):
+            self.handle(connection, buffer, view, start, end)
+        else:
+            connection.parked = importing
+            frame += view[start:end]
+
+    def _handle_parked(self, connection: Connection, frame: bytearray) -> None:
+        try:
+            self.handle(connection, frame, memoryview(frame), 0, len(frame))
+        except DecodeError as error:
+            connection.close_after_replies(str(error))
+        self._node.ready.append(connection)
+
     def api(self, key: int) -> Api:
         """Return an API that is served here. Raise DecodeError if it is not."""
         return self.apis.get(key) or self._load(key)
@@ -279,6 +323,15 @@ def _answer(request: Any, context: RequestContext, steps: Steps[Message | None])
         return
     if response is not None:
         yield from context.send_in_slices(response)
+
+
+class _Importing:
+    """Stands in `Connection.parked` until what its next request needs is imported."""
+
+    parts: list[Part] | None = None
+
+    def abandon(self) -> None:
+        """Stop waiting: the connection is gone."""
 
 
 def _hold_back(context: RequestContext) -> None:

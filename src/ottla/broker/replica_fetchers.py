@@ -18,7 +18,7 @@ from ottla.ports import Clock, Peer, Response
 from ottla.replication.isr_changes import IsrChanges
 from ottla.replication.partition import Partition, QueuedWrite
 from ottla.replication.partition_leader import PartitionLeader
-from ottla.replication.replica_fetcher import ReplicaFetcher
+from ottla.replication.replica_fetcher import FetcherHost, ReplicaFetcher
 from ottla.replication.timers import Timers
 from ottla.wire.api_table import ApiKey
 from ottla.wire.codec import decoder, encoder
@@ -44,7 +44,7 @@ _LIST_OFFSETS_VERSION = 8
 _REQUEST_TIMEOUT_MS = 10_000
 
 
-class ReplicaFetchers:
+class ReplicaFetchers(FetcherHost):
     """The fetchers of one broker."""
 
     def __init__(self, node: Node) -> None:
@@ -182,9 +182,9 @@ class ReplicaFetchers:
         """Have something written when the wake-up ends."""
         self._node.appended.append(write)
 
-    def when_written(self, action: Callable[[], None]) -> None:
-        """Call a function after everything of this wake-up is written."""
-        self._node.completed.append(_Finish(action))
+    def when_written(self, fetcher: ReplicaFetcher) -> None:
+        """Call `finish` of a fetcher after everything of this wake-up is written."""
+        self._node.completed.append(fetcher)
 
     @property
     def is_throttled(self) -> bool:
@@ -332,15 +332,6 @@ class ReplicaFetchers:
         lag_max_ms = self._node.config.replication.replica_lag_time_max_ms
         self.isr_changes.remove_lagging(self._node.clock.monotonic_ms(), lag_max_ms)
         self.later(lag_max_ms / 2, self._check_lag)
-
-
-class _Finish:
-    """A function among the requests that are answered when everything is written."""
-
-    __slots__ = ("finish",)
-
-    def __init__(self, finish: Callable[[], None]) -> None:
-        self.finish = finish
 
 
 def _log_start(result: Response) -> int | None:

@@ -98,8 +98,7 @@ def _append(
     view: memoryview,
     guards: Guards,
 ) -> None:
-    context.guards = guards
-    append(node, context, topics, buffer, view)
+    append(node, context, topics, buffer, view, guards)
     if not context.open_appends:
         context.answer()
     elif context.acks and context.state != WAITING:

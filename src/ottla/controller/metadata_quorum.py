@@ -237,7 +237,10 @@ class MetadataQuorum:
         group.done(group.base_offset)
 
     def _fail(self, error: OSError) -> None:
-        """Go back to what is committed, and start the state machine again."""
+        """Go back to what is committed, and start the state machine again.
+
+        If that cannot be done, the log directory is lost.
+        """
         self._effects.clear()
         self._is_flush_due = False
         self.is_broken = not self._log.cut_back(self.high_watermark)
@@ -246,6 +249,9 @@ class MetadataQuorum:
         group, self._group = self._group, None
         assert group is not None
         group.done(error)
+        if self.is_broken:
+            log = self._log.log
+            log.resources.on_error(log.directory, error)
 
 
 def _voters(local: ReplicaKey, records: QuorumRecords) -> tuple[Voter, VoterSet]:

@@ -68,7 +68,18 @@ INLINE_STEPS_PER_MS: Final = 8192
 """The same for each timestamp of appends."""
 
 
-class NeedsValidation(Exception):
+class AppendLater(Exception):
+    """A batch cannot be appended now, and later ones must not overtake it."""
+
+
+class NeedsRoll(AppendLater):
+    """A batch needs a new segment, and this wake-up has no time left for that.
+
+    The batch has been checked.
+    """
+
+
+class NeedsValidation(AppendLater):
     """The records of a batch must be looked at one by one, in a helper process.
 
     Everything else about the batch has been checked.
@@ -229,6 +240,12 @@ class AppendRules:
         """Give a batch of the broker's own the timestamp that the topic asks for."""
         if self.log_append_time:
             _stamp(batch, 0, len(batch), now_ms)
+
+    def take_back_stamp(self, batch: bytearray, start: int, end: int) -> None:
+        """Make a batch that `prepare` has stamped one that it takes again."""
+        if self.log_append_time:
+            batch[start + ATTRIBUTES_OFFSET + 1] &= ~TIMESTAMP_TYPE_MASK & 0xFF
+            seal(batch, start, end)
 
     def check(
         self,

@@ -37,12 +37,14 @@ class MapOwner(Protocol):
 class FilePool:
     """The open handles of all logs of a broker."""
 
-    __slots__ = ("_max_files", "_max_maps", "_open_files", "_open_maps", "files")
+    __slots__ = ("_last_used", "_max_files", "_max_maps", "_open_files", "_open_maps", "files")
 
     def __init__(self, files: Files, limit: int = DEFAULT_LIMIT) -> None:
         self.files = files
         self._open_files: OrderedDict[FileOwner, File] = OrderedDict()
         self._open_maps: OrderedDict[MapOwner, Mapping] = OrderedDict()
+        self._last_used: FileOwner | None = None
+        """Whose file was asked for last: if it is open, it is the last one of the open files."""
         self._max_maps = max(limit // 4, 1)
         self._max_files = max(limit - self._max_maps, 1)
 
@@ -54,10 +56,13 @@ class FilePool:
         """Return the owner's file, opened if it is not open."""
         file = self._open_files.get(owner)
         if file is not None:
-            self._open_files.move_to_end(owner)
+            if owner is not self._last_used:
+                self._open_files.move_to_end(owner)
+                self._last_used = owner
             return file
         file = self._open(owner.open_file)
         self._open_files[owner] = file
+        self._last_used = owner
         if len(self._open_files) > self._max_files:
             self._open_files.popitem(last=False)
         return file

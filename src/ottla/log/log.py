@@ -25,11 +25,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from errno import EDQUOT, ENOSPC
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.config.definition import MAX_LONG
 from ottla.log import lookup, retention, truncation
-from ottla.log.append_rules import UNCHECKED
+from ottla.log.append_rules import UNCHECKED, NeedsRoll
 from ottla.log.file_names import INDEX, LOG, PARTITION_METADATA, TIME_INDEX
 from ottla.log.flush import FlushJob, FlushState
 from ottla.log.replicated_batches import check_replicated
@@ -55,7 +55,7 @@ from ottla.log.state.transaction_checks import (
 from ottla.log.state.verifications import NOT_TRANSACTIONAL, UNVERIFIED
 from ottla.log.store.partition_metadata import replace_topic_id
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.model.ids import NO_TIMESTAMP, ZERO_UUID, TopicPartition
+from ottla.model.ids import METADATA_TOPIC, NO_TIMESTAMP, ZERO_UUID, TopicPartition
 from ottla.records.batch import (
     ATTRIBUTES_OFFSET,
     HEADER,
@@ -67,7 +67,7 @@ from ottla.records.batch import (
     parse_header,
 )
 from ottla.records.checksum import crc32c
-from ottla.records.record_layout import keyless_prefixes as _keyless_prefixes
+from ottla.records.record_layout import keyless_prefixes
 
 if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
@@ -78,6 +78,7 @@ ALL_SEGMENTS = 2**31
 _NO_GROUP = -1
 _unpack_header = HEADER.unpack_from
 _assign_offset = Struct(">qii").pack_into
+_keyless_prefixes: Final = keyless_prefixes  # the name of an import is looked up more slowly
 
 
 class Log:
@@ -283,7 +284,8 @@ class Log:
         may be part of a transaction (see `verifications`). A duplicate of one of
         its producer's last batches returns the original's offset and queues nothing. Raises
         ApiError if the batch is refused, OSError if a segment that is needed cannot be begun,
-        NeedsValidation if a helper process must look at its records.
+        NeedsValidation if a helper process must look at its records, NeedsRoll if there is no time
+        for a new segment.
         """
         if self._failure is not None:
             raise self._failure
@@ -354,7 +356,11 @@ class Log:
             or max_timestamp > limits.timestamp
             or last_offset > limits.last_offset
         ):
-            self._make_room(size, max_timestamp, last_offset, now_ms)
+            try:
+                self._make_room(size, max_timestamp, last_offset, now_ms)
+            except NeedsRoll:
+                rules.take_back_stamp(buffer, start, end)
+                raise
         if producer_id >= 0:
             self.producers.append(
                 producer_id, producer_epoch, base_sequence, last_sequence,
@@ -365,7 +371,8 @@ class Log:
         if leader_epoch != self.leader_epochs.latest_epoch:
             self.leader_epochs.begin(leader_epoch, offset)
         _assign_offset(buffer, start, offset, batch_length, leader_epoch)
-        active.queue(view[start:end])
+        queue = active.queue
+        queue(view[start:end])
         active.add_batch(size, offset, last_offset, max_timestamp)
         self.log_end_offset = last_offset + 1
         return offset
@@ -421,7 +428,7 @@ class Log:
 
         A coordinator of this cluster has built the batch, so its records are not looked at. Raises
         ApiError if the producer's or the coordinator's epoch is old, or if the producer has no
-        such transaction; OSError like `append_as_leader`.
+        such transaction; OSError and NeedsRoll like `append_as_leader`.
         """
         if self._failure is not None:
             raise self._failure
@@ -448,7 +455,8 @@ class Log:
     ) -> int:
         """Queue the whole batches in [start, end) as the leader wrote them; return their bytes.
 
-        A batch that is cut off at the end is left out. Raises ApiError(CORRUPT_MESSAGE), and
+        A batch that is cut off at the end is left out, and so is all that comes after a batch for
+        whose segment there is no time: it is fetched again. Raises ApiError(CORRUPT_MESSAGE), and
         queues nothing, if a batch is damaged or does not come after the log end offset. Raises
         OSError if a segment that is needed cannot be begun: the batches before it stay queued.
         """
@@ -458,31 +466,37 @@ class Log:
         limits = active.limits
         queued_upto = position = start
         for batch, marker in check_replicated(view, start, end, self.log_end_offset):
+            size = batch.batch_length + LOG_OVERHEAD
+            last_offset = batch.base_offset + batch.last_offset_delta
             if (
-                active.position + batch.size > limits.size
+                active.position + size > limits.size
                 or batch.max_timestamp > limits.timestamp
-                or batch.last_offset > limits.last_offset
+                or last_offset > limits.last_offset
             ):
                 if position > queued_upto:
                     active.queue(view[queued_upto:position])
                     queued_upto = position
-                self._make_room_for_replicated(batch, now_ms)
+                try:
+                    self._make_room_for_replicated(batch, now_ms)
+                except NeedsRoll:
+                    break
             self._add_replicated(batch, marker)
-            position = batch.end
+            position += size
         if position > queued_upto:
             active.queue(view[queued_upto:position])
         return position - start
 
     def _add_replicated(self, batch: Batch, marker: Marker | None) -> None:
         """Account for a batch of the leader; its bytes are queued with those around it."""
-        active, last_offset = self.active_segment, batch.last_offset
+        active, last_offset = self.active_segment, batch.base_offset + batch.last_offset_delta
         if batch.producer_id >= 0:
             aborted = update_producers(self.producers, batch, marker)
             if aborted is not None:
                 active.add_aborted(aborted)
         if batch.partition_leader_epoch != self.leader_epochs.latest_epoch:
             self.leader_epochs.begin(batch.partition_leader_epoch, batch.base_offset)
-        active.add_batch(batch.size, self.log_end_offset, last_offset, batch.max_timestamp)
+        size = batch.batch_length + LOG_OVERHEAD
+        active.add_batch(size, self.log_end_offset, last_offset, batch.max_timestamp)
         self.log_end_offset = last_offset + 1
 
     def write_queued(self, *, is_awaited: bool = False) -> None:
@@ -495,10 +509,11 @@ class Log:
         """
         start = self._group_start
         self._group_start = _NO_GROUP
-        has_queued = self.log_end_offset > self.written_end
+        written_end, end = self.written_end, self.log_end_offset
+        has_queued = end > written_end
         if has_queued:
             if start == _NO_GROUP:
-                start = self.written_end
+                start = written_end
         elif self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -507,16 +522,16 @@ class Log:
         try:
             if has_queued:
                 active = self.active_segment
-                active.write(self.written_end if is_awaited else -1)
-                self.written_end = self.log_end_offset
-                assert self.log_start_offset <= self.high_watermark <= self.written_end, self
+                active.write(written_end if is_awaited else -1)
+                self.written_end = end
+                assert self.log_start_offset <= self.high_watermark <= end, self
                 if self.leader_epochs.has_queued:
                     self.leader_epochs.mark_written()
                 if self.producers.queued:
                     self.producers.mark_written()
                 if active.has_entries:
                     self._write_indexes()
-            if self.written_end >= self.flush_state.due_offset:
+            if end >= self.flush_state.due_offset:
                 self.flush()
         except OSError:
             self._undo_to(start)
@@ -546,9 +561,14 @@ class Log:
     # Rolling
 
     def _make_room(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> None:
-        """Begin a new segment if the batch needs one, and compute the limits of the next roll."""
+        """Begin a new segment if the batch needs one, and compute the limits of the next roll.
+
+        Raises NeedsRoll if there is no time for that; the metadata quorum cannot wait.
+        """
         active = self.active_segment
         if active.should_roll(size, max_timestamp, last_offset, now_ms):
+            if not self.resources.has_time() and self.topic_partition.topic != METADATA_TOPIC:
+                raise NeedsRoll
             self._write_before_roll()
             self.roll(now_ms)
         active.set_limits(max_timestamp)

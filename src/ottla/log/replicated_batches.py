@@ -14,14 +14,15 @@ from ottla.log.segment.batch_scan import header_at
 from ottla.log.state.producer_replay import Marker, read_marker
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.records.batch import (
+    ATTRIBUTES_OFFSET,
     CONTROL_MASK,
     LOG_OVERHEAD,
     MAGIC_OFFSET,
     MAGIC_V2,
     Batch,
     CorruptBatch,
-    crc_of,
 )
+from ottla.records.checksum import crc32c
 
 ReplicatedBatch: TypeAlias = tuple[Batch, Marker | None]
 """A whole batch, and the transaction marker in it if it is one."""
@@ -62,7 +63,7 @@ def check_replicated(
 
 def _check_crc(view: memoryview, batch: Batch, end: int) -> None:
     if batch.magic == MAGIC_V2:
-        computed = crc_of(view, batch.position, end)
+        computed = crc32c(view[batch.position + ATTRIBUTES_OFFSET : end])
     else:
         computed = crc32(view[batch.position + MAGIC_OFFSET : end])
     if computed != batch.crc:

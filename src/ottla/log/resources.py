@@ -28,6 +28,7 @@ class Resources:
         "background",
         "clock",
         "files",
+        "has_time",
         "index_jobs",
         "last_writes",
         "notes",
@@ -55,6 +56,8 @@ class Resources:
         """Messages for the operator. Whoever logs them clears the list."""
         self.on_error: Callable[[str, OSError], None] = _raise
         """Called with the directory of a log when work in the background fails."""
+        self.has_time: Callable[[], bool] = lambda: True
+        """Returns False if this wake-up has no time left to begin a segment for an append."""
         self.index_jobs = IndexJobs(self)
         self.last_writes = LastWrites()
         self._inline_budget = InlineBudget()

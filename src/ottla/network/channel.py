@@ -97,9 +97,9 @@ class Channel:
         try:
             if self.unsent is not None and not self._send_unsent():
                 return False
-            if len(out) == 1 and type(out[0]) is bytes:  # nearly always
-                reply = out[0]
-                sent = self._send(reply)
+            if len(out) == 1 and type(reply := out[0]) is bytes:  # nearly always
+                send = self._send
+                sent = send(reply)
                 out.clear()
                 if sent == len(reply):
                     return True

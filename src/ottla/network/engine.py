@@ -199,16 +199,16 @@ class Engine:
         node, to_send, receiver = self.node, self.to_send, self.receiver
         node.settle_replies()
         receiver.arena_used = receiver.large_bytes = 0
-        ready, put_off, send = node.ready, node.put_off, self.send
+        ready, put_off = node.ready, node.put_off
         while to_send or ready or put_off:
             if len(to_send) + len(ready) == 1:
                 channel: Channel = to_send.pop() if to_send else ready.pop().edge  # type: ignore[assignment]
                 if not channel.closed:
-                    send(channel)
+                    self.send(channel)
             elif to_send or ready:
                 for channel in self._take_channels():
                     if not channel.closed:
-                        send(channel)
+                        self.send(channel)
             else:
                 node.run_put_off()
                 node.settle_replies()
@@ -231,11 +231,13 @@ class Engine:
         Each is there once: sending may handle a kept request, which is not settled yet.
         """
         to_send, ready = self.to_send, self.node.ready
-        channels: dict[Channel, None] = dict.fromkeys(to_send)
+        channels: dict[Channel, None] = {}
+        for channel in to_send:
+            channels[channel] = None
         to_send.clear()
-        if ready:
-            channels.update(dict.fromkeys([each.edge for each in ready]))  # type: ignore[misc]
-            ready.clear()
+        for connection in ready:
+            channels[connection.edge] = None  # type: ignore[index]
+        ready.clear()
         return channels
 
     def send(self, channel: Channel) -> None:

@@ -27,6 +27,7 @@ from ottla.wire.header import decode_response_header, request_header
 from ottla.wire.primitives import DecodeError
 
 if TYPE_CHECKING:
+    from ottla.network.engine import Engine
     from ottla.network.peers import Peers
 
 MOST_IN_FLIGHT: Final = 100
@@ -34,7 +35,8 @@ FIRST_BACKOFF_MS: Final = 50
 _ANY_NUMBER: Final = 1 << 30  # responses are read whatever waits to be sent
 _SMALLEST_RESPONSE: Final = 4  # a correlation id
 _CORRELATION_IDS: Final = 1 << 31
-_SIZE = Struct(">i")
+_pack_size: Final = Struct(">i").pack
+_new: Final = tuple.__new__  # what a NamedTuple's constructor does, in half the time
 
 
 class State(Enum):
@@ -111,22 +113,23 @@ class EnginePeer:
             raise BlockingIOError(f"{MOST_IN_FLIGHT} requests to {self} have no response yet")
         self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
         header = request_header(api_key, api_version, self._correlation_id, self._client_id)
-        frame = _SIZE.pack(len(header) + len(body)) + header + body
-        deadline_ms = self._peers.engine.node.monotonic_ms + timeout_ms
+        frame = _pack_size(len(header) + len(body)) + header + body
+        engine = self._peers.engine
+        deadline_ms = engine.node.monotonic_ms + timeout_ms
         request = InFlight(api_key, api_version, self._correlation_id, frame, deadline_ms, done)
         self._in_flight.append(request)
         if self._timer is None or self._timer.deadline_ms > deadline_ms:
             self._set_timer(deadline_ms)
         if self._channel is not None:
-            self._transmit(self._channel, request)
+            self._transmit(engine, self._channel, request)
         elif self._state is State.IDLE:
             self._open_soon()
 
-    def _transmit(self, channel: Channel, request: InFlight) -> None:
+    def _transmit(self, engine: Engine, channel: Channel, request: InFlight) -> None:
         channel.connection.out.append(request.frame)
         request.frame = b""
         if not channel.writing:
-            self._peers.engine.to_send.append(channel)
+            engine.to_send.append(channel)
 
     def _receive(
         self, connection: Connection, buffer: bytearray, view: memoryview, start: int, end: int
@@ -144,7 +147,7 @@ class EnginePeer:
             raise DecodeError(f"response {correlation_id} came instead of {request.correlation_id}")
         self._in_flight.popleft()
         self._failures = 0
-        request.done(Response(buffer, view, body, end))
+        request.done(_new(Response, (buffer, view, body, end)))
 
     # -- time ----------------------------------------------------------------------------
 
@@ -212,7 +215,7 @@ class EnginePeer:
         self._state = State.OPEN
         self._channel = channel
         for request in self._in_flight:
-            self._transmit(channel, request)
+            self._transmit(self._peers.engine, channel, request)
         self._peers.engine.add(channel)
 
     def _channel_closed(self, connection: Connection) -> None:

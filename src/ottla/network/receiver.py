@@ -27,7 +27,7 @@ AHEAD: Final = 16  # a frame gets this many times the memory of what has arrived
 MOST_RETIRED_BYTES: Final = 8 * 1024 * 1024  # buffers that wait for the node to settle
 MOST_LARGE_BYTES: Final = 16 * 1024 * 1024  # large replies of one wake-up before they are sent
 
-_SIZE = Struct(">i")
+_unpack_size: Final = Struct(">i").unpack_from
 
 
 class Receiver:
@@ -70,7 +70,7 @@ class Receiver:
         """Where the first bytes of a wake-up are received."""
 
     def receive(self, channel: Channel) -> bool:
-        """Receive as much as one connection may before it is the turn of others.
+        """Receive as much as one connection may before it is the turn of others, and handle it.
 
         Return whether that was a large frame, and another one may well be there.
         """
@@ -89,8 +89,24 @@ class Receiver:
             if channel.buffer is not None or channel.last_size > self._chunk_bytes:
                 return self._receive_more(channel)
             channel.used_ms = self._node.monotonic_ms
-            if self._receive_fresh(channel) == self._chunk_bytes and self._may_go_on(channel):
-                self._receive_rest(channel)  # the frame that did not fit goes on
+            start = self.arena_used
+            if start > self._last_start or self.large_bytes > MOST_LARGE_BYTES:
+                if not self._empty_arena(channel):
+                    return False
+                start = self.arena_used
+            room = self._fresh_bytes
+            chunk = self._arena_view[start : start + room] if start else self._first_chunk
+            recv_into = channel.recv_into
+            count = recv_into(chunk)
+            if count == 0:
+                self._engine.close(channel)
+                return False
+            self.arena_used = end = start + count
+            position = self._handle(channel, self._arena, self._arena_view, start, end)
+            if position < end and not channel.closed:
+                self._keep(channel, self._arena_view, position, end)
+                if count == self._chunk_bytes and self._may_go_on(channel):
+                    self._receive_rest(channel)  # the frame that did not fit goes on
         except BlockingIOError:
             return False
         except OSError as error:
@@ -113,9 +129,7 @@ class Receiver:
             self._receive_large(channel)
         else:
             channel.last_size = 0
-            channel.used_ms = self._node.monotonic_ms
-            self._receive_fresh(channel)
-            return False
+            return self.receive(channel)
         return channel.buffer is None and channel.last_size > self._chunk_bytes
 
     def _may_go_on(self, channel: Channel) -> bool:
@@ -127,26 +141,13 @@ class Receiver:
             and takes_requests(channel)
         )
 
-    def _receive_fresh(self, channel: Channel) -> int:
-        """Receive into the arena and handle it there; nothing is pending. Return how much."""
-        start = self.arena_used
-        if start > self._last_start or self.large_bytes > MOST_LARGE_BYTES:
-            self._engine.settle()
-            if start > self._last_start and len(self._arena) < self._most_arena_bytes:
-                self._set_arena(self._most_arena_bytes)
-            if channel.closed or channel.buffer is not None or not takes_requests(channel):
-                return 0
-            start = self.arena_used
-        chunk = self._arena_view[start : start + self._fresh_bytes] if start else self._first_chunk
-        count = channel.recv_into(chunk)
-        if count == 0:
-            self._engine.close(channel)
-            return 0
-        end = self.arena_used = start + count
-        position = self._handle(channel, self._arena, self._arena_view, start, end)
-        if position < end and not channel.closed:
-            self._keep(channel, self._arena_view, position, end)
-        return count
+    def _empty_arena(self, channel: Channel) -> bool:
+        """Settle to make room for another chunk; return True if the channel still receives."""
+        is_full = self.arena_used > self._last_start
+        self._engine.settle()
+        if is_full and len(self._arena) < self._most_arena_bytes:
+            self._set_arena(self._most_arena_bytes)
+        return not channel.closed and channel.buffer is None and takes_requests(channel)
 
     def _expects_large(self, channel: Channel) -> bool:
         """Expect another large frame after one, if a buffer for it is spare."""
@@ -199,7 +200,7 @@ class Receiver:
         smallest, largest = channel.smallest_frame, channel.largest_frame
         try:
             while end - position >= 4:
-                size = _SIZE.unpack_from(buffer, position)[0]
+                size = _unpack_size(buffer, position)[0]
                 if not smallest <= size <= largest:
                     raise DecodeError(f"a frame of {size} bytes")
                 stop = position + 4 + size
@@ -209,8 +210,9 @@ class Receiver:
                 position = stop
                 if connection.closing:
                     position = end
-                elif position < end and (
-                    connection.parked is not None
+                if (
+                    position == end
+                    or connection.parked is not None
                     or connection.large_bytes
                     or len(connection.out) >= channel.most_replies
                     or len(connection.pending) >= channel.most_replies
@@ -292,5 +294,5 @@ def _frame_bytes(channel: Channel, view: memoryview, position: int, have: int) -
     """
     if have < 4:
         return channel.smallest_frame
-    size: int = _SIZE.unpack_from(view, position)[0]
+    size: int = _unpack_size(view, position)[0]
     return max(size + 4, have) if size <= channel.largest_frame else have

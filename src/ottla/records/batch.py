@@ -48,10 +48,10 @@ base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, recor
 
 assert HEADER.size == HEADER_SIZE
 
-_CRC = Struct(">I")
-_MIN_BATCH_LENGTH = HEADER_SIZE - LOG_OVERHEAD
-_unpack_header = HEADER.unpack_from
-_new = tuple.__new__  # what a NamedTuple's constructor does, in half the time
+_CRC: Final = Struct(">I")
+_MIN_BATCH_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
+_unpack_header: Final = HEADER.unpack_from
+_new: Final = tuple.__new__  # what a NamedTuple's constructor does, in half the time
 
 
 class CorruptBatch(ValueError):

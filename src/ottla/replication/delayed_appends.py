@@ -1,14 +1,16 @@
-"""Appends to one partition that wait: for a helper process, or behind one that does.
+"""Appends to one partition that wait: for a helper process, a new segment, or behind one that does.
 
-Batches whose records must be looked at go to a helper process (`ottla.records.validation`).
+Batches whose records must be looked at go to a helper process (`ottla.records.validation`). A batch
+that needs a new segment waits for the next wake-up if this one has begun some already.
 Meanwhile the partition keeps its order: whatever is appended to it later waits as well, so that
 offsets are given in the order of arrival and sequences of idempotent producers stay right.
 Several batches may be with the helper at the same time, and come back in any order.
 
     arrived    -> validating          its records must be looked at
-    arrived    -> ready               they need not be, but batches before it wait
+    arrived    -> ready               they need not be, but batches before it wait, or it needs a
+                                      new segment
     validating -> ready               the helper process has answered, or has failed
-    ready      -> appended, refused   when it is the first; then the next one
+    ready      -> appended, refused   when it is the first, and there is time; then the next one
     ready      -> validating          the topic's settings have changed meanwhile
     any        -> refused             this broker does not lead any more
 
@@ -20,7 +22,14 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ottla.log.append_rules import UNCHECKED, WELL_FORMED, WITH_KEYS, NeedsValidation
+from ottla.log.append_rules import (
+    UNCHECKED,
+    WELL_FORMED,
+    WITH_KEYS,
+    AppendLater,
+    NeedsRoll,
+    NeedsValidation,
+)
 from ottla.log.state.verifications import NOT_TRANSACTIONAL
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.ports import Ports, TaskFailed
@@ -29,11 +38,14 @@ from ottla.replication.partition_leader import WRITTEN, AppendWaiter, PartitionL
 if TYPE_CHECKING:
     from ottla.log.log import Log
     from ottla.replication.partition import Partition, QueuedWrite
+    from ottla.replication.timers import Timers
 
 PARKED_BYTES: Final = 8 * 1024 * 1024
 """While more than this waits, a connection that has added to it sends no further request."""
 MAX_DELAYED_BYTES: Final = 128 * 1024 * 1024
 """A batch is refused if more than this would wait; one alone may be as large as it likes."""
+
+_PAUSE_MS: Final = 0.05
 
 SEQUENCE_ERRORS: Final = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -48,8 +60,13 @@ class Broker(Protocol):
 
     appended: list[QueuedWrite]
     delayed_bytes: int
+    monotonic_ms: float
     ports: Ports
+    timers: Timers
     wall_ms: int
+
+    def has_time(self) -> bool:
+        """Return False if what waits is to be appended in the next wake-up."""
 
     def storage_failed(self, partition: Partition, problem: OSError) -> tuple[ErrorCode, str]:
         """Handle an I/O error of a partition's log; return what to tell the client."""
@@ -141,12 +158,14 @@ class DelayedCoordinatorAppend(DelayedAppend):
 class DelayedAppends:
     """The appends to one partition that wait, in their order; never empty for long."""
 
-    __slots__ = ("_broker", "_leader", "_queue")
+    __slots__ = ("_broker", "_is_scheduled", "_leader", "_queue")
 
     def __init__(self, leader: PartitionLeader, broker: Broker) -> None:
         self._leader = leader
         self._broker = broker
         self._queue: deque[DelayedAppend] = deque()
+        self._is_scheduled = False
+        """True if a timer is set to go on."""
 
     def add(
         self,
@@ -155,7 +174,7 @@ class DelayedAppends:
         view: memoryview,
         start: int,
         end: int,
-        needed: NeedsValidation | None,
+        needed: AppendLater | None,
     ) -> None:
         """Copy the batch at [start, end) and let it wait; `needed` if it was checked already.
 
@@ -169,13 +188,15 @@ class DelayedAppends:
             )
         if needed is None:
             needed = self._check(append, buffer, view, start, end)
-        if needed is None:
-            append.batch = bytearray(view[start:end])
-        else:
+        if isinstance(needed, NeedsValidation):
             self._submit(append, needed, view[start:end])
+        else:
+            append.batch = bytearray(view[start:end])
         append.size = size
         broker.delayed_bytes += size
         self._queue.append(append)
+        if isinstance(needed, NeedsRoll):
+            self._go_on_soon()
 
     def _check(
         self, append: DelayedAppend, buffer: bytearray, view: memoryview, start: int, end: int
@@ -220,17 +241,35 @@ class DelayedAppends:
         self._append_ready()
 
     def _append_ready(self) -> None:
-        """Append what does not wait any more, up to the first batch that does."""
-        queue = self._queue
+        """Append what does not wait any more, up to the first batch that does.
+
+        If that takes too long, go on in the next wake-up.
+        """
+        broker, queue = self._broker, self._queue
         while queue and queue[0].is_ready:
+            if not broker.has_time():
+                self._go_on_soon()
+                break
             try:
                 self._append(queue[0])
             except NeedsValidation as needed:
                 self._validate_again(queue[0], needed)
+            except NeedsRoll:
+                self._go_on_soon()
+                break
             else:
-                self._broker.delayed_bytes -= queue.popleft().size
-        if not queue:
+                broker.delayed_bytes -= queue.popleft().size
+        if not queue and self._leader.delayed is self:
             self._leader.delayed = None
+
+    def _go_on_soon(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._broker.timers.at(self._broker.monotonic_ms + _PAUSE_MS, self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_scheduled = False
+        self._append_ready()
 
     def _validate_again(self, append: DelayedAppend, needed: NeedsValidation) -> None:
         try:
@@ -310,9 +349,9 @@ def append_later(
     view: memoryview,
     start: int,
     end: int,
-    needed: NeedsValidation | None,
+    needed: AppendLater | None,
 ) -> None:
-    """Append the batch at [start, end) once its records were looked at, and its turn has come.
+    """Append the batch at [start, end) once it can be, and its turn has come.
 
     Raises ApiError, and never calls the waiter, if the batch is refused at once.
     """

@@ -133,9 +133,10 @@ class Fetcher:
 
     def served(self, entry: FetchEntry) -> None:
         """Move an entry that got data behind the others, so that all get their turn."""
-        if entry in self.dirty:
-            del self.dirty[entry]
-            self.dirty[entry] = None
+        dirty = self.dirty
+        if len(dirty) > 1 and entry in dirty:
+            del dirty[entry]
+            dirty[entry] = None
 
     def exhausted(self, entry: FetchEntry, *, watch: bool) -> None:
         """Look at an entry again only when its partition has changed."""

@@ -19,11 +19,11 @@ from ottla.model.steps import Steps, run_to_end
 from ottla.ports import Random
 from ottla.replication.fetch_partitions import Fetcher
 
-EVICTION_MS = 120_000
-INITIAL_EPOCH = 0
-FINAL_EPOCH = -1
-_MAX_EPOCH = 2**31 - 1
-_MAX_ID = 2**31 - 1
+EVICTION_MS: Final = 120_000
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+_MAX_EPOCH: Final = 2**31 - 1
+_MAX_ID: Final = 2**31 - 1
 
 MOST_BYTES: Final = 256 * 1024 * 1024
 

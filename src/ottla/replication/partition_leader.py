@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from errno import EIO
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from ottla.log.append_rules import WITH_KEYS
 from ottla.metadata.image import PartitionImage
@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from ottla.replication.delayed_appends import DelayedAppends
     from ottla.replication.partition import Partition
 
-WRITTEN = -1
+_NONE: Final = ErrorCode.NONE  # a member of an enumeration is looked up slowly
+
+WRITTEN: Final = -1
 """The offset of a waiter that waits for the local write only."""
 
-MAX_OFFSET = 2**63 - 1
+MAX_OFFSET: Final = 2**63 - 1
 
 
 class AppendWaiter(Protocol):
@@ -75,7 +77,8 @@ class OwnAppend:
 
     def appended(self, place: Any, position: int, error: ApiError | None) -> None:
         """Pass the result on."""
-        self._done(ErrorCode.NONE if error is None else error.code)
+        done = self._done
+        done(_NONE if error is None else error.code)
 
     def wait_for_followers(self, place: Any, position: int) -> None:
         """Wait as long as it takes."""
@@ -242,7 +245,7 @@ class PartitionLeader:
         """Append a batch of the broker's own and return its base offset.
 
         Returns its base offset. ApiError or OSError when it cannot even be queued,
-        NeedsValidation when a helper process must look at its records.
+        AppendLater when it must wait.
         """
         log = self.partition.online_log()
         self.check_in_sync()
@@ -265,7 +268,10 @@ class PartitionLeader:
             raise OSError(EIO, "the log directory is offline")
         if self.followers:
             self._note_behind(log)
-        log.write_queued(is_awaited=bool(partition.watchers))
+        if partition.watchers:
+            log.write_queued(is_awaited=True)
+        else:
+            log.write_queued()
         if partition.leader is not self:
             self._tell_resigned()
             return
@@ -335,7 +341,9 @@ class PartitionLeader:
         there is not this leader's.
         """
         follower = self.followers.get(replica_id)
-        log = self.partition.online_log()
+        log = self.partition.log
+        if log is None:
+            log = self.partition.online_log()  # raises
         if follower is None:
             raise ApiError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -354,12 +362,14 @@ class PartitionLeader:
         follower.asked_ms, follower.asked_end = now_ms, log.written_end
         follower.broker_epoch = broker_epoch
         follower.log_start_offset = log_start_offset
+        is_in_sync = replica_id in self.isr
         if fetch_offset != follower.log_end_offset:
             follower.log_end_offset = fetch_offset
-            if replica_id in self.isr or self._is_proposed(replica_id):
+            if is_in_sync or self._is_proposed(replica_id):
                 self.advance_high_watermark()
-                self._tell_committed()
-        if replica_id not in self.isr and self.partition.topic.isr_changes is not None:
+                if self._uncommitted:
+                    self._tell_committed()
+        if not is_in_sync and self.partition.topic.isr_changes is not None:
             self.partition.topic.isr_changes.consider(self, replica_id)
 
     def withdraw_proposal(self) -> None:
@@ -438,7 +448,8 @@ class PartitionLeader:
     def _tell_committed(self) -> None:
         """Tell the waiters whose appends the high watermark has passed."""
         uncommitted = self._uncommitted
-        if not uncommitted:
+        log = self.partition.log
+        if not uncommitted or (log is not None and uncommitted[0][0] > log.high_watermark):
             return
         log = self.partition.online_log()
         error: ApiError | None = None

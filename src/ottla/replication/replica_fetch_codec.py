@@ -8,56 +8,109 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from struct import Struct, error
-from typing import Final, NamedTuple
+from typing import Final
 
 from ottla.wire.primitives import DecodeError, read_uvarint, skip_tags, uvarint
 
 FETCH_VERSION: Final = 17
-_HEAD = Struct(">iiibii")  # max wait, min bytes, max bytes, isolation, session id, session epoch
-_PARTITION = Struct(">iiqiqi")
-_REPLICA = Struct(">iq")
-_TOP = Struct(">ihi")  # throttle time, error, session id
-_ANSWER = Struct(">ihqqq")  # partition, error, high watermark, last stable offset, log start
-_I32 = Struct(">i")
-_DIVERGING = Struct(">iq")
-_NO_TAGS = b"\x00"
-_ONE = uvarint(2)  # the length of an array with one element
-_NONE = uvarint(1)
-_ONLY_REPLICA_STATE = b"\x01\x01\x0d"  # one tagged field: its tag, its size
-_DIVERGING_TAG = 0
+_pack_head: Final = Struct(">iiibii").pack
+"""Packs max wait, min bytes, max bytes, isolation, session id, session epoch."""
+_pack_partition: Final = Struct(">iiqiqi").pack
+_pack_replica: Final = Struct(">iq").pack
+_pack_one: Final = Struct(">B16sBiiqiqiBBBBBBBiqB").pack
+"""Packs what follows the head of a request that names one partition and forgets none."""
+_TOP_BYTES: Final = 10
+_unpack_top: Final = Struct(">ihi").unpack_from  # throttle time, error, session id
+_ONE_REPLY_BYTES: Final = 63
+_unpack_one_reply: Final = Struct(">ihiB16sBihqqqBi").unpack_from
+"""Returns all of a response about one partition up to its records."""
+_ANSWER_BYTES: Final = 30
+_unpack_answer: Final = Struct(">ihqqq").unpack_from
+"""Returns partition, error, high watermark, last stable offset, log start."""
+_I32: Final = Struct(">i")
+_DIVERGING: Final = Struct(">iq")
+_NO_TAGS: Final = b"\x00"
+_NONE: Final = uvarint(1)  # the length of an empty array
+_ONLY_REPLICA_STATE: Final = b"\x01\x01\x0d"  # one tagged field: its tag, its size
+_DIVERGING_TAG: Final = 0
 
 
-class Position(NamedTuple):
+class Position:
     """Where a follower goes on with a partition."""
 
-    topic_id: bytes
-    partition_index: int
-    leader_epoch: int
-    fetch_offset: int
-    last_fetched_epoch: int
-    log_start_offset: int
+    __slots__ = (
+        "fetch_offset",
+        "last_fetched_epoch",
+        "leader_epoch",
+        "log_start_offset",
+        "partition_index",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        topic_id: bytes,
+        partition_index: int,
+        leader_epoch: int,
+        fetch_offset: int,
+        last_fetched_epoch: int,
+        log_start_offset: int,
+    ) -> None:
+        self.topic_id = topic_id
+        self.partition_index = partition_index
+        self.leader_epoch = leader_epoch
+        self.fetch_offset = fetch_offset
+        self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
 
 
-class Fetched(NamedTuple):
-    """The answer for one partition; its records are [start, end) of the buffer."""
+class Fetched:
+    """The answer for one partition; its records are [start, end) of the buffer.
 
-    topic_id: bytes
-    partition_index: int
-    error: int
-    high_watermark: int
-    log_start_offset: int
-    start: int
-    end: int
-    diverging: tuple[int, int] | None
-    """The leader's epoch up to the follower's, and where it ends, if the logs differ."""
+    `diverging` is the leader's epoch up to the follower's, and where it ends, if the logs differ.
+    """
+
+    __slots__ = (
+        "diverging",
+        "end",
+        "error",
+        "high_watermark",
+        "log_start_offset",
+        "partition_index",
+        "start",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        topic_id: bytes,
+        partition_index: int,
+        error: int,
+        high_watermark: int,
+        log_start_offset: int,
+        start: int,
+        end: int,
+        diverging: tuple[int, int] | None,
+    ) -> None:
+        self.topic_id = topic_id
+        self.partition_index = partition_index
+        self.error = error
+        self.high_watermark = high_watermark
+        self.log_start_offset = log_start_offset
+        self.start = start
+        self.end = end
+        self.diverging = diverging
 
 
-class FetchReply(NamedTuple):
+class FetchReply:
     """A whole response."""
 
-    error: int
-    session_id: int
-    partitions: list[Fetched]
+    __slots__ = ("error", "partitions", "session_id")
+
+    def __init__(self, error: int, session_id: int, partitions: list[Fetched]) -> None:
+        self.error = error
+        self.session_id = session_id
+        self.partitions = partitions
 
 
 def encode_request(
@@ -73,10 +126,23 @@ def encode_request(
     `limits` are max wait, min bytes, max bytes, and max bytes of a partition.
     """
     max_wait_ms, min_bytes, max_bytes, partition_max_bytes = limits
-    parts = [_HEAD.pack(max_wait_ms, min_bytes, max_bytes, 0, *session)]
+    session_id, epoch = session
+    head = _pack_head(max_wait_ms, min_bytes, max_bytes, 0, session_id, epoch)
+    if len(positions) == 1 and not forgotten:
+        only = positions[0]
+        return head + _pack_one(
+            2, only.topic_id,
+            2, only.partition_index, only.leader_epoch, only.fetch_offset,
+            only.last_fetched_epoch, only.log_start_offset, partition_max_bytes,
+            0, 0,  # tags of the partition and of the topic
+            1, 1,  # nothing forgotten, no rack
+            1, 1, 13, broker_id, broker_epoch,
+            0,
+        )  # fmt: skip
+    parts = [head]
     _add_topics(parts, positions, partition_max_bytes)
     _add_forgotten(parts, forgotten)
-    replica = _REPLICA.pack(broker_id, broker_epoch)
+    replica = _pack_replica(broker_id, broker_epoch)
     parts += (_NONE, _ONLY_REPLICA_STATE, replica, _NO_TAGS)  # no rack
     return b"".join(parts)
 
@@ -84,23 +150,21 @@ def encode_request(
 def _add_topics(
     parts: list[bytes], positions: Sequence[Position], partition_max_bytes: int
 ) -> None:
-    if len(positions) == 1:
-        topic_id, index, leader_epoch, offset, last_epoch, log_start = positions[0]
-        partition = _PARTITION.pack(
-            index, leader_epoch, offset, last_epoch, log_start, partition_max_bytes
-        )
-        parts += (_ONE, topic_id, _ONE, partition, _NO_TAGS, _NO_TAGS)
-        return
     topics: dict[bytes, list[Position]] = {}
     for position in positions:
         topics.setdefault(position.topic_id, []).append(position)
     parts.append(uvarint(len(topics) + 1))
     for topic_id, some in topics.items():
         parts += (topic_id, uvarint(len(some) + 1))
-        for _, index, leader_epoch, offset, last_epoch, log_start in some:
+        for each in some:
             parts.append(
-                _PARTITION.pack(
-                    index, leader_epoch, offset, last_epoch, log_start, partition_max_bytes
+                _pack_partition(
+                    each.partition_index,
+                    each.leader_epoch,
+                    each.fetch_offset,
+                    each.last_fetched_epoch,
+                    each.log_start_offset,
+                    partition_max_bytes,
                 )
             )
             parts.append(_NO_TAGS)
@@ -130,8 +194,21 @@ def decode_reply(buffer: bytearray, p: int, end: int) -> FetchReply:
 
 
 def _decode(buffer: bytearray, p: int, end: int) -> FetchReply:
-    _, code, session_id = _TOP.unpack_from(buffer, p)
-    topic_count, p = read_uvarint(buffer, p + _TOP.size, end)
+    if end - p > _ONE_REPLY_BYTES:
+        (
+            _, code, session_id, topic_count, topic_id, partition_count,
+            index, partition_code, high_watermark, _, log_start, aborted, _,
+        ) = _unpack_one_reply(buffer, p)  # fmt: skip
+        if topic_count == partition_count == 2 and aborted <= 1:  # one partition: nearly always
+            size, start = read_uvarint(buffer, p + _ONE_REPLY_BYTES, end)
+            stop = start + max(size - 1, 0)
+            if stop + 3 == end and buffer[stop] == buffer[stop + 1] == buffer[stop + 2] == 0:
+                only = Fetched(
+                    topic_id, index, partition_code, high_watermark, log_start, start, stop, None
+                )
+                return FetchReply(code, session_id, [only])
+    _, code, session_id = _unpack_top(buffer, p)
+    topic_count, p = read_uvarint(buffer, p + _TOP_BYTES, end)
     partitions: list[Fetched] = []
     for _ in range(topic_count - 1):
         topic_id = bytes(buffer[p : p + 16])
@@ -146,10 +223,14 @@ def _decode(buffer: bytearray, p: int, end: int) -> FetchReply:
 
 
 def _partition(buffer: bytearray, p: int, end: int, topic_id: bytes) -> tuple[Fetched, int]:
-    index, code, high_watermark, _, log_start_offset = _ANSWER.unpack_from(buffer, p)
-    aborted, p = read_uvarint(buffer, p + _ANSWER.size, end)
-    for _ in range(aborted - 1):
-        p = skip_tags(buffer, p + 16, end)
+    index, code, high_watermark, _, log_start_offset = _unpack_answer(buffer, p)
+    p += _ANSWER_BYTES
+    if buffer[p] <= 1:  # no aborted transactions: always, for a follower
+        p += 1
+    else:
+        aborted, p = read_uvarint(buffer, p, end)
+        for _ in range(aborted - 1):
+            p = skip_tags(buffer, p + 16, end)
     size, p = read_uvarint(buffer, p + 4, end)  # after the preferred read replica
     start = p
     p += max(size - 1, 0)

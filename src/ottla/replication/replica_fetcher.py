@@ -14,9 +14,10 @@ A partition with an error waits for a while, or until the metadata gives it anot
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from errno import EIO
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.ports import Clock, Peer, Response
@@ -40,6 +41,7 @@ PAUSE_MS: Final = 50
 REBUILD_PAUSE_MS: Final = 500
 """How long a partition rests if it cannot be rebuilt from the remote tier yet."""
 TIMEOUT_MS: Final = 30_000
+_FETCH: Final = int(ApiKey.FETCH)
 _SESSION_ERRORS: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -50,63 +52,72 @@ _SESSION_ERRORS: Final = frozenset(
 )
 
 
-class FetcherHost(Protocol):
-    """What a fetcher needs of its broker."""
+class FetcherHost(ABC):
+    """What a fetcher needs of its broker.
+
+    It is a base class, not a protocol: compiled code calls its methods directly.
+    """
 
     @property
+    @abstractmethod
     def node_id(self) -> int: ...
 
     @property
+    @abstractmethod
     def timers(self) -> Timers: ...
 
     @property
+    @abstractmethod
     def clock(self) -> Clock: ...
 
     @property
+    @abstractmethod
     def wall_ms(self) -> int: ...
 
     @property
+    @abstractmethod
     def broker_epoch(self) -> int: ...
 
     @property
+    @abstractmethod
     def replication(self) -> ReplicationConfig: ...
 
     @property
+    @abstractmethod
     def is_throttled(self) -> bool:
         """True if fetches of some replicas are limited."""
-        ...
 
+    @abstractmethod
     def throttle_ms(self, partition: Partition) -> float:
         """Return for how long a partition must not be fetched; 0 if it may be."""
-        ...
 
+    @abstractmethod
     def charge(self, partition: Partition, size: int) -> None:
         """Count what was fetched."""
-        ...
 
+    @abstractmethod
     def write_later(self, write: QueuedWrite) -> None:
         """Have something written when the wake-up ends."""
-        ...
 
-    def when_written(self, action: Callable[[], None]) -> None:
-        """Call a function after everything of this wake-up is written."""
-        ...
+    @abstractmethod
+    def when_written(self, fetcher: ReplicaFetcher) -> None:
+        """Call `finish` of a fetcher after everything of this wake-up is written."""
 
+    @abstractmethod
     def storage_failed(self, partition: Partition, problem: OSError) -> object:
         """Handle a storage error of a log."""
-        ...
 
+    @abstractmethod
     def find_log_start(
         self, peer: Peer, partition: Partition, done: Callable[[int | None], None]
     ) -> None:
         """Ask the leader where its log begins; None if it does not say."""
-        ...
 
+    @abstractmethod
     def rebuild_from_tier(
         self, peer: Peer, partition: Partition, done: Callable[[bool], None]
     ) -> None:
         """Let a log begin where the leader's local segments do; False if that is not possible."""
-        ...
 
 
 class FollowedPartition:
@@ -152,6 +163,11 @@ class ReplicaFetcher:
         self._session = (0, INITIAL_EPOCH)
         self._broker_epoch = -1
         """The epoch of this broker in the requests of the session."""
+        self._taken: list[FollowedPartition] | None = None
+        """The partitions of a response that is not written yet."""
+        self._config: ReplicationConfig | None = None
+        self._limits = (0, 0, 0, 0)
+        """The limits of a request, as this configuration has them."""
         self._is_busy = False
         self._is_paused = False
         self._is_scheduled = False
@@ -186,10 +202,19 @@ class ReplicaFetcher:
         """Send a request when the wake-up ends: more partitions may come until then."""
         if not (self._is_busy or self._is_paused or self._is_scheduled or self._is_closed):
             self._is_scheduled = True
-            self._host.when_written(self._fetch)
+            self._host.when_written(self)
+
+    def finish(self) -> None:
+        """Go on when everything of the wake-up is written: follow the leader, ask for more."""
+        self._is_scheduled = False
+        if self._taken is not None:
+            taken, self._taken = self._taken, None
+            self._is_busy = False
+            for followed in taken:
+                self._follow_leader(followed)
+        self._fetch()
 
     def _fetch(self) -> None:
-        self._is_scheduled = False
         if self._is_busy or self._is_paused or self._is_closed or not self._partitions:
             return
         if self._host.broker_epoch != self._broker_epoch:
@@ -200,20 +225,26 @@ class ReplicaFetcher:
         keys = list(self._partitions) if epoch == INITIAL_EPOCH else list(self._changed)
         if self._host.is_throttled:
             self._hold_back(keys)
-        positions = [self._position(self._partitions[key]) for key in keys]
-        known = [position for position in positions if position is not None]
+        known: list[Position] = []
+        for key in keys:
+            position = self._position(self._partitions[key])
+            if position is not None:
+                known.append(position)
         if epoch == INITIAL_EPOCH and not known:
             return
         config = self._host.replication
-        body = encode_request(
-            self._host.node_id,
-            self._broker_epoch,
-            (
+        if config is not self._config:
+            self._config = config
+            self._limits = (
                 config.replica_fetch_wait_max_ms,
                 config.replica_fetch_min_bytes,
                 config.replica_fetch_response_max_bytes,
                 config.replica_fetch_max_bytes,
-            ),
+            )
+        body = encode_request(
+            self._host.node_id,
+            self._broker_epoch,
+            self._limits,
             self._session,
             known,
             () if epoch == INITIAL_EPOCH else self._forgotten,
@@ -221,7 +252,7 @@ class ReplicaFetcher:
         self._changed.clear()
         self._forgotten.clear()
         self._is_busy = True
-        self._peer.send(ApiKey.FETCH, FETCH_VERSION, body, TIMEOUT_MS, self._received)
+        self._peer.send(_FETCH, FETCH_VERSION, body, TIMEOUT_MS, self._received)
 
     def _hold_back(self, keys: list[tuple[bytes, int]]) -> None:
         """Set partitions aside for which too much was fetched."""
@@ -256,7 +287,8 @@ class ReplicaFetcher:
             self._start_over()
             self._pause()
             return
-        reply = decode_reply(result.buffer, result.start, result.end)
+        buffer, view, start, end = result
+        reply = decode_reply(buffer, start, end)
         if reply.error:
             self._is_busy = False
             self._start_over()
@@ -270,68 +302,61 @@ class ReplicaFetcher:
             if reply.session_id
             else (0, INITIAL_EPOCH)
         )
-        written: list[FollowedPartition] = []
+        taken: list[FollowedPartition] = []
         for fetched in reply.partitions:
-            followed = self._partitions.get((fetched.topic_id, fetched.partition_index))
-            if followed is not None:
-                self._take(followed, fetched, result, written)
-        self._host.when_written(lambda: self._written(written))
+            key = fetched.topic_id, fetched.partition_index
+            followed = self._partitions.get(key)
+            if followed is not None and self._take(followed, key, fetched, buffer, view):
+                followed.fetched = fetched
+                taken.append(followed)
+        self._taken = taken
+        self._host.when_written(self)
 
     def _take(
         self,
         followed: FollowedPartition,
+        key: tuple[bytes, int],
         fetched: Fetched,
-        response: Response,
-        written: list[FollowedPartition],
-    ) -> None:
-        """Take what the leader says about one partition."""
+        buffer: bytearray,
+        view: memoryview,
+    ) -> bool:
+        """Take what the leader says about one partition; return True if its offsets count."""
         partition = followed.partition
-        key = fetched.topic_id, fetched.partition_index
-        follower = partition.follower
-        if follower is None or partition.log is None or followed.is_resting:
-            return
-        if partition.log.written_end != followed.requested_offset:
+        log, follower = partition.log, partition.follower
+        if follower is None or log is None or followed.is_resting:
+            return False
+        if log.written_end != followed.requested_offset:
             self._changed[key] = None  # this answers a request from before a truncation
-            return
+            return False
         try:
             if fetched.error:
                 self._take_error(followed, fetched.error)
-                return
+                return False
             if fetched.diverging is not None:
                 follower.truncate(*fetched.diverging)
                 self._changed[key] = None
-                return
+                return False
             if fetched.end > fetched.start:
                 self._changed[key] = None
-                follower.append(
-                    response.buffer,
-                    response.view,
-                    fetched.start,
-                    fetched.end,
-                    self._host.wall_ms,
-                )
+                follower.append(buffer, view, fetched.start, fetched.end, self._host.wall_ms)
                 self._host.write_later(followed)
                 if self._host.is_throttled:
                     self._host.charge(partition, fetched.end - fetched.start)
         except ApiError:
             self._rest(followed)
-            return
+            return False
         except OSError as error:
             self._rest(followed)
             self._host.storage_failed(partition, error)
-            return
-        followed.fetched = fetched
-        written.append(followed)
+            return False
+        return True
 
-    def _written(self, written: list[FollowedPartition]) -> None:
-        """Follow the leader's high watermarks, then ask for more."""
-        self._is_busy = False
-        for followed in written:
-            fetched, followed.fetched = followed.fetched, None
-            follower = followed.partition.follower
-            if fetched is not None and follower is not None and followed.partition.log is not None:
-                follower.follow_leader(fetched.high_watermark, fetched.log_start_offset)
-        self._fetch()
+    def _follow_leader(self, followed: FollowedPartition) -> None:
+        """Follow the leader's offsets, if what came with them is written."""
+        fetched, followed.fetched = followed.fetched, None
+        follower = followed.partition.follower
+        if fetched is not None and follower is not None and followed.partition.log is not None:
+            follower.follow_leader(fetched.high_watermark, fetched.log_start_offset)
 
     def _take_error(self, followed: FollowedPartition, code: int) -> None:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:

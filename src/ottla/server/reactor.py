@@ -100,23 +100,27 @@ class Reactor:
         poll = poller.poll
         readable, writable, gone = poller.readable, poller.writable, poller.gone
         now_ms = node.clock.monotonic_ms
-        wait = Waiting(poller.poll, now_ms).wait
+        waiting = Waiting(poll, now_ms, self._timeout_s)
+        wait, sleep = waiting.wait, waiting.sleep
         channels, receiver = engine.channels, engine.receiver
-        receive, send, settle = engine.receive, engine.send, engine.settle
+        receive, settle = engine.receive, engine.settle
         to_resume, to_send = engine.to_resume, engine.to_send
         node.advance()
         engine.watch_idle()
         awake = False
         while self._running:
             ended_ms = now_ms()
-            if ended_ms - node.monotonic_ms > STALL_MS:
-                node.loop_stalls.add(ended_ms - node.monotonic_ms, node.monotonic_ms)
+            woke_ms = node.monotonic_ms
+            if ended_ms - woke_ms > STALL_MS:
+                node.loop_stalls.add(ended_ms - woke_ms, woke_ms)
             if self._left:
                 events = self._in_turn(poll(0))
             elif to_resume or to_send:  # the engine has work
                 events = poll(0)
+            elif awake:
+                events = wait(ended_ms, woke_ms)
             else:
-                events = wait(ended_ms, node.monotonic_ms, self._timeout_s, awake=awake)
+                events = sleep(ended_ms)
             node.advance()
             if len(events) > FEW_EVENTS:
                 events = self._handle_many(events)
@@ -125,7 +129,7 @@ class Reactor:
                 if channel is None:
                     self._other(fd)
                 elif event & writable:
-                    send(channel)
+                    engine.send(channel)
                 elif event & readable:
                     if receive(channel) and len(events) == 1:
                         engine.stream_large_frames(channel)
@@ -141,44 +145,35 @@ class Reactor:
     def _handle_many(self, events: Events) -> Events:
         """Handle events for a while, and remember whose turn is next; return no events."""
         engine, poller = self.engine, self._poller
-        channels, receiver = engine.channels, engine.receiver
-        ready, writable = poller.readable | poller.writable, poller.writable
+        channels, receiver, receive = engine.channels, engine.receiver, engine.receive
+        readable, writable = poller.readable, poller.writable
         now_ms = self._node.clock.monotonic_ms
         end_ms = self._node.monotonic_ms + MOST_MS
-        if any(fd not in channels or not event & ready for fd, event in events):
-            events = self._handle_others(events)
-        used = receiver.arena_used
-        for number, (fd, event) in enumerate(events, 1):
+        others = [fd for fd, _ in events if fd not in channels]
+        for fd in others:
+            self._other(fd)
+        few, much = FEW_EVENTS, receiver.arena_used + MUCH_BYTES
+        rest = iter(events)
+        for fd, event in rest:
             channel = channels.get(fd)
             if channel is None:
                 continue
-            if event & writable:
+            if event == readable:  # and nothing else: nearly always
+                receive(channel)
+                few -= 1
+                if few and receiver.arena_used <= much:
+                    continue
+            elif event & writable:
                 engine.send(channel)
+            elif event & readable:
+                receive(channel)
             else:
-                engine.receive(channel)
-            is_much = not 0 <= receiver.arena_used - used <= MUCH_BYTES
-            if is_much or event & writable or not number % FEW_EVENTS:
-                used = receiver.arena_used
-                if now_ms() > end_ms:
-                    self._left = [fd for fd, _ in events[number:]]
-                    break
+                engine.close(channel)
+            few, much = FEW_EVENTS, receiver.arena_used + MUCH_BYTES
+            if now_ms() > end_ms:
+                self._left = [fd for fd, _ in rest]
+                break
         return []
-
-    def _handle_others(self, events: Events) -> Events:
-        """Accept, run what other threads want and close what is gone; return the other events."""
-        channels, poller = self.engine.channels, self._poller
-        ready = poller.readable | poller.writable
-        others = [fd for fd, _ in events if fd not in channels]
-        rest: Events = []
-        for fd, event in events:
-            channel = channels.get(fd)
-            if channel is not None and event & ready:
-                rest.append((fd, event))
-            elif channel is not None:
-                self.engine.close(channel)
-        for fd in others:
-            self._other(fd)
-        return rest
 
     def _in_turn(self, events: Events) -> Events:
         """Return events in the order in which they are handled: first those that were left."""

@@ -27,45 +27,52 @@ _yield: Callable[[], None] = getattr(os, "sched_yield", _no_yield)
 
 
 class Waiting:
-    """Waits with `poll`, that of a poller, which takes a timeout in seconds."""
+    """Waits with `poll`, that of a poller, which takes a timeout in seconds.
 
-    __slots__ = ("_now_ms", "_poll", "_short", "_until_ms")
+    `timeout_s` returns how long the loop may sleep from a time on. All times are given by the loop,
+    which knows them, so the clock is read here only while the loop polls.
+    """
 
-    def __init__(self, poll: Callable[[float], Events], now_ms: Callable[[], float]) -> None:
+    __slots__ = ("_now_ms", "_poll", "_short", "_timeout_s", "_until_ms")
+
+    def __init__(
+        self,
+        poll: Callable[[float], Events],
+        now_ms: Callable[[], float],
+        timeout_s: Callable[[float], float],
+    ) -> None:
         self._poll = poll
         self._now_ms = now_ms
+        self._timeout_s = timeout_s
         self._short = 0
         self._until_ms = 0.0
         """The last wait was a short one if it ended before this time."""
 
-    def wait(
-        self,
-        began_ms: float,
-        woke_ms: float,
-        timeout_s: Callable[[float], float],
-        *,
-        awake: bool,
-    ) -> Events:
-        """Return the next events, or none after the timeout. `awake` allows polling.
+    def sleep(self, began_ms: float) -> Events:
+        """Return the next events, or none after the timeout. `began_ms` is the time now."""
+        self._short = 0
+        self._until_ms = 0.0
+        return self._poll(self._timeout_s(began_ms))
 
-        `began_ms` is the time now, and is given to `timeout_s`; `woke_ms` is when the last wait
-        ended. The loop knows both, so the clock is not read here before the loop polls.
+    def wait(self, began_ms: float, woke_ms: float) -> Events:
+        """Do the same, and poll for a moment after a few short waits in a row.
+
+        `woke_ms` is when the last wait ended.
         """
-        if not awake:
-            self._short = 0
-            self._until_ms = 0.0
-            return self._poll(timeout_s(began_ms))
         short = self._short + 1 if woke_ms < self._until_ms else 0
         self._short = short
-        until_ms = began_ms + AWAKE_MS
+        poll = self._poll
         if short < SHORT_WAITS:
-            self._until_ms = until_ms
-            return self._poll(timeout_s(began_ms))
-        poll, now_ms = self._poll, self._now_ms
-        while not (events := poll(0)):
-            if now_ms() >= until_ms:
-                self._until_ms = 0.0
-                return poll(timeout_s(until_ms))
-            _yield()
+            self._until_ms = began_ms + AWAKE_MS
+            return poll(self._timeout_s(began_ms))
+        events = poll(0)
+        if not events:
+            now_ms, until_ms = self._now_ms, began_ms + AWAKE_MS
+            while not events:
+                if now_ms() >= until_ms:
+                    self._until_ms = 0.0
+                    return poll(self._timeout_s(until_ms))
+                _yield()
+                events = poll(0)
         self._until_ms = inf  # it was awake all the time
         return events

@@ -8,11 +8,13 @@ is too long.
 
 from __future__ import annotations
 
+from typing import Final
+
 from ottla.ports import Buffer
 
-MAX_UINT32 = 0xFFFFFFFF
-MAX_UINT64 = 0xFFFFFFFFFFFFFFFF
-MOST_TAGS = 64
+MAX_UINT32: Final = 0xFFFFFFFF
+MAX_UINT64: Final = 0xFFFFFFFFFFFFFFFF
+MOST_TAGS: Final = 64
 """How many tagged fields a struct may have. Kafka's have fewer than ten; skipping takes time."""
 
 
@@ -62,7 +64,7 @@ def uvarint(value: int) -> bytes:
     if value < 0x80:
         return ONE_BYTE[value]
     if value < 0x4000:
-        return bytes((value & 0x7F | 0x80, value >> 7))
+        return ONE_BYTE[value & 0x7F | 0x80] + ONE_BYTE[value >> 7]
     if value < 0x20_0000:
         return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     out = bytearray()
@@ -100,4 +102,4 @@ def skip_tags(buffer: Buffer, position: int, end: int) -> int:
     return position
 
 
-ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
+ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x100))

@@ -87,6 +87,52 @@ def test_produce_requests_are_read_as_the_schema_has_them(version: int) -> None:
         assert empty[1] == empty[2]
 
 
+def simple_produce_request(name: str, size: int) -> bytes:
+    """Return the body of a request in version 9 with one topic and one partition."""
+    partition = produce_messages.PartitionProduceData(index=3, records=b"r" * size)
+    return encoder(produce_messages.ProduceRequest, 9)(
+        produce_messages.ProduceRequest(
+            acks=1,
+            timeout=1234,
+            topic_data=[
+                produce_messages.TopicProduceData(name=name, partition_data=[partition]),
+            ],
+        )
+    )
+
+
+@pytest.mark.parametrize("length", [1, 50, 125, 126, 127, 200])
+@pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 200, 16_382, 16_383, 20_000])
+def test_a_request_with_one_partition_is_read_where_the_buffer_ends(length: int, size: int) -> None:
+    name = "x" * length
+    body = simple_produce_request(name, size)
+    buffer = bytearray(b"before" + body)
+
+    transactional_id, acks, timeout_ms, topics, *_ = decoded(9, buffer, 6, len(buffer))
+
+    assert (transactional_id, acks, timeout_ms) == (None, 1, 1234)
+    [(key, [(index, first, last)])] = topics
+    assert (key, index, buffer[first:last]) == (name.encode(), 3, b"r" * size)
+
+
+def test_a_request_with_one_partition_that_ends_too_early_is_refused() -> None:
+    body = simple_produce_request("topic", 200)
+    for end in range(len(body) - 1):  # the tags at the end of a request are not read
+        for buffer in (bytearray(body[:end]), bytearray(body)):
+            with pytest.raises((DecodeError, IndexError, struct.error)):
+                decoded(9, buffer, 0, end)
+
+
+def test_a_request_without_topics_is_read_where_the_buffer_ends() -> None:
+    body = encoder(produce_messages.ProduceRequest, 9)(
+        produce_messages.ProduceRequest(acks=1, timeout=1234, topic_data=[])
+    )
+
+    _, acks, timeout_ms, topics, *_ = decoded(9, bytearray(body), 0, len(body))
+
+    assert (acks, timeout_ms, topics) == (1, 1234, [])
+
+
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @pytest.mark.parametrize("message", [None, "why it was refused"])
 @pytest.mark.parametrize("count", [1, 3])

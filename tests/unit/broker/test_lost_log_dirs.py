@@ -6,12 +6,13 @@ from errno import EIO
 
 import pytest
 
+from ottla.broker.auto_topic_creation import auto_create
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
 from ottla.log.damage import LogDirsFailed
 from ottla.log.store.log_store import parent_of
 from ottla.memory_files import MemoryFiles
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ApiError, ErrorCode
 from ottla.server.broker_process import Broker as BrokerProcess
 from ottla.testing.fakes import FakeClock, fake_ports
 from ottla.testing.faulty_files import FaultyFiles
@@ -64,6 +65,21 @@ def test_the_broker_ends_with_the_directory_of_its_metadata() -> None:
     broker = Broker(log_dirs="/one,/two")
     broker.topic("a")
     broker.node.store.take_offline("/one", FAILED)
+    with pytest.raises(LogDirsFailed) as ended:
+        broker.pass_time(0)
+    assert str(ended.value) == "Shutdown broker because the metadata log dir /one has failed"
+
+
+def test_the_broker_ends_if_its_metadata_cannot_be_repaired() -> None:
+    files = FaultyFiles(MemoryFiles())
+    broker: Broker = Started(files)
+    broker.topic("a")
+    files.fail("sync", FAILED, path="/one/__cluster_metadata-0/*")
+    files.fail("truncate", FAILED, path="/one/__cluster_metadata-0/*")
+    refused: list[dict[str, ApiError]] = []
+    auto_create(broker.node, ["b"], lambda errors: refused.append(dict(errors)))
+    broker.node.settle()
+    assert refused[0]["b"].code == ErrorCode.KAFKA_STORAGE_ERROR
     with pytest.raises(LogDirsFailed) as ended:
         broker.pass_time(0)
     assert str(ended.value) == "Shutdown broker because the metadata log dir /one has failed"

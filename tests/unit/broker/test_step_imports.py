@@ -8,6 +8,12 @@ import sys
 import pytest
 
 from ottla.broker import step_imports
+from ottla.broker.handlers import SERVED
+from ottla.wire.api_table import ApiKey
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.describe_quorum import DescribeQuorumRequest
+from ottla.wire.messages.list_groups import ListGroupsRequest
+from tests.support.broker import Broker
 
 MOST_MODULES = 13
 """In a step: about three milliseconds."""
@@ -28,6 +34,99 @@ assert modules[-1] in sys.modules
 assert "_hashlib" not in sys.modules, "OpenSSL is not needed"
 print(max(counts), sum(counts))
 """
+
+
+FIRST_USE = """
+import sys
+import ottla.server.main
+import ottla.broker.handlers.api_versions
+from ottla.broker.handlers import SERVED
+from ottla.broker.step_imports import import_in_steps
+
+key, name = int(sys.argv[1]), sys.argv[2]
+modules = (*SERVED[key].modules, f"ottla.broker.handlers.{name}")
+if "ottla.coordinator.transactions.records" in modules:
+    modules += ("ottla.broker.transactions",)
+if "ottla.coordinator.groups.records" in modules:
+    modules += ("ottla.broker.groups",)
+if "ottla.raft.messages" in modules:
+    modules += ("ottla.controller.quorum.replies_to_wire",)
+counts = []
+before = len(sys.modules)
+for _ in import_in_steps(modules):
+    counts.append(len(sys.modules) - before)
+    before = len(sys.modules)
+print(max(counts))
+"""
+"""Imports what the first request of an API needs, and prints how many modules one step imports."""
+
+
+@pytest.mark.parametrize("key", [key for key, served in SERVED.items() if served.modules])
+def test_the_first_request_of_an_api_imports_a_few_modules_in_a_step(key: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_USE, str(int(key)), ApiKey(key).name.lower()],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(done.stdout) <= MOST_MODULES
+
+
+def test_all_apis_of_coordinators_and_of_the_quorum_import_in_steps() -> None:
+    groups = {key for key, served in SERVED.items() if step_imports.GROUPS[0] in served.modules}
+    quorum = {key for key, served in SERVED.items() if served.modules == step_imports.QUORUM}
+    assert {ApiKey.JOIN_GROUP, ApiKey.OFFSET_FETCH, ApiKey.CONSUMER_GROUP_HEARTBEAT} < groups
+    assert quorum == {ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER}
+    assert SERVED[ApiKey.CREATE_TOPICS].modules == step_imports.TOPICS
+
+
+def test_a_first_request_waits_for_its_modules_in_its_place() -> None:
+    broker = Broker()
+    client = broker.connect()
+    broker.node.sliced_work.slice_ms = 0  # each step has a wake-up of its own
+    first = client.send(ApiVersionsRequest())
+    second = client.send(ListGroupsRequest())
+    assert not client.connection.takes_requests
+    broker.node.settle()
+    assert client.ids() == [first]
+    wake_ups = 0
+    while not client.connection.takes_requests:
+        broker.pass_time(1)
+        wake_ups += 1
+    assert wake_ups > len(step_imports.GROUPS) // 2
+    assert client.ids() == [second]
+    third = client.send(ApiVersionsRequest())
+    broker.node.settle()
+    assert client.ids() == [third]
+
+
+def test_an_invalid_first_request_closes_its_connection_after_the_imports() -> None:
+    broker = Broker()
+    broker.node.sliced_work.slice_ms = 0
+    client = broker.connect()
+    request = DescribeQuorumRequest(topics=[])
+    client.send(request)
+    frame = client.kept[-1]
+    other = broker.connect()
+    broker.node.handle(other.connection, frame, memoryview(frame), 0, len(frame) - 3)
+    for _ in range(20):
+        broker.pass_time(1)
+    assert other.connection.closing
+    assert other.connection.problem is not None
+    assert not client.connection.closing
+    assert client.ids() == [1]
+
+
+def test_a_connection_that_is_closed_during_the_imports_is_forgotten() -> None:
+    broker = Broker()
+    broker.node.sliced_work.slice_ms = 0
+    client = broker.connect()
+    client.send(ListGroupsRequest())
+    broker.node.close_connection(client.connection)
+    for _ in range(20):
+        broker.pass_time(1)
+    assert client.connection.out == []
+    assert len(broker.node.sliced_work) == 0
 
 
 @pytest.mark.parametrize("name", ["GROUPS", "TRANSACTIONS", "CLEANER"])

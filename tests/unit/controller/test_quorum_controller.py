@@ -204,12 +204,15 @@ def test_a_log_that_cannot_be_repaired_takes_no_more(
     controller: QuorumController, files: FaultyFiles
 ) -> None:
     controller.write([topic(1)])
+    lost: list[str] = []
+    controller.log.resources.on_error = lambda directory, error: lost.append(directory)
     files.fail("sync")
     files.fail("truncate")
     for _ in range(2):
         with pytest.raises(ApiError) as caught:
             controller.write([topic(2)])
         files.heal()
+        assert lost == [controller.log.directory]
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert "restart the broker" in str(caught.value)
     assert list(controller.image.topics) == ["topic-1"]

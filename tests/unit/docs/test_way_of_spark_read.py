@@ -20,6 +20,8 @@ from ottla.client.producer.producer import Producer
 from ottla.testing import Cluster
 from pyspark_ottla.data_source import DefaultSource
 
+pytestmark = pytest.mark.interpreted
+
 RECORDS = 3
 COMPILED = "src/pyspark_ottla/decode/decode_loops.py"
 

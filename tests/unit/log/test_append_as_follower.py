@@ -467,3 +467,20 @@ def test_a_follower_becomes_leader() -> None:
     duplicate = batch_of(1, producer_id=7, base_sequence=sequence)
     assert append_all(log, duplicate, leader_epoch=9) == [end]
     assert log.leader_epochs.latest_epoch == 9
+
+
+def test_what_needs_a_segment_for_which_there_is_no_time_is_left_out() -> None:
+    leader = new_log(CONFIG)
+    append_all(leader, *[batch_of(5) for _ in range(20)])
+    content = content_of(leader)
+    follower = new_log(CONFIG)
+    begun = [True]
+    follower.resources.has_time = lambda: bool(begun and begun.pop())
+    taken = follow(follower, content)
+    assert 0 < taken < len(content)
+    assert len(follower.segments) == 2
+    while taken < len(content):
+        begun.append(True)
+        taken += follow(follower, content[taken:])
+    assert content_of(follower) == content
+    assert [each.base_offset for each in follower] == [each.base_offset for each in leader]

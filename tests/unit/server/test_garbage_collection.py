@@ -44,6 +44,9 @@ def broker() -> Iterator[Broker]:
 def test_it_goes_on_after_the_request(broker: Broker) -> None:
     assert SERVED[ApiKey.OFFSET_COMMIT].most_items == 1_000_000
     client = broker.connect()
+    client.send(OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1), 9)
+    while not client.ids():
+        broker.pass_time(1)  # imports what the next one needs
     client.send(LARGE, 9)
     broker.node.settle()
     broker.pass_time(1)

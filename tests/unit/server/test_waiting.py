@@ -25,7 +25,7 @@ class Waits:
         self.polled: list[float] = []
         self.now_s = self.woke_s = 1.0
         self.look_s = AWAKE_S / LOOKS
-        self.waiting = Waiting(self.poll, lambda: self.now_s * 1000)
+        self.waiting = Waiting(self.poll, lambda: self.now_s * 1000, lambda now_ms: LONG_S)
 
     def poll(self, timeout_s: float) -> Events:
         self.polled.append(timeout_s)
@@ -35,9 +35,9 @@ class Waits:
 
     def wait(self, *, awake: bool = True) -> Events:
         self.polled.clear()
-        return self.waiting.wait(
-            self.now_s * 1000, self.woke_s * 1000, lambda now_ms: LONG_S, awake=awake
-        )
+        if awake:
+            return self.waiting.wait(self.now_s * 1000, self.woke_s * 1000)
+        return self.waiting.sleep(self.now_s * 1000)
 
     def wait_for_event(self, *, awake: bool = True) -> None:
         eventfd_write(self.fd, 1)

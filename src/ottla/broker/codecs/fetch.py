@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct, error
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.broker.codecs.current_leaders import (
     NO_TAGS,
@@ -28,83 +28,177 @@ if TYPE_CHECKING:
     from ottla.log.segment.last_write import LastWrite
     from ottla.tiered.remote_fetch import RemoteRecords
 
-FIRST_FLEXIBLE = 12
-FIRST_TOPIC_ID = 13
-FIRST_WITH_LEADERS = 16
+FIRST_FLEXIBLE: Final = 12
+FIRST_TOPIC_ID: Final = 13
+FIRST_WITH_LEADERS: Final = 16
 
-_I16 = Struct(">h")
-_I32 = Struct(">i")
-_REPLICA = Struct(">iq")
-_REPLICA_STATE = 1  # a tagged field: replica id and epoch
-_ONLY_REPLICA_STATE = b"\x01\x01\x0d"  # one tagged field, its tag and size, from a follower
-_CURRENT_LEADER = 1  # a tagged field of a partition in the response
+_I16: Final = Struct(">h")
+_I32: Final = Struct(">i")
+_REPLICA_BYTES: Final = 12
+_unpack_replica: Final = Struct(">iq").unpack_from
+_REPLICA_STATE: Final = 1  # a tagged field: replica id and epoch
+_unpack_replica_state: Final = Struct(">BBBiq").unpack_from
+"""Returns the only tagged field of a follower's request: count, tag, size, id and epoch."""
+_ONLY_REPLICA_BYTES: Final = 13
+_CURRENT_LEADER: Final = 1  # a tagged field of a partition in the response
 
 
-class FetchPartitionRequest(NamedTuple):
+class FetchPartitionRequest:
     """One partition of a fetch; `key` is its topic's name in UTF-8, or id from version 13."""
 
-    key: bytes
-    partition_index: int
-    current_leader_epoch: int
-    fetch_offset: int
-    last_fetched_epoch: int
-    log_start_offset: int
-    max_bytes: int
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "key",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "partition_index",
+    )
+
+    def __init__(
+        self,
+        key: bytes,
+        partition_index: int,
+        current_leader_epoch: int,
+        fetch_offset: int,
+        last_fetched_epoch: int,
+        log_start_offset: int,
+        max_bytes: int,
+    ) -> None:
+        self.key = key
+        self.partition_index = partition_index
+        self.current_leader_epoch = current_leader_epoch
+        self.fetch_offset = fetch_offset
+        self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
+        self.max_bytes = max_bytes
 
 
-class FetchRequest(NamedTuple):
+class FetchRequest:
     """What a consumer or follower asks for."""
 
-    replica_id: int
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    isolation_level: int
-    session_id: int
-    session_epoch: int
-    partitions: list[FetchPartitionRequest]
-    forgotten: list[tuple[bytes, int]]
-    replica_epoch: int = -1
-    rack: bytes = b""
-    """Where the consumer is, for version 11 and later (KIP-392)."""
+    __slots__ = (
+        "forgotten",
+        "isolation_level",
+        "max_bytes",
+        "max_wait_ms",
+        "min_bytes",
+        "partitions",
+        "rack",
+        "replica_epoch",
+        "replica_id",
+        "session_epoch",
+        "session_id",
+    )
+
+    def __init__(
+        self,
+        replica_id: int,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        isolation_level: int,
+        session_id: int,
+        session_epoch: int,
+        partitions: list[FetchPartitionRequest],
+        forgotten: list[tuple[bytes, int]],
+        replica_epoch: int = -1,
+        rack: bytes = b"",
+    ) -> None:
+        self.replica_id = replica_id
+        self.max_wait_ms = max_wait_ms
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self.isolation_level = isolation_level
+        self.session_id = session_id
+        self.session_epoch = session_epoch
+        self.partitions = partitions
+        self.forgotten = forgotten
+        self.replica_epoch = replica_epoch
+        self.rack = rack
+        """Where the consumer is, for version 11 and later (KIP-392)."""
 
 
-class PartitionData(NamedTuple):
-    """The answer for one partition."""
+class PartitionData:
+    """The answer for one partition. `diverging` is an epoch and its end offset.
 
-    key: bytes
-    partition_index: int
-    error: int
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    records: FileSlice | LastWrite | RemoteRecords | None
-    diverging: tuple[int, int] | None = None  # epoch, end offset
-    leader: Leader | None = None
-    preferred_read_replica: int = -1
-    aborted: Sequence[AbortedTxn] = ()
-    """The aborted transactions in the records, for read_committed."""
+    `aborted` has the aborted transactions in the records, for read_committed.
+    """
+
+    __slots__ = (
+        "aborted",
+        "diverging",
+        "error",
+        "high_watermark",
+        "key",
+        "last_stable_offset",
+        "leader",
+        "log_start_offset",
+        "partition_index",
+        "preferred_read_replica",
+        "records",
+    )
+
+    def __init__(
+        self,
+        key: bytes,
+        partition_index: int,
+        error: int,
+        high_watermark: int,
+        last_stable_offset: int,
+        log_start_offset: int,
+        records: FileSlice | LastWrite | RemoteRecords | None,
+        diverging: tuple[int, int] | None = None,
+        leader: Leader | None = None,
+        preferred_read_replica: int = -1,
+        aborted: Sequence[AbortedTxn] = (),
+    ) -> None:
+        self.key = key
+        self.partition_index = partition_index
+        self.error = error
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.records = records
+        self.diverging = diverging
+        self.leader = leader
+        self.preferred_read_replica = preferred_read_replica
+        self.aborted = aborted
+
+    @property
+    def is_plain(self) -> bool:
+        """True if there is nothing to say but offsets, an error and records."""
+        return (
+            self.diverging is None
+            and self.leader is None
+            and self.preferred_read_replica < 0
+            and not self.aborted
+        )
 
 
 Records: TypeAlias = bytes | FileSlice | None
 """Records of one partition: in memory, or where they lie in a file."""
 
-_FIXED = {  # version: struct of the fields before the topics
+_FIXED: Final = {  # version: struct of the fields before the topics
     4: Struct(">iiiib"),
     7: Struct(">iiiibii"),
     15: Struct(">iiibii"),
 }
-_PARTITION = {  # version: struct of a partition
+_PARTITION: Final = {  # version: struct of a partition
     4: Struct(">iqi"),
     5: Struct(">iqqi"),
     9: Struct(">iiqqi"),
     12: Struct(">iiqiqi"),
 }
-_LARGE_BYTES = 64 * 1024
+_unpack_fixed: Final = _FIXED[15].unpack_from
+_LARGE_BYTES: Final = 64 * 1024
 """Records in memory of this size are not copied into the frame: they are a part of their own."""
-_ONE_REST = Struct(">BiiqiqiBBBBB")
-"""What follows the key of the only topic: the count of partitions, the partition, its tags, tags of
-the topic, the count of forgotten topics, the length of the rack, tags of the request."""
+_ONE_REST_BYTES: Final = 38
+_unpack_one_rest: Final = Struct(">16sBiiqiqiBBBBB").unpack_from
+"""Returns the id of the only topic (if topics have names, whatever is there), and what follows its
+key: the count of partitions, the partition, its tags, tags of the topic, the count of forgotten
+topics, the length of the rack, tags of the request."""
 
 
 def decode_fetch(
@@ -124,9 +218,7 @@ def _decode_flexible(
 ) -> FetchRequest:
     replica_id = replica_epoch = -1
     if version >= 15:
-        max_wait_ms, min_bytes, max_bytes, isolation, session_id, epoch = _FIXED[15].unpack_from(
-            buffer, p
-        )
+        max_wait_ms, min_bytes, max_bytes, isolation, session_id, epoch = _unpack_fixed(buffer, p)
         p += 21
     else:
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, epoch = _FIXED[
@@ -135,15 +227,19 @@ def _decode_flexible(
         p += 25
     topic_count = buffer[p]
     if topic_count == 2:  # one topic, and probably one partition: nearly always
-        key, q = _topic_key(version, buffer, view, p + 1, end)
-        if q + _ONE_REST.size <= end:
+        key, q = b"", p + 17
+        if version < FIRST_TOPIC_ID:
+            key, q = _topic_key(version, buffer, view, p + 1, end)
+        if q + _ONE_REST_BYTES <= end:
             (
-                count, index, leader_epoch, offset, last_epoch, log_start, limit,
+                topic_id, count, index, leader_epoch, offset, last_epoch, log_start, limit,
                 tags, topic_tags, forgotten_count, rack_length, more_tags,
-            ) = _ONE_REST.unpack_from(buffer, q)  # fmt: skip
+            ) = _unpack_one_rest(buffer, q - 16)  # fmt: skip
+            if version >= FIRST_TOPIC_ID:
+                key = topic_id
             if count == 2 and not (tags or topic_tags) and forgotten_count == 1 >= rack_length:
                 if more_tags and version >= 15:
-                    replica_id, replica_epoch = _replica(buffer, q + _ONE_REST.size - 1, end)
+                    replica_id, replica_epoch = _replica(buffer, q + _ONE_REST_BYTES - 1, end)
                 only = FetchPartitionRequest(
                     key, index, leader_epoch, offset, last_epoch, log_start, limit
                 )
@@ -240,17 +336,18 @@ def _replica(buffer: bytearray, p: int, end: int) -> tuple[int, int]:
     """Return the id and the epoch of the follower that fetches, from a tagged field (KIP-903)."""
     if buffer[p] == 0:
         return -1, -1
-    if buffer.startswith(_ONLY_REPLICA_STATE, p) and p + 3 + _REPLICA.size < end:
-        replica_id, replica_epoch = _REPLICA.unpack_from(buffer, p + 3)
-        return replica_id, replica_epoch
+    if p + 3 + _REPLICA_BYTES < end:
+        count, tag, size, replica_id, replica_epoch = _unpack_replica_state(buffer, p)
+        if count == 1 and tag == _REPLICA_STATE and size == _ONLY_REPLICA_BYTES:
+            return replica_id, replica_epoch
     count, p = read_uvarint(buffer, p, end)
     for _ in range(count):
         tag, p = read_uvarint(buffer, p, end)
         size, p = read_uvarint(buffer, p, end)
         if p + size > end:
             raise DecodeError("a tagged field reaches past the end of the request")
-        if tag == _REPLICA_STATE and size >= _REPLICA.size:
-            replica_id, replica_epoch = _REPLICA.unpack_from(buffer, p)
+        if tag == _REPLICA_STATE and size >= _REPLICA_BYTES:
+            replica_id, replica_epoch = _unpack_replica(buffer, p)
             return replica_id, replica_epoch
         p += size
     return -1, -1
@@ -366,19 +463,19 @@ def _legacy_key(buffer: bytearray, view: memoryview, p: int) -> tuple[bytes, int
     return bytes(view[p : p + length]), p + length
 
 
-_HEAD_FLEXIBLE = Struct(">iibihi")  # size, correlation id, tags, throttle, error, session id
-_HEAD_V7 = Struct(">iiihii")  # size, correlation id, throttle, error, session id, topics
-_HEAD_V4 = Struct(">iiii")  # size, correlation id, throttle, topics
-_DATA = Struct(">ihqqq")
-_DATA_V4 = Struct(">ihqq")
-_ABORTED = Struct(">qq")
-_ONE_HEAD = Struct(">iibihiB")  # _HEAD_FLEXIBLE, count of topics
-_ONE_DATA = Struct(">BihqqqBi")  # count of partitions, _DATA, aborted, preferred replica
-_ONE_TAIL = NO_TAGS * 3  # of the partition, the topic and the response
-_NOTHING_SPECIAL = (None, None, -1, ())
-"""What follows `records` in a PartitionData that has only these."""
-_ENCODED_A_STEP = 100
-_NO_ABORTED = b"\x01\xff\xff\xff\xff"
+_HEAD_FLEXIBLE: Final = Struct(">iibihi")  # size, correlation id, tags, throttle, error, session id
+_HEAD_V7: Final = Struct(">iiihii")  # size, correlation id, throttle, error, session id, topics
+_HEAD_V4: Final = Struct(">iiii")  # size, correlation id, throttle, topics
+_DATA: Final = Struct(">ihqqq")
+_DATA_V4: Final = Struct(">ihqq")
+_ABORTED: Final = Struct(">qq")
+_pack_one_head: Final = Struct(">iibihiB").pack  # _HEAD_FLEXIBLE, count of topics
+# Count of partitions, _DATA, aborted, preferred replica.
+_pack_one_data: Final = Struct(">BihqqqBi").pack
+_pack_one_whole: Final = Struct(">iibihiB16sBihqqqBi").pack  # both, around a topic id
+_ONE_TAIL: Final = NO_TAGS * 3  # of the partition, the topic and the response
+_ENCODED_A_STEP: Final = 100
+_NO_ABORTED: Final = b"\x01\xff\xff\xff\xff"
 
 
 def encode_fetch_response(
@@ -397,7 +494,7 @@ def encode_fetch_response(
     """
     count = len(data)
     flexible = version >= FIRST_FLEXIBLE
-    if count == 1 and flexible and not endpoints and data[0][7:] == _NOTHING_SPECIAL:
+    if count == 1 and flexible and not endpoints and data[0].is_plain:
         return _encode_one(
             version, correlation_id, error_code, session_id, data[0], read[0], throttle_ms
         )
@@ -456,7 +553,7 @@ def _encode_one(
     throttle_ms: int,
 ) -> list[bytes | FileSlice]:
     """Return the response about one partition with nothing special: nearly always, in one go."""
-    key, index, code, high_watermark, last_stable_offset, log_start_offset = item[:6]
+    key = item.key
     is_bytes = isinstance(records, bytes)
     length = 0 if records is None else len(records) if is_bytes else records.length  # type: ignore[union-attr]
     if version >= FIRST_TOPIC_ID:
@@ -464,13 +561,22 @@ def _encode_one(
     else:
         topic = (ONE_BYTE[len(key) + 1] if len(key) < 0x7F else uvarint(len(key) + 1)) + key
     count = ONE_BYTE[length + 1] if length < 0x7F else uvarint(length + 1)
-    head = _ONE_HEAD.pack(
+    if version >= FIRST_TOPIC_ID and is_bytes and length < _LARGE_BYTES:
+        whole = _pack_one_whole(
+            71 + len(count) + length,
+            correlation_id, 0, throttle_ms, error_code, session_id, 2, key,
+            2, item.partition_index, item.error, item.high_watermark, item.last_stable_offset,
+            item.log_start_offset, 1, -1,
+        )  # fmt: skip
+        return [b"".join((whole, count, records, _ONE_TAIL))]  # type: ignore[arg-type]
+    head = _pack_one_head(
         55 + len(topic) + len(count) + length,  # 16 of the head, 36 of the data, 3 of the tail
         correlation_id, 0, throttle_ms, error_code, session_id, 2,
     )  # fmt: skip
-    body = _ONE_DATA.pack(
-        2, index, code, high_watermark, last_stable_offset, log_start_offset, 1, -1
-    )
+    body = _pack_one_data(
+        2, item.partition_index, item.error, item.high_watermark, item.last_stable_offset,
+        item.log_start_offset, 1, -1,
+    )  # fmt: skip
     if records is None:
         return [b"".join((head, topic, body, count, _ONE_TAIL))]
     if is_bytes and length < _LARGE_BYTES:
@@ -563,10 +669,9 @@ def _encode_topic(version: int, key: bytes, partitions: int) -> bytes:
 
 
 def _encode_partition(version: int, item: PartitionData, length: int) -> bytes:
-    (
-        _, index, code, high_watermark, last_stable_offset, log_start_offset, _, _, _, preferred,
-        aborted,
-    ) = item  # fmt: skip
+    index, code, high_watermark = item.partition_index, item.error, item.high_watermark
+    last_stable_offset, log_start_offset = item.last_stable_offset, item.log_start_offset
+    preferred, aborted = item.preferred_read_replica, item.aborted
     if version >= FIRST_FLEXIBLE:
         return (
             _DATA.pack(index, code, high_watermark, last_stable_offset, log_start_offset)

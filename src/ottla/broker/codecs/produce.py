@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from struct import Struct
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from ottla.broker.codecs.current_leaders import (
     BrokerEndpoint,
@@ -30,8 +30,11 @@ _CURRENT_LEADER = 0  # a tagged field of a partition
 _I16 = Struct(">h")
 _I32 = Struct(">i")
 _ACKS = Struct(">hi")
-_ONE_TOPIC = Struct(">BhiBB")  # no transactional id, acks, timeout, topics, length of the name
-_ONE_PARTITION = Struct(">BiBB")  # partitions, index, length of the records in two bytes
+_unpack_named: dict[int, Callable[[bytearray, int], tuple[Any, ...]]] = {}
+"""By the length of the topic's name as the request has it: reads a request up to its records if it
+has one topic and one partition."""
+_MOST_NAMED = 0x7F
+"""The largest length in `_unpack_named`: it takes one byte."""
 
 
 # Plain tuples where a request makes one per partition: building them is most of the decoding.
@@ -59,19 +62,21 @@ def decode_flexible(
     """
     if version < FIRST_TOPIC_ID:
         # One topic with a short name, one partition with less than 16 KiB: nearly always.
-        null, acks, timeout_ms, topic_count, length = _ONE_TOPIC.unpack_from(buffer, p)
-        stop = p + 8 + length
-        if not null and topic_count == 2 and 0 < length < 0x80 and stop + 7 <= end:
-            partition_count, index, low, high = _ONE_PARTITION.unpack_from(buffer, stop)
-            first = stop + 7
+        length = buffer[p + 8]
+        first = p + 15 + length
+        if 0 < length <= _MOST_NAMED and first <= end:
+            unpack = _unpack_named.get(length) or _unpack_one(length)
+            id_length, acks, timeout_ms, topic_count, key, partition_count, index, low, high = (
+                unpack(buffer, p)
+            )
             last = first - 1 + (low & 0x7F | high << 7)
             if (
-                partition_count == 2
+                not id_length
+                and topic_count == 2 == partition_count
                 and low >= 0x80 > high
                 and last + 3 <= end
                 and not (buffer[last] or buffer[last + 1] or buffer[last + 2])  # no tags
             ):
-                key = bytes(view[p + 9 : stop])
                 return None, acks, timeout_ms, [(key, [(index, first, last)])], buffer, view
     transactional_id = None
     length = buffer[p]
@@ -146,6 +151,17 @@ def decode_flexible(
     return transactional_id, acks, timeout_ms, topics, buffer, view
 
 
+def _unpack_one(length: int) -> Callable[[bytearray, int], tuple[Any, ...]]:
+    """Return the entry of `_unpack_named` for a length, made now.
+
+    It reads the length of the transactional id (0 is none), acks, timeout, topics, name,
+    partitions, index, and the length of the records in two bytes.
+    """
+    unpack = Struct(f">BhiBx{length - 1}sBiBB").unpack_from
+    _unpack_named[length] = unpack
+    return unpack
+
+
 def decode_legacy(
     version: int, buffer: bytearray, view: memoryview, p: int, end: int
 ) -> ProduceRequest:
@@ -214,8 +230,8 @@ Answers: TypeAlias = list[tuple[bytes, list[PartitionResult]]]
 """Topic keys with the results of their partitions, in the order of the request."""
 
 _HEAD_FLEXIBLE = Struct(">iib")
-_ONE = "bihqqqbbbbib"  # count of partitions .. tags, topic tags, throttle, tags
-_pack_by_id = Struct(">iibb16s" + _ONE).pack
+_ONE = "bihqqqbxxxix"  # count of partitions .. tags, topic tags, throttle, tags
+_pack_by_id = Struct(">iixb16s" + _ONE).pack
 _pack_named: dict[int, Callable[..., bytes]] = {}
 """By the length of the topic's name."""
 _PARTITION = Struct(">ihqqq")
@@ -223,7 +239,7 @@ _HEAD_LEGACY = Struct(">iii")
 
 
 def _named(length: int) -> Callable[..., bytes]:
-    pack = _pack_named[length] = Struct(f">iibbb{length}s" + _ONE).pack
+    pack = _pack_named[length] = Struct(f">iixbb{length}s" + _ONE).pack
     return pack
 
 
@@ -254,12 +270,12 @@ def encode_produce_response(
                 if version < FIRST_TOPIC_ID:
                     pack = _pack_named.get(length) or _named(length)
                     return pack(
-                        47 + length, correlation_id, 0, 2, length + 1, key, 2, index, code,
-                        base_offset, append_time, log_start_offset, 1, 0, 0, 0, throttle_ms, 0,
+                        47 + length, correlation_id, 2, length + 1, key, 2, index, code,
+                        base_offset, append_time, log_start_offset, 1, throttle_ms,
                     )  # fmt: skip
                 return _pack_by_id(
-                    62, correlation_id, 0, 2, key, 2, index, code,
-                    base_offset, append_time, log_start_offset, 1, 0, 0, 0, throttle_ms, 0,
+                    62, correlation_id, 2, key, 2, index, code,
+                    base_offset, append_time, log_start_offset, 1, throttle_ms,
                 )  # fmt: skip
     if version < FIRST_WITH_LEADERS:
         leaders = None

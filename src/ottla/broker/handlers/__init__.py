@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ottla.broker.step_imports import GROUPS, QUORUM, TOPICS, TRANSACTIONS
 from ottla.model.value import Value
 from ottla.wire.api_table import ApiKey
 from ottla.wire.decoding import MOST_ITEMS
@@ -45,6 +46,8 @@ class Served(Value):
     """True if only the active controller decides, and other brokers pass the request on."""
     most_items: int = MOST_ITEMS
     """How many items all lists of a request may have. One with more closes its connection."""
+    modules: tuple[str, ...] = ()
+    """What is imported in steps before the first request is handled."""
 
 
 SERVED: Final[dict[int, Served]] = {
@@ -52,49 +55,49 @@ SERVED: Final[dict[int, Served]] = {
     ApiKey.FETCH: Served(4, 18, is_hot=True),
     ApiKey.LIST_OFFSETS: Served(1, 11),
     ApiKey.METADATA: Served(0, 13),
-    ApiKey.OFFSET_COMMIT: Served(2, 10, is_hot=True, most_items=1_000_000),
-    ApiKey.OFFSET_FETCH: Served(1, 10),
+    ApiKey.OFFSET_COMMIT: Served(2, 10, is_hot=True, most_items=1_000_000, modules=GROUPS),
+    ApiKey.OFFSET_FETCH: Served(1, 10, modules=GROUPS),
     ApiKey.FIND_COORDINATOR: Served(0, 6),
-    ApiKey.JOIN_GROUP: Served(0, 9),
-    ApiKey.HEARTBEAT: Served(0, 4, is_sampled=True),
-    ApiKey.LEAVE_GROUP: Served(0, 5),
-    ApiKey.SYNC_GROUP: Served(0, 5),
-    ApiKey.DESCRIBE_GROUPS: Served(0, 6),
-    ApiKey.LIST_GROUPS: Served(0, 5, most_items=10_000),
+    ApiKey.JOIN_GROUP: Served(0, 9, modules=GROUPS),
+    ApiKey.HEARTBEAT: Served(0, 4, is_sampled=True, modules=GROUPS),
+    ApiKey.LEAVE_GROUP: Served(0, 5, modules=GROUPS),
+    ApiKey.SYNC_GROUP: Served(0, 5, modules=GROUPS),
+    ApiKey.DESCRIBE_GROUPS: Served(0, 6, modules=GROUPS),
+    ApiKey.LIST_GROUPS: Served(0, 5, most_items=10_000, modules=GROUPS),
     ApiKey.API_VERSIONS: Served(0, 4),
-    ApiKey.CREATE_TOPICS: Served(2, 7, is_forwarded=True),
+    ApiKey.CREATE_TOPICS: Served(2, 7, is_forwarded=True, modules=TOPICS),
     ApiKey.DELETE_TOPICS: Served(1, 6, is_forwarded=True),
     ApiKey.DELETE_RECORDS: Served(0, 2),
     ApiKey.INIT_PRODUCER_ID: Served(0, 6),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Served(2, 4),
     ApiKey.WRITE_TXN_MARKERS: Served(1, 2),
-    ApiKey.ADD_PARTITIONS_TO_TXN: Served(0, 5),
-    ApiKey.ADD_OFFSETS_TO_TXN: Served(0, 4),
-    ApiKey.END_TXN: Served(0, 5),
-    ApiKey.TXN_OFFSET_COMMIT: Served(0, 5),
+    ApiKey.ADD_PARTITIONS_TO_TXN: Served(0, 5, modules=TRANSACTIONS),
+    ApiKey.ADD_OFFSETS_TO_TXN: Served(0, 4, modules=(*TRANSACTIONS, *GROUPS)),
+    ApiKey.END_TXN: Served(0, 5, modules=TRANSACTIONS),
+    ApiKey.TXN_OFFSET_COMMIT: Served(0, 5, modules=GROUPS),
     ApiKey.DESCRIBE_CONFIGS: Served(1, 4),
     ApiKey.ALTER_CONFIGS: Served(0, 2, is_forwarded=True),
     ApiKey.ALTER_REPLICA_LOG_DIRS: Served(1, 2),
     ApiKey.DESCRIBE_LOG_DIRS: Served(1, 5),
     ApiKey.CREATE_PARTITIONS: Served(0, 3, is_forwarded=True),
-    ApiKey.DELETE_GROUPS: Served(0, 2),
+    ApiKey.DELETE_GROUPS: Served(0, 2, modules=GROUPS),
     ApiKey.ELECT_LEADERS: Served(0, 2, is_forwarded=True),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Served(0, 1, is_forwarded=True),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Served(0, 1, is_forwarded=True),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Served(0, 0, is_forwarded=True),
-    ApiKey.OFFSET_DELETE: Served(0, 0),
-    ApiKey.DESCRIBE_QUORUM: Served(0, 2, is_forwarded=True),
+    ApiKey.OFFSET_DELETE: Served(0, 0, modules=GROUPS),
+    ApiKey.DESCRIBE_QUORUM: Served(0, 2, is_forwarded=True, modules=QUORUM),
     ApiKey.UPDATE_FEATURES: Served(0, 2, is_forwarded=True, most_items=3000),
     ApiKey.DESCRIBE_CLUSTER: Served(0, 2),
     ApiKey.DESCRIBE_PRODUCERS: Served(0, 0),
     ApiKey.UNREGISTER_BROKER: Served(0, 0, is_forwarded=True),
-    ApiKey.DESCRIBE_TRANSACTIONS: Served(0, 0),
-    ApiKey.LIST_TRANSACTIONS: Served(0, 2, most_items=10_000),
+    ApiKey.DESCRIBE_TRANSACTIONS: Served(0, 0, modules=TRANSACTIONS),
+    ApiKey.LIST_TRANSACTIONS: Served(0, 2, most_items=10_000, modules=TRANSACTIONS),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Served(0, 0),
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: Served(0, 1, is_sampled=True),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: Served(0, 1),
-    ApiKey.ADD_RAFT_VOTER: Served(0, 1, is_forwarded=True),
-    ApiKey.REMOVE_RAFT_VOTER: Served(0, 0, is_forwarded=True),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: Served(0, 1, is_sampled=True, modules=GROUPS),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: Served(0, 1, modules=GROUPS),
+    ApiKey.ADD_RAFT_VOTER: Served(0, 1, is_forwarded=True, modules=QUORUM),
+    ApiKey.REMOVE_RAFT_VOTER: Served(0, 0, is_forwarded=True, modules=QUORUM),
 }
 
 _OLDEST_ADVERTISED: Final = {ApiKey.PRODUCE: 0}

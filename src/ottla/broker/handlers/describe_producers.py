@@ -90,11 +90,11 @@ class _Listing:
         except ApiError as error:
             return _refused(index, error)
         self._count += len(producers)
-        ids, entries = list(producers), list(producers.values())
+        producers = producers.copy()  # an entry is unpacked when it is encoded
         return PartitionResponse(
             partition_index=index,
             active_producers=LazyList(
-                lambda place: _state(ids[place], entries[place]), range(len(ids))
+                lambda producer_id: _state(producer_id, producers[producer_id]), list(producers)
             ),
         )
 

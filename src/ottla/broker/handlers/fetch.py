@@ -48,18 +48,19 @@ if TYPE_CHECKING:
     from ottla.wire.message import Message
     from ottla.wire.messages.fetch import FetchRequest as FetchMessage
 
-FIRST_FROM_FOLLOWERS = 11
-UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-SMALL_READ_BYTES = 32 * 1024  # below this, copying is cheaper than two more system calls
-MOST_COPIED_BYTES = 1024 * 1024
-MOST_RANGES = 64
-HIGH_WATERMARK_DELAY_MS = 5
+FIRST_FROM_FOLLOWERS: Final = 11
+UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+SMALL_READ_BYTES: Final = 32 * 1024  # below this, copying is cheaper than two more system calls
+MOST_COPIED_BYTES: Final = 1024 * 1024
+MOST_RANGES: Final = 64
+HIGH_WATERMARK_DELAY_MS: Final = 5
 """How long a follower that has all records waits for more before it hears of a new high watermark.
 
 Under load it comes with the next records then, and costs no round trip of its own. Where consumers
 read from followers it is told at once.
 """
 
+_NO_ERROR: Final = int(ErrorCode.NONE)
 _NO_PARTITIONS: Final = Fetcher()
 
 Found: TypeAlias = tuple[int, int, int, int, int, bool]
@@ -144,8 +145,15 @@ class Context(RequestContext):
     """Partitions whose records are being read from the remote tier."""
 
     def begin(self, request: FetchRequest) -> None:
-        """Take over the limits that the request sets."""
-        node = self.api.node
+        """Take over the limits that the request sets.
+
+        What every fetch reads is set as well: the defaults of the class are read more slowly.
+        """
+        node = self.node
+        self.session = self.throttle = self.leaders = self.timer = None
+        self.unreadable = self.tier_waits = ()
+        self.incremental = False
+        self.replica_id, self.rack = -1, b""
         self.min_bytes = request.min_bytes
         self.max_bytes = min(request.max_bytes, node.fetch_max_bytes)
         self.isolation_level = request.isolation_level
@@ -158,7 +166,7 @@ class Context(RequestContext):
 
     def find(self, entry: FetchEntry) -> Partition:
         """Return the partition of an entry; raise ApiError if it is unknown."""
-        topics = self.api.node.topics
+        topics = self.node.topics
         if self.version >= FIRST_TOPIC_ID:
             return topics.partition_by_id(entry.key, entry.index)
         return topics.partition_by_key(entry.key, entry.index)
@@ -184,7 +192,8 @@ class Context(RequestContext):
         self._follow(request)
         for key, index in request.forgotten:
             self.fetcher.forget(key, index)
-        sessions.count(session)
+        if self.fetcher.held_bytes != session.held_bytes:
+            sessions.count(session)
         if self.fetcher.entries:
             session.epoch = next_epoch(session.epoch)
             self.session = session
@@ -203,8 +212,14 @@ class Context(RequestContext):
 
     def _follow(self, request: FetchRequest) -> None:
         follow = self.fetcher.follow
-        for key, index, leader_epoch, offset, last_epoch, start, max_bytes in request.partitions:
-            follow(key, index).move(leader_epoch, offset, last_epoch, max_bytes, start)
+        for asked in request.partitions:
+            follow(asked.key, asked.partition_index).move(
+                asked.current_leader_epoch,
+                asked.fetch_offset,
+                asked.last_fetched_epoch,
+                asked.max_bytes,
+                asked.log_start_offset,
+            )
 
     def answer(self, *, final: bool) -> bool:
         """Reply if there is enough to say, or in any case when `final`."""
@@ -323,11 +338,11 @@ class Context(RequestContext):
         if session is not None:
             session_id = session.session_id
             self.note_sent(data, entries)
-        self.respond(ErrorCode.NONE, session_id, data, records)
+        self.respond(_NO_ERROR, session_id, data, records)
 
     def respond(
         self,
-        code: ErrorCode,
+        code: int,
         session_id: int,
         data: list[PartitionData],
         records: list[Records],
@@ -348,7 +363,8 @@ class Context(RequestContext):
 
     def note_sent(self, data: list[PartitionData], entries: list[FetchEntry]) -> None:
         """Remember what the consumer knows now."""
-        for item, entry in zip(data, entries, strict=True):
+        for number, item in enumerate(data):
+            entry = entries[number]
             # A follower that has to cut its log off takes nothing else from the answer.
             entry.sent_high_watermark = item.high_watermark if item.diverging is None else -1
             entry.sent_log_start_offset = item.log_start_offset
@@ -373,10 +389,11 @@ class Context(RequestContext):
                 log = partition.online_log()
             if entry in self.unreadable:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
-            if entry.current_leader_epoch >= 0:
+            if entry.current_leader_epoch != partition.leader_epoch:
                 partition.check_leader_epoch(entry.current_leader_epoch)
             if partition.leader is None:
                 self._check_follower(partition)
+            last_stable_offset = log.last_stable_offset
             if entry.last_fetched_epoch >= 0 and (
                 entry.last_fetched_epoch != partition.leader_epoch
                 or not log.log_start_offset <= entry.fetch_offset <= log.written_end
@@ -388,7 +405,7 @@ class Context(RequestContext):
                         entry.index,
                         0,
                         log.high_watermark,
-                        log.last_stable_offset,
+                        last_stable_offset,
                         log.log_start_offset,
                         None,
                         diverging,
@@ -396,13 +413,14 @@ class Context(RequestContext):
             if self.replica_id >= 0:
                 if self.timer is None:  # not again when it has waited for more
                     self._record_fetch(partition, entry)
+                    last_stable_offset = log.last_stable_offset
                 upto = log.written_end
                 if self.throttle is not None and self._is_held_back(partition, log):
                     entry.unwatch()
                     self.held_back = (*self.held_back, entry)
                     room, first = 0, False
             elif self.isolation_level:
-                upto = log.last_stable_offset
+                upto = last_stable_offset
             else:
                 upto = log.high_watermark
             if self.rack and partition.leader is not None:
@@ -420,7 +438,7 @@ class Context(RequestContext):
                 entry.index,
                 0,
                 log.high_watermark,
-                log.last_stable_offset,
+                last_stable_offset,
                 log.log_start_offset,
                 records,
             )
@@ -433,7 +451,7 @@ class Context(RequestContext):
         except ApiError as error:
             refused = PartitionData(entry.key, entry.index, error.code, -1, -1, -1, None)
             if error.code in LEADER_ERRORS and self.version >= FIRST_WITH_LEADERS:
-                refused = refused._replace(leader=self._leader(entry))
+                refused.leader = self._leader(entry)
             return refused
         except OSError as problem:
             assert partition is not None
@@ -445,10 +463,10 @@ class Context(RequestContext):
     ) -> PartitionData:
         """Add the aborted transactions; leave the records out until these can be found."""
         try:
-            aborted = log.aborted_transactions(entry.fetch_offset, records, upto)
+            data.aborted = log.aborted_transactions(entry.fetch_offset, records, upto)
         except IndexNotReady:
-            return data._replace(records=None)
-        return data._replace(aborted=aborted) if aborted else data
+            data.records = None
+        return data
 
     def _look_into_tier(
         self, entry: FetchEntry, partition: Partition, room: int, first: bool
@@ -601,9 +619,19 @@ class Context(RequestContext):
             or partition.log is None
             or (partition.leader is None and not self.isolation_level)
             or (self.isolation_level and self._is_refused(entry, partition))
+            or self._has_committed(entry, partition.log)
             or self._readable() >= max(self.min_bytes, 1)
         ):
             self.answer_soon()
+
+    def _has_committed(self, entry: FetchEntry, log: Log) -> bool:
+        """Return True if a read_committed consumer that takes a single byte gets one: the usual."""
+        return (
+            self.min_bytes <= 1
+            and self.replica_id < 0
+            and entry.max_bytes > 0
+            and log.log_start_offset <= entry.fetch_offset < log.last_stable_offset
+        )
 
     def _is_gone(self, entry: FetchEntry) -> bool:
         """Return True if a partition is not led here any more."""

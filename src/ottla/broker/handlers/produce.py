@@ -29,7 +29,7 @@ from ottla.broker.codecs.produce import (
 )
 from ottla.broker.context import WAITING, RequestContext
 from ottla.broker.current_leaders import LEADER_ERRORS, CurrentLeaders
-from ottla.log.append_rules import UNCHECKED, NeedsValidation
+from ottla.log.append_rules import UNCHECKED, AppendLater
 from ottla.log.state.verifications import NOT_TRANSACTIONAL, UNVERIFIED
 from ottla.model.errors import NO_BAD_RECORDS, ApiError, ErrorCode
 from ottla.records.batch import ATTRIBUTES_OFFSET, COMPRESSION_MASK, MAGIC_OFFSET, MAGIC_V2
@@ -61,8 +61,6 @@ class Context(RequestContext):
 
     acks = 0
     timeout_ms = 0
-    guards: Guards | None = None
-    """What is known about the transaction on each partition, for requests that may have one."""
     open_appends = 0
     """How many appends are not settled; below 0 after a request whose time was over."""
     answers: Answers
@@ -170,10 +168,10 @@ class Context(RequestContext):
         connection = self.connection
         if any(result[1] for _, results in self.answers for result in results):
             connection.closing = True
-            self.api.node.ready.append(connection)
+            self.node.ready.append(connection)
         elif connection.parked is self:
             connection.parked = None
-            self.api.node.ready.append(connection)
+            self.node.ready.append(connection)
 
 
 def decoder_of(version: int) -> Callable[..., ProduceRequest]:
@@ -187,6 +185,8 @@ def handle(node: Node, request: ProduceRequest, context: Context) -> None:
     context.answers = []
     context.acks = acks
     context.timeout_ms = timeout_ms
+    context.open_appends = 0
+    context.leaders = context.timer = None  # set here, they are read faster
     if acks not in (1, -1, 0):
         context.answers = _refuse_all(topics, ErrorCode.INVALID_REQUIRED_ACKS, WRONG_ACKS)
     else:
@@ -195,7 +195,7 @@ def handle(node: Node, request: ProduceRequest, context: Context) -> None:
 
             produce_in_transaction(node, request, context)
             return
-        append(node, context, topics, buffer, view)
+        append(node, context, topics, buffer, view, None)
         if context.open_appends:
             if acks:
                 context.state = WAITING
@@ -232,16 +232,23 @@ def _refuse_all(topics: list[ProduceTopic], code: ErrorCode, message: str | None
 
 
 def append(
-    node: Node, context: Context, topics: list[ProduceTopic], buffer: bytearray, view: memoryview
+    node: Node,
+    context: Context,
+    topics: list[ProduceTopic],
+    buffer: bytearray,
+    view: memoryview,
+    guards: Guards | None,
 ) -> None:
-    """Queue each partition's batch, and note what to say about it if all goes well."""
-    acks, answers, guards = context.acks, context.answers, context.guards
+    """Queue each partition's batch, and note what to say about it if all goes well.
+
+    `guards` has what is known about the transaction on each partition, if the request has one.
+    """
+    acks, answers, version = context.acks, context.answers, context.version
     guard = NOT_TRANSACTIONAL
-    by_id = context.version >= FIRST_TOPIC_ID
-    find_topic = node.topics.by_id.get if by_id else node.topics.by_key.get
-    is_special = guards is not None or context.version < FIRST_WITH_ZSTD
+    hosted = node.topics.by_id if version >= FIRST_TOPIC_ID else node.topics.by_key
+    is_special = guards is not None or version < FIRST_WITH_ZSTD
     for key, partitions in topics:
-        topic = find_topic(key)
+        topic = hosted.get(key)
         results: list[PartitionResult] = []
         answers.append((key, results))
         for index, first, last in partitions:
@@ -249,7 +256,7 @@ def append(
             try:
                 partition = None if topic is None else topic.writable.get(index)
                 if partition is None:
-                    raise _absent(node, key, index, by_id=by_id)
+                    raise _absent(node, key, index, by_id=version >= FIRST_TOPIC_ID)
                 leader = partition.leader
                 if leader is None:
                     raise partition.not_leader()
@@ -261,8 +268,8 @@ def append(
                 if first < 0:
                     raise ApiError(ErrorCode.INVALID_RECORD, "the records are null")
                 if is_special:
-                    if context.version < FIRST_WITH_ZSTD:
-                        _refuse_zstd(buffer, first, last, context.version)
+                    if version < FIRST_WITH_ZSTD:
+                        _refuse_zstd(buffer, first, last, version)
                     if guards is not None:
                         guard = _guard(guards, key, index)
                 if leader.delayed is not None:
@@ -281,7 +288,7 @@ def append(
                 if refusal.code in LEADER_ERRORS:
                     context.name_leader(key, index)
                 results.append(refused(index, refusal.code, refusal.message, refusal.bad_records))
-            except NeedsValidation as needed:
+            except AppendLater as needed:
                 assert leader is not None
                 _append_later(
                     node, context, leader, results, index, buffer, view, first, last, guard, needed
@@ -352,9 +359,9 @@ def _append_later(
     first: int,
     last: int,
     guard: int,
-    needed: NeedsValidation | None = None,
+    needed: AppendLater | None = None,
 ) -> None:
-    """Let a batch wait until its records were looked at, or until those before it are appended."""
+    """Let a batch wait for a helper process, a new segment, or those before it."""
     append = DelayedAppend(context, results, len(results), acks_all=context.acks < 0, guard=guard)
     try:
         append_later(node, leader, append, buffer, view, first, last, needed)

@@ -68,9 +68,10 @@ def read_tier(
     if records is not None:
         tier.metrics.fetches += 1
         tier.metrics.fetched_bytes += records.length
-        return data._replace(records=records, aborted=aborted)
+        data.records, data.aborted = records, aborted
+        return data
     if first:  # there is no batch before the local segments
         start = log.segments.base_offsets[0]
         local = log.read(start, max_bytes, log.last_stable_offset, at_least_one=True)
-        return data._replace(records=local)
+        data.records = local
     return data

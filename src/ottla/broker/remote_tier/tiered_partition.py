@@ -341,7 +341,12 @@ class TieredPartition:
             broker_id=node.node_id,
             now_ms=node.clock.wall_ms(),
         )
-        objects = objects_of(log, segment, end_offset)
+        try:
+            objects = objects_of(log, segment, end_offset)
+        except OSError as error:
+            self.done(f"the segment at offset {base_offset} cannot be read: {error}")
+            node.storage_failed(self.partition, error)
+            return
         self.copy = CopyTask(self, log, described, objects, self._copy_ended)
         self.copy.begin()
 

@@ -207,7 +207,7 @@ class QuorumDriver:
         try:
             _EXECUTE[type(effect)](self, effect)
         except OSError as error:
-            raise _end_of_broker(error) from error
+            raise end_of_broker(error) from error
 
     # -- the log -------------------------------------------------------------------------
 
@@ -251,7 +251,7 @@ class QuorumDriver:
         def flushed(error: OSError | None) -> None:
             self._is_flushing = False
             if error is not None:
-                raise _end_of_broker(error) from error
+                raise end_of_broker(error) from error
             # A truncation may have come in between.
             self._take(LogFlushed(min(end_offset, self._log.end_offset), control))
 
@@ -275,7 +275,7 @@ class QuorumDriver:
         def persisted(error: OSError | None) -> None:
             self._is_persisting = False
             if error is not None:
-                raise _end_of_broker(error) from error
+                raise end_of_broker(error) from error
             self._has_persisted = True
             self._run()
 
@@ -324,7 +324,7 @@ class QuorumDriver:
 
         def installed(error: OSError | None) -> None:
             if error is not None:
-                raise _end_of_broker(error) from error
+                raise end_of_broker(error) from error
             control = self._listener.snapshot_installed(snapshot_id)
             self._take(SnapshotInstalled(snapshot_id, control))
 
@@ -376,6 +376,6 @@ def _answer(request_id: object) -> AnswerTo:
     return request_id
 
 
-def _end_of_broker(error: OSError) -> LogDirsFailed:
+def end_of_broker(error: OSError) -> LogDirsFailed:
     """Return why the broker ends: a member of the quorum cannot do without its log."""
     return LogDirsFailed(f"Shutdown broker because the metadata log cannot be used: {error}")

@@ -19,7 +19,7 @@ from ottla.controller.metadata_log import MetadataLog
 from ottla.controller.metadata_reader import MetadataTransactions
 from ottla.controller.metadata_snapshots import LoadedSnapshot, MetadataSnapshots
 from ottla.controller.quorum import control_records
-from ottla.controller.quorum.driver import QuorumDriver
+from ottla.controller.quorum.driver import QuorumDriver, end_of_broker
 from ottla.controller.quorum.founding import Founding
 from ottla.controller.quorum.peers import QuorumPeers
 from ottla.metadata.control_records import QuorumRecords, decode_control
@@ -156,7 +156,10 @@ class QuorumMember:
                 version = control_records.to_message(KraftVersion(DYNAMIC_VOTERS))
                 voters = control_records.to_message(Voters(VoterSet([self._local])))
                 records = QuorumRecords().after(version).after(voters)
-                self._snapshots.write_first(records, MetadataImage(self._cluster_id))
+                try:
+                    self._snapshots.write_first(records, MetadataImage(self._cluster_id))
+                except OSError as error:
+                    raise end_of_broker(error) from error
                 found = control_records.of_snapshot(records, 0)
                 self.driver.start(Start(start.election, start.static_voters, found))
             else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Final
 
 from ottla.coordinator.groups.consumer.topic_patterns import TopicPatterns
 from ottla.coordinator.groups.group_shard import GroupShard
@@ -19,6 +20,7 @@ from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import OFFSETS_TOPIC
 from ottla.model.steps import Steps
 
+_ACTIVE: Final = RuntimeState.ACTIVE  # a member of an enumeration is looked up slowly
 _SAFE_CHARACTERS = 8000  # always fit into a string of a record, whatever they are
 
 
@@ -50,7 +52,7 @@ class GroupCoordinator:
         if len(group_id) > _SAFE_CHARACTERS and is_too_long(group_id):
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
         runtime = self.runtimes.get(partition_of(group_id, num_partitions))
-        if runtime is None or runtime.state is not RuntimeState.ACTIVE:
+        if runtime is None or runtime.state is not _ACTIVE:
             raise unavailable(runtime)
         return runtime
 

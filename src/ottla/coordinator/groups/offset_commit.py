@@ -124,7 +124,7 @@ def _check_group(shard: GroupShard, head: CommitHead) -> ErrorCode:
     group = shard.groups.get(group_id)
     if group is None:
         if generation_id < 0:
-            return ErrorCode.NONE  # the replay of the commit creates the group
+            return _NONE  # the replay of the commit creates the group
         if version >= FIRST_GROUP_ID_NOT_FOUND:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return ErrorCode.ILLEGAL_GENERATION
@@ -132,7 +132,7 @@ def _check_group(shard: GroupShard, head: CommitHead) -> ErrorCode:
         group.check_commit(member_id, instance_id, generation_id, version)
     except ApiError as error:
         return error.code
-    return ErrorCode.NONE
+    return _NONE
 
 
 def _check_stale(

@@ -87,6 +87,11 @@ class RuntimeState(Enum):
     CLOSED = auto()
 
 
+# Members of an enumeration are looked up slowly.
+_CLOSED: Final = RuntimeState.CLOSED
+_NONE: Final = ErrorCode.NONE
+
+
 class ShardRuntime(Generic[S]):
     """One partition that this broker leads, with its shard.
 
@@ -340,7 +345,7 @@ class ShardRuntime(Generic[S]):
         return True
 
     def _end_of_wake_up(self) -> None:
-        if self._batch.count and self.state is not RuntimeState.CLOSED:
+        if self._batch.count and self.state is not _CLOSED:
             try:
                 self._append_batch()
             except (ApiError, OSError) as error:
@@ -356,9 +361,9 @@ class ShardRuntime(Generic[S]):
 
     def _committed(self, code: ErrorCode) -> None:
         """Send the answers of the oldest uncommitted batch, or fail with the error `code`."""
-        if self.state is RuntimeState.CLOSED:
+        if self.state is _CLOSED:
             return
-        if code is not ErrorCode.NONE:
+        if code is not _NONE:
             self._fail(_coordinator_error(code))
             return
         for reply, response in self._uncommitted.popleft():

@@ -103,10 +103,12 @@ class IndexFile:
             file = self._pool.open(self.path, create=True, writable=True)
             if self._length != PREALLOCATED:
                 self._pool.discard_map(self)
-                file.truncate(self._written * self.ENTRY_SIZE)
+                if file.size() > self._written * self.ENTRY_SIZE:
+                    file.truncate(self._written * self.ENTRY_SIZE)
                 file.truncate(max(self.whole(capacity_bytes), self.entries * self.ENTRY_SIZE))
                 self._length = PREALLOCATED
-            file.pwritev([self._tail], self._written * self.ENTRY_SIZE)
+            if self._tail:
+                file.pwritev([self._tail], self._written * self.ENTRY_SIZE)
         except OSError as error:
             if error.errno not in (ENOSPC, EDQUOT):
                 raise
@@ -125,7 +127,8 @@ class IndexFile:
         size = self.ENTRY_SIZE
         try:
             file = self._pool.open(self.path, create=True, writable=True)
-            file.pwritev([self._tail], self._written * size)
+            if self._tail:
+                file.pwritev([self._tail], self._written * size)
         except OSError as error:
             if error.errno not in (ENOSPC, EDQUOT):
                 raise

@@ -205,7 +205,8 @@ class Segment:
         """Make the files of a new, empty, active segment."""
         self.is_active = True
         file = self.pool.open(self.path(LOG), create=True, writable=True)
-        file.truncate(0)
+        if file.size():
+            file.truncate(0)
         if preallocate_bytes:
             file.truncate(preallocate_bytes)
             self.is_loose = True

@@ -81,7 +81,8 @@ class SnapshotFiles:
             return None
         path = self.path(offset)
         file = self._pool.open(path, create=True, writable=True)
-        file.truncate(0)
+        if file.size():
+            file.truncate(0)
         file.pwritev([encode_snapshot(entries)], 0)
         self.offsets.append(offset)
         return path

@@ -8,6 +8,8 @@ import pytest
 
 from ottla.controller.configs import SET, ConfigChange, ConfigOperation, alter_configs
 from ottla.controller.topics import UnwantedTopic, delete_topics
+from ottla.log.store.log_store import parent_of
+from ottla.memory_files import MemoryFiles
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import REMOTE_LOG_METADATA_TOPIC
 from ottla.model.resources import ResourceType
@@ -15,6 +17,7 @@ from ottla.ports import Files
 from ottla.replication.partition import Partition
 from ottla.sim.object_store import StoreFaults
 from ottla.testing.fakes import START_MS
+from ottla.testing.faulty_files import FaultyFiles
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -107,6 +110,23 @@ def test_a_store_that_fails_now_and_then_gets_everything_once(
     assert partition.online_log().local_log_start_offset > 10
     assert len(broker.manifests) == COUNT // 2
     assert broker.consume(client) == list(range(COUNT))
+
+
+def test_a_segment_that_cannot_be_read_takes_its_log_directory_offline() -> None:
+    """Found by seed 310200: the error ended the broker."""
+    files = FaultyFiles(MemoryFiles())
+    broker = TieredBroker(files=files, log_dirs="/one,/two")
+    broker.topic("other")
+    partition = broker.tiered_topic()
+    assert parent_of(partition.online_log()) == "/two", "the metadata is in the other directory"
+    broker.fill(broker.connect(), COUNT)
+    files.fail("open", path="/two/t-0/*.index")
+    broker.work()
+    assert partition.log is None
+    assert list(broker.node.store.offline_dirs) == ["/two"]
+    broker.work()
+    assert not broker.store.objects
+    assert broker.node.topics.partition_named("other", 0).log is not None
 
 
 def test_open_transactions_are_not_copied(

@@ -225,7 +225,7 @@ def test_an_error_that_stays_ends_with_the_deadline(
     broker: FakeBroker, connect: Connect, log: Log
 ) -> None:
     log.verdict = lambda batch: ErrorCode.NOT_ENOUGH_REPLICAS
-    producer = Producer(connect(broker.address, timeout_ms=200), "events")
+    producer = Producer(connect(broker.address, timeout_ms=1000), "events")
     producer.send(None, b"x", 0, partition=0)
     with pytest.raises(Refused, match="NOT_ENOUGH_REPLICAS"):
         producer.flush()

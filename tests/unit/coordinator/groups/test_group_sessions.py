@@ -95,10 +95,10 @@ def test_a_silent_member_is_out_exactly_when_its_session_is_over(broker: Broker)
 def test_there_is_one_timer_per_member_however_often_it_beats(broker: Broker) -> None:
     member = Member(broker)
     stable_group(broker, member)
-    before = len(broker.node.timers._heap)
+    before = len(broker.node.timers)
     for _ in range(50):
         member.heartbeat()
-    assert len(broker.node.timers._heap) == before
+    assert len(broker.node.timers) == before
 
 
 def test_the_last_member_to_die_leaves_an_empty_group(broker: Broker) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.groups.classic.member import ClassicMember
 from ottla.coordinator.groups.classic.subscribed_topics import CONSUMER_PROTOCOL_TYPE, topics_of
@@ -51,6 +51,9 @@ class State(StrEnum):
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
+
+
+_EMPTY: Final = State.EMPTY  # a member of an enumeration is looked up slowly
 
 
 class ClassicGroup(Group):
@@ -390,7 +393,7 @@ class ClassicGroup(Group):
         is_transactional: bool = False,
     ) -> None:
         if generation_id < 0:
-            if self.state is State.EMPTY:
+            if self.state is _EMPTY:
                 return  # an administrator, or a consumer that assigns itself
             if not member_id and group_instance_id is None:
                 if is_transactional:
