@@ -117,10 +117,24 @@ def test_a_request_with_one_partition_is_read_where_the_buffer_ends(length: int,
 
 def test_a_request_with_one_partition_that_ends_too_early_is_refused() -> None:
     body = simple_produce_request("topic", 200)
-    for end in range(len(body) - 1):  # the tags at the end of a request are not read
+    for end in range(len(body)):
         for buffer in (bytearray(body[:end]), bytearray(body)):
             with pytest.raises((DecodeError, IndexError, struct.error)):
                 decoded(9, buffer, 0, end)
+
+
+@pytest.mark.parametrize("version", range(produce_codec.FIRST_FLEXIBLE, PRODUCE_VERSIONS.stop))
+def test_a_flexible_request_ends_with_its_tags(version: int) -> None:
+    body = encoder(produce_messages.ProduceRequest, version)(produce_request(version))
+    buffer = bytearray(body)
+
+    for end in (len(body) - 1, len(body) - 2):
+        with pytest.raises((DecodeError, IndexError)):
+            decoded(version, buffer, 0, end)
+    tagged = body[:-1] + b"\x01\x07\x02ab"
+    assert decoded(version, bytearray(tagged), 0, len(tagged))[1:3] == (-1, 1234)
+    with pytest.raises(DecodeError):
+        decoded(version, bytearray(tagged), 0, len(tagged) - 1)
 
 
 def test_a_request_without_topics_is_read_where_the_buffer_ends() -> None:

@@ -145,8 +145,10 @@ def decode_flexible(
         room -= len(partitions)
         if room < 0:
             raise LargeRequest
-    if p > end:
+    if p >= end:
         raise DecodeError("the Produce request ends too early")
+    if buffer[p]:
+        skip_tags(buffer, p, end)
     _refuse_repeated(topics)
     return transactional_id, acks, timeout_ms, topics, buffer, view
 
