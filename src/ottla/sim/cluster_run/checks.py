@@ -264,10 +264,11 @@ class Checks:
     ) -> None:
         assert partition.log is not None
         assert partition.leader is not None
-        self._check_proposed(number, partition, partition.leader, key)
         epoch = partition.leader_epoch
         newest = self._newest(partition)
         is_replaced = newest is not None and newest.leader_epoch > epoch
+        if not is_replaced:  # the controller refuses proposals of an old epoch
+            self._check_proposed(number, partition, partition.leader, key)
         if self._check_one_leader(number, partition, key) and not is_replaced:
             if partition.log.written_end < history.end:
                 raise Violation(
