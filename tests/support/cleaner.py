@@ -29,10 +29,24 @@ class Seen(NamedTuple):
     timestamp: int
 
 
-def clean_run(log: Log, map_bytes: int = MAP_BYTES, chunk_bytes: int = 1 << 16) -> CleanRun:
-    """Return a clean of all that is cleanable now."""
+def clean_run(
+    log: Log,
+    map_bytes: int = MAP_BYTES,
+    chunk_bytes: int = 1 << 16,
+    after_begin: Callable[[], None] = lambda: None,
+) -> CleanRun:
+    """Return a clean of all that is cleanable now; `after_begin` is called when it has begun."""
+    begun: list[bool] = []
+
+    def ask(message: Buffer, done: Callable[[bytes], None]) -> None:
+        answer = run(message)
+        if not begun:
+            begun.append(True)
+            after_begin()
+        done(answer)
+
     world = CleanWorld(
-        lambda message, done: done(run(message)),
+        ask,
         lambda delay_ms, action: action(),
         lambda: True,
         IoThrottle(1e300),

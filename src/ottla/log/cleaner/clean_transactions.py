@@ -31,7 +31,7 @@ class CleanTransactions:
 
     def is_aborted(self, batch: Batch) -> bool:
         """Return True if a batch with data belongs to an aborted transaction."""
-        self._advance(batch.last_offset)
+        self._advance(batch)
         if not batch.is_transactional:
             return False
         current = self._aborted.get(batch.producer_id)
@@ -49,7 +49,7 @@ class CleanTransactions:
         `marker` is None for other control batches, which stay, and for one without records. One
         that `must_stay` is used: others may have a batch of its transaction.
         """
-        self._advance(batch.last_offset)
+        self._advance(batch)
         if marker is None:
             return not batch.record_count
         if not marker.is_abort:
@@ -62,7 +62,13 @@ class CleanTransactions:
             self.kept.append(transaction)
         return not is_used
 
-    def _advance(self, offset: int) -> None:
-        while self._to_come and self._to_come[0][0] <= offset:
+    def _advance(self, batch: Batch) -> None:
+        """Begin the aborted transactions up to a batch.
+
+        One whose marker is behind does not begin: the pass began after it, or retention deleted
+        its segments since the transactions were read. Later batches of its producer count.
+        """
+        while self._to_come and self._to_come[0][0] <= batch.last_offset:
             transaction = heappop(self._to_come)[1]
-            self._aborted.setdefault(transaction.producer_id, (transaction, False))
+            if transaction.last_offset >= batch.base_offset:
+                self._aborted.setdefault(transaction.producer_id, (transaction, False))

@@ -103,9 +103,7 @@ class CleaningSession(ABC):
             for producer_id, last_offset, epoch in ACTIVE_PRODUCER.iter_unpack(producers)
         }
         self._aborted = [AbortedTxn(*each[1:]) for each in TXN_ENTRY.iter_unpack(aborted)]
-        self._transactions = CleanTransactions(
-            each for each in self._aborted if each.last_offset >= self._first_dirty
-        )
+        self._transactions = CleanTransactions(self._aborted)
         self.latest_offset = -1
         self.is_full = False
         self.output = CleanedSegment(0, self._interval)

@@ -7,9 +7,10 @@ import pytest
 from ottla.config.topic import LogConfig
 from ottla.log.log import Log
 from ottla.log.segment.txn_index import read_txn_index
+from ottla.model.steps import run_to_end
 from ottla.records.control import ControlType, build_marker
 from ottla.testing.fakes import FakeClock
-from tests.support.cleaner import clean, fill, keyed, roll, seen
+from tests.support.cleaner import clean, clean_run, fill, keyed, roll, seen
 from tests.support.log import NOW, new_log, read_all, reopen
 
 COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}), delete_retention_ms=1000)
@@ -193,3 +194,21 @@ def test_a_live_producer_goes_on_after_its_records_were_removed(marker: ControlT
     again = reopen(log)
     assert again.producers.entries[7].last_sequence == 0
     assert again.producers.ongoing == {}
+
+
+def test_an_aborted_transaction_that_retention_deletes_meanwhile_takes_nothing_along() -> None:
+    txns = Transactions()
+    log = txns.log
+    txns.write(7, ("a", "1"))
+    txns.end(7, ABORT)
+    txns.roll()
+    txns.write(7, ("b", "1"))
+    txns.end(7, COMMIT)
+    txns.roll()
+
+    def delete_the_first_segment() -> None:
+        log.advance_log_start(2)
+        log.delete_old_segments(NOW)
+
+    run_to_end(clean_run(log, after_begin=delete_the_first_segment).steps())
+    assert txns.shape() == [(2, False, 1), (3, True, 1)]
