@@ -78,6 +78,8 @@ _READS_OUTPUT = 0.3
 _COPIES, _MOST_COPIES = 5, 30
 _COPIES_A_KEY = 4
 """The most batches in a transaction, and when a copier has to catch up."""
+_MOST_IN_A_BATCH = 12
+"""More of the longest records do not fit into the smallest segments (`profile.py`)."""
 
 
 class ClusterRunOfCopiers(ClusterRunOfClients, Protocol):
@@ -250,7 +252,7 @@ class Copier(CourseClient):
                 *requests.add_partitions(self.transactional_id, self._producer, list(by_target)),
             )
         for key, parts in by_target.items():
-            most = len(parts) if self.is_steady else 2
+            most = _MOST_IN_A_BATCH if self.is_steady else 2
             for first in range(0, len(parts), most):
                 yield from self._stumble()
                 yield from self._produce(transaction, key, parts[first : first + most])
