@@ -380,6 +380,16 @@ class ObjectStore(Protocol):
         """Read `length` bytes at `position`; fewer only at the end of the object."""
         ...
 
+    def get_file(
+        self,
+        key: str,
+        position: int,
+        length: int,
+        done: Callable[[FileRange | ObjectStoreError], None],
+    ) -> None:
+        """Have what `get` reads in memory, as a part of a file: it is sent without a copy."""
+        ...
+
     def size(self, key: str, done: Callable[[int | ObjectStoreError], None]) -> None:
         """Return the size of an object."""
         ...

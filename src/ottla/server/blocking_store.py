@@ -35,6 +35,10 @@ class BlockingStore(Protocol):
         """Read `length` bytes at `position`; fewer only at the end of the object."""
         ...
 
+    def get_file(self, key: str, position: int, length: int) -> FileRange:
+        """Have what `get` reads in memory, as a part of a file."""
+        ...
+
     def size(self, key: str) -> int:
         """Return the size of an object."""
         ...

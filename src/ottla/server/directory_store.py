@@ -15,14 +15,15 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from errno import EINVAL, ENOSYS, EOPNOTSUPP, EROFS, EXDEV
-from functools import partial
+from errno import EINVAL, ENOSYS, ENOTSOCK, EOPNOTSUPP, EROFS, EXDEV
+from functools import cache, partial
 from itertools import islice
 from secrets import token_hex
 from typing import Final, TypeVar
 
 from ottla.ports import (
     Buffer,
+    File,
     FileRange,
     ObjectNotFound,
     ObjectStoreDenied,
@@ -30,7 +31,7 @@ from ottla.ports import (
     ObjectStoreUnavailable,
     StoredObject,
 )
-from ottla.server.blocking_store import PIECE_BYTES, pieces_of
+from ottla.server.blocking_store import pieces_of
 from ottla.server.os_files import OsFiles
 
 T = TypeVar("T")
@@ -38,7 +39,9 @@ T = TypeVar("T")
 UPLOADS: Final = ".uploads"
 _LEFTOVER_AGE_S: Final = 24 * 3600
 _CANNOT_COPY: Final = (EXDEV, EINVAL, ENOSYS, EOPNOTSUPP)
+_CANNOT_SEND: Final = (EINVAL, ENOSYS, EOPNOTSUPP, ENOTSOCK)
 _ATTEMPTS: Final = 5
+_COPY_BYTES: Final = 256 * 1024
 _FILES: Final = OsFiles()
 
 
@@ -74,6 +77,22 @@ class DirectoryStore:
                 return file.pread(max(min(length, file.size() - position), 0), position)
             finally:
                 file.close()
+
+        return _translated(key, read)
+
+    def get_file(self, key: str, position: int, length: int) -> FileRange:
+        """Return a part of the file, with its pages in memory.
+
+        `sendfile` sends from there as from a local segment. The system may take the pages back,
+        if it needs the memory at once: then they are read again while they are sent.
+        """
+        path = self._path(key)
+
+        def read() -> FileRange:
+            file = _FILES.open(path)
+            found = max(min(length, file.size() - position), 0)
+            _read_pages(file, position, found)
+            return FileRange(file, position, found)
 
         return _translated(key, read)
 
@@ -203,6 +222,31 @@ class DirectoryStore:
         return os.path.join(self._root, *parts)
 
 
+def _read_pages(file: File, position: int, length: int) -> None:
+    """Read a part of a file into the system's memory, if possible without copying it."""
+    send: Callable[[int, int, int, int], int] | None = getattr(os, "sendfile", None)
+    end = position + length
+    while position < end:
+        count = 0
+        if send is not None:
+            try:
+                count = send(_nothing(), file.fileno(), position, end - position)
+            except OSError as error:
+                if error.errno not in _CANNOT_SEND:
+                    raise
+                send = None
+        if send is None:
+            count = len(file.pread(min(end - position, _COPY_BYTES), position))
+        if count == 0:
+            return  # it was cut off meanwhile
+        position += count
+
+
+@cache
+def _nothing() -> int:
+    return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+
+
 def _write(file: int, content: Buffer | FileRange) -> None:
     if not isinstance(content, FileRange):
         _write_all(file, content)
@@ -225,7 +269,7 @@ def _copy_in_kernel(content: FileRange, target: int) -> bool:
         return False
     copied = 0
     while copied < content.length:
-        length = min(content.length - copied, PIECE_BYTES)
+        length = min(content.length - copied, _COPY_BYTES)
         try:
             count = copy(source, target, length, content.position + copied)
         except OSError as error:

@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from ottla.ports import Background, Buffer, FileRange, ObjectStoreError, StoredObject
+from ottla.ports import (
+    Background,
+    Buffer,
+    FileRange,
+    ObjectStoreError,
+    StoredObject,
+)
 from ottla.server.blocking_store import open_blocking_store
 
 T = TypeVar("T")
@@ -41,6 +47,16 @@ class ObstoreObjectStore:
     ) -> None:
         """Read `length` bytes at `position`; fewer only at the end of the object."""
         self._submit(lambda: self._store.get(key, position, length), done)
+
+    def get_file(
+        self,
+        key: str,
+        position: int,
+        length: int,
+        done: Callable[[FileRange | ObjectStoreError], None],
+    ) -> None:
+        """Have what `get` reads in memory, as a part of a file."""
+        self._submit(lambda: self._store.get_file(key, position, length), done)
 
     def size(self, key: str, done: Callable[[int | ObjectStoreError], None]) -> None:
         """Return the size of an object."""

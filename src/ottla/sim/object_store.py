@@ -13,6 +13,7 @@ from collections.abc import Callable
 from random import Random as Generator
 from typing import NamedTuple, TypeVar
 
+from ottla.memory_files import MemoryFiles
 from ottla.ports import (
     Background,
     Buffer,
@@ -94,6 +95,22 @@ class SimObjectStore:
     ) -> None:
         """Read a range of an object."""
         self._submit(lambda: self._object(key)[position : position + length], done)
+
+    def get_file(
+        self,
+        key: str,
+        position: int,
+        length: int,
+        done: Callable[[FileRange | ObjectStoreError], None],
+    ) -> None:
+        """Have a range of an object as a part of a file."""
+
+        def work() -> FileRange:
+            file = MemoryFiles().open("object", create=True)
+            file.pwritev([self._object(key)], 0)
+            return FileRange(file, position, max(min(length, file.size() - position), 0))
+
+        self._submit(work, done)
 
     def size(self, key: str, done: Callable[[int | ObjectStoreError], None]) -> None:
         """Return the size of an object."""

@@ -4,8 +4,10 @@ Whoever needs something asks for it (`chunk`, `whole`). If it is not there, `Not
 read begins, and `NotCached.then` calls back when it has ended. Then one asks again. So nobody
 waits, and several readers of the same part share one read.
 
-The log of a segment is read in chunks, with some chunks ahead of the reader. Other objects are
-read as a whole. A read that failed is not repeated for a moment: until then the error is raised.
+The log of a segment is read in chunks, with some chunks ahead of the reader. A chunk is a part of a
+file in memory: responses are sent from it as from a local segment, without a copy on the loop.
+Other objects are read as a whole. A read that failed is not repeated for a moment: until then the
+error is raised.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, cast
 
-from ottla.ports import ObjectStore, ObjectStoreError
+from ottla.ports import FileRange, ObjectStore, ObjectStoreError
 from ottla.tiered.layout import LOG
 from ottla.tiered.metadata_records import SegmentMetadata
 from ottla.tiered.not_cached import NotCached
@@ -78,7 +80,7 @@ class ObjectCache:
         self.limits = limits
         self.size = 0
         """The bytes of everything that is cached."""
-        self._found: OrderedDict[CacheKey, bytes] = OrderedDict()
+        self._found: OrderedDict[CacheKey, bytes | FileRange] = OrderedDict()
         self._loading: dict[CacheKey, list[Callable[[], None]]] = {}
         self._failed: dict[CacheKey, tuple[ObjectStoreError, float]] = {}
         self._queue: deque[tuple[CacheKey, SegmentMetadata]] = deque()
@@ -90,7 +92,7 @@ class ObjectCache:
         """How many reads wait for their turn."""
         return len(self._queue)
 
-    def chunk(self, segment: SegmentMetadata, number: int) -> bytes:
+    def chunk(self, segment: SegmentMetadata, number: int) -> FileRange:
         """Return a chunk of a segment's log. Raise NotCached or ObjectStoreError."""
         last = max(segment.size - 1, 0) // CHUNK_BYTES
         key = CacheKey(segment.segment_id, LOG, number)
@@ -100,15 +102,15 @@ class ObjectCache:
             later = CacheKey(segment.segment_id, LOG, ahead)
             if later not in self._found and later not in self._failed:
                 self._load(later, segment)
-        return self._get(key, segment)
+        return cast(FileRange, self._get(key, segment))
 
     def whole(self, segment: SegmentMetadata, kind: str) -> bytes:
         """Return an object of a segment. Raise NotCached or ObjectStoreError."""
-        return self._get(CacheKey(segment.segment_id, kind), segment)
+        return cast(bytes, self._get(CacheKey(segment.segment_id, kind), segment))
 
-    def has_chunk(self, segment: SegmentMetadata, number: int) -> bytes | None:
+    def has_chunk(self, segment: SegmentMetadata, number: int) -> FileRange | None:
         """Return a chunk if it is there."""
-        return self._found.get(CacheKey(segment.segment_id, LOG, number))
+        return cast(FileRange | None, self._found.get(CacheKey(segment.segment_id, LOG, number)))
 
     def prefetch(self, segment: SegmentMetadata) -> None:
         """Read the beginning of a segment that will be needed soon."""
@@ -119,9 +121,9 @@ class ObjectCache:
     def forget(self, segment_id: bytes) -> None:
         """Drop what is cached of a segment that was deleted."""
         for key in [key for key in self._found if key.segment_id == segment_id]:
-            self.size -= len(self._found.pop(key))
+            self.size -= _size(self._found.pop(key))
 
-    def _get(self, key: CacheKey, segment: SegmentMetadata) -> bytes:
+    def _get(self, key: CacheKey, segment: SegmentMetadata) -> bytes | FileRange:
         found = self._found.get(key)
         if found is not None:
             self._found.move_to_end(key)
@@ -154,23 +156,27 @@ class ObjectCache:
                 return
             key, segment = self._queue.popleft()
             self._under_way += 1
-            is_log = key.kind == LOG
-            position = key.chunk * CHUNK_BYTES if is_log else 0
-            length = min(CHUNK_BYTES, segment.size - position) if is_log else _WHOLE
-            self._store.get(
-                key_of(segment, key.kind), position, length, partial(self._read, key, length)
-            )
+            name = key_of(segment, key.kind)
+            if key.kind == LOG:
+                position = key.chunk * CHUNK_BYTES
+                length = min(CHUNK_BYTES, segment.size - position)
+                self._store.get_file(name, position, length, partial(self._read, key, length))
+            else:
+                self._store.get(name, 0, _WHOLE, partial(self._read, key, _WHOLE))
 
     def _resume(self) -> None:
         self._is_delayed = False
         self._read_more()
 
-    def _read(self, key: CacheKey, length: int, result: bytes | ObjectStoreError) -> None:
+    def _read(
+        self, key: CacheKey, length: int, result: bytes | FileRange | ObjectStoreError
+    ) -> None:
         self._under_way -= 1
         waiting = self._loading.pop(key)
-        if isinstance(result, bytes) and (len(result) == length) != (key.kind == LOG):
+        size = 0 if isinstance(result, ObjectStoreError) else _size(result)
+        if not isinstance(result, ObjectStoreError) and (size == length) != (key.kind == LOG):
             result = ObjectStoreError(
-                f"the {key.kind} of a remote segment has {len(result)} bytes at the position where"
+                f"the {key.kind} of a remote segment has {size} bytes at the position where"
                 f" {length} were asked for"
             )
         if isinstance(result, ObjectStoreError):
@@ -179,11 +185,15 @@ class ObjectCache:
                 self._failed.clear()
             self._failed[key] = result, self._host.now_ms() + REPEAT_AFTER_MS
         else:
-            self._host.charge_read(len(result))
+            self._host.charge_read(size)
             self._found[key] = result
-            self.size += len(result)
+            self.size += size
             while self.size > self.limits.cached_bytes and len(self._found) > 1:
-                self.size -= len(self._found.popitem(last=False)[1])
+                self.size -= _size(self._found.popitem(last=False)[1])
         self._read_more()
         for call in waiting:
             call()
+
+
+def _size(cached: bytes | FileRange) -> int:
+    return len(cached) if isinstance(cached, bytes) else cached.length

@@ -11,6 +11,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from ottla.log.log import Log
+from ottla.log.segment.file_slice import FileSlice, FileSlices
 from ottla.log.segment.txn_index import AbortedTxn, TxnIndex
 from ottla.ports import ObjectStoreError
 from ottla.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2, Batch, parse_header
@@ -26,14 +27,10 @@ _TIME_ENTRY: Final = Struct(">qi")
 class RemoteRecords(NamedTuple):
     """Batches of a remote segment, the last of which may be cut."""
 
-    content: bytes
+    content: FileSlice | FileSlices
     segment: SegmentMetadata
     end_position: int
     """Where the batches end in the segment."""
-
-    @property
-    def length(self) -> int:
-        return len(self.content)
 
 
 class RemoteLog:
@@ -93,8 +90,8 @@ class RemoteLog:
             following = self._segments.following(segment, self._log.leader_epochs)
             if following is not None and following.start_offset < self._log.local_log_start_offset:
                 self._cache.prefetch(following)
-        content = self._available(segment, first.position, first.end, end)
-        return RemoteRecords(content, segment, first.position + len(content))
+        content = self._content(segment, first.position, first.end, end)
+        return RemoteRecords(content, segment, first.position + content.length)
 
     def _end_before(self, segment: SegmentMetadata, first: Batch, end_offset: int, end: int) -> int:
         """Return the position of the first batch from which on the segment is not of this log."""
@@ -106,8 +103,13 @@ class RemoteLog:
             position = batch.end
         return end
 
-    def _available(self, segment: SegmentMetadata, start: int, needed: int, end: int) -> bytes:
-        """Return the bytes from `start`, at least up to `needed`, at most up to `end`."""
+    def _content(
+        self, segment: SegmentMetadata, start: int, needed: int, end: int
+    ) -> FileSlice | FileSlices:
+        """Return the bytes from `start`, at least up to `needed`, at most up to `end`.
+
+        They stay where they are in the cache, and are sent from there.
+        """
         parts = []
         position = start
         while position < end:
@@ -117,10 +119,22 @@ class RemoteLog:
                 if position >= needed:
                     break
                 chunk = self._cache.chunk(segment, number)
-            part = memoryview(chunk)[skipped : skipped + end - position]
-            parts.append(part)
-            position += len(part)
-        return b"".join(parts)  # the only copy
+            length = min(chunk.length - skipped, end - position)
+            parts.append(FileSlice(chunk.file, chunk.position + skipped, length))
+            position += length
+        return parts[0] if len(parts) == 1 else FileSlices(parts, position - start)
+
+    def _copy(self, segment: SegmentMetadata, start: int, end: int) -> bytes:
+        """Return bytes of a segment, from as many chunks as they are in."""
+        parts = []
+        position = start
+        while position < end:
+            number, skipped = divmod(position, CHUNK_BYTES)
+            length = min(end - position, CHUNK_BYTES - skipped)
+            chunk = self._cache.chunk(segment, number)
+            parts.append(chunk.file.pread(length, chunk.position + skipped))
+            position += length
+        return b"".join(parts)
 
     def _locate(self, segment: SegmentMetadata, offset: int) -> Batch | None:
         """Return the first batch of a segment that ends at or after an offset."""
@@ -156,13 +170,7 @@ class RemoteLog:
         """Return the header of the batch at a position; None at the end of the segment."""
         if position + HEADER_SIZE > segment.size:
             return None
-        number, skipped = divmod(position, CHUNK_BYTES)
-        chunk = self._cache.chunk(segment, number)
-        if skipped + HEADER_SIZE <= len(chunk):
-            batch = parse_header(chunk, skipped)
-        else:
-            rest = self._cache.chunk(segment, number + 1)
-            batch = parse_header(chunk[skipped:] + rest[:HEADER_SIZE], 0)
+        batch = parse_header(self._copy(segment, position, position + HEADER_SIZE), 0)
         if batch.magic != MAGIC_V2 or batch.batch_length < HEADER_SIZE - LOG_OVERHEAD:
             raise ObjectStoreError(
                 f"a remote segment of {self._log.topic_partition} is damaged at position {position}"
@@ -246,7 +254,7 @@ class RemoteLog:
 
     def batch_bytes(self, segment: SegmentMetadata, batch: Batch) -> bytes:
         """Return all bytes of a batch."""
-        return self._available(segment, batch.position, batch.end, batch.end)
+        return self._copy(segment, batch.position, min(batch.end, segment.size))
 
 
 class RemoteBatches:

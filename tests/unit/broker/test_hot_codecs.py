@@ -26,7 +26,7 @@ from ottla.broker.codecs.produce import (
 )
 from ottla.broker.handlers import SERVED
 from ottla.broker.handlers.fetch import SMALL_READ_BYTES
-from ottla.log.segment.file_slice import FileSlice
+from ottla.log.segment.file_slice import FileSlice, FileSlices
 from ottla.memory_files import MemoryFiles
 from ottla.model.steps import run_to_end
 from ottla.wire import messages  # noqa: F401
@@ -258,9 +258,11 @@ def test_fetch_responses_are_read_back_by_the_schema(version: int, size: int) ->
         PartitionData(keys[1], 0, 1, -1, -1, -1, None),
         PartitionData(keys[1], 5, 0, 3, 3, 0, file_of(b"tail")),
     ]
-    read = [records_of(content), None, None, b"tail"]
+    rest = file_of(b"il")
+    read: list[Records] = [records_of(content), None, None, FileSlices([file_of(b"ta"), rest], 4)]
     parts = encode_fetch_response(version, 42, 0, 7, data, read)
-    assert any(isinstance(part, FileSlice) for part in parts) == (size > 32 * 1024)
+    assert rest in parts
+    assert (len(parts) > 4) == (size > 32 * 1024)
     frame = b"".join(
         part if isinstance(part, bytes) else part.file.pread(part.length, part.position)
         for part in parts
@@ -295,6 +297,7 @@ def test_fetch_responses_are_encoded_in_steps_as_at_once(version: int) -> None:
         key = TOPIC_IDS[0 if number < 250 else 200]
         data.append(PartitionData(key, number, number % 3, 10, 10, 1, None, diverging))
         read.append(ranges if number in (5, 100, 349) else b"tail" if number % 5 else None)
+    read[100] = FileSlices([ranges, ranges], 2 * ranges.length)
 
     parts = run_to_end(encode_fetch_in_steps(version, 42, 7, data, read, 5))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -144,3 +145,14 @@ def test_listings_are_those_of_a_sorted_list_of_keys(
         assert [each.key for each in all_objects(store, prefix, limit)] == expected
         after_one = [key for key in expected if key > after]
         assert [each.key for each in store.list(prefix, after, 100)] == after_one
+
+
+def test_a_part_of_a_file_where_the_system_cannot_send_to_nothing(
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: int) -> int:
+        raise OSError(errno.ENOTSOCK, "not a socket")
+
+    store.put("a", bytes(300_000))
+    monkeypatch.setattr(os, "sendfile", refuse, raising=False)
+    assert store.get_file("a", 100, 400_000)[1:] == (100, 299_900)

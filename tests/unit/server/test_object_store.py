@@ -100,6 +100,11 @@ def test_what_was_put_can_be_read_in_ranges(store: Asked) -> None:
     assert store.ask("size", "a/b") == 10
 
 
+def test_files_of_objects_that_are_not_there_are_errors(store: Asked) -> None:
+    with pytest.raises(ObjectNotFound):
+        store.ask("get_file", "a", 0, 5)
+
+
 def test_an_object_is_replaced_as_a_whole(store: Asked) -> None:
     store.ask("put", "a", b"a long first one")
     store.ask("put", "a", memoryview(b"short"))
@@ -120,6 +125,8 @@ def test_reading_at_the_end_and_after_it(store: Asked) -> None:
     assert store.ask("get", "a", 400, 5) == b""
     assert store.ask("get", "a", 0, 0) == b""
     assert store.ask("get", "empty", 0, 5) == b""
+    assert store.ask("get_file", "a", 3, 5).length == 1
+    assert store.ask("get_file", "a", 400, 5).length == 0
 
 
 @pytest.mark.parametrize("length", [1000, 12 * 2**20])
@@ -132,6 +139,9 @@ def test_a_part_of_a_file(store: Asked, length: int, files: Files, tmp_path: Pat
     store.ask("put", "segments/f.log", FileRange(file, 100, length))
     assert store.ask("get", "segments/f.log", 0, 2 * length) == content[100 : 100 + length]
     assert store.ask("get", "segments/f.log", length - 10, 20) == content[90 + length :][:10]
+    cached = store.ask("get_file", "segments/f.log", 10, 150_000)
+    found = cached.file.pread(cached.length, cached.position)
+    assert found == content[110 : min(150_110, 100 + length)]
 
 
 def test_what_is_not_there(store: Asked) -> None:

@@ -75,7 +75,7 @@ def test_readers_of_the_same_chunk_share_one_read() -> None:
     assert len(case.background.waiting) == 1 + READ_AHEAD
     case.background.run()
     assert case.arrived == 2
-    assert len(case.cache.chunk(SEGMENT, 0)) == CHUNK_BYTES
+    assert case.cache.chunk(SEGMENT, 0).length == CHUNK_BYTES
     assert case.cache.has_chunk(SEGMENT, READ_AHEAD) is not None
     assert case.host.read == (1 + READ_AHEAD) * CHUNK_BYTES
 
@@ -84,7 +84,7 @@ def test_the_last_chunk_is_shorter() -> None:
     case = Case()
     case.ask(7)
     case.background.run()
-    assert len(case.cache.chunk(SEGMENT, 7)) == 100
+    assert case.cache.chunk(SEGMENT, 7).length == 100
 
 
 def test_other_objects_are_read_as_a_whole() -> None:

@@ -19,14 +19,13 @@ from ottla.broker.codecs.current_leaders import (
     leader_tags,
 )
 from ottla.broker.codecs.large_request import MOST_PARTITIONS, LargeRequest, large_request
-from ottla.log.segment.file_slice import FileSlice
+from ottla.log.segment.file_slice import FileSlice, FileSlices
 from ottla.log.segment.txn_index import AbortedTxn
 from ottla.model.steps import Steps
 from ottla.wire.primitives import ONE_BYTE, DecodeError, read_uvarint, skip_tags, uvarint
 
 if TYPE_CHECKING:
     from ottla.log.segment.last_write import LastWrite
-    from ottla.tiered.remote_fetch import RemoteRecords
 
 FIRST_FLEXIBLE: Final = 12
 FIRST_TOPIC_ID: Final = 13
@@ -148,7 +147,7 @@ class PartitionData:
         high_watermark: int,
         last_stable_offset: int,
         log_start_offset: int,
-        records: FileSlice | LastWrite | RemoteRecords | None,
+        records: FileSlice | FileSlices | LastWrite | None,
         diverging: tuple[int, int] | None = None,
         leader: Leader | None = None,
         preferred_read_replica: int = -1,
@@ -177,7 +176,7 @@ class PartitionData:
         )
 
 
-Records: TypeAlias = bytes | FileSlice | None
+Records: TypeAlias = bytes | FileSlice | FileSlices | None
 """Records of one partition: in memory, or where they lie in a file."""
 
 _FIXED: Final = {  # version: struct of the fields before the topics
@@ -523,7 +522,7 @@ def encode_fetch_response(
                 head = b"".join(pending)
                 size += len(head) + length
                 parts.append(head)
-                parts.append(records)
+                parts += _parts(records)
                 pending = []
             if flexible:
                 pending.append(_partition_tags(item))
@@ -581,7 +580,7 @@ def _encode_one(
         return [b"".join((head, topic, body, count, _ONE_TAIL))]
     if is_bytes and length < _LARGE_BYTES:
         return [b"".join((head, topic, body, count, records, _ONE_TAIL))]  # type: ignore[arg-type]
-    return [b"".join((head, topic, body, count)), records, _ONE_TAIL]
+    return [b"".join((head, topic, body, count)), *_parts(records), _ONE_TAIL]
 
 
 def encode_fetch_in_steps(
@@ -613,7 +612,7 @@ def encode_fetch_in_steps(
             if isinstance(records, bytes) and len(records) < _LARGE_BYTES:
                 pending.append(records)
             elif records is not None:
-                parts += (b"".join([*chunks, *pending]), records)
+                parts += (b"".join([*chunks, *pending]), *_parts(records))
                 chunks, pending = [], []
             if flexible:
                 pending.append(_partition_tags(item))
@@ -634,7 +633,11 @@ def encode_fetch_in_steps(
     return [head, *parts]
 
 
-def _length(part: bytes | FileSlice) -> int:
+def _parts(records: bytes | FileSlice | FileSlices) -> Sequence[bytes | FileSlice]:
+    return records.parts if isinstance(records, FileSlices) else (records,)
+
+
+def _length(part: bytes | FileSlice | FileSlices) -> int:
     return len(part) if isinstance(part, bytes) else part.length
 
 

@@ -31,7 +31,7 @@ from ottla.broker.current_leaders import LEADER_ERRORS, CurrentLeaders
 from ottla.log.damage import DamagedLog
 from ottla.log.log import Log
 from ottla.log.lookup import OffsetTiered
-from ottla.log.segment.file_slice import FileSlice
+from ottla.log.segment.file_slice import FileSlice, FileSlices
 from ottla.log.segment.index_jobs import IndexNotReady
 from ottla.log.segment.last_write import LastWrite
 from ottla.model.errors import ApiError, ErrorCode
@@ -252,7 +252,7 @@ class Context(RequestContext):
             records: Records
             if found is None:
                 records = None
-            elif not isinstance(found, FileSlice):
+            elif isinstance(found, LastWrite):
                 records = found.content
             elif found.length > SMALL_READ_BYTES:
                 records = found
@@ -286,7 +286,7 @@ class Context(RequestContext):
                 length = item.records.length
                 readable += length
                 room -= length
-                if length <= SMALL_READ_BYTES or type(item.records) is not FileSlice:
+                if length <= SMALL_READ_BYTES or type(item.records) is LastWrite:
                     copied += length
                 else:
                     ranges += 1
@@ -734,8 +734,9 @@ class TierArrival:
             context.abandon()
 
 
-def _read_all(records: FileSlice) -> bytes:
-    content = records.file.pread(records.length, records.position)
+def _read_all(records: FileSlice | FileSlices) -> bytes:
+    content = records.read()
     if len(content) != records.length:
-        raise DamagedLog(records.file.path, "and shorter than its log says")
+        file = records.file if isinstance(records, FileSlice) else records.parts[0].file
+        raise DamagedLog(file.path, "and shorter than its log says")
     return content

@@ -21,11 +21,6 @@ from ottla.tiered.not_cached import NotCached
 if TYPE_CHECKING:
     from ottla.broker.handlers.fetch import Context
 
-MOST_BYTES = 512 * 1024
-"""The most that is read for one partition: these bytes are in memory until they are sent.
-
-They are copied and sent on the loop, so others wait for that."""
-
 
 def read_tier(
     context: Context, entry: FetchEntry, partition: Partition, log: Log, room: int, first: bool
@@ -52,7 +47,7 @@ def read_tier(
     if remote is None:
         context.wait_for_tier(entry)
         return data
-    offset, max_bytes = entry.fetch_offset, min(entry.max_bytes, room, MOST_BYTES)
+    offset, max_bytes = entry.fetch_offset, min(entry.max_bytes, room)
     aborted: list[AbortedTxn] = []
     try:
         records = remote.read(offset, max_bytes, at_least_one=first)
@@ -67,8 +62,8 @@ def read_tier(
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from error
     if records is not None:
         tier.metrics.fetches += 1
-        tier.metrics.fetched_bytes += records.length
-        data.records, data.aborted = records, aborted
+        tier.metrics.fetched_bytes += records.content.length
+        data.records, data.aborted = records.content, aborted
         return data
     if first:  # there is no batch before the local segments
         start = log.segments.base_offsets[0]

@@ -1,4 +1,4 @@
-"""A range of a file: the records of a Fetch response, and what `sendfile` sends."""
+"""Ranges of files: the records of a Fetch response, and what `sendfile` sends."""
 
 from __future__ import annotations
 
@@ -17,3 +17,14 @@ class FileSlice(NamedTuple):
     def read(self) -> bytes:
         """Return the bytes, for responses that are too small for sendfile."""
         return self.file.pread(self.length, self.position)
+
+
+class FileSlices(NamedTuple):
+    """Ranges one after the other, each of another file."""
+
+    parts: list[FileSlice]
+    length: int
+
+    def read(self) -> bytes:
+        """Return the bytes of all."""
+        return b"".join([part.read() for part in self.parts])

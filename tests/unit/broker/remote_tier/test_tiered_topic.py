@@ -8,16 +8,19 @@ import pytest
 
 from ottla.controller.configs import SET, ConfigChange, ConfigOperation, alter_configs
 from ottla.controller.topics import UnwantedTopic, delete_topics
+from ottla.log.segment.file_slice import FileSlice
 from ottla.log.store.log_store import parent_of
 from ottla.memory_files import MemoryFiles
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import REMOTE_LOG_METADATA_TOPIC
 from ottla.model.resources import ResourceType
 from ottla.ports import Files
+from ottla.records.batch import parse_header
 from ottla.replication.partition import Partition
 from ottla.sim.object_store import StoreFaults
 from ottla.testing.fakes import START_MS
 from ottla.testing.faulty_files import FaultyFiles
+from ottla.tiered import object_cache, remote_fetch
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -218,6 +221,35 @@ def test_every_offset_can_be_read_from(
     filled(broker, client)
     for offset in range(COUNT):
         assert broker.consume(client, offset) == list(range(offset, COUNT))
+
+
+@pytest.mark.parametrize("chunk_bytes", [61, 100, 700])
+def test_batches_may_lie_on_borders_of_chunks(
+    monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
+) -> None:
+    monkeypatch.setattr(object_cache, "CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(remote_fetch, "CHUNK_BYTES", chunk_bytes)
+    broker = TieredBroker()
+    broker.tiered_topic()
+    client = broker.connect()
+    filled(broker, client)
+    for offset in (0, 1, 5, 12):
+        assert broker.consume(client, offset) == list(range(offset, COUNT))
+    assert broker.list_offset(client, START_MS + 7) == (0, 7)
+
+
+def test_records_are_sent_from_the_cache_without_a_copy(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    filled(broker, client)
+    broker.fetch(client, 3)
+    assert broker.node.tier is not None
+    remote = broker.node.tier.remote_log(partition, partition.online_log())
+    assert remote is not None
+    records = remote.read(3, 10_000, at_least_one=True)
+    assert records is not None
+    assert isinstance(records.content, FileSlice)
+    assert parse_header(records.content.read(), 0).base_offset == 3
 
 
 def test_a_large_batch_is_read_whole(broker: TieredBroker, partition: Partition) -> None:
