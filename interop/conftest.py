@@ -22,7 +22,7 @@ TOOL_TIMEOUT_S = 120
 
 
 def run_program(command: list[str], text: str | None = None) -> str:
-    """What a program printed; the test fails with all of its output when it failed."""
+    """Run a program and return its output. If it fails, so does the test, with the output."""
     done = subprocess.run(
         command, input=text, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False
     )

@@ -42,7 +42,7 @@ class Secured(NamedTuple):
 
 
 def write_pem(directory: Path, ca: trustme.CA, name: str, identity: str) -> Path:
-    """A key as Kafka wants it (PKCS #8) and its certificate, in one file."""
+    """Write a key as Kafka wants it (PKCS #8) and its certificate into one file."""
     issued = ca.issue_cert(identity)
     key = load_pem_private_key(issued.private_key_pem.bytes(), None).private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
@@ -54,7 +54,7 @@ def write_pem(directory: Path, ca: trustme.CA, name: str, identity: str) -> Path
 
 @contextmanager
 def start_secured(directory: Path) -> Iterator[Secured]:
-    """A Kafka with all listeners; the test is skipped where there are no jars of it."""
+    """Yield a Kafka with all listeners; the test is skipped where there are no jars of it."""
     from harness.broker import Broker, free_port
     from harness.problem import BenchError
     from harness.systems import Kafka

@@ -175,7 +175,7 @@ def clean_with_ottla(data_dir: Path, source: Path) -> Path:
 def written(
     tmp_path_factory: pytest.TempPathFactory, kafka_tool: Run
 ) -> tuple[Path, dict[bytes, tuple[int, bytes | None]]]:
-    """The data directory of a Kafka whose cleaner was off, and what a reader of it has."""
+    """Return the data directory of a Kafka whose cleaner was off, and what a reader of it has."""
     directory = tmp_path_factory.mktemp("input") / "kafka"
     kafka = new_kafka(directory, {"log.cleaner.enable": "false"})
     kafka.start()
@@ -222,7 +222,7 @@ def leave_a_crash_to_the_other(
     table: dict[bytes, tuple[int, bytes | None]],
     tmp_path: Path,
 ) -> None:
-    """A swap that one has begun is completed by the other; what is not finished goes."""
+    """Let one program complete the swap of the other, and remove what is not finished."""
     interrupted = tmp_path / "interrupted-kafka"
     shutil.copytree(source, interrupted)
     swapped = begin_swap(by_kafka, interrupted)

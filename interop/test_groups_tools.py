@@ -22,7 +22,7 @@ LINES = [f"line {number}" for number in range(100)]
 
 @pytest.fixture
 def consumed(cluster: Cluster, kcat: Run) -> Cluster:
-    """A cluster on which the group `readers` of kcat has read everything."""
+    """Return a cluster on which the group `readers` of kcat has read everything."""
     broker = cluster.bootstrap_servers
     kcat("-P", "-b", broker, "-t", "lines", "-p", "0", text="\n".join(LINES))
     out = kcat(*balanced(broker), "-e", "lines")
@@ -31,7 +31,7 @@ def consumed(cluster: Cluster, kcat: Run) -> Cluster:
 
 
 def balanced(broker: str) -> list[str]:
-    """kcat as a member of the group `readers`."""
+    """Return the command of kcat as a member of the group `readers`."""
     fast = ["-X", "session.timeout.ms=6000", "-X", "heartbeat.interval.ms=500"]
     return ["-G", "readers", "-b", broker, *fast, "-X", "auto.offset.reset=earliest", "-q"]
 

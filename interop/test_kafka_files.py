@@ -24,7 +24,7 @@ RECORDS = 300
 
 
 def write_topic(data_dir: Path) -> int:
-    """A topic of several small segments, written with every codec by an idempotent producer."""
+    """Write a topic of small segments with every codec, as an idempotent producer."""
     with Cluster(data_dir=data_dir) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         settings = {"internal.segment.bytes": "8000", "index.interval.bytes": "100"}
@@ -147,7 +147,7 @@ SNAPSHOTS = {
 
 
 def checkpoints(data_dir: Path) -> list[Path]:
-    """The snapshots of the metadata, but for the empty one that formatting writes."""
+    """Return the snapshots of the metadata, but for the empty one that formatting writes."""
     found = sorted((data_dir / "__cluster_metadata-0").glob("*.checkpoint"))
     return [path for path in found if not path.name.startswith("0" * 20)]
 
@@ -228,7 +228,7 @@ def test_ottla_starts_from_kafkas_metadata_snapshot(tmp_path: Path, kafka_tool: 
 
 
 def has_topic(snapshots: list[Path]) -> bool:
-    """Whether the newest snapshot, as Ottla reads it, has the topic."""
+    """Return whether the newest snapshot, as Ottla reads it, has the topic."""
     if not snapshots:
         return False
     file = OsFiles().open(str(snapshots[-1]))

@@ -30,7 +30,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An Apache Kafka whose topic has committed, aborted and open transactions."""
+    """Yield an Apache Kafka whose topic has committed, aborted and open transactions."""
     from harness.problem import BenchError
     from harness.systems import Kafka
 

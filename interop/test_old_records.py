@@ -77,7 +77,7 @@ def java_reader(cluster: Cluster, jars: Path) -> Iterator[JavaReader]:
 
 @pytest.fixture
 def jars() -> Path:
-    """Kafka's jars."""
+    """Return the directory of Kafka's jars."""
     from harness.jars import kafka_jars
     from harness.problem import BenchError
 
@@ -89,7 +89,7 @@ def jars() -> Path:
 
 @pytest.fixture
 def tier_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The URL of a tier in the other server."""
+    """Yield the URL of a tier in the other server."""
     with versity_gateway(tmp_path / "gateway", BUCKET) as address:
         for name, value in {**CLIENT_ENVIRONMENT, "AWS_ENDPOINT_URL": address}.items():
             monkeypatch.setenv(name, value)

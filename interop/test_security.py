@@ -26,7 +26,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 
 def token(name: str) -> str:
-    """An unsigned token, as Kafka's default validator takes them."""
+    """Return an unsigned token, as Kafka's default validator takes them."""
     now = time.time()
 
     def part(claims: dict[str, object]) -> str:

@@ -67,7 +67,7 @@ def rows(first: int, end: int) -> RecordBatch:
 
 
 def stored(broker: Broker, topic: str, count: int) -> Counter[int]:
-    """The values in the topic: that many, and not one more."""
+    """Return the values in the topic: that many, and not one more."""
     servers = f"127.0.0.1:{broker.port}"
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "g", "check.crcs": True})
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(PARTITIONS)])

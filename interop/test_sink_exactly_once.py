@@ -18,7 +18,7 @@ ALONE = {
 
 @pytest.fixture(scope="module", name="servers")
 def servers_of_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Kafka, in place of the broker that the imported tests have."""
+    """Yield Kafka's address, in place of the broker that the imported tests have."""
     from harness.problem import BenchError
     from harness.systems import Kafka
 

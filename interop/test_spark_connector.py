@@ -25,7 +25,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    """A session with the jars of the connector."""
+    """Yield a session with the jars of the connector."""
     from harness.problem import BenchError
     from ottla_spark.session import session
     from spark.connector import connector_jars
@@ -41,7 +41,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An Apache Kafka of its own."""
+    """Yield an Apache Kafka of its own."""
     from harness.problem import BenchError
     from harness.systems import Kafka
 

@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def bootstrap_servers(request: pytest.FixtureRequest) -> str:
-    """The broker most tests share."""
+    """Return the broker most tests share."""
     if EXTERNAL_BOOTSTRAP:
         return EXTERNAL_BOOTSTRAP
     cluster: Cluster = request.getfixturevalue("kafka_cluster")

@@ -81,7 +81,7 @@ class CreatedPartitions:
         return self.scale.rounds
 
     def prepare(self, target: Target) -> None:
-        """Nothing: the topic is what is measured."""
+        """Do nothing: the topic is what is measured."""
 
     def measure(self, target: Target) -> Figures:
         """Return the seconds from the request to the last acknowledgement."""
@@ -98,7 +98,7 @@ class CreatedPartitions:
         return figures
 
     def finish(self, target: Target) -> None:
-        """Nothing: each round deletes its topic."""
+        """Do nothing: each round deletes its topic."""
 
 
 def write_to_each(ports: str, topic: str, partitions: int) -> None:

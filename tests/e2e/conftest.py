@@ -25,5 +25,5 @@ def start_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
 
 @pytest.fixture
 def broker(start_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
-    """A broker process with default settings."""
+    """Return a broker process with default settings."""
     return start_broker()

@@ -28,7 +28,7 @@ CONFIG = {
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Cluster]:
-    """One broker in a process of its own."""
+    """Yield one broker in a process of its own."""
     properties = {**settings(tmp_path), "log.cleaner.backoff.ms": 200}
     with Cluster(processes=True, data_dir=tmp_path / "data", properties=properties) as started:
         started.create_topic("t", configs=CONFIG)

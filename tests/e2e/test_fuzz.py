@@ -55,7 +55,7 @@ def free_port() -> int:
 
 @pytest.fixture(scope="module")
 def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerProcess, list[bytes]]]:
-    """A broker, and a corpus of frames that real clients sent to it."""
+    """Yield a broker, and a corpus of frames that real clients sent to it."""
     directory: Path = tmp_path_factory.mktemp("fuzz")
     with CapturingProxy() as proxy:
         broker = BrokerProcess(
@@ -100,7 +100,7 @@ def use_it(address: str) -> None:
 
 
 def distinct(frames: list[bytes]) -> list[bytes]:
-    """A few frames of each API, version and size."""
+    """Return a few frames of each API, version and size."""
     kinds = {(frame[:4], len(frame) // 16): frame for frame in frames if len(frame) > 8}
     return list(kinds.values())
 
@@ -117,7 +117,7 @@ def requests_of_every_version() -> list[bytes]:
 
 
 def outcome(broker: BrokerProcess, data: bytes) -> str:
-    """What became of a connection that sent `data` and a good request: answered, closed, hung."""
+    """Send `data` and a good request; return if that was answered, closed or hung."""
     with RawConnection(broker.bootstrap_servers, timeout_s=PATIENCE_S) as connection:
         try:
             connection.send_bytes(data + ASK_AGAIN)

@@ -64,7 +64,7 @@ class Chaos:
         deed()
 
     def end(self) -> None:
-        """Everybody who is left is awake, and there is somebody."""
+        """Resume every member that is paused, and start one if there is none."""
         while self._paused:
             self._resume()
         if not self.awake:
@@ -89,7 +89,7 @@ class Chaos:
         self._paused.append(member)
 
     def _resume(self) -> None:
-        """Not before its session is over: whoever is back sooner has lost nothing."""
+        """Resume a member after the end of its session: before that it has lost nothing."""
         member = self._paused.pop(0)
         since = time.monotonic() - member.of_kind("paused")[-1].at
         time.sleep(max(0.0, SESSION_TIMEOUT_MS / 1000 + 0.7 - since))

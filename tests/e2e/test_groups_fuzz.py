@@ -44,7 +44,7 @@ ASK_AGAIN = struct.pack(">ihhih", 10, API_KEYS["api_versions"], 0, 0x0BADCAFE, -
 
 @pytest.fixture
 def fuzzed(tmp_path: Path) -> Iterator[tuple[BrokerProcess, list[bytes]]]:
-    """A broker, and the requests about groups that real clients sent to it."""
+    """Yield a broker, and the requests about groups that real clients sent to it."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = int(free.getsockname()[1])
     with CapturingProxy() as proxy:
@@ -109,7 +109,7 @@ def api_of(frame: bytes) -> int:
 
 
 def ends(broker: BrokerProcess, frame: bytes) -> bool:
-    """Whether a connection that sent a frame and a good request is answered or closed."""
+    """Return whether a connection that sent a frame and a good request is answered or closed."""
     patience_s = 0.02 if api_of(frame) in PARKS else PATIENCE_S
     with RawConnection(broker.bootstrap_servers, timeout_s=patience_s) as connection:
         try:

@@ -45,7 +45,7 @@ def restart(broker: BrokerProcess, how: signal.Signals) -> None:
 
 
 def has_committed(count: int, member: Member) -> bool:
-    """Whether the member has committed more often than this."""
+    """Return whether the member has committed more often than this."""
     return len(member.of_kind("committed")) > count
 
 

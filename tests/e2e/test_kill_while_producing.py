@@ -82,7 +82,7 @@ class Writer:
 
 
 def stored(broker: BrokerProcess, partition: int) -> list[bytes]:
-    """Every value of a partition in order; offsets must have no gap and no repetition."""
+    """Return every value of a partition in order; offsets must have no gap and no repetition."""
     values: list[bytes] = []
     with Confluent().consumer(broker.bootstrap_servers) as consumer:
         _, end = consumer.watermarks(TOPIC, partition)

@@ -47,7 +47,7 @@ def settings(tmp_path: Path) -> dict[str, str | int]:
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Cluster]:
-    """One broker in a process of its own."""
+    """Yield one broker in a process of its own."""
     started = Cluster(processes=True, data_dir=tmp_path / "data", properties=settings(tmp_path))
     with started:
         started.create_topic("t", configs=TOPIC_CONFIG)
@@ -167,7 +167,7 @@ def test_a_broker_is_killed_while_it_copies(broker: Cluster, tmp_path: Path) -> 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """Three brokers, of which two have replicas of the topic."""
+    """Yield three brokers, of which two have replicas of the topic."""
     started = Cluster(3, processes=True, data_dir=tmp_path / "data", properties=settings(tmp_path))
     with started:
         config = {**TOPIC_CONFIG, "min.insync.replicas": "1"}

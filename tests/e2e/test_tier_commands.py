@@ -27,7 +27,7 @@ ROUNDS = 40
 
 @contextmanager
 def tiered_cluster(directory: Path, url: str) -> Iterator[Cluster]:
-    """A broker with a tier, and a topic in it."""
+    """Yield a broker with a tier, and a topic in it."""
     settings: dict[str, str | int] = {
         "remote.log.storage.system.enable": "true",
         "remote.log.storage.url": url,

@@ -25,7 +25,7 @@ class RawRecord(NamedTuple):
 
 
 def now_ms() -> int:
-    """The wall clock, as a producer stamps its records."""
+    """Return the wall clock, as a producer stamps its records."""
     return int(time.time() * 1000)
 
 
@@ -40,7 +40,7 @@ def batch_of(
     key: bytes | None = b"k",
     transactional: bool = False,
 ) -> bytes:
-    """A v2 batch of these values as a producer would send it (base offset 0)."""
+    """Return a v2 batch of these values as a producer would send it (base offset 0)."""
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=CODECS[codec],
@@ -60,13 +60,13 @@ def batch_of(
 
 
 def reseal(batch: bytearray) -> bytes:
-    """The batch with a CRC that fits its (changed) content."""
+    """Return the batch with a CRC that fits its (changed) content."""
     struct.pack_into(">I", batch, _CRC_POSITION, crc32c.crc32c(bytes(batch[_CRC_FROM:])))
     return bytes(batch)
 
 
 def whole_batches(records: bytes | None) -> Iterator[DefaultRecordBatch]:
-    """The complete batches of a fetched record set; a cut one at its end is left out."""
+    """Yield the complete batches of a fetched record set; a cut one at its end is left out."""
     data = records or b""
     position = 0
     while position + 12 <= len(data):
@@ -81,7 +81,7 @@ def whole_batches(records: bytes | None) -> Iterator[DefaultRecordBatch]:
 
 
 def records_of(records: bytes | None) -> list[RawRecord]:
-    """All records of the complete batches of a fetched record set."""
+    """Return all records of the complete batches of a fetched record set."""
     return [
         RawRecord(each.offset, each.timestamp, each.key, each.value)
         for batch in whole_batches(records)

@@ -27,7 +27,7 @@ class CapturingProxy:
         self._thread = threading.Thread(target=self._run)
 
     def frames(self) -> list[bytes]:
-        """All whole request frames seen so far, without their sizes, in no special order."""
+        """Return all whole request frames seen so far, without their sizes, in no special order."""
         return [frame for data in list(self._requests.values()) for frame in _split(bytes(data))]
 
     def __enter__(self) -> Self:

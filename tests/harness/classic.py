@@ -16,13 +16,13 @@ MEMBER_ID_REQUIRED = 79
 
 
 def subscription(*topics: str) -> bytes:
-    """The bytes of a consumer's subscription, version 0."""
+    """Return the bytes of a consumer's subscription, version 0."""
     names = b"".join(_text(topic) for topic in topics)
     return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
 
 
 def assignment(topic: str, *partitions: int) -> bytes:
-    """The bytes of a consumer's assignment, version 0."""
+    """Return the bytes of a consumer's assignment, version 0."""
     numbers = struct.pack(f">i{len(partitions)}i", len(partitions), *partitions)
     return struct.pack(">hi", 0, 1) + _text(topic) + numbers + struct.pack(">i", -1)
 
@@ -65,7 +65,7 @@ class ClassicMember:
         return self.raw.send("join_group", version, **self.join_fields(version))
 
     def receive_join(self, correlation_id: int, version: int = JOIN_VERSION) -> Answer:
-        """The answer to `send_join`; what it says is remembered."""
+        """Return the answer to `send_join`, and remember what it says."""
         answer = self.raw.receive("join_group", version, correlation_id)
         self.member_id = answer.member_id or self.member_id
         if answer.error_code == 0:
@@ -99,7 +99,7 @@ class ClassicMember:
         return self.raw.request("sync_group", version, **fields)
 
     def heartbeat(self, **changes: object) -> int:
-        """The code of a heartbeat's answer."""
+        """Send a heartbeat; return the code of its answer."""
         fields = {
             "group_id": self.group,
             "generation_id": self.generation,
@@ -110,7 +110,7 @@ class ClassicMember:
         return int(self.raw.request("heartbeat", HEARTBEAT_VERSION, **fields).error_code)
 
     def leave(self) -> int:
-        """The code of leaving."""
+        """Leave the group; return the code of the answer."""
         answer = self.raw.request(
             "leave_group",
             LEAVE_VERSION,
@@ -167,7 +167,7 @@ def commit(
 def committed(
     raw: RawConnection, group: str, *partitions: tuple[str, int], version: int = 8
 ) -> dict[tuple[str, int], int]:
-    """The committed offsets of these partitions, or of all if none are named."""
+    """Return the committed offsets of these partitions, or of all if none are named."""
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)

@@ -137,7 +137,7 @@ class ClusterFaults:
     # -- disks ---------------------------------------------------------------------------
 
     def fill_disk(self) -> None:
-        """Partitions that others lead go on without this node; its own wait for room."""
+        """Fill a node's disk: partitions that others lead go on; its own wait for room."""
         n = self._choose.choice(NODES)
         led = {
             each
@@ -153,7 +153,7 @@ class ClusterFaults:
         self._go_on(f"make room on the disk of {n}")
 
     def lose_directory(self) -> None:
-        """A node loses the directory with its records, and is started again without it."""
+        """Take the directory with its records from a node, and start the node without it."""
         n = self._leader()
         self._cluster.lose_data_directory(n)
         self._go_on(f"lose the directory of leader {n}")
@@ -164,7 +164,7 @@ class ClusterFaults:
         self.await_full_isrs()
 
     def lose_everything(self) -> None:
-        """A node that is not the active controller comes back on an empty disk."""
+        """Start a node that is not the active controller again, on an empty disk."""
         controller = self._cluster.controller()
         n = self._choose.choice([n for n in NODES if n != controller])
         self.await_full_isrs()

@@ -29,7 +29,7 @@ _SPECIAL = {EARLIEST: ck.OFFSET_BEGINNING, LATEST: ck.OFFSET_END}
 
 
 def _quiet(error: ck.KafkaError) -> None:
-    """Connection noise (a broker restarting) is expected; real failures reach the caller."""
+    """Ignore errors of connections, which restarts cause; real failures reach the caller."""
 
 
 R = TypeVar("R")
@@ -226,7 +226,7 @@ class ConfluentAdmin(Admin):
 
 
 def place_of(message: ck.Message) -> tuple[str, int, int]:
-    """Topic, partition and offset of a message that a broker has stored."""
+    """Return the topic, partition and offset of a message that a broker has stored."""
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     assert topic is not None
     assert partition is not None

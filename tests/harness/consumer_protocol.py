@@ -15,7 +15,7 @@ Owned = Mapping[uuid.UUID, Iterable[int]]
 
 
 def new_member_id() -> str:
-    """An id as clients make them since version 1."""
+    """Return an id as clients make them since version 1."""
     return str(uuid.uuid4())
 
 
@@ -35,7 +35,7 @@ class NewMember:
     owned: dict[uuid.UUID, list[int]] = field(default_factory=dict)
 
     def beat(self, **changes: object) -> Answer:
-        """One heartbeat; what its answer says is remembered."""
+        """Send a heartbeat, remember what its answer says, and return the answer."""
         joining = self.epoch == JOIN
         fields: dict[str, object] = {
             "group_id": self.group,
@@ -62,11 +62,11 @@ class NewMember:
         return answer
 
     def told(self) -> list[dict[str, object]]:
-        """What it owns, as a heartbeat says it."""
+        """Return what it owns, as a heartbeat says it."""
         return [{"topic_id": topic, "partitions": parts} for topic, parts in self.owned.items()]
 
     def settle(self, count: int) -> None:
-        """Heartbeats, each with what it owns, until it owns so many partitions."""
+        """Send heartbeats, each with what it owns, until it owns so many partitions."""
 
         def enough() -> bool:
             assert self.beat(topic_partitions=self.told()).error_code == 0

@@ -103,7 +103,7 @@ class CopyFaults:
         self.go_on("kill a copier")
 
     def fence_copier(self) -> None:
-        """A copier is paused, its successor takes over, and it wakes up as a zombie."""
+        """Pause a copier until its successor has taken over; then it goes on as a zombie."""
         copier = self._choose.choice(self._copiers)
         zombie = copier.replace()
         try:

@@ -26,7 +26,7 @@ class Deadline:
 
 
 def eventually(probe: Callable[[], T | None], what: str, timeout_s: float = 15.0) -> T:
-    """The first truthy answer of `probe`; AssertionError naming `what` and the last answer."""
+    """Return the first truthy answer of `probe`, or raise AssertionError with the last one."""
     deadline = Deadline(timeout_s)
     while True:
         answer = probe()

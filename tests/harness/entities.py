@@ -29,7 +29,7 @@ def encode_request(
     client_id: str | None,
     fields: Mapping[str, object],
 ) -> bytes:
-    """A whole request without its size: header and body, fields not given at their zero."""
+    """Return a whole request without its size: header and body, fields not given at their zero."""
     schema = load_request_schema(api_key, version)
     header = build(
         schema.__header_schema__,
@@ -47,7 +47,7 @@ def encode_request(
 
 
 def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, ResponsePayload]:
-    """(correlation id, body) of a response; AssertionError when bytes are left over."""
+    """Return the correlation id and the body of a response. No byte may be left over."""
     schema = load_response_schema(api_key, version)
     header, used = entity_reader(schema.__header_schema__)(frame, 0)
     body, body_used = entity_reader(schema)(frame, used)
@@ -57,7 +57,7 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Resp
 
 
 def build(schema: type[Entity], values: Mapping[str, object]) -> Entity:
-    """An instance of a kio class from plain ints, strings, lists and mappings."""
+    """Return an instance of a kio class from plain ints, strings, lists and mappings."""
     fields = {field.name: field for field in dataclasses.fields(schema)}
     unknown = set(values) - set(fields)
     assert not unknown, f"{schema.__name__} v{schema.__version__} has no {sorted(unknown)}"
@@ -79,7 +79,7 @@ def _default(field: dataclasses.Field[object]) -> object:
 
 
 def _plain(kind: object) -> tuple[object, bool]:
-    """A type without its `| None`, and whether it had one."""
+    """Return a type without its `| None`, and whether it had one."""
     if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
         options = [option for option in typing.get_args(kind) if option is not type(None)]
         return options[0], True

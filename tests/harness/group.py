@@ -35,7 +35,7 @@ class Group:
         self._stack = ExitStack()
 
     def start(self, **changes: object) -> Member:
-        """One more member, as the others but for these changes."""
+        """Start one more member, as the others but for these changes."""
         name = f"m{len(self.members)}"
         fields = {**self.spec.__dict__, "client_id": name, **changes}
         member = self._stack.enter_context(Member(name, Spec(**fields)))
@@ -43,7 +43,7 @@ class Group:
         return member
 
     def gather(self, keys: set[Key], count: int, **changes: object) -> list[Member]:
-        """So many members more, settled; each as the others but for these changes."""
+        """Start so many members more, as the others but for these changes; wait for all."""
         new = [self.start(**changes) for _ in range(count)]
         self.settle(keys, *(member for member in self.members if member.alive))
         return new
@@ -78,7 +78,7 @@ class Group:
             assert not again, f"processed twice: {again}\n{self.tails()}"
 
     def tails(self) -> str:
-        """The last words of all, and what the coordinator knows, for a failed assertion."""
+        """Return the output of all members, and what the coordinator knows, for a report."""
         return "\n".join([*(member.tail() for member in self.members), self._described()])
 
     def _described(self) -> str:
@@ -104,5 +104,5 @@ class Group:
 
 
 def partitions_of(topic: str, count: int) -> set[Key]:
-    """All partitions of a topic."""
+    """Return all partitions of a topic."""
     return {(topic, number) for number in range(count)}

@@ -27,7 +27,7 @@ LOCAL_FAILURE = -1000
 
 
 def code_of(error: BaseException) -> int:
-    """Kafka's error code, or LOCAL_FAILURE for an error the library made up itself."""
+    """Return Kafka's error code, or LOCAL_FAILURE for an error of the library itself."""
     code = getattr(error, "errno", None)
     return code if isinstance(code, int) else LOCAL_FAILURE
 

@@ -113,11 +113,11 @@ class Consumer(Closing):
         raise NotImplementedError
 
     def watermarks(self, topic: str, partition: int) -> tuple[int, int]:
-        """(earliest, latest) offset, asked from the broker."""
+        """Ask the broker for the earliest and the latest offset."""
         raise NotImplementedError
 
     def take(self, count: int, timeout_s: float = 20.0) -> list[Message]:
-        """At least `count` messages, or AssertionError with how many came."""
+        """Return at least `count` messages; raise AssertionError if fewer come."""
         deadline = Deadline(timeout_s)
         messages: list[Message] = []
         while len(messages) < count:

@@ -20,7 +20,7 @@ class Mutator:
         self._corpus = corpus
 
     def frame(self) -> bytes:
-        """A frame of the corpus with one thing wrong with it, or a few."""
+        """Return a frame of the corpus with one thing wrong with it, or a few."""
         frame = bytearray(self._chance.choice(self._corpus))
         keep = HEADER_BYTES if self._chance.random() < 0.95 else 0
         for _ in range(self._chance.choice((1, 1, 1, 2, 2, 4))):
@@ -28,7 +28,7 @@ class Mutator:
         return bytes(frame)
 
     def batch(self, batch: bytes, *, sealed: bool) -> bytes:
-        """A batch with one to three things wrong in it; `sealed` gives it a CRC that fits."""
+        """Return a batch with one to three errors; `sealed` gives it a CRC that fits."""
         damaged = bytearray(batch)
         for _ in range(self._chance.randint(1, 3)):
             damaged = self._damage(damaged, 12)
@@ -37,7 +37,7 @@ class Mutator:
         return reseal(damaged) if sealed and len(damaged) > 61 else bytes(damaged)
 
     def noise(self) -> bytes:
-        """Bytes that were never a frame."""
+        """Return bytes that were never a frame."""
         return self._chance.randbytes(self._chance.choice((1, 4, 13, 100, 5_000)))
 
     def _damage(self, data: bytearray, keep: int) -> bytearray:

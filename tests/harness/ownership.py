@@ -38,7 +38,7 @@ FOREVER = float("inf")
 
 
 def tenures(members: Iterable[Member]) -> dict[Key, list[Tenure]]:
-    """Who had each partition when, in the order of time."""
+    """Return who had each partition when, in the order of time."""
     found: defaultdict[Key, list[Tenure]] = defaultdict(list)
     for member in members:
         for key, tenure in _tenures_of(member):
@@ -47,7 +47,7 @@ def tenures(members: Iterable[Member]) -> dict[Key, list[Tenure]]:
 
 
 def check_single_owners(members: Sequence[Member]) -> None:
-    """No partition with two owners at a time, or twice given in one generation."""
+    """Check that no partition has two owners at a time or in one generation."""
     for key, each in tenures(members).items():
         for before, after in pairwise(each):
             assert before.until <= after.since, (
@@ -62,7 +62,7 @@ def check_single_owners(members: Sequence[Member]) -> None:
 
 
 def check_monotonic_commits(members: Iterable[Member]) -> None:
-    """Within one tenure, commits never go back."""
+    """Check that commits never go back while a partition has one owner."""
     for member in members:
         last: dict[Key, int] = {}
         for event in member.snapshot():
@@ -76,7 +76,7 @@ def check_monotonic_commits(members: Iterable[Member]) -> None:
 
 
 def processed(members: Iterable[Member]) -> dict[Key, Counter[int]]:
-    """How often each offset of each partition was processed."""
+    """Return how often each offset of each partition was processed."""
     found: defaultdict[Key, Counter[int]] = defaultdict(Counter)
     for member in members:
         for event in member.of_kind("got"):
@@ -86,7 +86,7 @@ def processed(members: Iterable[Member]) -> dict[Key, Counter[int]]:
 
 
 def missing(members: Iterable[Member], ends: Mapping[Key, int]) -> dict[Key, int]:
-    """How many records before the end of each partition nobody has processed yet."""
+    """Return how many records before the end of each partition nobody has processed yet."""
     found = processed(members)
     counts = {
         key: sum(1 for offset in range(end) if offset not in found.get(key, ()))
@@ -96,7 +96,7 @@ def missing(members: Iterable[Member], ends: Mapping[Key, int]) -> dict[Key, int
 
 
 def repeated(members: Iterable[Member]) -> dict[Key, list[int]]:
-    """The records that were processed more than once, though their owner had committed them.
+    """Return the records that were processed more than once, though their owner had committed them.
 
     A commit that a rebalance overtook is refused, and so the next owner begins before it: what
     a member had processed by then and could not commit in another way is left out.
@@ -117,7 +117,7 @@ def repeated(members: Iterable[Member]) -> dict[Key, list[int]]:
 
 
 def _refused_from(member: Member) -> Iterable[tuple[Key, int]]:
-    """From which offset on a member processed records of a partition and could not commit them."""
+    """Yield the offsets from which on a member processed records and could not commit them."""
     events = member.snapshot()
     if not any(event.kind == "failed" for event in events):
         return

@@ -24,7 +24,7 @@ STALL = "the event loop was held for"
 
 
 def without_stalls(text: str) -> str:
-    """Messages of a broker without reports of stalls: others may have had the processor."""
+    """Return messages of a broker without reports of stalls: others may have had the processor."""
     return "".join(line for line in text.splitlines(keepends=True) if STALL not in line)
 
 
@@ -100,7 +100,7 @@ class BrokerProcess:
         return self._collect(timeout_s)
 
     def kill(self) -> int:
-        """SIGKILL: no chance to clean up anything."""
+        """Send SIGKILL: the process cannot clean up anything."""
         self.process.kill()
         return self._collect(10.0)
 
@@ -115,16 +115,16 @@ class BrokerProcess:
         return self.process.returncode
 
     def rss_bytes(self) -> int:
-        """Resident memory now."""
+        """Return the resident memory now."""
         return int(psutil.Process(self.process.pid).memory_info().rss)
 
     def cpu_s(self) -> float:
-        """How long it has worked so far, whoever else has kept the machine busy."""
+        """Return the processor time it has used so far."""
         times = psutil.Process(self.process.pid).cpu_times()
         return float(times.user + times.system)
 
     def open_files(self) -> int:
-        """Descriptors open now, sockets included."""
+        """Return the number of open descriptors, sockets included."""
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def __enter__(self) -> Self:
@@ -146,7 +146,7 @@ class BrokerProcess:
 
 
 def files_under(directory: Path) -> dict[str, bytes]:
-    """Every file below a directory with its content, to show that nothing was touched."""
+    """Return every file below a directory with its content, to show that nothing was touched."""
     return {
         str(path.relative_to(directory)): path.read_bytes()
         for path in sorted(directory.rglob("*"))
@@ -155,5 +155,5 @@ def files_under(directory: Path) -> dict[str, bytes]:
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """A properties file of these settings."""
+    """Return a properties file of these settings."""
     return "".join(f"{name}={value}\n" for name, value in properties.items())

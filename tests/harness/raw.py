@@ -62,7 +62,7 @@ class Answer:
 
 
 def split_address(bootstrap_servers: str) -> tuple[str, int]:
-    """(host, port) of the first bootstrap server."""
+    """Return the host and the port of the first bootstrap server."""
     host, _, port = bootstrap_servers.split(",", maxsplit=1)[0].rpartition(":")
     return host.strip("[]"), int(port)
 
@@ -128,7 +128,7 @@ class RawConnection:
         return self._next_correlation_id
 
     def receive(self, api: str, version: int, correlation_id: int) -> Answer:
-        """The next answer, which must be the one to `correlation_id`."""
+        """Return the next answer, which must be the one to `correlation_id`."""
         answered, body = decode_response(API_KEYS[api], version, self.receive_frame())
         assert answered == correlation_id, f"answer to {answered}, expected {correlation_id}"
         return Answer(body)
@@ -140,7 +140,7 @@ class RawConnection:
         self.socket.sendall(data)
 
     def receive_frame(self) -> bytes:
-        """The next frame without its size; ConnectionClosed when there is none to come."""
+        """Return the next frame without its size; raise ConnectionClosed if none comes."""
         (size,) = struct.unpack(">i", self.receive_exactly(4))
         return self.receive_exactly(size)
 
@@ -157,7 +157,7 @@ class RawConnection:
         return bytes(data)
 
     def is_closed_by_peer(self) -> bool:
-        """Whether the broker closes this connection without an answer, before the timeout."""
+        """Return whether the broker closes this connection unanswered, before the timeout."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionError:

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @contextmanager
 def registry(schemas: dict[int, dict[str, str]], login: str = "") -> Iterator[str]:
-    """A schema registry on a port of its own."""
+    """Yield a schema registry on a port of its own."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -22,7 +22,7 @@ _TIMEOUT_S = 60
 
 @contextmanager
 def noted() -> Iterator[None]:
-    """Java that is started in here can write an archive later."""
+    """Let Java processes that start in this context write an archive later."""
     before = os.environ[_VARIABLE]
     os.environ[_VARIABLE] = f"{before} -XX:+RecordDynamicDumpInfo {_QUIETLY}"
     try:

@@ -34,8 +34,11 @@ class StandaloneSpark:
     """Master and workers with their logs and work directories below `directory`."""
 
     def __init__(self, directory: Path, hosts: Sequence[str] = ("127.0.0.1",)) -> None:
-        """`hosts` are the addresses of the workers. Spark has no second attempt of a slow task on
-        the host of the first, so speculation needs several."""
+        """Prepare a cluster with a worker on each of the `hosts`.
+
+        Spark makes no second attempt of a slow task on the host of the first, so speculation needs
+        several.
+        """
         self.master = ""
         self._hosts = hosts
         self._host_of: dict[str, str] = {}
@@ -82,13 +85,13 @@ class StandaloneSpark:
         return min(self._hosts, key=used.count)
 
     def state(self) -> dict[str, object]:
-        """What the master tells of workers and applications."""
+        """Return what the master tells of workers and applications."""
         with urlopen(self._state_url, timeout=START_TIMEOUT_S) as answer:
             told: dict[str, object] = json.load(answer)
         return told
 
     def environment(self) -> dict[str, str]:
-        """For processes of this cluster and for its drivers: all on 127.0.0.1, and quiet."""
+        """Return the environment of the cluster and its drivers: all on 127.0.0.1, quiet."""
         return {
             **os.environ,
             "JAVA_HOME": str(self._java.home),
@@ -97,23 +100,23 @@ class StandaloneSpark:
         }
 
     def executors(self) -> list[psutil.Process]:
-        """The executors that run now, oldest first."""
+        """Return the executors that run now, oldest first."""
         found = [process for process in self._processes() if _is_executor(process)]
         return sorted(found, key=lambda process: (process.create_time(), process.pid))
 
     def python_workers(self) -> list[psutil.Process]:
-        """The Python processes of all executors."""
+        """Return the Python processes of all executors."""
         started = [each for executor in self.executors() for each in descendants(executor.pid)]
         return [process for process in started if is_python(process)]
 
     def executors_of(self, application: str) -> int:
-        """How many executors the last application of this name has been given so far."""
+        """Return how many executors the last application of this name has been given so far."""
         applications = [*self._applications("activeapps"), *self._applications("completedapps")]
         last = max(str(each["id"]) for each in applications if each["name"] == application)
         return sum(1 for place in self._directory.glob(f"worker-*/{last}/*") if place.is_dir())
 
     def kill_worker_of(self, executor: psutil.Process) -> None:
-        """SIGKILL to the worker that started this executor; the executor itself lives on."""
+        """Kill the worker that started this executor. The executor itself lives on."""
         worker = next(d for d in self._daemons.values() if d.pid == os.getsid(executor.pid))
         worker.kill()
         worker.wait()
@@ -157,7 +160,7 @@ class StandaloneSpark:
         return found[1]
 
     def _processes(self) -> Iterator[psutil.Process]:
-        """Everything that this cluster has started and that has not ended."""
+        """Yield everything that this cluster has started and that has not ended."""
         for process in psutil.process_iter():
             try:
                 if os.getsid(process.pid) in self._sessions:

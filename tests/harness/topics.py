@@ -37,7 +37,7 @@ def create_topic(
 
 
 def _all_lead(connection: RawConnection, name: str, partitions: int) -> bool:
-    """Whether every partition answers; a Kafka broker announces leaders before they do."""
+    """Return whether every partition answers; a Kafka broker announces leaders before they do."""
     answer = connection.request(
         "list_offsets",
         7,
@@ -57,14 +57,14 @@ def _all_lead(connection: RawConnection, name: str, partitions: int) -> bool:
 
 
 def metadata_of(connection: RawConnection, *names: str) -> Answer:
-    """Metadata of these topics, without creating them."""
+    """Return metadata of these topics, without creating them."""
     return connection.request(
         "metadata", 12, topics=[{"name": name} for name in names], allow_auto_topic_creation=False
     )
 
 
 def topic_id_of(connection: RawConnection, name: str) -> uuid.UUID:
-    """The id the broker gave a topic."""
+    """Return the id the broker gave a topic."""
     (found,) = metadata_of(connection, name).topics
     topic_id: uuid.UUID = found.topic_id
     return topic_id
@@ -129,7 +129,7 @@ def fetch_fields(
     session_epoch: int = -1,
     forgotten: Mapping[str, list[int]] | None = None,
 ) -> dict[str, object]:
-    """The fields of a Fetch request (up to v12, by topic name)."""
+    """Return the fields of a Fetch request (up to v12, by topic name)."""
     return {
         "replica_id": -1,
         "max_wait": max_wait_ms,

@@ -22,26 +22,26 @@ CLIENTS = {client.name: client for client in (Confluent(), KafkaPython(), Aio())
 
 @pytest.fixture(params=sorted(CLIENTS))
 def client(request: pytest.FixtureRequest) -> Client:
-    """Each of the client libraries in turn."""
+    """Return each of the client libraries in turn."""
     return CLIENTS[request.param]
 
 
 @pytest.fixture
 def clients() -> list[Client]:
-    """All client libraries at once."""
+    """Return all client libraries at once."""
     return list(CLIENTS.values())
 
 
 @pytest.fixture
 def raw(bootstrap_servers: str) -> Iterator[RawConnection]:
-    """A connection on which a test says exactly what it sends."""
+    """Yield a connection on which a test says exactly what it sends."""
     with RawConnection(bootstrap_servers) as connection:
         yield connection
 
 
 @pytest.fixture
 def unused_name() -> str:
-    """A topic name nobody has used."""
+    """Return a topic name nobody has used."""
     return f"t-{uuid4().hex[:12]}"
 
 
@@ -63,13 +63,13 @@ def make_topic(bootstrap_servers: str) -> Iterator[Callable[..., str]]:
 
 @pytest.fixture
 def topic(make_topic: Callable[..., str]) -> str:
-    """A fresh topic of one partition with default settings."""
+    """Return a fresh topic of one partition with default settings."""
     return make_topic()
 
 
 @pytest.fixture(scope="session")
 def group_servers() -> Iterator[str]:
-    """The broker that tests of groups share: quick rebalances, short sessions."""
+    """Yield the broker that tests of groups share: quick rebalances, short sessions."""
     if external := os.environ.get("OTTLA_TEST_BOOTSTRAP"):
         yield external
         return
@@ -80,7 +80,7 @@ def group_servers() -> Iterator[str]:
 
 @pytest.fixture
 def group_raw(group_servers: str) -> Iterator[RawConnection]:
-    """A connection to that broker, which coordinates all groups."""
+    """Yield a connection to that broker, which coordinates all groups."""
     with RawConnection(group_servers) as connection:
         yield connection
 
@@ -99,5 +99,5 @@ def make_group_topic(group_servers: str) -> Callable[[int], str]:
 
 @pytest.fixture
 def group_id() -> str:
-    """A group nobody has used."""
+    """Return a group nobody has used."""
     return f"g-{uuid4().hex[:12]}"

@@ -15,7 +15,7 @@ SIZES = (0, 1, 100, 4_096, 70_000, 1_000_000)
 
 
 def payload(size: int) -> bytes:
-    """Bytes that compress somewhat, and differ by size."""
+    """Return bytes that compress somewhat, and differ by size."""
     return (b"%d-ottla-" % size * (size // 8 + 1))[:size]
 
 

@@ -204,7 +204,7 @@ def test_a_group_of_the_new_protocol_is_described(
 
 
 def described(raw: RawConnection, group: str, version: int = 5) -> Answer:
-    """The description of one group in the words of the classic protocol."""
+    """Return the description of one group in the words of the classic protocol."""
     (found,) = raw.request("describe_groups", version, groups=[group]).groups
     assert found.group_id == group
     return Answer(found)

@@ -120,7 +120,7 @@ def test_an_eager_group_gives_everything_up_and_gets_it_anew(
 
 
 def _taken_since(member: Member, seen: int) -> set[tuple[str, int]]:
-    """What the member gave up after its first `seen` events."""
+    """Return what the member gave up after its first `seen` events."""
     return {
         key
         for event in member.snapshot()[seen:]

@@ -31,7 +31,7 @@ Connect = Callable[[], RawConnection]
 
 @pytest.fixture
 def connect(group_servers: str, request: pytest.FixtureRequest) -> Connect:
-    """Connections to the coordinator: a member that waits in a join holds up its own only."""
+    """Return a function that connects to the coordinator, as each member does for itself."""
 
     def open_one() -> RawConnection:
         connection = RawConnection(group_servers)
@@ -273,7 +273,7 @@ def test_commits_of_the_past_and_of_strangers_are_refused(
 
 
 def join_together(members: list[ClassicMember]) -> list[Answer]:
-    """All of them in one generation: those with an id are waited for, and the first joins again."""
+    """Let all join one generation: those with an id are waited for, the first joins again."""
     for member in members:
         assert member.receive_join(member.send_join()).error_code == MEMBER_ID_REQUIRED
     members[0].join()

@@ -49,7 +49,7 @@ def run(group_servers: str) -> Run:
 
 @pytest.fixture
 def topic(group_servers: str, make_group_topic: MakeTopic) -> str:
-    """A topic with ten records in each of its four partitions."""
+    """Return a topic with ten records in each of its four partitions."""
     name = make_group_topic(PARTITIONS)
     fill(group_servers, name)
     return name
@@ -57,7 +57,7 @@ def topic(group_servers: str, make_group_topic: MakeTopic) -> str:
 
 @pytest.fixture
 def idle(group_raw: RawConnection, group_id: str, topic: str) -> str:
-    """A group without members that has committed half of each partition."""
+    """Return a group without members that has committed half of each partition."""
     commit(group_raw, group_id, dict.fromkeys(partitions_of(topic, PARTITIONS), 5))
     return group_id
 

@@ -274,7 +274,7 @@ def test_the_session_of_one_group_is_a_config_of_its_own(
 
 
 def set_group_config(raw: RawConnection, group: str, name: str, value: str) -> int:
-    """The code of setting a config of a group."""
+    """Set a config of a group; return the code of the answer."""
     (found,) = raw.request(
         "incremental_alter_configs",
         1,

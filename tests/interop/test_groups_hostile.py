@@ -31,7 +31,7 @@ MakeTopic = Callable[[int], str]
 
 @pytest.fixture(autouse=True)
 def bystander(group_servers: str) -> Iterator[ClassicMember]:
-    """A member of another group, which must not notice anything of what goes on."""
+    """Yield a member of another group, which must not notice anything of what goes on."""
     with RawConnection(group_servers) as raw:
         member = ClassicMember(raw, f"g-{uuid.uuid4().hex[:12]}", session_timeout_ms=60_000)
         member.stable()

@@ -53,7 +53,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 @pytest.fixture(params=["confluent-range", "confluent-consumer", "aiokafka-roundrobin"])
 def some_kind(request: pytest.FixtureRequest) -> Kind:
-    """Enough of them for what takes a session timeout."""
+    """Return enough kinds of members for what takes a session timeout."""
     return KINDS[request.param]
 
 
@@ -129,7 +129,7 @@ def test_a_group_of_all_clients_at_once(
 
 
 def _commits_again(member: Member) -> bool:
-    """Whether it was given partitions after it had been resumed, and has committed since."""
+    """Return whether it was given partitions after it had been resumed, and has committed since."""
     kinds = [
         event.kind for event in member.snapshot() if event.kind != "assigned" or event.partitions
     ]

@@ -73,7 +73,7 @@ def test_an_empty_group_takes_the_protocol_of_who_comes_next_and_keeps_its_offse
 
 
 def same_epoch(raw: RawConnection, group: str) -> bool:
-    """Whether every member has reached the group's epoch, or the group is a classic one.
+    """Return whether every member has reached the group's epoch, or the group is a classic one.
 
     A group that turns classic counts on from its epoch: a classic member that has not joined
     for it yet is then of a past generation, and loses what it has.

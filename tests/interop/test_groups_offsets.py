@@ -241,7 +241,7 @@ def test_a_consumer_without_membership_commits_and_finds_it_again(
 
 
 def consume(servers: str, group: str, topic: str, protocol: str, count: int) -> list[int]:
-    """So many records with a new member, the last committed before it leaves."""
+    """Read so many records with a new member, which commits the last one and leaves."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -268,7 +268,7 @@ def consume(servers: str, group: str, topic: str, protocol: str, count: int) -> 
 def delete_offsets(
     raw: RawConnection, group: str, topic: str, *partitions: int
 ) -> tuple[int, dict[int, int]]:
-    """(code of the request, code of each partition)."""
+    """Delete offsets; return the code of the request, and that of each partition."""
     answer = raw.request(
         "offset_delete",
         0,

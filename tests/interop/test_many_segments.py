@@ -24,7 +24,7 @@ def value(offset: int) -> bytes:
 
 @pytest.fixture
 def long_topic(raw: RawConnection, make_topic: Callable[..., str]) -> tuple[str, int]:
-    """Ten megabytes in about ten segments, a second between batches; its name and start time."""
+    """Write ten megabytes in about ten segments; return the topic and its start time."""
     topic = make_topic(configs=SMALLEST_SEGMENT)
     start = now_ms() - BATCHES * 1_000
     for number in range(BATCHES):

@@ -23,7 +23,7 @@ LATEST_TIERED = -5
 
 
 def fill(raw: RawConnection, topic: str, count: int, start_ms: int, *, partition: int = 0) -> None:
-    """One record a batch, a second apart."""
+    """Write batches of one record, a second apart."""
     for number in range(count):
         batch = batch_of([b"%d" % number], timestamp_ms=start_ms + number * 1000)
         assert produce(raw, topic, batch, partition=partition).error_code == 0

@@ -37,7 +37,7 @@ def admin(client: Client, bootstrap_servers: str) -> Iterator[Admin]:
 
 
 def described(admin: Admin, name: str, partitions: int) -> TopicDescription:
-    """The description once it shows that many partitions (metadata follows the controller)."""
+    """Return the description once it shows so many partitions."""
 
     def look() -> TopicDescription | None:
         try:

@@ -24,7 +24,7 @@ Group = tuple[list[MemberSpec], Counts]
 
 @st.composite
 def partitions_of(draw: st.DrawFn, counts: Counts) -> Partitions:
-    """Any last target: also of topics that are gone, partitions that never were, shared ones."""
+    """Draw any last target, with deleted topics and with impossible or shared partitions."""
     topics = draw(st.sets(st.sampled_from(TOPICS), max_size=3))
     numbers = st.frozensets(st.integers(0, 12), min_size=1, max_size=8)
     return {topic_id: draw(numbers) for topic_id in sorted(topics)}

@@ -115,7 +115,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(consumer=consumers)
     def restart(self, consumer: Consumer) -> None:
-        """A static member leaves for a while and comes back under another id."""
+        """Let a static member leave for a while and come back under another id."""
         if consumer not in self.alive or consumer.instance_id is None or consumer.epoch == 0:
             return
         if consumer.leave_for_a_while() is not ErrorCode.NONE:
@@ -126,7 +126,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(consumer=consumers)
     def start_over(self, consumer: Consumer) -> None:
-        """A consumer gives everything up and joins again under the same id."""
+        """Let a consumer give everything up and join again under the same id."""
         if consumer in self.alive:
             consumer.abandon()
             self.check(consumer, consumer.heartbeat())
@@ -226,7 +226,7 @@ class GroupMachine(RuleBasedStateMachine):
         assert group.targets.keys() <= group.members.keys()
 
     def teardown(self) -> None:
-        """Everybody who is left sends heartbeats: all must come to rest."""
+        """Send heartbeats for all members that are left, until nothing changes any more."""
         for _ in range(60):
             for consumer in self.alive:
                 consumer.poll()

@@ -56,7 +56,7 @@ class Consumer(Member):
         return self.instance_id or self.member_id
 
     def failed(self, code: int) -> None:
-        """What a client does about an error: keep its id and rejoin, or begin anew."""
+        """Do what a client does about an error: keep its id and rejoin, or begin anew."""
         self.disconnected()
         if code == ErrorCode.UNKNOWN_MEMBER_ID:
             self.member_id = ""
@@ -66,13 +66,13 @@ class Consumer(Member):
             self.generation_id = -1
 
     def disconnected(self) -> None:
-        """An answer that is lost, or refused, is asked for again: by joining, as clients do."""
+        """Forget a request whose answer is lost: the client joins again."""
         if self.joining is not None or self.syncing is not None:
             self.generation_id = -1
         self.joining = self.syncing = None
 
     def start_anew(self) -> None:
-        """What whoever runs a fenced member does: its process has ended with that error.
+        """Start the process of a fenced member again, which has ended with that error.
 
         As in Kafka, the new id of a static member is not written before its group is stable: if
         the coordinator restarts in between, the last bearer known to it fences the new one.
@@ -152,7 +152,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule(ticks=st.integers(1, 16), silent=st.sets(members, max_size=1))
     def work(self, ticks: int, silent: set[str]) -> None:
-        """All but the silent do what clients do by themselves."""
+        """Let all members but the silent ones do what clients do by themselves."""
         for _ in range(ticks):
             self.broker.pass_ms(500)
             for name in list(self.alive):
@@ -187,7 +187,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule(name=members, partition=partitions)
     def commit_of_the_past(self, name: str, partition: int) -> None:
-        """A commit that was on its way for too long."""
+        """Send a commit that was on its way for too long."""
         member = self.alive.get(name)
         if member is not None and not member.is_parked and self.newest_generation > 0:
             code = member.commit(
@@ -204,7 +204,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule(name=members)
     def die(self, name: str) -> None:
-        """The process is gone, without a word."""
+        """End the process of a member without a LeaveGroup."""
         if name in self.alive:
             member = self.alive[name]
             if member.client in self.broker.clients:
@@ -213,7 +213,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(STATIC))
     def start_twice(self, name: str) -> None:
-        """Another process with the same instance id, while the first still runs."""
+        """Start another process with the same instance id, while the first still runs."""
         member = self.alive.pop(name, None)
         if member is not None:
             if member.generation_id >= 0 and not member.is_parked:
@@ -222,7 +222,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             self.go_on(name)
 
     def fence_former(self, member: Consumer) -> None:
-        """Once the new one is in, the old one is out."""
+        """Check that the former process is fenced once the new one has joined."""
         for former in [f for f in self.former if f.instance_id == member.instance_id]:
             self.former.remove(former)
             if former.client in self.broker.clients and former.member_id != member.member_id:
@@ -249,7 +249,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule(name=members, partition=partitions)
     def fill_the_disk(self, name: str, partition: int) -> None:
-        """A commit that cannot be written, or whatever is written by then."""
+        """Fill the disk, so that a commit cannot be written, or what is written by then."""
         self.broker.files.fill("*.log")
         self.commit(name, partition)
         self.go_on(name)
@@ -287,7 +287,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         self.check_offsets()
 
     def act(self, name: str) -> None:
-        """What a client does by itself."""
+        """Do what a client does by itself."""
         member = self.alive[name]
         if member.is_parked or member.is_fenced:
             return

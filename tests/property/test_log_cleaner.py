@@ -137,7 +137,7 @@ class CleanedLog(RuleBasedStateMachine):
 
     @rule()
     def read_on(self) -> None:
-        """A reader who keeps up sees every deletion: afterwards it has the same table as all."""
+        """Read on to the end: a reader that keeps up sees every deletion."""
         stable = self.log.last_stable_offset
         for record in self._committed():
             if self.position <= record.offset < stable and record.key is not None:
@@ -162,7 +162,7 @@ class CleanedLog(RuleBasedStateMachine):
 
     @rule(room=st.integers(0, 40))
     def crash_in_a_clean(self, room: int) -> None:
-        """A clean that ends after some steps, and a start without a clean shutdown."""
+        """End a clean after some steps, and start without a clean shutdown."""
         if not cleanable(self.log, NOW).cleanable_bytes:
             return
         steps = clean_run(self.log, chunk_bytes=400).steps()

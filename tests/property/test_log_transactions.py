@@ -255,7 +255,9 @@ class TransactionsAgainstList(RuleBasedStateMachine):
 
     @invariant()
     def last_stable_offset_agrees(self) -> None:
-        """A start forgets that a marker before the last snapshot was not committed, as Kafka's.
+        """Compare the last stable offset with the model's.
+
+        A start forgets that a marker before the last snapshot was not committed, as Kafka's does.
 
         The transaction is decided then.
         """

@@ -18,7 +18,7 @@ HEALING_MS = 6_000
 
 
 def check_progress(simulation: Simulation) -> None:
-    """After healing there is a leader, and what it appends reaches all nodes."""
+    """Check that a healed quorum has a leader, and that all nodes get what it appends."""
     simulation.heal()
     simulation.run(HEALING_MS, turn_ms=500)
     leader = simulation.leader()

@@ -28,7 +28,7 @@ OBJECT_BYTES_PER_BYTE = 50
 
 
 def random_message(message: type[Message], rng: random.Random, depth: int = 0) -> Message:
-    """A message with all fields filled; arrays are short, and shorter the deeper they are."""
+    """Draw a message with all fields filled. Arrays are shorter the deeper they are."""
     made = message()
     for field in message.FIELDS:
         setattr(made, field.name, random_field(field, rng, depth))
@@ -55,7 +55,7 @@ def random_item(type_: str | type[Message] | None, rng: random.Random, depth: in
 
 
 def frames() -> Iterator[tuple[type[Message], int, bytes]]:
-    """Encoded messages of every class: the oldest, newest, first flexible and another version."""
+    """Yield messages of every class: oldest, newest, first flexible and another version."""
     rng = random.Random(2024)
     for key, info in API_INFO.items():
         versions = {info.min_version, info.max_version, info.first_flexible or info.min_version}
@@ -66,7 +66,7 @@ def frames() -> Iterator[tuple[type[Message], int, bytes]]:
 
 
 def survives(message: type[Message], version: int, buffer: Buffer, start: int, end: int) -> bool:
-    """Whether the bytes were taken; anything but a message or a DecodeError is a failure."""
+    """Return whether the bytes were taken; anything but a message or a DecodeError is a failure."""
     reason = ""
     try:
         _, position = decoder(message, version)(buffer, start, end)

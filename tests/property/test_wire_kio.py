@@ -37,7 +37,7 @@ INSTANCES_PER_VERSION = 8
 
 
 def random_value(kafka_type: str, rng: random.Random) -> tuple[object, object]:
-    """(kio's value, Ottla's value) of a primitive."""
+    """Return a value of a primitive type for kio, and the same for Ottla."""
     if kafka_type in INTEGER_BITS:
         limit = 1 << INTEGER_BITS[kafka_type] - 1
         number = rng.choice((0, 1, -1, limit - 1, -limit, rng.randrange(-limit, limit)))
@@ -61,7 +61,7 @@ def random_value(kafka_type: str, rng: random.Random) -> tuple[object, object]:
 
 
 def random_converted(kafka_type: str, rng: random.Random) -> tuple[object, object]:
-    """The same for types that kio shows as something else than what is on the wire."""
+    """Return the same for types that kio shows as something else than what is on the wire."""
     if kafka_type == "uuid":
         data = rng.choice((bytes(16), rng.randbytes(16)))
         return (uuid.UUID(bytes=data) if any(data) else None), data
@@ -87,7 +87,7 @@ def strip_optional(annotation: object) -> tuple[object, bool]:
 def random_twins(
     kio_class: type, ours: type[Message], rng: random.Random
 ) -> tuple[object, Message]:
-    """A random kio entity and the same as an Ottla message."""
+    """Return a random kio entity and the same as an Ottla message."""
     kio_values: dict[str, object] = {}
     our_values: dict[str, object] = {}
     structs = {field.name: field.of for field in ours.FIELDS}
@@ -127,7 +127,7 @@ def random_item(
 
 
 def check_nullability(kio_class: type, ours: type[Message], version: int) -> None:
-    """Null is refused exactly where kio's types refuse it."""
+    """Check that null is refused exactly where kio's types refuse it."""
     fields = {field.name: field for field in ours.FIELDS}
     for field in dataclasses.fields(kio_class):
         inner, optional = strip_optional(field.type)
@@ -152,7 +152,7 @@ def message_modules() -> list[str]:
 
 
 def message_versions(module_name: str) -> list[tuple[type, type[Message], int]]:
-    """(kio's class, ours, version) of all messages of an API."""
+    """Return kio's class, ours and the version, for all messages of an API."""
     found = []
     module = importlib.import_module(f"ottla.wire.messages.{module_name}")
     for version, paths in kio_index.schema_name_map[module_name].items():

@@ -33,7 +33,7 @@ ASKED = (
 
 
 def with_groups(seed: int) -> Profile:
-    """The profile of a seed, with members of groups and little else."""
+    """Return the profile of a seed, with members of groups and little else."""
     return profile_of(seed)._replace(
         classic_members=3,
         consumer_members=3,

@@ -172,7 +172,7 @@ class Most:
 
 @pytest.fixture(scope="module")
 def large() -> SimCluster:
-    """A cluster whose nodes pause after every step of long work, so that steps are counted."""
+    """Return a cluster whose nodes pause after every step of long work."""
     cluster = started(SEED)
     create(cluster, "t", 3)
     for number in NODES:

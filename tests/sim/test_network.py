@@ -287,7 +287,7 @@ def test_every_request_has_one_outcome_whatever_the_network_does(first: int) -> 
 
 
 def stormy_run(seed: int) -> Counter[str]:
-    """Brokers that ask each other while connections break, networks are cut and brokers die."""
+    """Run brokers that ask each other while connections break and brokers die."""
     chance, cluster = Random(seed), SimCluster(3, seed)
     accounts = Accounts(cluster)
     peers = {number: _peers(cluster, number) for number in (1, 2, 3)}

@@ -10,7 +10,7 @@ HOME = "/data1/t-1"
 
 
 def old_log() -> Script:
-    """A broker that was stopped; partition 1, on the second disk, does not say whose it is."""
+    """Return a stopped broker. Partition 1, on the second disk, has no topic id."""
     script = Script(log_dirs=("/data0", "/data1"))
     create_topic(script, 2)
     assert produce(script, b"kept", partition=1).error_code == 0

@@ -14,7 +14,7 @@ from tests.support.sim_script import create_topic, produce, read
 
 
 def fail_with_the_next_sync(script: Script, part_of_path: str) -> None:
-    """The disk fails for good at the next sync of a file."""
+    """Let the disk fail for good at the next sync of a file."""
 
     def fail(operation: str, path: str) -> None:
         if operation == "sync" and part_of_path in path:

@@ -11,7 +11,7 @@ FAILED = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def broken(*, partitions: int) -> Script:
-    """One record in each partition; the disk of partition 0 fails since.
+    """Return a broker with one record in each partition. The disk of partition 0 fails now.
 
     It is not the disk of the metadata, without which the broker would end.
     """

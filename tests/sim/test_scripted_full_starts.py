@@ -11,7 +11,7 @@ from tests.support.sim_script import TOPIC, create_topic, delete_topic, produce,
 
 @pytest.fixture
 def full() -> Script:
-    """Started without room for a segment of the second partition."""
+    """Return a broker that was started without room for the second partition's segment."""
     script = Script(log_dirs=("/data0", "/data1"))
     create_topic(script, 2)
     assert produce(script, b"0").error_code == 0

@@ -43,7 +43,7 @@ ASKED = (
 
 
 def run(seed: int) -> str:
-    """One simulated life of a broker; the hash of everything that happened."""
+    """Run one simulated life of a broker; return the hash of everything that happened."""
     try:
         return Simulation(seed, STEPS).run()
     except Violation as violation:

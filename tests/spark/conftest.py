@@ -40,7 +40,7 @@ TIMEOUT_S = 30
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The one session of the run."""
+    """Yield the one session of the run."""
     from ottla_spark.session import session
 
     conf = {
@@ -57,33 +57,33 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def shared_java_classes(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """For tests that start Java processes: quicker ones, if the session is there already."""
+    """Make Java processes of tests start faster, if the session is there already."""
     shared_classes.share(tmp_path_factory.mktemp("classes") / "spark.jsa")
 
 
 @pytest.fixture(scope="session")
 def standalone_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneSpark]:
-    """A master and two workers on this machine, for drivers that are processes of their own."""
+    """Yield a master and two workers, for drivers that are processes of their own."""
     with StandaloneSpark(tmp_path_factory.mktemp("standalone")) as running:
         yield running
 
 
 @pytest.fixture
 def standalone(standalone_spark: StandaloneSpark) -> StandaloneSpark:
-    """The standalone Spark with both workers alive, whatever the test before has killed."""
+    """Return the standalone Spark with both workers alive, whatever the test before has killed."""
     standalone_spark.fill()
     return standalone_spark
 
 
 @pytest.fixture(scope="session")
 def cluster(kafka_cluster: Cluster) -> Cluster:
-    """The broker most tests share; topics keep them apart."""
+    """Return the broker most tests share; topics keep them apart."""
     return kafka_cluster
 
 
 @pytest.fixture
 def topic(bootstrap_servers: str) -> MakeTopic:
-    """Creates topics, by default with one partition and a name nobody has used."""
+    """Return a function that creates topics: one partition and a new name by default."""
 
     def make(
         partitions: int = 1,
@@ -111,7 +111,7 @@ def _value(number: int) -> bytes:
 
 @pytest.fixture
 def produce(bootstrap_servers: str) -> Produce:
-    """Writes records with librdkafka and returns when all are acknowledged."""
+    """Return a function that writes records with librdkafka and waits for acknowledgements."""
 
     def write(
         topic: str,

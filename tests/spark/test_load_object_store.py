@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    """A process of its own: delta-rs waits for the server while it holds Python's lock."""
+    """Yield a process of its own: delta-rs waits for the server while it holds Python's lock."""
     with s3_server() as address:
         yield address
 
 
 @pytest.fixture
 def bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A bucket, and the environment that leads to it. Workers get it from the driver."""
+    """Return a bucket, and the environment that leads to it. Workers get it from the driver."""
     from pyarrow.fs import S3FileSystem
 
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")

@@ -34,7 +34,7 @@ def add(table: TableWriter, spark: SparkSession, query_id: str, batch: int) -> N
 def open_table(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
 ) -> Callable[[], TableWriter]:
-    """Opens the same table as another process would, and prepares it for rows."""
+    """Return a function that opens the same table as another process would."""
     address = parse_address(request.param.format(tmp_path))
     catalog = {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
 

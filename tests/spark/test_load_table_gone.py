@@ -28,7 +28,7 @@ def catalog(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def name(topic: MakeTopic, produce: Produce) -> str:
-    """A topic with five records."""
+    """Return a topic with five records."""
     made = topic()
     produce(made, 5)
     return made
@@ -36,7 +36,7 @@ def name(topic: MakeTopic, produce: Produce) -> str:
 
 @pytest.fixture
 def load(spark: SparkSession, bootstrap_servers: str) -> Load:
-    """Loads and returns how many rows were added."""
+    """Return a function that loads and returns how many rows were added."""
 
     def run(name: str, to: str, **options: Any) -> int:
         given: dict[str, Any] = {"bootstrap_servers": bootstrap_servers, "spark": spark} | options

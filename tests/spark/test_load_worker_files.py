@@ -48,14 +48,14 @@ def is_workers(path: Path) -> bool:
 
 
 def spark_words(path: Path) -> dict[bytes, object]:
-    """What Spark reads in the footer besides the columns."""
+    """Return what Spark reads in the footer besides the columns."""
     words = pq.read_metadata(path).metadata
     version = words.pop(b"org.apache.spark.version")
     return {b"version": version} | {name: json.loads(text) for name, text in words.items()}
 
 
 def parquet_columns(path: Path) -> list[str]:
-    """The columns as Parquet has them: all but the name of the whole."""
+    """Return the columns as Parquet has them: all but the name of the whole."""
     lines = str(pq.read_metadata(path).schema).splitlines()
     start = next(place for place, line in enumerate(lines) if line.startswith("required group"))
     return lines[start + 1 :]
@@ -154,7 +154,7 @@ def test_a_worker_that_dies_in_the_middle_of_a_file(
 
 @contextmanager
 def killer(incoming: Path) -> Iterator[None]:
-    """Kills the Python workers of this process's Spark when the first file is being written."""
+    """Kill the Python workers of this process's Spark while they write the first file."""
     stopped = threading.Event()
 
     def kill() -> None:

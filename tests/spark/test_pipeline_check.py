@@ -41,7 +41,7 @@ Check = Callable[[str], list[Problem]]
 
 @pytest.fixture
 def check(spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, tmp_path: Path) -> Check:
-    """Checks a text as a file beside a directory `still` and a file `taken`."""
+    """Return a function that checks a text as a file, beside files that are there."""
     (tmp_path / "still").mkdir()
     (tmp_path / "taken").write_text("")
     from confluent_kafka import KafkaException

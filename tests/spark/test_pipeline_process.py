@@ -37,7 +37,7 @@ ANSWER_TIMEOUT_S = 100
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
-    """Processes of the test; none outlives it."""
+    """Yield processes of the test; none outlives it."""
     started: list[subprocess.Popen[str]] = []
     yield started
     for one in started:

@@ -46,7 +46,7 @@ FUNCTIONS = """\
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[str, str], Path]:
-    """Writes a file of the test's directory, whose parents may be missing."""
+    """Return a function that writes a file of the test's directory and makes its parents."""
 
     def put(name: str, text: str) -> Path:
         file = tmp_path / name

@@ -28,7 +28,7 @@ Run = Callable[[str, str], None]
 
 @pytest.fixture
 def feed(tmp_path: Path) -> Callable[[str, list[int]], None]:
-    """Puts a file of numbers where the pipelines look."""
+    """Return a function that puts a file of numbers where the pipelines look."""
     (tmp_path / "in").mkdir()
 
     def put(name: str, numbers: list[int]) -> None:
@@ -40,7 +40,7 @@ def feed(tmp_path: Path) -> Callable[[str, list[int]], None]:
 
 @pytest.fixture
 def run(spark: SparkSession, tmp_path: Path) -> Run:
-    """Runs a pipeline with these steps and sinks once."""
+    """Return a function that runs a pipeline with these steps and sinks once."""
 
     def once(name: str, rest: str) -> None:
         text = dedent(SOURCE.format(name=name, place=tmp_path)) + dedent(rest)

@@ -28,7 +28,7 @@ Write = Callable[..., None]
 
 @pytest.fixture
 def read(bootstrap_servers: str) -> Iterator[Read]:
-    """`read(topic, count, partitions)`: that many messages, and not one more."""
+    """Yield `read(topic, count, partitions)`: it returns the messages, exactly so many."""
     consumers: list[Consumer] = []
 
     def messages(
@@ -61,7 +61,7 @@ def read(bootstrap_servers: str) -> Iterator[Read]:
 
 @pytest.fixture
 def write(bootstrap_servers: str) -> Write:
-    """`write(frame, topic="t", ...)`: append it, with these options."""
+    """Return `write(frame, topic="t", ...)`, which appends with these options."""
 
     def save(frame: DataFrame, mode: str = "append", **options: str) -> None:
         named = {"kafka.bootstrap.servers": bootstrap_servers} | options

@@ -62,7 +62,7 @@ def kill_after(process: subprocess.Popen[str], planned: Path, delay_s: float) ->
 
 
 def committed(servers: str, topic: str) -> Counter[bytes | None]:
-    """The values that are visible to readers of committed records, once nothing is open."""
+    """Return the values that are visible to readers of committed records, once nothing is open."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,

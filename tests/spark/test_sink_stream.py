@@ -43,7 +43,7 @@ def run(
 
 
 def values(servers: str, topic: str, count: int, partitions: int = 1) -> Counter[bytes | None]:
-    """The values in a topic: that many, and not one more."""
+    """Return the values in a topic: that many, and not one more."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "reading"})
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
     found: Counter[bytes | None] = Counter()

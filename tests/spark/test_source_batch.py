@@ -20,7 +20,7 @@ KEPT = {"retention.ms": "-1"}  # records that old would be deleted
 
 @pytest.fixture
 def read(spark: SparkSession, bootstrap_servers: str) -> Read:
-    """`read(subscribe=..., **options)`: a batch DataFrame."""
+    """Return `read(subscribe=..., **options)`, which returns a batch DataFrame."""
 
     def make(**options: str) -> DataFrame:
         reader = spark.read.format("ottla").option("kafka.bootstrap.servers", bootstrap_servers)

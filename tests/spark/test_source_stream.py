@@ -70,7 +70,7 @@ class Streams:
         return self.queries[-1]
 
     def run(self, rows: Rows, **options: Any) -> StreamingQuery:
-        """Everything that is there now, then the query has ended."""
+        """Process everything that is there now, and end the query."""
         query = self.start(rows, available_now=True, **options)
         assert query.awaitTermination(TIMEOUT_S)
         return query
@@ -98,7 +98,7 @@ def eventually(query: StreamingQuery, action: Callable[[], bool]) -> None:
 
 
 def committed(servers: str, group: str) -> dict[int, tuple[int, int | None]]:
-    """Of each partition the committed offset and the lag, as `ottla groups describe` shows them."""
+    """Return each partition's committed offset and lag, as `ottla groups describe` does."""
     with Client(parse_addresses(servers)) as client:
         try:
             (described,) = describe_groups(client, [group])

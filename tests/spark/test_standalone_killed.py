@@ -57,7 +57,7 @@ class Load:
         )
 
     def when_planned(self, offsets: Path, batch: int, kill: Callable[[], None]) -> None:
-        """Some moment after Spark has planned this batch, kill."""
+        """Kill some moment after Spark has planned this batch."""
         eventually(
             lambda: (offsets / str(batch)).exists() or self._ended,
             f"batch {batch}",
@@ -68,7 +68,7 @@ class Load:
         kill()
 
     def kill(self) -> None:
-        """SIGKILL to the command and its Java process: the driver."""
+        """Kill the driver: the command and its Java process."""
         assert self._process is not None
         kill_tree(self._process.pid)
         self._process.communicate()
@@ -191,7 +191,7 @@ def coordinates(rows: Any) -> list[tuple[int, int]]:
 
 
 def kill_executors(standalone: StandaloneSpark, all_of_them: bool = False) -> None:
-    """SIGKILL to the oldest executor, or to all; Python processes are left to notice it."""
+    """Kill the oldest executor, or all. Their Python processes have to notice it."""
     running = eventually(standalone.executors, "executors", PATIENCE_S)
     for executor in running if all_of_them else running[:1]:
         executor.kill()

@@ -113,7 +113,7 @@ def run(
 
 
 def values(servers: str, topic: str, count: int, partitions: int) -> dict[int, list[bytes | None]]:
-    """The values of each partition in order: that many in all, and not one more."""
+    """Return the values of each partition in order: that many in all, and not one more."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "reading"})
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
     found: dict[int, list[bytes | None]] = defaultdict(list)

@@ -116,11 +116,11 @@ class Consumer:
         return request
 
     def send(self, **changes: object) -> ConsumerGroupHeartbeatResponse:
-        """A heartbeat; its answer is not acted upon."""
+        """Send a heartbeat; its answer is not acted upon."""
         return self.client.ask(self.request(**changes), ConsumerGroupHeartbeatResponse)
 
     def heartbeat(self, **changes: object) -> ErrorCode:
-        """A heartbeat; what it answers is noted, and done when `reconcile` is called."""
+        """Send a heartbeat; note its answer, which `reconcile` acts upon."""
         return self.take(self.send(**changes))
 
     def take(self, response: ConsumerGroupHeartbeatResponse) -> ErrorCode:
@@ -160,7 +160,7 @@ class Consumer:
     # -- several -------------------------------------------------------------------------
 
     def poll(self) -> ErrorCode:
-        """A heartbeat, what it asks for, and a heartbeat that says so."""
+        """Send a heartbeat, do what its answer asks for, and send another one that says so."""
         code = self.heartbeat()
         if self.epoch > 0 and (self.said is None or self.owned != self.target):
             self.reconcile()
@@ -195,7 +195,7 @@ class Consumer:
         return ErrorCode(response.topics[0].partitions[0].error_code)
 
     def has(self, topic: str = TOPIC) -> list[int]:
-        """The partitions of a topic that it has."""
+        """Return the partitions of a topic that it has."""
         topic_id = self.broker.node.image.topics[topic].topic_id
         return sorted(partition for owner, partition in self.owned if owner == topic_id)
 
@@ -244,7 +244,7 @@ def delete_topic(broker: Broker, topic: str) -> None:
 
 
 def snapshot(group: ConsumerGroup) -> object:
-    """All that the log knows of a group, to be compared."""
+    """Return all that the log knows of a group, to be compared."""
     return (
         group.epoch,
         group.metadata_hash,

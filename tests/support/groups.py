@@ -64,7 +64,7 @@ DELAY_MS = 3_000
 
 
 def subscription(*topics: str) -> bytes:
-    """What a consumer says about itself: version 0, topics, no user data."""
+    """Return what a consumer says about itself: version 0, topics, no user data."""
     names = b"".join(pack(">h", len(topic)) + topic.encode() for topic in topics)
     return pack(">hi", 0, len(topics)) + names + pack(">i", -1)
 
@@ -76,7 +76,7 @@ class Pending:
         self.response: Message | None = None
 
     def of(self, kind: type[M]) -> M:
-        """The answer, which must have come."""
+        """Return the answer, which must have come."""
         assert isinstance(self.response, kind), self.response
         return self.response
 
@@ -113,7 +113,7 @@ class Client:
         return pending
 
     def ask(self, request: Message, kind: type[M], version: int | None = None) -> M:
-        """The answer to a request that must not wait for anything but the disk."""
+        """Return the answer to a request, which may wait for the disk only."""
         return self.send(request, version).of(kind)
 
     def receive(self) -> None:
@@ -129,7 +129,7 @@ class Client:
         self.connection.out.clear()
 
     def hang_up(self) -> None:
-        """The connection is gone."""
+        """Close the connection."""
         self.broker.node.close_connection(self.connection)
         self.broker.clients.remove(self)
 
@@ -176,7 +176,7 @@ class Broker:
         self.node.advance()
 
     def crash_and_restart(self) -> None:
-        """The process dies; all that was written is there again."""
+        """Kill the process and start it again; all that was written is there again."""
         self.clients.clear()
         self.start()
 
@@ -221,13 +221,13 @@ class Broker:
         return log
 
     def committed(self, topic: str, partition: int) -> OffsetCommitValue:
-        """The value of the group's last commit for a partition."""
+        """Return the value of the group's last commit for a partition."""
         value = self.shard().offsets.get(GROUP, topic, partition)
         assert value is not None
         return value
 
     def stored(self, group_id: str = GROUP) -> GroupMetadataValue:
-        """The value of the group's last record."""
+        """Return the value of the group's last record."""
         stored = self.group(group_id).stored
         assert stored is not None
         return stored
@@ -272,7 +272,7 @@ class Member:
     # -- joining -------------------------------------------------------------------------
 
     def send_join(self) -> Pending:
-        """One JoinGroup, without going after its answer."""
+        """Send one JoinGroup, and do not follow its answer."""
         request = JoinGroupRequest(
             group_id=self.group_id,
             session_timeout=self.session_ms,
@@ -392,7 +392,7 @@ def commit_request(
     leader_epoch: int = -1,
     retention_ms: int = -1,
 ) -> OffsetCommitRequest:
-    """A commit of offsets by topic and partition."""
+    """Return a commit of offsets by topic and partition."""
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for (topic, partition), offset in offsets.items():
         topics.setdefault(topic, []).append(
@@ -426,7 +426,7 @@ def commit(client: Client, offsets: dict[tuple[str, int], int], **fields: object
 def fetch(
     client: Client, places: Sequence[tuple[str, int]] | None = None, group_id: str = GROUP
 ) -> dict[tuple[str, int], int]:
-    """Committed offsets, all by default; those that are not there are left out."""
+    """Return committed offsets, all by default, without those that are not there."""
     topics: dict[str, list[int]] = {}
     for topic, partition in places or ():
         topics.setdefault(topic, []).append(partition)

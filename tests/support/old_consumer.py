@@ -56,7 +56,7 @@ class OldConsumer(Member):
         raise AssertionError("it never comes to rest")
 
     def beat(self) -> ErrorCode:
-        """A heartbeat, and what follows from it."""
+        """Send a heartbeat, and do what follows from it."""
         code = self.heartbeat()
         return self.take_part() if code is ErrorCode.REBALANCE_IN_PROGRESS else code
 

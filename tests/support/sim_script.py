@@ -64,7 +64,7 @@ def delete_topic(script: Script) -> None:
 def produce_request(
     script: Script, value: bytes, *, partition: int = 0, producer: Producer | None = None
 ) -> ProduceRequest:
-    """A request with one record."""
+    """Return a request with one record."""
     producer_id, epoch, sequence = producer or Producer()
     now_ms = script.machine.clock.wall_ms()
     batch = build_batch(
@@ -79,7 +79,7 @@ def produce_request(
 
 
 def answer_of(exchange: Exchange) -> PartitionProduceResponse:
-    """What became of the batch of a request."""
+    """Return what became of the batch of a request."""
     reply = exchange.reply
     assert isinstance(reply, ProduceResponse)
     return reply.responses[0].partition_responses[0]
@@ -88,7 +88,7 @@ def answer_of(exchange: Exchange) -> PartitionProduceResponse:
 def produce(
     script: Script, value: bytes, *, partition: int = 0, producer: Producer | None = None
 ) -> PartitionProduceResponse:
-    """The answer to a request with one record."""
+    """Return the answer to a request with one record."""
     request = produce_request(script, value, partition=partition, producer=producer)
     reply = script.ask(request, PRODUCE_VERSION)
     assert isinstance(reply, ProduceResponse)
@@ -96,7 +96,7 @@ def produce(
 
 
 def fetch_request(partitions: list[int], **fields: Any) -> FetchRequest:
-    """Asks for the partitions from their beginning, in this order, without waiting."""
+    """Return a Fetch of the partitions from their beginning, in this order, without waiting."""
     topic = FetchTopic(
         topic=TOPIC,
         partitions=[
@@ -114,7 +114,7 @@ def fetch_request(partitions: list[int], **fields: Any) -> FetchRequest:
 
 
 def fetched(reply: object) -> dict[int, int | list[bytes | None]]:
-    """The records, or the error, of each partition that was answered for."""
+    """Return the records, or the error, of each partition that was answered for."""
     assert isinstance(reply, FetchResponse)
     return {
         data.partition_index: data.error_code or _values(data.records or b"")
@@ -132,12 +132,12 @@ def _values(data: bytes) -> list[bytes | None]:
 
 
 def read(script: Script, partition: int = 0) -> int | list[bytes | None]:
-    """All records of a partition, or its error."""
+    """Return all records of a partition, or its error."""
     return fetched(script.ask(fetch_request([partition]), FETCH_VERSION))[partition]
 
 
 def log_start(script: Script, partition: int = 0) -> int:
-    """The log start offset of a partition."""
+    """Return the log start offset of a partition."""
     asked = ListOffsetsPartition(partition_index=partition, timestamp=EARLIEST)
     request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=TOPIC, partitions=[asked])])
     reply = script.ask(request, LIST_OFFSETS_VERSION)

@@ -160,7 +160,7 @@ def _log_dirs() -> Iterator[Case]:
 
 
 def _moves() -> Iterator[Case]:
-    """Replicas are moved to a directory: the one that they are in, or unknown ones."""
+    """Move replicas to a directory: the one that they are in, or unknown ones."""
 
     def remember(seen: Seen, answer: Message) -> None:
         assert isinstance(answer, DescribeLogDirsResponse)

@@ -226,7 +226,7 @@ def _describe(name: str) -> Case:
 
 
 def _old_clients() -> Iterator[Case]:
-    """Clients of transaction version 0 and 1, which keep their epoch."""
+    """Yield clients of transaction version 0 and 1, which keep their epoch."""
     yield _end("commit of nothing, old", 4, True)
     yield _end("abort of nothing, old", 4, False)
     yield _add("unknown topic", {TOPIC: [0], "nowhere": [0]})
@@ -312,7 +312,7 @@ def _offsets() -> Iterator[Case]:
 
 
 def _new_clients() -> Iterator[Case]:
-    """Clients of transaction version 2, which get an epoch for each transaction."""
+    """Yield clients of transaction version 2, which get an epoch for each transaction."""
     yield _end("commit of nothing, new", 5, True)
     yield _end("abort of nothing, new", 5, False)
     yield _write("adds its partition", 12, 2)
@@ -335,7 +335,7 @@ def _new_clients() -> Iterator[Case]:
 
 
 def _fences() -> Iterator[Case]:
-    """A producer with an open transaction is fenced: the next epoch shows how."""
+    """Fence a producer with an open transaction: its next epoch shows how."""
     yield _write("before the fence", 12, 0)
     yield _init("takes over an open transaction")
     yield _describe("after the fence")

@@ -105,7 +105,7 @@ def profile_of(seed: int) -> Profile:
 
 
 def _metadata(chance: Generator) -> dict[str, str]:
-    """Settings of the metadata log: snapshots from never to with every change."""
+    """Return settings of the metadata log: snapshots from never to after every change."""
     return {
         "metadata.log.max.record.bytes.between.snapshots": str(chance.choice((1, 500, 20971520))),
         "metadata.log.segment.ms": str(chance.choice((1, 1000, 604800000))),

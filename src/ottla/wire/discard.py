@@ -14,7 +14,7 @@ _array_fields: dict[type[Message], tuple[str, ...]] = {}
 
 
 def discard_in_steps(*containers: Any) -> Steps[None]:
-    """Empty lists, dicts and messages, and those inside of them, also those that a tuple has.
+    """Empty lists, dicts and messages, and all that are inside of them or of their tuples.
 
     Nobody may need them any more.
     """

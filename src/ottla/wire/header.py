@@ -66,7 +66,7 @@ class RequestHeader:
 
 
 def is_supported(api_key: int, version: int) -> bool:
-    """True if Ottla has a schema for this API and version."""
+    """Return True if Ottla has a schema for this API and version."""
     lowest, highest, _ = _VERSIONS.get(api_key, _NO_VERSIONS)
     return lowest <= version <= highest
 

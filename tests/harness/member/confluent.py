@@ -53,7 +53,7 @@ def config_of(spec: Spec) -> dict[str, object]:
 
 
 def generation_of(consumer: Consumer) -> int:
-    """The generation, or the epoch of the member; librdkafka tells it in its own format only."""
+    """Return the generation or member epoch, which librdkafka tells in its own format."""
     metadata = consumer.consumer_group_metadata()
     assert metadata.startswith(METADATA_PREFIX)
     return int(struct.unpack_from("=i", metadata, len(METADATA_PREFIX))[0])

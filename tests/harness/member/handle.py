@@ -110,13 +110,13 @@ class Member:
         assert self.of_kind("closed"), f"{self.name} did not end well\n{self.tail()}"
 
     def kill(self) -> None:
-        """SIGKILL: it says goodbye to nobody."""
+        """Send SIGKILL: the member says goodbye to nobody."""
         self._process.kill()
         self._note("killed")
         self._end()
 
     def pause(self) -> None:
-        """SIGSTOP: it is there, and does nothing."""
+        """Send SIGSTOP: the member is there, and does nothing."""
         self._process.send_signal(signal.SIGSTOP)
         self._note("paused")
 
@@ -125,7 +125,7 @@ class Member:
         self._process.send_signal(signal.SIGCONT)
 
     def tail(self) -> str:
-        """Its last words, for a failed assertion."""
+        """Return the end of its output, for a failed assertion."""
         lines = [f"  {event.at:.3f} {event}" for event in self.snapshot()[-12:]]
         return "\n".join([f"{self.name} ({self.spec.client}):", *lines, self.errors[-2000:]])
 

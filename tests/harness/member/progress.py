@@ -19,7 +19,7 @@ class Progress:
             self._processed[key] = found[-1] + 1
 
     def to_commit(self, partitions: Iterable[Key] | None = None) -> dict[Key, int]:
-        """What a commit should say now, of these partitions or of all."""
+        """Return what a commit should say now, of these partitions or of all."""
         wanted = self._processed.keys() if partitions is None else set(partitions)
         return {
             key: offset

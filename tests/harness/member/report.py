@@ -45,7 +45,7 @@ class Reporter:
 
 
 def _code(error: object) -> int | None:
-    """Kafka's error code in any of the libraries' errors."""
+    """Return Kafka's error code in an error of any of the libraries."""
     inner = getattr(error, "args", (error,))
     for each in (error, *inner):
         code = getattr(each, "errno", None)

@@ -48,7 +48,7 @@ def ask(client: Client, request: Message, version: int | None = None) -> ErrorCo
 
 @pytest.fixture
 def broker() -> Broker:
-    """A broker with the topics `good` and `bad`: the closed segment of `bad` is damaged."""
+    """Return a broker with the topics `good` and `bad`: the closed segment of `bad` is damaged."""
     broker = Broker()
     client = broker.connect()
     for name in ("bad", "good"):

@@ -87,7 +87,7 @@ def codes_of(broker: Broker, request: Message, version: int) -> set[int]:
 
 @pytest.fixture
 def elsewhere(broker: Broker) -> Partition:
-    """A partition with a replica here, that broker 2 leads alone."""
+    """Return a partition with a replica here, that broker 2 leads alone."""
     return broker.topic_with("t", leader=2, isr=(2,))
 
 

@@ -168,7 +168,7 @@ def test_a_parked_request_of_a_closed_connection_is_dropped(
 
 @pytest.fixture
 def partition(broker: Broker) -> Partition:
-    """A partition that is led here, with a follower in the ISR."""
+    """Return a partition that is led here, with a follower in the ISR."""
     return broker.topic_with("t", isr=(1, 2))
 
 

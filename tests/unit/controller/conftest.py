@@ -38,7 +38,7 @@ def random() -> FakeRandom:
 
 @pytest.fixture
 def brokers() -> Brokers:
-    """brokers(3) or brokers(2, fenced=[2], racks={1: "a"}): an image with brokers 1 to n."""
+    """Return `brokers(3)` or `brokers(2, fenced=[2], racks={1: "a"})`, which make an image."""
 
     def make(
         count: int, fenced: tuple[int, ...] = (), racks: dict[int, str] | None = None

@@ -22,7 +22,7 @@ Apply = Callable[[MetadataImage, list[Message]], None]
 
 @pytest.fixture
 def image(brokers: Callable[..., MetadataImage], apply: Apply) -> MetadataImage:
-    """Three brokers, of which 3 is fenced, and a topic with a partition for each case."""
+    """Return three brokers, of which 3 is fenced, and a topic with a partition for each case."""
     image = brokers(3, fenced=(3,))
     records: list[Message] = [TopicRecord(name="t", topic_id=ID)]
     for index, (replicas, isr, leader) in enumerate(

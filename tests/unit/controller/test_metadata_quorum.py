@@ -63,7 +63,7 @@ def test_the_vote_is_on_disk_before_the_log() -> None:
 
 
 def files_with(*batches: bytearray) -> Files:
-    """A metadata log without a quorum-state, as versions before wrote it."""
+    """Return a metadata log without a quorum-state, as versions before wrote it."""
     files = MemoryFiles()
     files.make_dirs(DIRECTORY)
     file = files.open(f"{DIRECTORY}/{FIRST_SEGMENT}", create=True)

@@ -22,7 +22,7 @@ ONE = ["00000000000000000002-0000000001.checkpoint"]
 
 
 def rolling(**settings: int) -> World:
-    """A world that begins a segment every few records, and keeps nothing that can go."""
+    """Return a world with segments of a few records, which keeps nothing that can go."""
     config = World().config.replace(segment_bytes=300, file_delete_delay_ms=0)
     return World(
         config=config,

@@ -69,7 +69,7 @@ def controller_of(log: Log) -> QuorumController:
 
 
 def reopen(resources: Resources) -> QuorumController:
-    """The controller of a broker that was killed and started again."""
+    """Return the controller of a broker that was killed and started again."""
     log = open_log(
         resources,
         DIRECTORY,
@@ -82,7 +82,7 @@ def reopen(resources: Resources) -> QuorumController:
 
 
 def listen(controller: QuorumController) -> list[list[str]]:
-    """The names of the topics that each publication creates."""
+    """Return the names of the topics that each publication creates."""
     heard: list[list[str]] = []
 
     def publish(delta: MetadataDelta, image: MetadataImage) -> None:

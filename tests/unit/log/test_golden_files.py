@@ -29,7 +29,7 @@ GOLDEN = {
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Four batches of two records in two segments, by one idempotent producer."""
+    """Return four batches of two records in two segments, by one idempotent producer."""
     path = tmp_path / "orders-0"
     config = LogConfig(segment_bytes=500, index_interval_bytes=100)
     log = new_log(config, new_resources(OsFiles()), str(path))

@@ -44,7 +44,7 @@ def state(request: pytest.FixtureRequest) -> Callable[[Log], Log]:
 
 
 def filled(count: int = 30, config: LogConfig = CONFIG) -> Log:
-    """Batches of 1, 2, 3, 1, 2, 3, ... records."""
+    """Return batches of 1, 2, 3, 1, 2, 3, ... records."""
     log = new_log(config)
     for number in range(count):
         append_all(log, batch_of(1 + number % 3, timestamp=NOW + 10 * number))

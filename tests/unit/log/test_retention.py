@@ -26,7 +26,7 @@ TWO_A_SEGMENT = LogConfig(segment_bytes=2 * SIZE, retention_ms=-1)
 
 
 def filled(config: LogConfig, count: int = 10, step_ms: int = 10) -> Log:
-    """Segments of two batches, each batch step_ms after the one before."""
+    """Return segments of two batches, each batch step_ms after the one before."""
     log = new_log(TWO_A_SEGMENT)
     for number in range(count):
         append_all(log, batch_of(1, timestamp=NOW + step_ms * number))

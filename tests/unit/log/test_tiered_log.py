@@ -19,7 +19,7 @@ TIERED = LogConfig().replace(
 
 @pytest.fixture
 def log() -> Log:
-    """A log of ten records, a few in each segment."""
+    """Return a log of ten records, a few in each segment."""
     made = new_log(TIERED)
     for number in range(10):
         append(made, batch_of(1, value=b"v" * 100), leader_epoch=number // 4)

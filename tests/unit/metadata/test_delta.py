@@ -45,7 +45,7 @@ def setting(name: str, value: str | None, topic: str = "a") -> ConfigRecord:
 
 @pytest.fixture
 def image() -> MetadataImage:
-    """Topics a and b of two partitions, and a setting of each."""
+    """Return topics a and b of two partitions, and a setting of each."""
     records = [*topic(A, 2), *topic(B, 2), setting("x", "1"), setting("x", "2", "b")]
     return MetadataDelta(MetadataImage("cluster")).replay_all(records).apply(7, 1)
 

@@ -31,7 +31,7 @@ def image_of(*records: Message) -> MetadataImage:
 
 
 def after(image: MetadataImage, *records: Message) -> MetadataImage:
-    """The image with these records: in one delta, and the same with a delta for each."""
+    """Return the image with these records: in one delta, and the same with a delta for each."""
     step = image
     for record in records:
         step = MetadataDelta(step).replay_all([record]).apply()

@@ -67,7 +67,7 @@ class PeerWorld(World):
 
 
 def sent_ids(stream: FakeStream) -> list[int]:
-    """The correlation ids of the requests that were sent."""
+    """Return the correlation ids of the requests that were sent."""
     found, position = [], 0
     while position < len(stream.sent):
         stop = position + 4 + int.from_bytes(stream.sent[position : position + 4])

@@ -11,7 +11,7 @@ from ottla_spark.java import MISSING_MODULE, NoJava, find_java
 
 
 def fake_java(home: Path, version: str) -> Path:
-    """A Java that tells this version and nothing else."""
+    """Return a Java that tells this version and nothing else."""
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(

@@ -20,7 +20,7 @@ PATIENCE_S = 20
 
 @pytest.fixture
 def spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory whose spark-submit a test writes."""
+    """Return a directory whose spark-submit a test writes."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     return tmp_path

@@ -91,7 +91,7 @@ def _lz4_bomb() -> bytes:
 
 
 def _zstd_bomb(descriptor: bytes) -> bytes:
-    """RLE blocks of 128 KiB after the given frame header."""
+    """Return RLE blocks of 128 KiB after the given frame header."""
     block = (131072 << 3 | 2).to_bytes(3, "little") + b"\0"
     last = (131072 << 3 | 3).to_bytes(3, "little") + b"\0"
     return bytes.fromhex("28b52ffd") + descriptor + block * 2047 + last

@@ -25,7 +25,7 @@ def _message_set(magic: int, codec: int) -> bytearray:
 
 
 def _set_offset(data: bytearray, offset: int) -> None:
-    """What a broker does to a wrapper: the offset of its last message."""
+    """Give a wrapper the offset of its last message, as a broker does."""
     pack_into(">q", data, 0, offset)
 
 

@@ -28,7 +28,7 @@ RECORDS: list[NewRecord] = [
 
 
 def _raw_batch(payload: bytes, count: int, *, last_offset_delta: int | None = None) -> bytearray:
-    """A sealed batch around hand-made record bytes."""
+    """Return a sealed batch around hand-made record bytes."""
     batch = build_batch([(b"k", b"v", 1000, ())])
     batch[HEADER_SIZE:] = payload
     batch[8:12] = (len(batch) - 12).to_bytes(4, "big")

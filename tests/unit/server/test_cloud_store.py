@@ -70,7 +70,7 @@ class S3Server(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
-    """A server, and an environment that has nothing else for clients of S3."""
+    """Yield a server, and an environment that has nothing else for clients of S3."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), S3Server)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)

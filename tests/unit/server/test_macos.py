@@ -25,7 +25,7 @@ F_FULLFSYNC = 51
 
 @pytest.fixture
 def errors(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The errors that F_FULLFSYNC gives, one after the other; 0 is success."""
+    """Return the errors that F_FULLFSYNC gives, one after the other; 0 is success."""
     errors: list[int] = []
     system_fcntl = fcntl.fcntl
 

@@ -36,7 +36,7 @@ def poller(request: pytest.FixtureRequest) -> Iterator[EventPoller]:
 
 @pytest.fixture
 def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Two ends of a TCP connection; the first is the broker's."""
+    """Yield two ends of a TCP connection; the first is the broker's."""
     with ExitStack() as stack:
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         theirs = stack.enter_context(socket.create_connection(listener.getsockname()))

@@ -83,7 +83,7 @@ def connected(address: tuple[str, int]) -> socket.socket:
 
 @contextmanager
 def serving(files: Files, clock: Clock, most_buffered_bytes: int) -> Iterator[tuple[str, int]]:
-    """A reactor at work; gives its address."""
+    """Run a reactor, and yield its address."""
     listener = Listener(Endpoint("PLAINTEXT", "127.0.0.1", 0), -1, -1)
     ports = fake_ports(files, clock, SystemRandom())
     config = BrokerConfig({"log.dirs": "/data"})
@@ -146,7 +146,7 @@ def reply(sock: socket.socket, message: type[Message], version: int) -> tuple[in
 
 
 def produced(sock: socket.socket) -> tuple[int, int, int]:
-    """(correlation id, error code, base offset) of the next reply, to a Produce."""
+    """Return the correlation id, error code and base offset of the next reply to a Produce."""
     correlation_id, response = reply(sock, ProduceResponse, PRODUCE_VERSION)
     result = response.responses[0].partition_responses[0]  # type: ignore[attr-defined]
     return correlation_id, result.error_code, result.base_offset

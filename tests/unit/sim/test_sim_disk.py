@@ -42,7 +42,7 @@ def content(files: Files, path: str) -> bytes:
 
 
 def random_operation(files: Files, root: str, chance: Random) -> object:
-    """One operation on a few names; what it gives or raises."""
+    """Do one operation on a few names; return its result or its error."""
     names = [f"{root}/{name}" for name in ("a", "b", "sub/c", "sub/d")]
     path, other = chance.choice(names), chance.choice(names[:2])
     operations: list[Callable[[], object]] = [

@@ -23,7 +23,7 @@ def sent(uid: int, count: int = 1, producer: Producer | None = None) -> Sent:
 
 
 def see(model: PartitionModel, what: Sent, base_offset: int, uid: int | None = None) -> None:
-    """A reader gets the batch at an offset."""
+    """Let a reader get the batch at an offset."""
     data = bytearray(what.payload)
     data[:8] = base_offset.to_bytes(8, "big")
     sents = {what.uid if uid is None else uid: what}
@@ -31,7 +31,7 @@ def see(model: PartitionModel, what: Sent, base_offset: int, uid: int | None = N
 
 
 def model_with(*sents: Sent) -> PartitionModel:
-    """A partition that has acknowledged these, one after the other."""
+    """Return a partition that has acknowledged these, one after the other."""
     model, offset = PartitionModel("t-0"), 0
     for each in sents:
         model.acknowledge(each, offset, -1)

@@ -126,7 +126,7 @@ class TxnIndex:
     __slots__ = ("_entries", "_files", "_path")
 
     def __init__(self, files: Files, path: str, *, exists: bool) -> None:
-        """`exists` is False if there is no such file: then nothing is read."""
+        """Prepare to read the index. If the file does not exist, nothing is read."""
         self._files = files
         self._path = path
         self._entries: TxnEntries | None = None if exists else TxnEntries(bytearray())

@@ -168,7 +168,7 @@ class Copier(CourseClient):
                 yield from self._copy(found)
 
     def _stumble(self, chance: float = 0.03) -> Course:
-        """Sometimes crash, or be away for a while."""
+        """Crash or be away for a while, by chance."""
         dice = self.chance.random()
         if self.is_steady or dice > chance:
             return

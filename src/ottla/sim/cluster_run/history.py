@@ -113,7 +113,7 @@ class History:
     def __init__(
         self, kind_of: Callable[[str], type[LogHistory]] = lambda topic: LogHistory
     ) -> None:
-        """`kind_of` says which kind of history a topic has."""
+        """Begin without topics. `kind_of` says which kind of history a topic has."""
         self._kind_of = kind_of
         self.logs: dict[PartitionKey, LogHistory] = {}
         self.acked: dict[PartitionKey, dict[int, int]] = {}

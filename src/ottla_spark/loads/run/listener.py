@@ -25,10 +25,10 @@ class Listener:
         """Show one line of text."""
 
     def started(self, records: int) -> None:
-        """Called when the load starts, with the number of records to load."""
+        """Hear that the load has started, and how many records it will load."""
 
     def progress(self, tally: Tally, lag: int) -> None:
-        """Called about once a second while the load runs."""
+        """Hear how far the load is, about once a second."""
 
 
 class ProgressWatch:

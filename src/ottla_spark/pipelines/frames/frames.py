@@ -35,7 +35,7 @@ class Frames:
         *,
         shown_as: Callable[[DataFrame], DataFrame] | None = None,
     ) -> None:
-        """With `shown_as`, other steps read `shown_as(frame)` in place of the frame."""
+        """Build no frame yet. With `shown_as`, other steps read `shown_as(frame)` instead."""
         self._sources = sources
         self._graph = graph
         self._functions = functions

@@ -38,16 +38,16 @@ class View:
     """Receives the progress of a run. This one ignores it; subclasses show it."""
 
     def started(self, queries: Sequence[QueryProgress]) -> None:
-        """Called when all queries have started."""
+        """Hear that all queries have started."""
 
     def batch(self, query: QueryProgress) -> None:
-        """Called when a query has finished a batch."""
+        """Hear that a query has finished a batch."""
 
     def polled(self, queries: Sequence[QueryProgress]) -> None:
-        """Called several times a second."""
+        """Hear how far the queries are, several times a second."""
 
     def waiting(self, seconds: float) -> None:
-        """Called between two scheduled runs, with the time until the next one."""
+        """Hear how long the next scheduled run is away."""
 
 
 def run_by_trigger(

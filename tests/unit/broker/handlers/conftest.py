@@ -26,7 +26,7 @@ class Client:
         self.connection = Connection("127.0.0.1", listener)
 
     def ask(self, request: Message, version: int | None = None) -> Message:
-        """The response to a request in this version, by default the newest."""
+        """Return the response to a request in this version, by default the newest."""
         version = request.MAX_VERSION if version is None else version
         flexible = request.FIRST_FLEXIBLE_VERSION
         tags = b"\0" if flexible is not None and version >= flexible else b""

@@ -24,7 +24,7 @@ from tests.support.groups import (
 
 
 def comeback(member: Member, **changes: object) -> Member:
-    """The same member after a restart of its process: it has lost its member id."""
+    """Return the same member after a restart of its process: it has lost its member id."""
     fields: dict[str, Any] = {
         "instance_id": member.instance_id,
         "protocols": member.protocols,

@@ -20,7 +20,7 @@ def new_index(files: Files) -> OffsetIndex:
 
 
 def filled(files: Files, count: int) -> OffsetIndex:
-    """Entries for offsets 110, 120, ... at positions 1000, 2000, ..."""
+    """Return entries for offsets 110, 120, ... at positions 1000, 2000, ..."""
     index = new_index(files)
     for number in range(1, count + 1):
         index.append(100 + 10 * number, 1000 * number, CAPACITY)

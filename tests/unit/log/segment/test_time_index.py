@@ -19,7 +19,7 @@ def new_index(files: Files) -> TimeIndex:
 
 
 def filled(files: Files, count: int) -> TimeIndex:
-    """Timestamps 1010, 1020, ... at offsets 101, 102, ..."""
+    """Return timestamps 1010, 1020, ... at offsets 101, 102, ..."""
     index = new_index(files)
     for number in range(1, count + 1):
         index.append(1000 + 10 * number, 100 + number, CAPACITY)

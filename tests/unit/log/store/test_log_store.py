@@ -389,7 +389,7 @@ def test_a_stray_log_is_kept_under_another_name(broker: Broker) -> None:
 
 
 def two_logs_of_one_partition(broker: Broker, second_id: bytes) -> None:
-    """`a-0` with 5 records in /one, with 2 records and another topic id in /two."""
+    """Make `a-0` with 5 records in /one, and with 2 records and another topic id in /two."""
     broker.create("a")
     append_all(next(iter(broker.store)), batch_of(5))
     other = create_log(

@@ -29,7 +29,7 @@ END = TopicOffsets({0: 0, 1: 0}, {0: 5, 1: 0}, "id")
 
 
 def loaded(tmp_path: Path) -> tuple[LoadOptions, Glance]:
-    """A load that has finished batch 3, at offset 5 of its partition with records."""
+    """Return a load that has finished batch 3, at offset 5 of its partition with records."""
     options = LoadOptions("t", parse_address(f"delta:{tmp_path}/table"), {})
     place = f"{tmp_path}/table/_ottla/t"
     directory = LoadDirectory(storage_of(None, place), place)

@@ -29,7 +29,7 @@ def delta_batch(path: Path, query_id: str, batch: int) -> None:
 
 @pytest.fixture
 def delta(tmp_path: Path) -> Path:
-    """A table whose versions 0 to 2 are batches of `mine`, and version 3 is somebody else's."""
+    """Return a table: versions 0 to 2 are batches of `mine`, version 3 is of somebody else."""
     for batch in range(3):
         delta_batch(tmp_path / "table", "mine", batch)
     delta_batch(tmp_path / "table", "other", 0)

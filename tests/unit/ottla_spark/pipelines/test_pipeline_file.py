@@ -136,7 +136,7 @@ SINK = "sinks:\n  b: {from: a, topic: b}\n"
 
 
 def found_in(text: str) -> tuple[int, str, str]:
-    """The one problem of a file."""
+    """Return the one problem of a file."""
     found = mistakes(text)
     assert len(found) == 1, found
     return found[0]

@@ -90,7 +90,7 @@ class Sink:
         return self.settings.client.connect()
 
     def committed(self) -> Counter[str]:
-        """The values that a consumer sees which reads committed records only."""
+        """Return the values that a consumer sees which reads committed records only."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.servers,

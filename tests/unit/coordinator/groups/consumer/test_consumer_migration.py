@@ -39,7 +39,7 @@ def assignment_of(*partitions: int) -> bytes:
 
 
 def old_group(broker: Broker, *members: OldConsumer) -> None:
-    """A stable classic group in which the members share the partitions."""
+    """Make a stable classic group in which the members share the partitions."""
     shares = {m.name: EVERYTHING[i :: len(members)] for i, m in enumerate(members)}
     stable_group(broker, *members, assignments=lambda m: assignment_of(*shares[m.name]))
     for member in members:
