@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from ottla.broker.context import RequestContext
 from ottla.broker.sliced_reply import SlicedReply
 from ottla.coordinator.groups.group import GroupType
-from ottla.coordinator.runtime.combined_reply import CombinedReply
+from ottla.coordinator.runtime.combined_reply import combined_reply
 from ottla.coordinator.runtime.reply import Reply
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.steps import Steps
@@ -52,7 +52,7 @@ def leave_in_parts(node: Node, request: LeaveGroupRequest, context: RequestConte
         return _response(places, sent, forgets)
 
     starts = range(0, len(members), MEMBERS_A_PART)
-    combined = CombinedReply(SlicedReply(context), len(starts), respond)
+    combined = combined_reply(SlicedReply(context), len(starts), respond)
     for position, start in enumerate(starts):
         part = LeaveGroupRequest(
             group_id=request.group_id, members=members[start : start + MEMBERS_A_PART]

@@ -15,6 +15,7 @@ from ottla.coordinator.groups.offset_commit import (
     PartitionCommit,
     TopicPartitions,
 )
+from ottla.coordinator.runtime.combined_reply import ReplyParts
 from ottla.coordinator.runtime.reply import Reply
 from ottla.metadata.image import TopicImage
 from ottla.model.steps import Steps, Wait
@@ -54,46 +55,29 @@ class Part(NamedTuple):
 
 
 class PartResults:
-    """The results of all parts, and what waits for them."""
+    """The results of all parts, in their order. Each is sent when the part is written."""
 
     def __init__(self, count: int) -> None:
-        self.sent: list[CommitResults | None] = [None] * count
-        self.missing = count
-        self.all_there = Wait()
+        self._replies = ReplyParts(count, self._complete)
+        self._all_there = Wait()
+        self.sent: list[CommitResults] = []
 
     def part(self, position: int) -> Reply:
         """Return the reply to which the results of one part are sent."""
-        return _PartReply(self, position)
+        return self._replies.part(position)
 
-    def add(self, position: int, results: CommitResults) -> None:
-        """Take the results of one part."""
-        assert self.sent[position] is None, "a part is answered once"
-        self.sent[position] = results
-        self.missing -= 1
-        if not self.missing:
-            self.all_there.end()
+    def _complete(self, sent: list[Message]) -> None:
+        self.sent = [results for results in sent if isinstance(results, CommitResults)]
+        self._all_there.end()
 
     def put_into(self, rows: Sequence[Row], parts: Sequence[Part]) -> Steps[None]:
         """Wait for all results, and add them to the rows of their topics."""
-        if self.missing:
-            yield self.all_there
+        if parts and not self._all_there.is_over:
+            yield self._all_there
         for part, of_part in zip(parts, self.sent, strict=True):
-            assert of_part is not None
             for position, codes in zip(part.positions, of_part.topics, strict=True):
                 rows[position][1].extend(codes)
             yield
-
-
-class _PartReply:
-    __slots__ = ("_position", "_results")
-
-    def __init__(self, results: PartResults, position: int) -> None:
-        self._results = results
-        self._position = position
-
-    def send(self, response: Message) -> None:
-        assert isinstance(response, CommitResults)
-        self._results.add(self._position, response)
 
 
 def each_once(topics: Iterable[tuple[str | bytes, Sequence[P]]]) -> Steps[TopicCommits[P]]:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
 from ottla.broker.sliced_reply import SlicedReply
-from ottla.coordinator.runtime.combined_reply import CombinedReply
+from ottla.coordinator.runtime.combined_reply import combined_reply
 from ottla.coordinator.runtime.reply import Reply
 from ottla.coordinator.transactions.add_partitions import MAX_PARTITIONS, AddPartitions
 from ottla.coordinator.transactions.outcome import Outcome
@@ -66,7 +66,7 @@ def handle(
         results = [part for part in parts if isinstance(part, AddPartitionsToTxnResult)]
         return _response(results, context)
 
-    combined = CombinedReply(SlicedReply(context), len(transactions), respond)
+    combined = combined_reply(SlicedReply(context), len(transactions), respond)
     for position, transaction in enumerate(transactions.values()):
         yield from _add(node, transaction, context, combined.part(position))
         yield

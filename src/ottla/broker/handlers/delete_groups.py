@@ -8,7 +8,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
 from ottla.broker.sliced_reply import SlicedReply
 from ottla.coordinator.groups.group_listing import delete_group
-from ottla.coordinator.runtime.combined_reply import CombinedReply
+from ottla.coordinator.runtime.combined_reply import combined_reply
 from ottla.coordinator.runtime.reply import Reply
 from ottla.model.errors import ApiError
 from ottla.model.steps import Steps
@@ -34,7 +34,7 @@ def handle(
             results=[part for part in parts if isinstance(part, DeletableGroupResult)]
         )
 
-    combined = CombinedReply(SlicedReply(context), len(group_ids), respond)
+    combined = combined_reply(SlicedReply(context), len(group_ids), respond)
     for position, group_id in enumerate(group_ids):
         yield from _delete(node, group_id, combined.part(position))
         yield

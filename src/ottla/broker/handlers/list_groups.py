@@ -6,7 +6,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
 from ottla.broker.sliced_reply import SlicedReply
 from ottla.coordinator.groups.group_listing import list_groups
-from ottla.coordinator.runtime.combined_reply import CombinedReply
+from ottla.coordinator.runtime.combined_reply import combined_reply
 from ottla.model.steps import Steps, in_steps
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
@@ -24,7 +24,7 @@ def handle(
     unsettled = [runtime for runtime in runtimes if not (runtime.is_active and runtime.is_settled)]
     if not unsettled:
         return response
-    combined = CombinedReply(SlicedReply(context), len(unsettled), lambda parts: parts[0])
+    combined = combined_reply(SlicedReply(context), len(unsettled), lambda parts: parts[0])
     for position, runtime in enumerate(unsettled):
         runtime.answer(combined.part(position), response)
     return None

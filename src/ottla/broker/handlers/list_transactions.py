@@ -12,7 +12,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
 from ottla.broker.sliced_reply import SlicedReply
 from ottla.coordinator.groups.consumer.pattern import Pattern, PatternError
-from ottla.coordinator.runtime.combined_reply import CombinedReply
+from ottla.coordinator.runtime.combined_reply import combined_reply
 from ottla.coordinator.transactions.transaction_listing import (
     Filters,
     list_transactions,
@@ -52,7 +52,7 @@ def handle(
     unsettled = [runtime for runtime in runtimes if not (runtime.is_active and runtime.is_settled)]
     if not unsettled:
         return response
-    combined = CombinedReply(SlicedReply(context), len(unsettled), lambda parts: parts[0])
+    combined = combined_reply(SlicedReply(context), len(unsettled), lambda parts: parts[0])
     for position, runtime in enumerate(unsettled):
         runtime.answer(combined.part(position), response)
     return None

@@ -27,7 +27,7 @@ def answer_together(
     runtimes = {runtime for runtime, _ in parts}
     if all(runtime is None or runtime.is_settled for runtime in runtimes):
         return respond([part for _, part in parts])
-    combined = CombinedReply(
+    combined = combined_reply(
         defer(),
         len(parts),
         lambda sent: respond([part for part in sent if isinstance(part, kind)]),
@@ -40,14 +40,18 @@ def answer_together(
     return None
 
 
-class CombinedReply:
-    """Waits for a number of parts, then sends the response they make, in their order."""
+def combined_reply(
+    reply: Reply, count: int, respond: Callable[[list[Message]], Message]
+) -> ReplyParts:
+    """Return the parts of a reply. When all are there, the response that they make is sent."""
+    return ReplyParts(count, lambda parts: reply.send(respond(parts)))
 
-    def __init__(
-        self, reply: Reply, count: int, respond: Callable[[Sequence[Message]], Message]
-    ) -> None:
-        self._reply = reply
-        self._respond = respond
+
+class ReplyParts:
+    """Waits for a number of parts, then calls `when_all` with them, in their order."""
+
+    def __init__(self, count: int, when_all: Callable[[list[Message]], None]) -> None:
+        self._when_all = when_all
         self._missing = count
         self._parts: list[Message | None] = [None] * count
 
@@ -56,20 +60,21 @@ class CombinedReply:
         return _Part(self, position)
 
     def add(self, position: int, part: Message) -> None:
-        """Take one part; send the response if it was the last that was missing."""
+        """Take one part. If it was the last that was missing, call `when_all`."""
         assert self._parts[position] is None, "a part is sent once"
         self._parts[position] = part
         self._missing -= 1
         if not self._missing:
-            self._reply.send(self._respond([part for part in self._parts if part is not None]))
+            parts, self._parts = self._parts, []  # whoever gets them may free them in slices
+            self._when_all([part for part in parts if part is not None])
 
 
 class _Part:
-    __slots__ = ("_combined", "_position")
+    __slots__ = ("_parts", "_position")
 
-    def __init__(self, combined: CombinedReply, position: int) -> None:
-        self._combined = combined
+    def __init__(self, parts: ReplyParts, position: int) -> None:
+        self._parts = parts
         self._position = position
 
     def send(self, response: Message) -> None:
-        self._combined.add(self._position, response)
+        self._parts.add(self._position, response)
