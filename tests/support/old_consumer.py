@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.coordinator.groups.consumer.consumer_protocol import (
-    Assignment,
-    Subscription,
-    TopicPartitions,
-)
 from ottla.model.errors import ErrorCode
 from ottla.wire.codec import decoder, encoder
+from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from ottla.wire.messages.consumer_protocol_subscription import (
+    ConsumerProtocolSubscription,
+    TopicPartition,
+)
 from tests.support.groups import TOPIC, Broker, Member
 
 
@@ -25,16 +25,16 @@ class OldConsumer(Member):
 
     def say(self) -> None:
         """Prepare what the next join will tell."""
-        message = Subscription(
+        message = ConsumerProtocolSubscription(
             topics=[TOPIC],
-            owned_partitions=[TopicPartitions(topic=TOPIC, partitions=self.owned)]
+            owned_partitions=[TopicPartition(topic=TOPIC, partitions=self.owned)]
             if self.owned
             else [],
             generation_id=self.generation_id,
         )
         head = self.version.to_bytes(2, "big")
         self.protocols = [
-            (name, head + encoder(Subscription, self.version)(message))
+            (name, head + encoder(ConsumerProtocolSubscription, self.version)(message))
             for name in ("cooperative-sticky", "range")
         ]
 
@@ -63,5 +63,5 @@ class OldConsumer(Member):
 
 def partitions_in(assignment: bytes) -> list[int]:
     version = int.from_bytes(assignment[:2], "big")
-    message = decoder(Assignment, version)(assignment, 2, len(assignment))[0]
+    message = decoder(ConsumerProtocolAssignment, version)(assignment, 2, len(assignment))[0]
     return sorted(p for topic in message.assigned_partitions for p in topic.partitions)

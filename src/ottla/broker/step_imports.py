@@ -29,6 +29,12 @@ GROUPS: Final = (
 )
 """The modules of the group coordinator. Each imports a few others."""
 
+CONSUMER_GROUPS: Final = (
+    *GROUPS,
+    "ottla.coordinator.groups.consumer.consumer_protocol",
+)
+"""The modules of groups of the consumer protocol."""
+
 TRANSACTIONS: Final = (
     "ottla.coordinator.runtime.loader",
     "ottla.coordinator.runtime.shard_runtime",

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.broker.step_imports import GROUPS, QUORUM, TOPICS, TRANSACTIONS
+from ottla.broker.step_imports import CONSUMER_GROUPS, GROUPS, QUORUM, TOPICS, TRANSACTIONS
 from ottla.model.value import Value
 from ottla.wire.api_table import ApiKey
 from ottla.wire.decoding import MOST_ITEMS
@@ -94,7 +94,7 @@ SERVED: Final[dict[int, Served]] = {
     ApiKey.DESCRIBE_TRANSACTIONS: Served(0, 0, modules=TRANSACTIONS),
     ApiKey.LIST_TRANSACTIONS: Served(0, 2, most_items=10_000, modules=TRANSACTIONS),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Served(0, 0),
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: Served(0, 1, is_sampled=True, modules=GROUPS),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: Served(0, 1, is_sampled=True, modules=CONSUMER_GROUPS),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Served(0, 1, modules=GROUPS),
     ApiKey.ADD_RAFT_VOTER: Served(0, 1, is_forwarded=True, modules=QUORUM),
     ApiKey.REMOVE_RAFT_VOTER: Served(0, 0, is_forwarded=True, modules=QUORUM),

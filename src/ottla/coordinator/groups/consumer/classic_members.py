@@ -12,7 +12,6 @@ from ottla.coordinator.groups.classic.member import protocols_of, rebalance_time
 from ottla.coordinator.groups.classic.subscribed_topics import CONSUMER_PROTOCOL_TYPE
 from ottla.coordinator.groups.client import Client
 from ottla.coordinator.groups.consumer import consumer_protocol, member_removal, migration, sessions
-from ottla.coordinator.groups.consumer.consumer_protocol import Subscription
 from ottla.coordinator.groups.consumer.current_assignment import MemberState
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.consumer.heartbeat import check_room
@@ -27,6 +26,7 @@ from ottla.coordinator.groups.record_serde import GroupRecord
 from ottla.coordinator.runtime.reply import Reply
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.codec import DecodeError
+from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.wire.messages.leave_group import (
@@ -116,7 +116,7 @@ def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest) -> None:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
-def _subscription_of(request: JoinGroupRequest) -> Subscription:
+def _subscription_of(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
     """Return the member's subscription, which is the same in all its protocols."""
     try:
         return consumer_protocol.read_subscription(request.protocols[0].metadata)
@@ -125,7 +125,10 @@ def _subscription_of(request: JoinGroupRequest) -> Subscription:
 
 
 def _described(
-    update: MemberUpdate, subscription: Subscription, request: JoinGroupRequest, client: Client
+    update: MemberUpdate,
+    subscription: ConsumerProtocolSubscription,
+    request: JoinGroupRequest,
+    client: Client,
 ) -> ConsumerGroupMemberMetadataValue:
     old = update.metadata
     return ConsumerGroupMemberMetadataValue(

@@ -6,13 +6,13 @@ import pytest
 
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.consumer import consumer_protocol
-from ottla.coordinator.groups.consumer.consumer_protocol import (
-    Assignment,
-    Subscription,
-    TopicPartitions,
-)
 from ottla.model.errors import ErrorCode
 from ottla.wire.codec import encoder
+from ottla.wire.messages.consumer_protocol_assignment import (
+    ConsumerProtocolAssignment,
+    TopicPartition,
+)
+from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from ottla.wire.messages.join_group import JoinGroupResponse
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ottla.wire.primitives import DecodeError
@@ -34,8 +34,10 @@ EVERYTHING = list(range(PARTITIONS))
 
 
 def assignment_of(*partitions: int) -> bytes:
-    topics = [TopicPartitions(topic=TOPIC, partitions=list(partitions))] if partitions else []
-    return b"\0\0" + encoder(Assignment, 0)(Assignment(assigned_partitions=topics))
+    topics = [TopicPartition(topic=TOPIC, partitions=list(partitions))] if partitions else []
+    return b"\0\0" + encoder(ConsumerProtocolAssignment, 0)(
+        ConsumerProtocolAssignment(assigned_partitions=topics)
+    )
 
 
 def old_group(broker: Broker, *members: OldConsumer) -> None:
@@ -167,8 +169,10 @@ def test_what_a_custom_assignor_tells_the_members_must_not_be_lost(
 ) -> None:
     old = OldConsumer(broker, "old")
     old.protocols = [(protocol, old.protocols[0][1])]
-    told = Assignment(user_data=b"for you alone")
-    stable_group(broker, old, assignments=lambda _: b"\0\0" + encoder(Assignment, 0)(told))
+    told = ConsumerProtocolAssignment(user_data=b"for you alone")
+    stable_group(
+        broker, old, assignments=lambda _: b"\0\0" + encoder(ConsumerProtocolAssignment, 0)(told)
+    )
     code = ErrorCode.GROUP_ID_NOT_FOUND if stays else ErrorCode.NONE
     assert Consumer(broker, "new").heartbeat() is code
 
@@ -513,16 +517,16 @@ def test_an_empty_group_of_the_new_protocol_becomes_classic(broker: Broker) -> N
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_subscriptions_of_all_versions_are_read(version: int) -> None:
-    message = Subscription(topics=["a", "b"], user_data=b"x", rack_id="r")
-    data = version.to_bytes(2, "big") + encoder(Subscription, version)(message)
+    message = ConsumerProtocolSubscription(topics=["a", "b"], user_data=b"x", rack_id="r")
+    data = version.to_bytes(2, "big") + encoder(ConsumerProtocolSubscription, version)(message)
     read = consumer_protocol.read_subscription(data)
     assert (read.topics, read.user_data) == (["a", "b"], b"x")
     assert read.rack_id == ("r" if version == 3 else None)
 
 
 def test_a_later_version_is_read_as_the_newest_known() -> None:
-    message = Subscription(topics=["a"])
-    data = b"\0\x09" + encoder(Subscription, 3)(message) + b"more"
+    message = ConsumerProtocolSubscription(topics=["a"])
+    data = b"\0\x09" + encoder(ConsumerProtocolSubscription, 3)(message) + b"more"
     assert consumer_protocol.read_subscription(data).topics == ["a"]
     assert consumer_protocol.version_of(data) == 3
 
