@@ -41,9 +41,9 @@ from ottla.ports import Background
 from ottla.records.compression import CODECS
 from ottla.records.record import build_batch
 from ottla.server.background import BackgroundThread
+from ottla.server.clock_and_random import SystemClock, SystemRandom
 from ottla.server.helper_lanes import HelperLanes
 from ottla.server.os_files import OsFiles
-from ottla.server.system import SystemClock, SystemRandom
 from ottla.testing.fakes import InlineBackground
 
 SEGMENT_BYTES = 128 * 1024 * 1024

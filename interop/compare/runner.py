@@ -17,8 +17,8 @@ from compare.client import Answer, Client
 from compare.normalise import Normaliser, Plain
 from compare.systems import words_of
 from harness.broker import Broker
+from ottla.model.config_resources import ResourceType
 from ottla.model.errors import ErrorCode
-from ottla.model.resources import ResourceType
 from ottla.wire.message import Message
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.describe_configs import (

@@ -19,8 +19,8 @@ from ottla.log.resources import Resources
 from ottla.log.startup.open_log import Checkpoint, create_log, open_log
 from ottla.memory_files import MemoryFiles
 from ottla.metadata.image import MetadataImage, PartitionImage
+from ottla.model.config_resources import ResourceType
 from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
-from ottla.model.resources import ResourceType
 from ottla.raft.voters import ReplicaKey
 from ottla.testing.fakes import FakeClock, FakeRandom, InlineBackground
 from tests.support.decisions import alter_configs, create_partitions, create_topics, delete_topics

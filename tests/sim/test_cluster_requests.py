@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.recently_fenced import LISTED_MS
+from ottla.broker.membership.recently_fenced import LISTED_MS
 from ottla.model.errors import ErrorCode
 from ottla.sim.cluster import CONTROLLER, SimCluster
 from ottla.wire.messages.alter_partition_reassignments import (

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.hosted_logs import HostedLogs
+from ottla.broker.replicas.hosted_logs import HostedLogs
 from ottla.controller import partition_change
 from ottla.controller.broker_changes import PartitionRules
 from ottla.controller.partition_change import Assignment, ChangeRules

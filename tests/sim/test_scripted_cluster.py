@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.lifecycle import LifeState
+from ottla.broker.membership.lifecycle import LifeState
 from ottla.broker.node import Node
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.records import PartitionRecord, RegisterBrokerRecord, TopicRecord

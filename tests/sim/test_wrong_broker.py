@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.unreachable_brokers import LONGEST_MS
+from ottla.broker.membership.unreachable_brokers import LONGEST_MS
 from ottla.model.errors import ErrorCode
 from ottla.records.record import build_batch
 from ottla.sim.cluster import PORT, SimCluster, host_of

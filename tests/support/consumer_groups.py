@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ottla.controller.partitions import MorePartitions
 from ottla.controller.topics import UnwantedTopic
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
+from ottla.model.config_resources import ResourceType
 from ottla.model.errors import ErrorCode
-from ottla.model.resources import ResourceType
 from ottla.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from compare.case import Case, case, in_versions
-from ottla.model.resources import ResourceType
+from ottla.model.config_resources import ResourceType
 from ottla.wire.messages import alter_configs as replacing
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.messages.incremental_alter_configs import (

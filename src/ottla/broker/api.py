@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers import Served
-from ottla.broker.request_metrics import EVERY, ONE_IN_32, RequestMetrics
+from ottla.broker.metrics.request_metrics import EVERY, ONE_IN_32, RequestMetrics
 from ottla.model.errors import ApiError
 from ottla.model.steps import Steps
 from ottla.ports import Buffer

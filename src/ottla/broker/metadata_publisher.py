@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
+from ottla.model.config_resources import ResourceType
 from ottla.model.ids import TRANSACTIONS_TOPIC
-from ottla.model.resources import ResourceType
 from ottla.model.steps import Steps
 
 if TYPE_CHECKING:

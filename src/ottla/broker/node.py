@@ -17,10 +17,10 @@ from errno import EDQUOT, ENOSPC
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.broker.connection import Connection
-from ottla.broker.hosted_logs import HostedLogs
-from ottla.broker.loop_stalls import NOTED_MS, TIMER, LoopStalls, names_of
 from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.metrics.loop_stalls import NOTED_MS, TIMER, LoopStalls, names_of
 from ottla.broker.pipeline import Pipeline
+from ottla.broker.replicas.hosted_logs import HostedLogs
 from ottla.broker.sliced_work import SlicedWork
 from ottla.broker.step_imports import GROUPS, TRANSACTIONS, import_in_steps
 from ottla.config.broker import BrokerConfig
@@ -31,9 +31,9 @@ from ottla.log.append_rules import WITH_KEYS, AppendLater
 from ottla.log.log import Log
 from ottla.log.state.verifications import UNVERIFIED
 from ottla.metadata.image import BrokerImage, MetadataImage
+from ottla.model.config_resources import ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from ottla.model.resources import ResourceType
 from ottla.model.steps import Steps
 from ottla.ports import Ports
 from ottla.replication.delayed_appends import (
@@ -48,15 +48,15 @@ from ottla.replication.throttle import RateLimit, ThrottledReplicas, rate_limit
 from ottla.replication.timers import Timers
 
 if TYPE_CHECKING:
-    from ottla.broker.broker_connections import BrokerConnections
     from ottla.broker.controller_channel import ControllerChannel
-    from ottla.broker.controller_registration import ControllerRegistration
-    from ottla.broker.directory_assignments import DirectoryAssignments
-    from ottla.broker.lifecycle import BrokerLifecycle
-    from ottla.broker.log_moves import LogMoves
+    from ottla.broker.membership.broker_connections import BrokerConnections
+    from ottla.broker.membership.controller_registration import ControllerRegistration
+    from ottla.broker.membership.directory_assignments import DirectoryAssignments
+    from ottla.broker.membership.lifecycle import BrokerLifecycle
     from ottla.broker.producer_ids import ProducerIds
     from ottla.broker.remote_tier.remote_tier import RemoteTier
-    from ottla.broker.replica_fetchers import ReplicaFetchers
+    from ottla.broker.replicas.log_moves import LogMoves
+    from ottla.broker.replicas.replica_fetchers import ReplicaFetchers
     from ottla.broker.transaction_markers import MarkerWriter
     from ottla.broker.transaction_verification import TransactionVerifier
     from ottla.controller.broker_membership import BrokerMembership
@@ -201,13 +201,13 @@ class Node:
             self.tier = RemoteTier(self, self.ports.object_store)
 
     def _join_cluster(self) -> None:
-        from ottla.broker.broker_connections import BrokerConnections
         from ottla.broker.controller_channel import ControllerChannel
-        from ottla.broker.controller_registration import ControllerRegistration
-        from ottla.broker.directory_assignments import DirectoryAssignments
-        from ottla.broker.lifecycle import BrokerLifecycle
-        from ottla.broker.quorum_joining import QuorumJoining, may_join
-        from ottla.broker.replica_fetchers import ReplicaFetchers
+        from ottla.broker.membership.broker_connections import BrokerConnections
+        from ottla.broker.membership.controller_registration import ControllerRegistration
+        from ottla.broker.membership.directory_assignments import DirectoryAssignments
+        from ottla.broker.membership.lifecycle import BrokerLifecycle
+        from ottla.broker.membership.quorum_auto_join import QuorumAutoJoin, may_join
+        from ottla.broker.replicas.replica_fetchers import ReplicaFetchers
         from ottla.controller.broker_membership import BrokerMembership
         from ottla.controller.broker_probe import BrokerProbe
         from ottla.controller.leader_balance import LeaderBalance
@@ -226,7 +226,7 @@ class Node:
             member = self.controller.member
             if member is not None and may_join(self, member):
                 directory_id = self.hosted_logs.identity.directory_ids[0]
-                QuorumJoining(self, ReplicaKey(self.node_id, directory_id))
+                QuorumAutoJoin(self, ReplicaKey(self.node_id, directory_id))
         if "broker" in self.config.node.process_roles:
             self.lifecycle = BrokerLifecycle(self)
             self.directory_assignments = DirectoryAssignments(self)
@@ -492,7 +492,7 @@ class Node:
     def log_moves(self) -> LogMoves:
         """The moves of replicas between log directories, made when they are first needed."""
         if self.started_log_moves is None:
-            from ottla.broker.log_moves import LogMoves
+            from ottla.broker.replicas.log_moves import LogMoves
 
             self.started_log_moves = LogMoves(self)
         return self.started_log_moves

@@ -48,7 +48,7 @@ TRANSACTIONS: Final = (
 TOPICS: Final = (
     "ottla.wire.messages.create_topics",
     "ottla.controller.group_configs",
-    "ottla.broker.decisions",
+    "ottla.broker.controller_decisions",
     "ottla.config.describe",
     "ottla.controller.topics",
 )

@@ -8,7 +8,7 @@ from ottla.cli.errors import OK
 from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect
 from ottla.cli.output import Column, JsonValue, print_json, print_table
 from ottla.client.cluster import NO_NODE
-from ottla.client.description import ClusterDescription, describe_cluster
+from ottla.client.cluster_description import ClusterDescription, describe_cluster
 
 cluster = App(name="cluster", help="Show the cluster and its brokers.")
 

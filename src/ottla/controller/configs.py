@@ -28,8 +28,8 @@ from ottla.controller.decision import Decision, check_number, plain
 from ottla.controller.group_configs import check_group_config, check_group_name
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import ConfigRecord
+from ottla.model.config_resources import ResourceType
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.model.resources import ResourceType
 from ottla.model.steps import Steps, count_in_steps
 from ottla.model.topic_names import check_topic_name
 from ottla.wire.message import Message

@@ -14,8 +14,8 @@ from ottla.config.broker import BrokerConfig
 from ottla.controller.brokers import ELR_VERSION, METADATA_VERSION, own_features
 from ottla.metadata.image import FeatureRange, MetadataImage
 from ottla.metadata.records import ClearElrRecord, ConfigRecord, FeatureLevelRecord
+from ottla.model.config_resources import ResourceType
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.model.resources import ResourceType
 from ottla.raft.voters import MAX_KRAFT_VERSION
 from ottla.wire.message import Message
 

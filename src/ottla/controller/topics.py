@@ -17,6 +17,7 @@ from ottla.controller.decision import Decision, check_number, plain
 from ottla.controller.placement import place
 from ottla.metadata.image import MetadataImage, TopicImage
 from ottla.metadata.records import ConfigRecord, RemoveTopicRecord, TopicRecord
+from ottla.model.config_resources import ResourceType
 from ottla.model.errors import (
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -24,7 +25,6 @@ from ottla.model.errors import (
     ErrorCode,
 )
 from ottla.model.ids import INTERNAL_TOPICS, METADATA_TOPIC, ZERO_UUID
-from ottla.model.resources import ResourceType
 from ottla.model.steps import Steps, count_in_steps, in_steps
 from ottla.model.topic_names import check_topic_name, collision_key, may_collide
 from ottla.ports import Random

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import ConfigRecord
-from ottla.model.resources import ResourceType
+from ottla.model.config_resources import ResourceType
 
 
 class ConfigsDelta:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from ottla.config.listeners import Endpoint
-from ottla.model.resources import ResourceType
+from ottla.model.config_resources import ResourceType
 from ottla.model.topic_names import collision_key, may_collide
 from ottla.model.value import Value
 from ottla.wire.message import Message

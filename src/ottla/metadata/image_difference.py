@@ -15,7 +15,7 @@ from ottla.metadata.records import (
     UnregisterBrokerRecord,
 )
 from ottla.metadata.snapshot import node_records, partition_record
-from ottla.model.resources import ResourceType
+from ottla.model.config_resources import ResourceType
 from ottla.wire.message import Message
 
 

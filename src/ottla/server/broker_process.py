@@ -19,13 +19,13 @@ from ottla.network.peers import Peers
 from ottla.network.stream import Connector
 from ottla.ports import Files, ObjectStore, Ports
 from ottla.server.background import BackgroundThread
+from ottla.server.clock_and_random import SystemClock, SystemRandom
 from ottla.server.errors import StartupError
 from ottla.server.file_limit import file_limit
 from ottla.server.helper_lanes import HelperLanes
 from ottla.server.listener import Listener
 from ottla.server.os_files import OsFile, OsFiles, lock_directory
 from ottla.server.reactor import Reactor
-from ottla.server.system import SystemClock, SystemRandom
 
 if TYPE_CHECKING:
     from ottla.raft.voters import Endpoint as QuorumEndpoint
@@ -253,7 +253,7 @@ class Broker:
 
     def read_metrics(self, take: Callable[[bytes], None]) -> None:
         """Call `take` with the metrics as text, on the loop; safe from any thread."""
-        from ottla.broker.prometheus_text import render, render_gauge
+        from ottla.broker.metrics.prometheus_text import render, render_gauge
 
         def read() -> None:
             assert self._node is not None

@@ -21,7 +21,7 @@ import gc
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.loop_stalls import COLLECTION, NOTED_MS
+from ottla.broker.metrics.loop_stalls import COLLECTION, NOTED_MS
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node

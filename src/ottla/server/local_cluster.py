@@ -39,7 +39,7 @@ _LOWEST_PORT, _HIGHEST_PORT = 20_000, 32_000
 
 def new_cluster_id() -> str:
     """Return a new id for a cluster."""
-    from ottla.server.system import SystemRandom
+    from ottla.server.clock_and_random import SystemRandom
 
     return identity.new_cluster_id(SystemRandom())
 

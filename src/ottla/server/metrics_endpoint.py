@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from socketserver import TCPServer
 from typing import Final
 
-from ottla.broker.prometheus_text import CONTENT_TYPE
+from ottla.broker.metrics.prometheus_text import CONTENT_TYPE
 from ottla.server.errors import StartupError
 
 PATH: Final = "/metrics"

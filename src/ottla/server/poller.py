@@ -12,7 +12,7 @@ import select
 from typing import Any, Final, Protocol
 
 from ottla.network.stream import HANG_UP, READ, WRITE
-from ottla.server.waiting import Events
+from ottla.server.event_wait import Events
 
 VARIABLE: Final = "OTTLA_POLLER"
 """The environment variable with which tests choose a poller."""

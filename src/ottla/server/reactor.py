@@ -14,17 +14,17 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from ottla.broker.loop_stalls import NOTED_MS, RESULT, STALL_MS, names_of
+from ottla.broker.metrics.loop_stalls import NOTED_MS, RESULT, STALL_MS, names_of
 from ottla.broker.node import Node
 from ottla.network.buffers import LITTLE_BYTES, RequestBuffers
 from ottla.network.engine import Engine
 from ottla.network.limits import ConnectionLimits
 from ottla.network.slow_readers import MOST_UNSENT_RANGES
 from ottla.network.stream import HANG_UP, READ
+from ottla.server.event_wait import Events, EventWait
 from ottla.server.listener import Listener
 from ottla.server.poller import make_poller
 from ottla.server.socket_stream import SocketStream
-from ottla.server.waiting import Events, Waiting
 from ottla.server.waker import Waker
 
 FEW_EVENTS: Final = 8
@@ -100,7 +100,7 @@ class Reactor:
         poll = poller.poll
         readable, writable, gone = poller.readable, poller.writable, poller.gone
         now_ms = node.clock.monotonic_ms
-        waiting = Waiting(poll, now_ms, self._timeout_s)
+        waiting = EventWait(poll, now_ms, self._timeout_s)
         wait, sleep = waiting.wait, waiting.sleep
         channels, receiver = engine.channels, engine.receiver
         receive, settle = engine.receive, engine.settle

@@ -1,8 +1,8 @@
 """Fails a test during which something held a broker's event loop for too long.
 
-A broker counts stalls of over 50 ms (`ottla.broker.loop_stalls`) and shows them in its metrics. On
-a busy machine a broker may also be held because others have the processor, so bounds must be
-generous: they find seconds, not milliseconds.
+A broker counts stalls of over 50 ms (`ottla.broker.metrics.loop_stalls`) and shows them in its
+metrics. On a busy machine a broker may also be held because others have the processor, so bounds
+must be generous: they find seconds, not milliseconds.
 """
 
 from __future__ import annotations

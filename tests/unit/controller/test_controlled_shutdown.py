@@ -10,7 +10,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.controller.broker_changes import can_be_spared
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
-from ottla.model.resources import ResourceType
+from ottla.model.config_resources import ResourceType
 from ottla.wire.message import Message
 
 ID = b"t" * 16

@@ -12,9 +12,9 @@ from ottla.controller.log_directories import (
 )
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from ottla.model.config_resources import ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import LOST_DIRECTORY
-from ottla.model.resources import ResourceType
 from ottla.model.steps import run_to_end
 
 ID = b"t" * 16

@@ -19,7 +19,7 @@ from ottla.metadata.records import (
     UnregisterBrokerRecord,
 )
 from ottla.metadata.serde import MetadataError
-from ottla.model.resources import ResourceType
+from ottla.model.config_resources import ResourceType
 from ottla.wire.message import Message
 
 A, B, C = b"a" * 16, b"b" * 16, b"c" * 16

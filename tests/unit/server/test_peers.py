@@ -14,7 +14,7 @@ import pytest
 from ottla.ports import Peer, Response
 from ottla.records.record import build_batch
 from ottla.server.broker_process import Broker
-from ottla.server.system import SystemClock
+from ottla.server.clock_and_random import SystemClock
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.message import Message

@@ -21,10 +21,10 @@ from ottla.network.buffers import RequestBuffers
 from ottla.network.limits import ConnectionLimits
 from ottla.ports import Clock, Files
 from ottla.records.record import build_batch
+from ottla.server.clock_and_random import SystemClock, SystemRandom
 from ottla.server.listener import Listener
 from ottla.server.poller import VARIABLE
 from ottla.server.reactor import Reactor
-from ottla.server.system import SystemClock, SystemRandom
 from ottla.testing.fakes import fake_ports
 from ottla.testing.faulty_files import FaultyFiles
 from ottla.wire.codec import decoder, encoder

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
-from ottla.broker.decisions import carry_out, error_fields
+from ottla.broker.controller_decisions import carry_out, error_fields
 from ottla.controller.alter_partition import (
     ChangedPartition,
     IsrChange,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
+from ottla.broker.controller_decisions import carry_out_whole, error_fields
 from ottla.broker.controller_handlers.broker_registration import check_lengths
-from ottla.broker.decisions import carry_out_whole, error_fields
 from ottla.controller.controllers import register_controller
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.controller_registration import (

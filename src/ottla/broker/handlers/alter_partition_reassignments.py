@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ottla.broker.context import RequestContext
-from ottla.broker.decisions import carry_out, error_fields
+from ottla.broker.controller_decisions import carry_out, error_fields
 from ottla.broker.node import Node
 from ottla.controller.decision import Decision
 from ottla.controller.reassignments import Reassigned, WantedReplicas, alter_reassignments

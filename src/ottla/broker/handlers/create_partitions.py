@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
-from ottla.broker.decisions import carry_out, error_fields
+from ottla.broker.controller_decisions import carry_out, error_fields
 from ottla.broker.node import Node
 from ottla.controller.decision import Decision
 from ottla.controller.partitions import GrownTopic, MorePartitions, create_partitions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from ottla.broker.context import RequestContext
-from ottla.broker.decisions import carry_out, error_fields
+from ottla.broker.controller_decisions import carry_out, error_fields
 from ottla.broker.node import Node
 from ottla.config.describe import describe_topic
 from ottla.controller.decision import Decision

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
-from ottla.broker.decisions import error_fields
+from ottla.broker.controller_decisions import error_fields
 from ottla.broker.node import Node
 from ottla.config.describe import (
     TYPE_NUMBERS,
@@ -14,8 +14,8 @@ from ottla.config.describe import (
     describe_topic,
 )
 from ottla.controller.configs import unsupported_resource
+from ottla.model.config_resources import ResourceType
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.model.resources import ResourceType
 from ottla.model.steps import Steps
 from ottla.model.topic_names import check_topic_name
 from ottla.wire.lazy_list import LazyList

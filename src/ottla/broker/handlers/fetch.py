@@ -7,7 +7,7 @@ last stable offset for read_committed. KIP-227 sessions answer only what changed
 A response has at most max_bytes of records. It is also full when it holds MOST_COPIED_BYTES in
 memory or MOST_RANGES ranges of files: other partitions have their turn with the next fetch.
 
-Fetches of very many partitions are handled in slices (`ottla.broker.large_fetch`).
+Fetches of very many partitions are handled in slices (`ottla.broker.large_requests.large_fetch`).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def handle(node: Node, request: FetchRequest, context: Context) -> Steps[None] |
         context.respond(error.code, 0, [], [])
         return None
     if len(context.fetcher.dirty) > MOST_PARTITIONS:
-        from ottla.broker.large_fetch import answer_in_steps
+        from ottla.broker.large_requests.large_fetch import answer_in_steps
 
         return answer_in_steps(context, request.max_wait_ms)
     if not context.answer(final=request.max_wait_ms <= 0):
@@ -92,7 +92,7 @@ def handle(node: Node, request: FetchRequest, context: Context) -> Steps[None] |
 
 def handle_large(node: Node, request: FetchMessage, context: Context) -> Steps[None]:
     """Do the same for a request that names very many partitions."""
-    from ottla.broker.large_fetch import fetch_in_steps
+    from ottla.broker.large_requests.large_fetch import fetch_in_steps
 
     return fetch_in_steps(request, context)
 
@@ -105,7 +105,7 @@ def refuse(
     Versions before 7 have errors for partitions only.
     """
     if not isinstance(request, FetchRequest):
-        from ottla.broker.large_fetch import refuse_large
+        from ottla.broker.large_requests.large_fetch import refuse_large
 
         return refuse_large(request, error)
     data = [
@@ -517,7 +517,7 @@ class Context(RequestContext):
 
     def _preferred(self, leader: PartitionLeader, offset: int) -> int:
         """Return the replica that the consumer should read from; -1 for this one (KIP-392)."""
-        from ottla.broker.replica_selector import THE_LEADER, preferred_replica
+        from ottla.broker.replicas.replica_selector import THE_LEADER, preferred_replica
 
         log = leader.partition.online_log()
         if self.replica_id >= 0 or not log.log_start_offset <= offset <= log.log_end_offset:
@@ -695,7 +695,7 @@ class Context(RequestContext):
         self.abandon()
         fetcher = self.fetcher
         if len(fetcher.dirty if self.incremental else fetcher.entries) > MOST_PARTITIONS:
-            from ottla.broker.large_fetch import answer_in_steps
+            from ottla.broker.large_requests.large_fetch import answer_in_steps
 
             self.is_answering = True
             self.run_in_slices(answer_in_steps(self, 0))

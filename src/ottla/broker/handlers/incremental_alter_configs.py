@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
-from ottla.broker.decisions import change_configs
+from ottla.broker.controller_decisions import change_configs
 from ottla.broker.node import Node
 from ottla.controller.configs import MOST_SETTINGS, ConfigChange, ConfigOperation
 from ottla.model.errors import ApiError

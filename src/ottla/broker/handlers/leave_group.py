@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
-from ottla.broker.large_leave_group import MEMBERS_A_PART, leave_in_parts, refused
+from ottla.broker.large_requests.large_leave_group import MEMBERS_A_PART, leave_in_parts, refused
 from ottla.broker.node import Node
 from ottla.coordinator.runtime.reply import Reply
 from ottla.model.errors import ApiError, ErrorCode

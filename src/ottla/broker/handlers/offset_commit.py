@@ -112,7 +112,7 @@ def refuse(
 ) -> CommitResults | OffsetCommitResponse:
     """Return the error for every partition."""
     if isinstance(request, OffsetCommitRequest):
-        from ottla.broker.large_offset_commit import refuse_large
+        from ottla.broker.large_requests.large_offset_commit import refuse_large
 
         return refuse_large(request, error.code)
     _, _, _, _, _, asked = request
@@ -166,7 +166,7 @@ def handle(
 
 
 def _handle_large(node: Node, request: OffsetCommitRequest, context: Context) -> Steps[None]:
-    from ottla.broker.large_offset_commit import commit_in_parts
+    from ottla.broker.large_requests.large_offset_commit import commit_in_parts
 
     head = (
         context.version,

@@ -7,7 +7,7 @@ must be looked at waits for a helper process (`ottla.replication.delayed_appends
 one of a transaction for its coordinator (`ottla.broker.transactional_produce`).
 
 A request that names very many partitions, or one of them twice, is handled in slices
-(`ottla.broker.large_produce`).
+(`ottla.broker.large_requests.large_produce`).
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def handle(node: Node, request: ProduceRequest, context: Context) -> None:
 
 def handle_large(node: Node, request: ProduceMessage, context: Context) -> Steps[None]:
     """Do the same for a request that names very many partitions."""
-    from ottla.broker.large_produce import append_in_steps
+    from ottla.broker.large_requests.large_produce import append_in_steps
 
     return append_in_steps(node, request, context)
 
@@ -214,7 +214,7 @@ def handle_large(node: Node, request: ProduceMessage, context: Context) -> Steps
 def refuse(request: ProduceRequest | ProduceMessage, error: ApiError, context: Context) -> None:
     """Answer with the error for every partition; without acks, close the connection."""
     if not isinstance(request, tuple):
-        from ottla.broker.large_produce import refuse_large
+        from ottla.broker.large_requests.large_produce import refuse_large
 
         refuse_large(request, error, context)
         return

@@ -65,7 +65,7 @@ def handle(node: Node, request: TxnOffsetCommitRequest, context: RequestContext)
         elif not runtime.is_active:
             _send_refusal(request, ApiError(ErrorCode.NOT_COORDINATOR), context)
         elif _is_large(request):
-            from ottla.broker.large_txn_offset_commit import commit_in_parts
+            from ottla.broker.large_requests.large_txn_offset_commit import commit_in_parts
 
             context.run_in_slices(commit_in_parts(node, request, context, runtime, guard))
         else:

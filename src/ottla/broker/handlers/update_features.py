@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ottla.broker.context import RequestContext
-from ottla.broker.decisions import carry_out_whole
+from ottla.broker.controller_decisions import carry_out_whole
 from ottla.broker.node import Node
 from ottla.controller.features import (
     KRAFT_VERSION,

@@ -17,8 +17,8 @@ from ottla.broker.remote_tier.tiered_partition import TieredPartition
 from ottla.log.log import Log
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
+from ottla.model.config_resources import ResourceType
 from ottla.model.ids import REMOTE_LOG_METADATA_TOPIC
-from ottla.model.resources import ResourceType
 from ottla.model.steps import Steps
 from ottla.ports import ObjectStore, ObjectStoreError
 from ottla.replication.partition import Partition

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.broker.metric_lines import metric
+from ottla.broker.metrics.metric_lines import metric
 from ottla.log.log import Log
 from ottla.tiered.metadata_records import SegmentState
 from ottla.tiered.remote_segments import RemoteSegments

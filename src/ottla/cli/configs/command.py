@@ -11,6 +11,7 @@ from ottla.cli.errors import OK, DataError, UsageError
 from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect, pairs
 from ottla.cli.output import Column, JsonValue, note, print_json, print_table
 from ottla.client.cluster import Client
+from ottla.client.cluster_description import describe_cluster
 from ottla.client.configs import (
     ConfigChange,
     Resource,
@@ -20,7 +21,6 @@ from ottla.client.configs import (
     alter_configs,
     describe_configs,
 )
-from ottla.client.description import describe_cluster
 
 configs = App(name="configs", help="Show and change settings of topics, brokers and groups.")
 

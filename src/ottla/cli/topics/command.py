@@ -18,9 +18,9 @@ from ottla.cli.options import (
     pairs,
 )
 from ottla.cli.output import Column, JsonValue, note, print_json, print_table
-from ottla.cli.topics.altered import Altered, alter_in_steps, report_altered
+from ottla.cli.topics.alter import Altered, alter_in_steps, report_altered
 from ottla.cli.topics.leader_logs import logs_of_leaders
-from ottla.cli.topics.trouble import Trouble
+from ottla.cli.topics.partition_filter import PartitionFilter
 from ottla.cli.topics.view import description_as_json, listing_as_json, print_description
 from ottla.client.configs import ConfigChange
 from ottla.client.errors import Refused
@@ -49,7 +49,7 @@ Configs = Annotated[
     ),
 ]
 _NONE: list[str] = []
-_ALL = Trouble()
+_ALL = PartitionFilter()
 _NO_TOPICS = "There are no topics."
 
 
@@ -142,7 +142,7 @@ def list_(
 def describe(
     names: SomeNames = _NONE,
     *,
-    only: Trouble = _ALL,
+    only: PartitionFilter = _ALL,
     json: Json = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,

@@ -20,8 +20,8 @@ from ottla.controller.metadata_reader import MetadataTransactions
 from ottla.controller.metadata_snapshots import LoadedSnapshot, MetadataSnapshots
 from ottla.controller.quorum import control_records
 from ottla.controller.quorum.driver import QuorumDriver, end_of_broker
-from ottla.controller.quorum.founding import Founding
 from ottla.controller.quorum.peers import QuorumPeers
+from ottla.controller.quorum.quorum_bootstrap import QuorumBootstrap
 from ottla.metadata.control_records import QuorumRecords, decode_control
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.serde import decode_record
@@ -105,12 +105,12 @@ class QuorumMember:
         follower: MetadataFollower,
         cluster_id: str,
         static_voters: VoterSet,
-        founding: Founding | None = None,
+        quorum_bootstrap: QuorumBootstrap | None = None,
     ) -> None:
-        """Make a member. With `founding` it may begin a quorum, if its log is empty."""
+        """Make a member. With `quorum_bootstrap` it may begin a quorum, if its log is empty."""
         self.log = log
         self._local = local
-        self._founding = founding
+        self._quorum_bootstrap = quorum_bootstrap
         self.was_empty = False
         """True if it started without any metadata."""
         self._cluster_id = cluster_id
@@ -144,12 +144,12 @@ class QuorumMember:
         start = Start(election, self._static_voters, tuple(control))
         is_new = election is None or (election.epoch == 0 and election.voted is None)
         self.was_empty = is_new and not control and self.log.end_offset == 0
-        begin = self._begin if self.was_empty and self._founding else self.driver.start
+        begin = self._begin if self.was_empty and self._quorum_bootstrap else self.driver.start
         self._timers.at(self._clock.monotonic_ms(), lambda: begin(start))
 
     def _begin(self, start: Start) -> None:
         """Begin a quorum with this node as its only voter, unless there is one already."""
-        assert self._founding is not None
+        assert self._quorum_bootstrap is not None
 
         def answered(is_nobody: bool) -> None:
             if is_nobody:
@@ -165,7 +165,7 @@ class QuorumMember:
             else:
                 self.driver.start(start)
 
-        self._founding.ask(answered)
+        self._quorum_bootstrap.ask(answered)
 
     # -- who leads -----------------------------------------------------------------------
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ottla.model.config_resources import ResourceType
 from ottla.model.ids import ZERO_UUID
-from ottla.model.resources import ResourceType
 from ottla.sim.clients.client import Client
 from ottla.sim.model.cluster import TopicModel
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ottla.model.config_resources import ResourceType
 from ottla.model.errors import ErrorCode
-from ottla.model.resources import ResourceType
 from ottla.sim.judges.conditions import Conditions
 from ottla.sim.model.cluster import ClusterModel
 from ottla.sim.network.exchange import Exchange, Violation

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ottla.model.config_resources import ResourceType
 from ottla.model.errors import ErrorCode
-from ottla.model.resources import ResourceType
 from ottla.sim.judges.admin import changed, configs_of, own_configs
 from ottla.sim.judges.conditions import Conditions, deletes
 from ottla.sim.judges.fetch import read_batches

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.prometheus_text import render
+from ottla.broker.metrics.prometheus_text import render
 from ottla.controller.topics import UnwantedTopic, delete_topics
 from ottla.model.errors import ErrorCode
 from ottla.replication.partition import Partition

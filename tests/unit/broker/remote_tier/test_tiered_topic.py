@@ -11,9 +11,9 @@ from ottla.controller.topics import UnwantedTopic, delete_topics
 from ottla.log.segment.file_slice import FileSlice
 from ottla.log.store.log_store import parent_of
 from ottla.memory_files import MemoryFiles
+from ottla.model.config_resources import ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import REMOTE_LOG_METADATA_TOPIC
-from ottla.model.resources import ResourceType
 from ottla.ports import Files
 from ottla.records.batch import parse_header
 from ottla.replication.partition import Partition

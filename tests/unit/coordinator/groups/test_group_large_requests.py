@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.broker import api, offset_commit_parts
+from ottla.broker import api
+from ottla.broker.large_requests import offset_commit_parts
 from ottla.coordinator.groups import group_listing, offset_delete, offset_expiration
 from ottla.coordinator.runtime.shard_runtime import ShardRuntime
 from ottla.model.errors import ErrorCode

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.coordinator.runtime.broker import Broker
-from ottla.model.resources import ResourceType
+from ottla.model.config_resources import ResourceType
 
 
 def session_timeout_ms(broker: Broker, group_id: str) -> int:

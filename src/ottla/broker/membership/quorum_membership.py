@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.broker.quorum_joining import is_listed
+from ottla.broker.membership.quorum_auto_join import is_listed
 from ottla.controller.metadata_log import MetadataLog
 from ottla.controller.metadata_snapshots import MetadataSnapshots
-from ottla.controller.quorum.founding import Founding
 from ottla.controller.quorum.member import QuorumMember
 from ottla.controller.quorum.peers import QuorumPeers
+from ottla.controller.quorum.quorum_bootstrap import QuorumBootstrap
 from ottla.controller.quorum.requests_to_wire import RequestTranslator
 from ottla.raft.config import QuorumConfig
 from ottla.raft.effects import Peer
@@ -60,10 +60,10 @@ def membership(
             config.controller_quorum_request_timeout_ms,
             other_clusters.found,
         )
-        founding = None
+        quorum_bootstrap = None
         if not static.voters and listeners and is_listed(node, first=True):
             clock_ms = node.clock.monotonic_ms
-            founding = Founding(
+            quorum_bootstrap = QuorumBootstrap(
                 local, bootstrap[1:], peers, node.timers, clock_ms, node.ports.report
             )
         return QuorumMember(
@@ -77,7 +77,7 @@ def membership(
             node.controller,
             node.controller.image.cluster_id,
             static,
-            founding,
+            quorum_bootstrap,
         )
 
     return make

@@ -32,7 +32,7 @@ RETRY_MS: Final = 100
 TIMEOUT_MS: Final = 5_000
 
 
-class QuorumJoining:
+class QuorumAutoJoin:
     """Asks the leader to be a voter, until it is one."""
 
     def __init__(self, node: Node, local: ReplicaKey) -> None:

@@ -1,4 +1,4 @@
-"""Waiting for events: asleep, or polling for a moment if the next ones will come soon.
+"""Waits for events: asleep, or polling for a moment if the next ones will come soon.
 
 Sleeping and waking up takes longer than a small request, above all on a virtual machine. So after
 a few short waits in a row (clients that send the next request when they have the reply to the
@@ -26,7 +26,7 @@ def _no_yield() -> None:
 _yield: Callable[[], None] = getattr(os, "sched_yield", _no_yield)
 
 
-class Waiting:
+class EventWait:
     """Waits with `poll`, that of a poller, which takes a timeout in seconds.
 
     `timeout_s` returns how long the loop may sleep from a time on. All times are given by the loop,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.prometheus_text import render
+from ottla.broker.metrics.prometheus_text import render
 from tests.support.groups import TOPIC, Broker, clean_groups, commit
 
 

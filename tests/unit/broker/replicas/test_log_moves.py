@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from errno import EIO
 
-from ottla.broker.log_moves import MOST_PREFERRED
+from ottla.broker.replicas.log_moves import MOST_PREFERRED
 from ottla.log.log import Log
 from ottla.log.store.log_store import parent_of
 from ottla.metadata.records import ConfigRecord, PartitionChangeRecord
+from ottla.model.config_resources import ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
-from ottla.model.resources import ResourceType
 from ottla.replication.partition import Partition
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,

@@ -1,4 +1,4 @@
-"""Filters of `ottla topics describe`: partitions that are in trouble."""
+"""The options of `ottla topics describe` that show only partitions with a problem."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ottla.client.topics.topics import PartitionDescription, TopicDescription
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Trouble:
-    """Which partitions are shown. Without any of these, all are."""
+class PartitionFilter:
+    """The partitions that are shown. Without any of these options, all are."""
 
     under_replicated: Annotated[
         bool,

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ottla.cli.errors import FAILED
-from ottla.cli.topics.altered import Altered, report_altered
+from ottla.cli.topics.alter import Altered, report_altered
 from ottla.client.errors import Refused
 from ottla.model.errors import ErrorCode
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers.txn_offset_commit import head_of, image_of, refuse, write_commit
-from ottla.broker.offset_commit_parts import (
+from ottla.broker.large_requests.offset_commit_parts import (
     TOPICS_A_STEP,
     PartResults,
     Row,

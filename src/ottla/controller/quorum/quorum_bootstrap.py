@@ -3,7 +3,7 @@
 Only the first of controller.quorum.bootstrap.servers does so, on an empty directory, and only when
 each of the others has answered that it knows of no quorum either. Else a controller that lost its
 disk would begin a second quorum. The first voter is alone; the others join it
-(`broker/quorum_joining.py`).
+(`broker/membership/quorum_auto_join.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PATIENCE_MS: Final = 5_000
 """After so long it is said who has not answered."""
 
 
-class Founding:
+class QuorumBootstrap:
     """Asks the other controllers whether there is a quorum."""
 
     def __init__(

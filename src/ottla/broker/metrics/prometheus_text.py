@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.loop_stalls import LoopStalls
-from ottla.broker.metric_lines import head, metric
-from ottla.broker.request_metrics import BOUNDS_MS, Histogram, RequestMetrics
+from ottla.broker.metrics.loop_stalls import LoopStalls
+from ottla.broker.metrics.metric_lines import head, metric
+from ottla.broker.metrics.request_metrics import BOUNDS_MS, Histogram, RequestMetrics
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
@@ -89,7 +89,7 @@ def _of_cleaner(node: Node) -> Iterator[str]:
     """Yield the metrics of the log cleaner, if the broker has compacted logs."""
     cleaner = node.hosted_logs.cleaning.cleaner
     if cleaner is not None:
-        from ottla.broker.cleaner_metrics import cleaner_lines
+        from ottla.broker.metrics.cleaner_metrics import cleaner_lines
 
         yield from cleaner_lines(cleaner, node.store, node.clock.monotonic_ms())
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.context import RequestContext
-from ottla.broker.offset_commit_parts import (
+from ottla.broker.large_requests.offset_commit_parts import (
     TOPICS_A_STEP,
     Part,
     PartResults,

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from ottla.broker.loop_stalls import OTHER, REPORT_MS, TIMER, LoopStalls, name_of, names_of
-from ottla.broker.prometheus_text import render
+from ottla.broker.metrics.loop_stalls import OTHER, REPORT_MS, TIMER, LoopStalls, name_of, names_of
+from ottla.broker.metrics.prometheus_text import render
 from ottla.testing.loop_watch import Stalls, read_stalls, watch_loop
 from ottla.wire.messages.metadata import MetadataRequest
 from tests.support.broker import Broker

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.lost_contact import LostContact
-from ottla.broker.recently_fenced import RecentlyFenced
+from ottla.broker.membership.lost_contact import LostContact
+from ottla.broker.membership.recently_fenced import RecentlyFenced
 from ottla.config.listeners import SECURITY_PROTOCOLS
 from ottla.controller.brokers import features_in_a_cluster
 from ottla.model.errors import ErrorCode

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker import metadata_publisher
 from ottla.broker.identity import establish
-from ottla.broker.log_cleaning import LogCleaning
+from ottla.broker.replicas.log_cleaning import LogCleaning
 from ottla.config.topic import LogConfig, log_config
 from ottla.controller import brokers
 from ottla.controller.metadata_log import METADATA_LOG_CONFIG
@@ -26,9 +26,9 @@ from ottla.log.store.log_store import LogStore, parent_of
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage, PartitionImage
 from ottla.metadata.records import NO_LEADER
+from ottla.model.config_resources import ResourceType
 from ottla.model.errors import ApiError
 from ottla.model.ids import ZERO_UUID, TopicPartition
-from ottla.model.resources import ResourceType
 from ottla.model.steps import Steps, run_to_end
 from ottla.raft.voters import ReplicaKey
 from ottla.replication.partition import Partition, Topic
@@ -140,7 +140,7 @@ class HostedLogs:
         self._is_serving = True
 
     def _join_quorum(self) -> None:
-        from ottla.broker.quorum_membership import membership
+        from ottla.broker.membership.quorum_membership import membership
 
         local = ReplicaKey(self._node.node_id, self.identity.directory_ids[0])
         self.controller.join(membership(self._node, local))

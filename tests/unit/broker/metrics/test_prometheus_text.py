@@ -6,7 +6,7 @@ import re
 from errno import EIO
 
 from ottla.broker.handlers import SERVED
-from ottla.broker.prometheus_text import render
+from ottla.broker.metrics.prometheus_text import render
 from ottla.wire.apis import request_class
 from ottla.wire.messages.metadata import MetadataRequest
 from tests.support.broker import Broker, filled, partition_image, produce

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.metric_lines import head, metric
+from ottla.broker.metrics.metric_lines import head, metric
 from ottla.log.store.log_store import parent_of
 
 if TYPE_CHECKING:

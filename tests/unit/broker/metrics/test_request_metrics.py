@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.request_metrics import BOUNDS_MS, Histogram, RequestMetrics
+from ottla.broker.metrics.request_metrics import BOUNDS_MS, Histogram, RequestMetrics
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.api_table import ApiKey
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -16,7 +16,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.loop_stalls import NOTED_MS
+from ottla.broker.metrics.loop_stalls import NOTED_MS
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.broker.follower_waits import FollowerWaits
-from ottla.broker.unreachable_brokers import UnreachableBrokers
+from ottla.broker.membership.unreachable_brokers import UnreachableBrokers
+from ottla.broker.replicas.follower_waits import FollowerWaits
 from ottla.config.broker_settings.replication import ReplicationConfig
 from ottla.metadata.delta import MetadataDelta
 from ottla.model.errors import ErrorCode

@@ -8,7 +8,7 @@ from os import close, eventfd, eventfd_read, eventfd_write
 
 import pytest
 
-from ottla.server.waiting import AWAKE_MS, SHORT_WAITS, Events, Waiting
+from ottla.server.event_wait import AWAKE_MS, SHORT_WAITS, Events, EventWait
 
 AWAKE_S = AWAKE_MS / 1000
 LONG_S = 10 * AWAKE_S
@@ -25,7 +25,7 @@ class Waits:
         self.polled: list[float] = []
         self.now_s = self.woke_s = 1.0
         self.look_s = AWAKE_S / LOOKS
-        self.waiting = Waiting(self.poll, lambda: self.now_s * 1000, lambda now_ms: LONG_S)
+        self.waiting = EventWait(self.poll, lambda: self.now_s * 1000, lambda now_ms: LONG_S)
 
     def poll(self, timeout_s: float) -> Events:
         self.polled.append(timeout_s)

@@ -1,0 +1,1 @@
+"""Requests that name very many partitions or members, handled in slices."""
