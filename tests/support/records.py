@@ -10,7 +10,7 @@ _ROOMY = 1 << 30
 
 
 def null_keys(data: bytes | bytearray, start: int, end: int) -> list[int]:
-    """Return the records without a key of the batch in [start, end); raises CorruptBatch."""
+    """Return the records without a key of the batch in [start, end); raise CorruptBatch."""
     if end - start < HEADER_SIZE:
         raise CorruptBatch(start, "shorter than a header")
     batch = parse_header(data, start)

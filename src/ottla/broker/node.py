@@ -400,7 +400,7 @@ class Node:
     ) -> None:
         """Append a batch of the broker's own; `done` hears NONE once it is committed.
 
-        ApiError or OSError when it cannot even be queued.
+        Raise ApiError or OSError if it cannot be queued.
         """
         leader = partition.as_leader()
         needed = None
@@ -432,7 +432,7 @@ class Node:
     ) -> None:
         """Append a marker, or offsets of a transaction; `done` hears NONE once it is committed.
 
-        ApiError or OSError when it cannot even be queued.
+        Raise ApiError or OSError if it cannot be queued.
         """
         leader, log = partition.as_leader(), partition.online_log()
         leader.check_in_sync()

@@ -49,14 +49,14 @@ class MetadataLog:
     # -- writing -------------------------------------------------------------------------
 
     def append(self, batch: bytearray, epoch: int) -> int:
-        """Queue a batch at the end of the log; returns its base offset."""
+        """Queue a batch at the end of the log; return its base offset."""
         now_ms = self.log.resources.clock.wall_ms()
         return self.log.append_as_leader(
             batch, memoryview(batch), 0, len(batch), epoch, now_ms, checked=WITH_KEYS
         )
 
     def append_fetched(self, data: bytearray) -> int:
-        """Queue the leader's batches; return their bytes. CORRUPT_MESSAGE if they do not fit."""
+        """Queue the leader's batches; return their size. Raise CORRUPT_MESSAGE for wrong ones."""
         now_ms = self.log.resources.clock.wall_ms()
         return self.log.append_as_follower(data, memoryview(data), 0, len(data), now_ms)
 
@@ -129,10 +129,10 @@ class MetadataLog:
         return None if piece is None else piece.file.pread(piece.length, piece.position)
 
     def batches(self, offset: int) -> Iterator[tuple[Batch, bytes]]:
-        """Return the batches from an offset on with their bytes; MetadataError at damage.
+        """Return the batches from an offset on with their bytes; raise MetadataError at damage.
 
         A part of the log is in memory at a time. What is queued is left out: it is not committed.
-        OSError when the log cannot be read.
+        Raise OSError when the log cannot be read.
         """
         log, first_offset = self.log, offset
         while offset < log.written_end:

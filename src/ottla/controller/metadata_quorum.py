@@ -62,7 +62,7 @@ class MetadataQuorum:
     """The quorum of one. The first group that is appended makes it lead a new epoch."""
 
     def __init__(self, log: MetadataLog, local: ReplicaKey, records: QuorumRecords) -> None:
-        """Take what the log said about voters; MetadataError if there are others than this node."""
+        """Take what the log said about voters. Raise MetadataError if there are other nodes."""
         self._log = log
         self._files = log.log.resources.files
         self._path = log.log.path(FILE_NAME)

@@ -121,7 +121,7 @@ class QuorumController:
     def start(self) -> None:
         """Build the image from the newest snapshot and the log after it, then lead the quorum.
 
-        MetadataError when they do not make sense, OSError when the disk fails.
+        Raise MetadataError when they do not make sense, OSError when the disk fails.
         """
         log = self._metadata_log
         loaded = self._snapshots.load(self.image)
@@ -305,7 +305,7 @@ class QuorumController:
     def write(self, records: Sequence[Message]) -> None:
         """Commit records and wait for the disk; only while nothing is served.
 
-        KAFKA_STORAGE_ERROR when they cannot be stored: then nothing has changed.
+        Raise KAFKA_STORAGE_ERROR when they cannot be stored: then nothing has changed.
         """
         assert not self.has_uncommitted, "submit instead"
         assert not self._proposals, "submit instead"

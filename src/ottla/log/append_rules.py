@@ -192,7 +192,7 @@ class AppendRules:
     ) -> bool:
         """Check the records of a batch that is not compressed; `start` is where they begin.
 
-        Returns True. Raises ApiError, or NeedsValidation if this would take long.
+        Return True. Raise ApiError, or NeedsValidation if this would take long.
         """
         budget = self._budget
         steps = budget.steps(self.now_ms)
@@ -218,7 +218,7 @@ class AppendRules:
     ) -> tuple[bytearray, memoryview, int, int]:
         """Check the batch at [start, end) and change it as the topic asks.
 
-        Returns where the batch is now: in place, or in a buffer of its own. Raises ApiError, or
+        Return where the batch is now: in place, or in a buffer of its own. Raise ApiError, or
         NeedsValidation for the caller to deal with.
         """
         batch = self._check_header(buffer, view, start, end)
@@ -258,7 +258,7 @@ class AppendRules:
     ) -> int:
         """Check the batch at [start, end) before its turn to be appended has come.
 
-        Returns what is known about its records then. Raises ApiError, or NeedsValidation.
+        Return what is known about its records then. Raise ApiError, or NeedsValidation.
         """
         batch = self._check_header(buffer, view, start, end)
         validation = self._needed(batch, checked, now_ms)
@@ -270,7 +270,7 @@ class AppendRules:
         return WELL_FORMED
 
     def _check_header(self, buffer: bytearray, view: memoryview, start: int, end: int) -> Batch:
-        """Check everything but the records of the batch in [start, end); raises ApiError."""
+        """Check everything but the records of the batch in [start, end); raise ApiError."""
         batch = only_batch(buffer, start, end)
         self._check_size(batch.size)
         if crc_of(view, start, batch.end) != batch.crc:
@@ -308,7 +308,7 @@ class AppendRules:
     ) -> bytearray | None:
         """Return the batch at [start, end) as it is stored, None if unchanged.
 
-        Raises ApiError, or NeedsValidation if this takes too long.
+        Raise ApiError, or NeedsValidation if this takes too long.
         """
         budget = self._budget
         steps = budget.steps(now_ms)

@@ -189,7 +189,7 @@ class FlushState:
         self.finish(job)
 
     def start(self, upto: int) -> None:
-        """Flush in the background, one job at a time; OSError if it cannot be begun."""
+        """Flush in the background, one job at a time; raise OSError if it cannot be begun."""
         if self._job is not None:
             self._job.again = max(self._job.again, upto)
         elif self._is_needed(upto):

@@ -282,7 +282,7 @@ class Log:
 
         `checked` says what is known about its records (see `append_rules`), `guard` whether it
         may be part of a transaction (see `verifications`). A duplicate of one of
-        its producer's last batches returns the original's offset and queues nothing. Raises
+        its producer's last batches returns the original's offset and queues nothing. Raise
         ApiError if the batch is refused, OSError if a segment that is needed cannot be begun,
         NeedsValidation if a helper process must look at its records, NeedsRoll if there is no time
         for a new segment.
@@ -388,7 +388,7 @@ class Log:
     ) -> int | None:
         """Return the guard for asking the coordinator about a transaction; None if it has begun.
 
-        Raises INVALID_PRODUCER_EPOCH if the producer is fenced already.
+        Raise INVALID_PRODUCER_EPOCH if the producer is fenced already.
         """
         return begin_verification(
             self.producers, producer_id, producer_epoch, base_sequence, now_ms,
@@ -406,7 +406,7 @@ class Log:
     ) -> int:
         """Check a batch that is appended later, as `append_as_leader` does, and queue nothing.
 
-        Returns what is known about its records then.
+        Return what is known about its records then.
         """
         return self._rules.check(buffer, view, start, end, now_ms, checked)
 
@@ -426,7 +426,7 @@ class Log:
     ) -> int:
         """Queue a transaction marker, or offsets of a transaction; return the base offset.
 
-        A coordinator of this cluster has built the batch, so its records are not looked at. Raises
+        A coordinator of this cluster has built the batch, so its records are not looked at. Raise
         ApiError if the producer's or the coordinator's epoch is old, or if the producer has no
         such transaction; OSError and NeedsRoll like `append_as_leader`.
         """
@@ -453,11 +453,11 @@ class Log:
     def append_as_follower(
         self, buffer: bytearray, view: memoryview, start: int, end: int, now_ms: int
     ) -> int:
-        """Queue the whole batches in [start, end) as the leader wrote them; return their bytes.
+        """Queue the whole batches in [start, end) as the leader wrote them; return their size.
 
         A batch that is cut off at the end is left out, and so is all that comes after a batch for
-        whose segment there is no time: it is fetched again. Raises ApiError(CORRUPT_MESSAGE), and
-        queues nothing, if a batch is damaged or does not come after the log end offset. Raises
+        whose segment there is no time: it is fetched again. Raise ApiError(CORRUPT_MESSAGE), and
+        queue nothing, if a batch is damaged or does not come after the log end offset. Raise
         OSError if a segment that is needed cannot be begun: the batches before it stay queued.
         """
         if self._failure is not None:
@@ -563,7 +563,7 @@ class Log:
     def _make_room(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> None:
         """Begin a new segment if the batch needs one, and compute the limits of the next roll.
 
-        Raises NeedsRoll if there is no time for that; the metadata quorum cannot wait.
+        Raise NeedsRoll if there is no time for that; the metadata quorum cannot wait.
         """
         active = self.active_segment
         if active.should_roll(size, max_timestamp, last_offset, now_ms):
@@ -663,7 +663,7 @@ class Log:
 
         At most max_bytes, of which the last batch may be cut; with at_least_one the first
         batch comes whole even if it is larger. None when there is nothing, or when the first
-        batch does not fit. Raises ApiError(OFFSET_OUT_OF_RANGE), and OffsetTiered if the offset
+        batch does not fit. Raise ApiError(OFFSET_OUT_OF_RANGE), and OffsetTiered if the offset
         is in the remote tier only.
         """
         return lookup.read(self, offset, max_bytes, upto, at_least_one)
@@ -686,7 +686,7 @@ class Log:
     def aborted_transactions(self, offset: int, records: FileSlice, upto: int) -> list[AbortedTxn]:
         """Return the aborted transactions that have records in what `read` has found.
 
-        There may be some more, which have none. Raises IndexNotReady.
+        There may be some more, which have none. Raise IndexNotReady.
         """
         return lookup.aborted_transactions(self, offset, records, upto)
 
@@ -699,14 +699,14 @@ class Log:
     ) -> lookup.TimestampOffset | None:
         """Return the first record with a timestamp at or after the given one, or None.
 
-        Raises NeedsRecordSearch if `search` is bounded and a helper process must go on.
+        Raise NeedsRecordSearch if `search` is bounded and a helper process must go on.
         """
         return lookup.offset_for_timestamp(self, timestamp_ms, search or _unbounded_search())
 
     def max_timestamp(self, search: RecordSearch | None = None) -> lookup.TimestampOffset | None:
         """Return the first record that has the largest timestamp of the log, or None.
 
-        Raises NeedsRecordSearch like `offset_for_timestamp`.
+        Raise NeedsRecordSearch like `offset_for_timestamp`.
         """
         return lookup.max_timestamp(self, search or _unbounded_search())
 

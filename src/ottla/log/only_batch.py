@@ -24,7 +24,7 @@ _MIN_LENGTH: Final = 14  # of a message of magic 0, without key and value
 
 
 def only_batch(buffer: bytearray, start: int, end: int) -> Batch:
-    """Return the header of the one v2 batch in [start, end); raises ApiError."""
+    """Return the header of the one v2 batch in [start, end); raise ApiError."""
     batch_end = _batch_end(buffer, start, end)
     if batch_end is None:
         raise ApiError(ErrorCode.INVALID_RECORD, "There is no whole batch in the request")

@@ -61,7 +61,7 @@ class RecordSearch:
     ) -> FoundRecord | None:
         """Return the first record of a batch, from an offset on, at this timestamp or later.
 
-        Raises CorruptBatch if its records cannot be read, and NeedsRecordSearch.
+        Raise CorruptBatch if its records cannot be read, and NeedsRecordSearch.
         """
         if batch in self._known:
             return self._known[batch]

@@ -33,7 +33,7 @@ def check_replicated(
 ) -> list[ReplicatedBatch]:
     """Return the whole batches in [start, end), without one that is cut off at the end.
 
-    Raises ApiError(CORRUPT_MESSAGE) if one of them is damaged, or lies before the end of the
+    Raise ApiError(CORRUPT_MESSAGE) if one of them is damaged, or lies before the end of the
     log or of the batch before it.
     """
     found: list[ReplicatedBatch] = []

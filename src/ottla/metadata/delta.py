@@ -93,7 +93,7 @@ class MetadataDelta:
         }
 
     def replay(self, record: Message) -> None:
-        """Add one record of the metadata log; MetadataError if it contradicts the image."""
+        """Add one record of the metadata log; raise MetadataError if it contradicts the image."""
         replay = self._replay.get(type(record))
         if replay is None:
             self._security().replay(record)
@@ -108,7 +108,7 @@ class MetadataDelta:
         return self.security
 
     def replay_all(self, records: Iterable[Message]) -> MetadataDelta:
-        """Add records in order; returns the delta itself."""
+        """Add records in order; return the delta itself."""
         for record in records:
             self.replay(record)
         return self

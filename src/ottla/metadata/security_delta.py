@@ -41,7 +41,7 @@ class SecurityDelta:
         }
 
     def replay(self, record: Message) -> None:
-        """Add one record; MetadataError if it is not about security."""
+        """Add one record; raise MetadataError if it is not about security."""
         replay = self._replay.get(type(record))
         if replay is None:
             raise MetadataError(f"cannot apply a {type(record).__name__}")

@@ -28,7 +28,7 @@ def encode_record(record: Message) -> bytes:
 
 
 def decode_record(value: Buffer) -> Message:
-    """Return the metadata record in the value of a log record; MetadataError if it is none."""
+    """Return the metadata record in the value of a log record. Raise MetadataError without one."""
     try:
         key, version, position = _read_head(value)
         decode = _decoders.get((key, version))

@@ -193,7 +193,7 @@ def encode_snapshot(
 
 
 def decode_snapshot(file: File) -> Iterator[Message]:
-    """Return the records of a snapshot, control records included; MetadataError at damage.
+    """Return the records of a snapshot, control records included; raise MetadataError at damage.
 
     The header comes first and the footer last. Without them the records must not be used.
     """

@@ -59,7 +59,7 @@ def _own_fields(content: bytes) -> dict[str, Any] | None:
 
 
 def decode(content: bytes) -> ElectionState:
-    """Return the election state in the file; ValueError if it holds none."""
+    """Return the election state in the file; raise ValueError if it holds none."""
     fields = _own_fields(content)
     if fields is None:
         import json

@@ -149,7 +149,7 @@ def parse_header(buffer: Buffer, position: int) -> Batch:
 def scan(buffer: Buffer, start: int, end: int) -> Iterator[Batch]:
     """Yield the whole batches in [start, end), stopping before an incomplete one.
 
-    Raises CorruptBatch at a length or magic that no v2 batch has. The CRC is not checked.
+    Raise CorruptBatch at a length or magic that no v2 batch has. The CRC is not checked.
     """
     position = start
     while end - position >= HEADER_SIZE:

@@ -78,7 +78,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, limit: int = DECOMPRESSED_LIMIT) -> Buffer:
-    """Decompress `data`; CorruptBatch if it is damaged, TooMuchData if it exceeds `limit` bytes."""
+    """Decompress `data`. Raise CorruptBatch if it is damaged, TooMuchData above `limit` bytes."""
     match codec:
         case 0:
             if len(data) > limit:
@@ -101,7 +101,7 @@ def recompress(
 ) -> bytearray:
     """Return the v2 batch at [start, end) with its records in another codec, and a new CRC.
 
-    Records are not decoded; the rest of the header stays. Raises CorruptBatch if they cannot be
+    Records are not decoded; the rest of the header stays. Raise CorruptBatch if they cannot be
     decompressed, TooMuchData if that takes more than `limit` bytes.
     """
     compression = parse_header(buffer, start).compression

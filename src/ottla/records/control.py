@@ -31,7 +31,7 @@ class ControlType(IntEnum):
 
 
 def control_type(key: bytes | None) -> ControlType:
-    """Return the type in a control record's key; raises CorruptBatch."""
+    """Return the type in a control record's key; raise CorruptBatch."""
     if key is None or len(key) < _KEY.size:
         raise CorruptBatch(0, f"a control record needs a key of {_KEY.size} bytes")
     version, number = _KEY.unpack_from(key)
@@ -44,7 +44,7 @@ def control_type(key: bytes | None) -> ControlType:
 
 
 def coordinator_epoch(value: bytes | None) -> int:
-    """Return the coordinator epoch in the value of a transaction marker; raises CorruptBatch."""
+    """Return the coordinator epoch in the value of a transaction marker; raise CorruptBatch."""
     if value is None or len(value) < _MARKER.size:
         raise CorruptBatch(0, f"a transaction marker needs a value of {_MARKER.size} bytes")
     version, epoch = _MARKER.unpack_from(value)

@@ -82,7 +82,7 @@ class Message(NamedTuple):
 def scan_any(buffer: Buffer, start: int, end: int) -> Iterator[Batch | Message]:
     """Yield the whole batches and messages of any magic in [start, end).
 
-    Stops before an incomplete one; raises CorruptBatch at a length or magic that none has.
+    Stop before an incomplete one. Raise CorruptBatch at a length or magic that none has.
     """
     position = start
     while (entry := parse_any(buffer, position, end)) is not None and entry.end <= end:
@@ -93,7 +93,7 @@ def scan_any(buffer: Buffer, start: int, end: int) -> Iterator[Batch | Message]:
 def parse_any(buffer: Buffer, position: int, end: int) -> Batch | Message | None:
     """Return the header of any magic at `position`, or None if it would pass `end`.
 
-    Raises CorruptBatch at a length or magic that no batch or message has.
+    Raise CorruptBatch at a length or magic that no batch or message has.
     """
     if end - position <= MAGIC_OFFSET:
         return None
@@ -116,7 +116,7 @@ def crc_of_message(view: memoryview, message: Message) -> int:
 def records_of_message(
     buffer: Buffer, message: Message, limit: int = DECOMPRESSED_LIMIT
 ) -> list[Record]:
-    """Return the record of a message, or those in a wrapper; raises CorruptBatch."""
+    """Return the record of a message, or those in a wrapper; raise CorruptBatch."""
     key, value = _fields(buffer, message)
     if not message.compression:
         return [Record(message.last_offset, message.max_timestamp, key, value, ())]

@@ -54,7 +54,7 @@ class Record(NamedTuple):
 
 
 def records_of(batch_bytes: Buffer, limit: int | None = None) -> list[Record]:
-    """Return the records of the batch at the start of `batch_bytes`; raises CorruptBatch.
+    """Return the records of the batch at the start of `batch_bytes`; raise CorruptBatch.
 
     The caller checks the CRC; compressed records may take up to `limit` bytes (default: that of
     `compression`).

@@ -80,7 +80,7 @@ def check_records(
 ) -> int:
     """Check that [start, end) has `count` records; return how many steps are left.
 
-    Raises ApiError, which names the bad records, or OutOfSteps.
+    Raise ApiError, which names the bad records, or OutOfSteps.
     """
     needs_keys, oldest, newest = rules.needs_keys, rules.oldest, rules.newest
     if oldest + _SAFE_MS <= base_timestamp <= newest - _SAFE_MS:
@@ -117,7 +117,7 @@ def _usual_records(
 ) -> tuple[int, int, Shape | None]:
     """Check records up to one that needs more, or that is as large as the one before.
 
-    Returns where the next one is, its index, and in the second case the shape. Usual are
+    Return where the next one is, its index, and in the second case the shape. Usual are
     records with numbers of one to three bytes, keys below 64 bytes and no headers. `safe_bytes`:
     timestamp deltas of so many bytes are not decoded. `null`: the first byte of a null key.
     """

@@ -40,7 +40,7 @@ def first_record_at(
 ) -> FoundRecord | None:
     """Return the first record of the v2 batch at `start`, from an offset on, that is so late.
 
-    Raises CorruptBatch, which is a TooMuchData if compressed records take more than `limit`
+    Raise CorruptBatch, which is a TooMuchData if compressed records take more than `limit`
     bytes, and OutOfSteps if more than `steps` records would have to be read.
     """
     batch = parse_header(buffer, start)
@@ -82,7 +82,7 @@ def search(request: Buffer) -> bytes:
 
 
 def result_of(result: bytes) -> FoundRecord | None:
-    """Return what a task has found; raises CorruptBatch."""
+    """Return what a task has found; raise CorruptBatch."""
     if result == _NOTHING:
         return None
     if result[:1] == _DAMAGED:

@@ -70,7 +70,7 @@ class Validation(NamedTuple):
     ) -> tuple[bytearray | None, int]:
         """Return the batch at `start` as it is stored, None if unchanged, and the steps left.
 
-        Raises ApiError. Raises OutOfSteps if the records take more than `limit` bytes, or the
+        Raise ApiError. Raise OutOfSteps if the records take more than `limit` bytes, or the
         check more than `steps`.
         """
         batch = parse_header(buffer, start)
@@ -135,7 +135,7 @@ def validate(request: Buffer) -> bytes:
 
 
 def result_of(result: bytes) -> bytearray | None:
-    """Return the changed batch of a task's result, None if unchanged; raises ApiError."""
+    """Return the changed batch of a task's result, None if unchanged; raise ApiError."""
     kind = result[:1]
     if kind == _UNCHANGED:
         return None

@@ -33,7 +33,7 @@ def compress_xerial(data: Buffer) -> bytes:
 
 
 def decompress_snappy(data: Buffer, limit: int) -> bytearray:
-    """Decompress xerial frames or raw snappy; CorruptBatch if damaged or larger than `limit`."""
+    """Decompress xerial frames or raw snappy. Raise CorruptBatch if damaged or above `limit`."""
     import cramjam
 
     view = memoryview(data)

@@ -121,7 +121,7 @@ class DelayedAppend:
     def check(
         self, log: Log, buffer: bytearray, view: memoryview, start: int, end: int, now_ms: int
     ) -> None:
-        """Check the batch before its turn comes; raises ApiError or NeedsValidation."""
+        """Check the batch before its turn comes; raise ApiError or NeedsValidation."""
         self.checked = log.check_append(buffer, view, start, end, now_ms, self.checked)
 
     def append_to(self, log: Log, leader_epoch: int, now_ms: int) -> int:
@@ -178,7 +178,7 @@ class DelayedAppends:
     ) -> None:
         """Copy the batch at [start, end) and let it wait; `needed` if it was checked already.
 
-        Raises ApiError, and never calls the waiter, if the batch is refused at once.
+        Raise ApiError, and never call the waiter, if the batch is refused at once.
         """
         broker, size = self._broker, end - start
         if broker.delayed_bytes and broker.delayed_bytes + size > MAX_DELAYED_BYTES:
@@ -353,7 +353,7 @@ def append_later(
 ) -> None:
     """Append the batch at [start, end) once it can be, and its turn has come.
 
-    Raises ApiError, and never calls the waiter, if the batch is refused at once.
+    Raise ApiError, and never call the waiter, if the batch is refused at once.
     """
     if leader.delayed is not None:
         leader.delayed.add(append, buffer, view, start, end, needed)

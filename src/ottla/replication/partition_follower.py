@@ -39,9 +39,9 @@ class PartitionFollower:
         return self._partition.online_log().leader_epochs.latest_epoch
 
     def append(self, buffer: bytearray, view: memoryview, start: int, end: int, now_ms: int) -> int:
-        """Queue the whole batches in [start, end) of a fetch response; return their bytes.
+        """Queue the whole batches in [start, end) of a fetch response; return their size.
 
-        CORRUPT_MESSAGE, and nothing is queued, if they are damaged or do not come after the end
+        Raise CORRUPT_MESSAGE, and queue nothing, if they are damaged or do not come after the end
         of the log. The bytes must stay as they are until they are written.
         """
         return self._partition.online_log().append_as_follower(buffer, view, start, end, now_ms)

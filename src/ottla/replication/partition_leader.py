@@ -244,8 +244,7 @@ class PartitionLeader:
     def append_own(self, batch: bytearray, now_ms: int, done: Callable[[ErrorCode], None]) -> int:
         """Append a batch of the broker's own and return its base offset.
 
-        Returns its base offset. ApiError or OSError when it cannot even be queued,
-        AppendLater when it must wait.
+        Raise ApiError or OSError if it cannot be queued, AppendLater if it must wait.
         """
         log = self.partition.online_log()
         self.check_in_sync()
@@ -336,7 +335,7 @@ class PartitionLeader:
     ) -> None:
         """Note that a follower has everything below `fetch_offset`; it asks for what follows.
 
-        NOT_LEADER_OR_FOLLOWER when the broker has no replica of this partition,
+        Raise NOT_LEADER_OR_FOLLOWER when the broker has no replica of this partition,
         OFFSET_OUT_OF_RANGE when it asks for what comes after the end of this log: what it has
         there is not this leader's.
         """

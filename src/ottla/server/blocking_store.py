@@ -59,7 +59,7 @@ class BlockingStore(Protocol):
 def open_blocking_store(url: str, *, create: bool = True) -> BlockingStore:
     """Return the store that a URL names. With `create`, make a directory that is not there.
 
-    Raises ValueError if the URL names none, ObjectStoreError if a directory cannot be used, and
+    Raise ValueError if the URL names none, ObjectStoreError if a directory cannot be used, and
     ImportError if the store needs obstore (the extra `tier`) and it is not installed.
     """
     parts = urlsplit(url)
@@ -81,7 +81,7 @@ def open_blocking_store(url: str, *, create: bool = True) -> BlockingStore:
 
 
 def pieces_of(content: FileRange) -> Iterator[bytes]:
-    """Yield a part of a file in pieces; OSError if the file ends before."""
+    """Yield a part of a file in pieces; raise OSError if the file ends before."""
     file, position, left = content
     while left:
         piece = file.pread(min(left, PIECE_BYTES), position)

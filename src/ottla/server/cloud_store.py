@@ -175,7 +175,7 @@ def open_memory() -> CloudStore:
 
 
 def open_cloud(scheme: str, bucket: str, prefix: str) -> CloudStore:
-    """Return a bucket, or a part of it; ValueError if a setting is missing or wrong."""
+    """Return a bucket, or a part of it; raise ValueError if a setting is missing or wrong."""
     retries: RetryConfig = {"max_retries": _RETRIES, "retry_timeout": _RETRY_TIMEOUT}
     client: ClientConfig = {"timeout": _TIMEOUT}
     within = prefix or None

@@ -68,7 +68,7 @@ class HelperProcess:
     # -- on the loop ---------------------------------------------------------------------
 
     def submit(self, task: str, data: Buffer, done: Callable[[bytes | TaskFailed], None]) -> None:
-        """Run a task in the process, then `done` on the loop; TaskFailed if too much waits."""
+        """Run a task in the process, then `done` on the loop. Raise TaskFailed if too many wait."""
         if self._waiting >= MAX_TASKS or (
             self._waiting and self._waiting_bytes + len(data) > MAX_BYTES
         ):

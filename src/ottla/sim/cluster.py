@@ -207,7 +207,7 @@ class SimCluster:
         self._run(lambda: False, self.timeline.now_ms + duration_ms)
 
     def run_until(self, condition: Callable[[], bool], at_most_ms: float = 60_000) -> None:
-        """Let time pass until something has happened; AssertionError if it does not."""
+        """Let time pass until something has happened; raise AssertionError if it does not."""
         done = self._run(condition, self.timeline.now_ms + at_most_ms)
         assert done, f"it has not happened in {at_most_ms} ms"
 

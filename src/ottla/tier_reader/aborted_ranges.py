@@ -46,7 +46,7 @@ class AbortedRanges:
 
 
 def parse_txn_index(content: bytes) -> list[AbortedTxn]:
-    """Return the entries of a transaction index; ValueError if it is damaged."""
+    """Return the entries of a transaction index; raise ValueError if it is damaged."""
     if len(content) % TXN_ENTRY.size:
         raise ValueError(f"{len(content)} bytes are no whole number of entries")
     found: list[AbortedTxn] = []

@@ -36,7 +36,7 @@ class RemoteBatch(NamedTuple):
 def batches_in(chunks: Iterable[bytes], manifest: Manifest, position: int) -> Iterator[RemoteBatch]:
     """Yield the batches of a segment from a position on; `chunks` are its bytes from there.
 
-    Raises DamagedObject at the first batch that is damaged, incomplete or has wrong offsets. Only a
+    Raise DamagedObject at the first batch that is damaged, incomplete or has wrong offsets. Only a
     batch that lies in several chunks is copied.
     """
     key = manifest.key(LOG)

@@ -28,7 +28,7 @@ def offset_to_search_from(content: bytes, base_offset: int, timestamp_ms: int) -
 
 
 def offset_entries(content: bytes, base_offset: int) -> Iterator[tuple[int, int]]:
-    """Yield the offset and the position of each entry; ValueError if they do not rise."""
+    """Yield the offset and the position of each entry; raise ValueError if they do not rise."""
     if len(content) % _OFFSET_ENTRY.size:
         raise ValueError(f"{len(content)} bytes are no whole number of entries")
     last = (-1, -1)
@@ -40,7 +40,7 @@ def offset_entries(content: bytes, base_offset: int) -> Iterator[tuple[int, int]
 
 
 def time_entries(content: bytes, base_offset: int) -> Iterator[tuple[int, int]]:
-    """Yield the timestamp and the offset of each entry; ValueError if they do not rise."""
+    """Yield the timestamp and the offset of each entry; raise ValueError if they do not rise."""
     if len(content) % _TIME_ENTRY.size:
         raise ValueError(f"{len(content)} bytes are no whole number of entries")
     last = (-1, -1)

@@ -27,7 +27,7 @@ def read_object(store: BlockingStore, manifest: Manifest, kind: str) -> bytes:
 def read_in_pieces(store: BlockingStore, key: str, position: int, end: int) -> Iterator[bytes]:
     """Yield the bytes of an object up to a position; a thread reads the next piece meanwhile.
 
-    Raises ObjectStoreError, and DamagedObject if the object ends too early.
+    Raise ObjectStoreError, and DamagedObject if the object ends too early.
     """
     if end - position <= FIRST_CHUNK:
         if position < end:

@@ -72,7 +72,7 @@ class RemotePartition:
 
         The first one may begin before `start_offset`: batches are whole. Control batches are left
         out. With `read_committed`, batches of aborted transactions are left out too, and it ends
-        at `stable_offset`. Each batch's CRC is checked. Raises MissingRecords if segments are
+        at `stable_offset`. Each batch's CRC is checked. Raise MissingRecords if segments are
         missing in between, DamagedObject and ObjectStoreError.
         """
         start = self.start_offset if start_offset is None else start_offset

@@ -32,7 +32,7 @@ def open_topic(url: str, topic: str, topic_id: str | None = None) -> RemoteTopic
     """Return the remote part of a topic in the store at `url`.
 
     `topic_id`, in Kafka's text form, is needed only if the store has several topics with this
-    name: a topic was deleted and created again. Raises NoSuchTopic, ValueError for a URL or an
+    name: a topic was deleted and created again. Raise NoSuchTopic, ValueError for a URL or an
     id that is invalid, ObjectStoreError, and ImportError if the extra `tier` is needed.
     """
     store = open_blocking_store(url, create=False)

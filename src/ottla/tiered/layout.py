@@ -109,7 +109,7 @@ def encode_log_start(offset: int) -> bytes:
 
 
 def decode_log_start(content: bytes) -> int:
-    """Return a partition's log start offset; ValueError if the object does not have one."""
+    """Return a partition's log start offset; raise ValueError if the object does not have one."""
     text = content[:32].decode("ascii", "replace").strip()
     offset = _parse_number(text, _MAX_OFFSET)
     if offset is None or len(content) > 32:

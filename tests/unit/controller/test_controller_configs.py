@@ -34,7 +34,7 @@ def image(image: MetadataImage, apply: Apply) -> MetadataImage:
 
 @pytest.fixture
 def change(image: MetadataImage, apply: Apply) -> Change:
-    """Change settings one after the other and apply them; returns the error, if any."""
+    """Change settings one after the other and apply them; return the error, if any."""
 
     def change(
         resource_type: int, resource_name: str, *operations: tuple[str, int, str | None]

@@ -19,7 +19,7 @@ CONFIG = BrokerConfig()
 
 @pytest.fixture
 def created(image: MetadataImage, random: Random, apply: Apply) -> Callable[..., CreatedTopic]:
-    """Create a topic and apply the records; returns the one result."""
+    """Create a topic and apply the records; return the one result."""
 
     def create(topic: NewTopic, config: BrokerConfig = CONFIG) -> CreatedTopic:
         decision = create_topics(image, config, random, [topic])

@@ -37,8 +37,8 @@ class LogMoves:
     def move(self, partition: Partition, directory: str) -> None:
         """Begin to move a replica, or cancel its move if it is in that directory already.
 
-        LOG_DIR_NOT_FOUND if this broker has no such directory, KAFKA_STORAGE_ERROR if it or the
-        log is offline, INVALID_REQUEST if the topic is tiered.
+        Raise LOG_DIR_NOT_FOUND if this broker has no such directory, KAFKA_STORAGE_ERROR if it or
+        the log is offline, INVALID_REQUEST if the topic is tiered.
         """
         node = self._node
         self.check_known(directory)

@@ -105,7 +105,7 @@ class BatchCodecs:
             self.arena = bytearray(_ARENA_BYTES)
 
     def decompress(self, codec: int, data: memoryview) -> tuple[int, int]:
-        """Decompress the records of a batch into the arena; CorruptBatch if they are damaged.
+        """Decompress the records of a batch into the arena; raise CorruptBatch if they are damaged.
 
         Return where they begin and end there. They stay until `forget`.
         """
@@ -119,7 +119,7 @@ class BatchCodecs:
     ) -> list[tuple[int, int]]:
         """Decompress the LZ4 blocks at data[start:end] into the arena, until it has `most` bytes.
 
-        Return where their contents are, of the first ones; CorruptBatch if one is damaged.
+        Return where their contents are, of the first ones; raise CorruptBatch if one is damaged.
         """
         import cramjam
 

@@ -83,7 +83,7 @@ class RecordPlaces(NamedTuple):
 
 
 def find_records(group: RecordGroup) -> RecordPlaces:
-    """Return where the records of batches are; CorruptBatch if one is longer than its batch."""
+    """Return where records are in batches. Raise CorruptBatch if one is longer than its batch."""
     counts = group.counts
     if counts.min() < 1 or counts.max() > len(group.data):
         raise CorruptBatch(0, _DAMAGED)
@@ -102,7 +102,7 @@ def find_records(group: RecordGroup) -> RecordPlaces:
 
 
 def read_records(group: RecordGroup, places: RecordPlaces) -> RecordArrays:
-    """Return the fields of the records of batches; CorruptBatch if they are damaged."""
+    """Return the fields of the records of batches; raise CorruptBatch if they are damaged."""
     view = np.frombuffer(group.data, np.uint8)
     batches = np.repeat(np.arange(len(group.counts)), group.counts)
     starts, ends = places.starts, places.ends

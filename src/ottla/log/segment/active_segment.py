@@ -188,7 +188,7 @@ class ActiveSegment:
     def write_indexes(self) -> str | None:
         """Add the index entries of the written batches.
 
-        Returns the path of the transaction index if it has changed. Raises OSError if it could
+        Return the path of the transaction index if it has changed. Raise OSError if it could
         not be written.
         """
         self.has_entries = False

@@ -40,7 +40,7 @@ _TIMESTAMP = Struct(">q")
 def header_at(buffer: Buffer, at: int, position: int) -> Batch | None:
     """Return the header at buffer[at:], at `position` in its file; None if it is incomplete.
 
-    Raises CorruptBatch if no batch begins like this.
+    Raise CorruptBatch if no batch begins like this.
     """
     if len(buffer) - at < _MIN_ENTRY:
         return None
@@ -62,7 +62,7 @@ def header_at(buffer: Buffer, at: int, position: int) -> Batch | None:
 def batches(file: File, position: int, end: int) -> Iterator[Batch]:
     """Yield the headers of the whole batches in [position, end) of a file.
 
-    Stops before an incomplete batch; raises CorruptBatch where there is none.
+    Stop before an incomplete batch. Raise CorruptBatch where there is none.
     """
     buffer, start, chunk, found = b"", position, MIN_CHUNK, 0
     while position < end:

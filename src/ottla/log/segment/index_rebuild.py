@@ -85,7 +85,7 @@ class IndexRebuild:
     def read_some(self, count: int | None) -> bool:
         """Read headers, all of them without a `count`; return False if there are none left.
 
-        Raises DamagedLog.
+        Raise DamagedLog.
         """
         builder, batch = self._builder, None
         for batch in islice(self._batches, count):

@@ -154,7 +154,7 @@ class Segment:
     def allocate_ahead(self, file: File, end: int, segment_bytes: int) -> int:
         """Reserve space on the disk beyond a write that ends at `end`, near the segment's end.
 
-        Returns the position up to which writes need no call of this again. A file system that
+        Return the position up to which writes need no call of this again. A file system that
         has to find blocks for every single write takes a third more time.
         """
         limit = segment_bytes - ALLOCATE_FROM_BYTES // 8
@@ -233,7 +233,7 @@ class Segment:
     def finish(self) -> list[str]:
         """End writing: add the last time index entry and cut all files to what they hold.
 
-        Returns the files that changed: they must be forced to disk even if all batches are.
+        Return the files that changed: they must be forced to disk even if all batches are.
         """
         changed = []
         if self._offset_index is not None and self._time_index is not None:
@@ -252,11 +252,11 @@ class Segment:
         return changed
 
     def batches_from(self, position: int) -> Iterator[Batch]:
-        """Yield the headers of the written batches from a position on; raises DamagedLog."""
+        """Yield the headers of the written batches from a position on; raise DamagedLog."""
         return written_batches(self.file, position, self.size, self.base_offset)
 
     def locate(self, offset: int) -> Batch | None:
-        """Return the first batch that ends at or after `offset`, or None; raises DamagedLog.
+        """Return the first batch that ends at or after `offset`, or None; raise DamagedLog.
 
         If the index is wrong, it is rebuilt at once, however long that takes.
         """

@@ -191,7 +191,7 @@ class TxnIndex:
     def collect(self, offset: int, upper: int, found: list[AbortedTxn]) -> bool:
         """Add the transactions that have records from `offset` to before `upper`.
 
-        Returns True if no later segment can have another one.
+        Return True if no later segment can have another one.
         """
         return self._read().collect(offset, upper, found)
 

@@ -36,7 +36,7 @@ class EpochCache:
         """True if an epoch has begun with a batch that is not written yet."""
 
     def load(self, content: bytes) -> None:
-        """Load the entries of a checkpoint; raises CorruptCheckpoint and changes nothing."""
+        """Load the entries of a checkpoint; raise CorruptCheckpoint and change nothing."""
         self.replace(EpochCache.decode(content).entries)
         self.changed = False
 
@@ -121,7 +121,7 @@ class EpochCache:
 
     @classmethod
     def decode(cls, content: bytes) -> EpochCache:
-        """Return the cache with a checkpoint's entries; raises CorruptCheckpoint."""
+        """Return the cache with a checkpoint's entries; raise CorruptCheckpoint."""
         cache = cls()
         for fields in decode_lines(content):
             try:

@@ -32,7 +32,7 @@ class Marker(NamedTuple):
 def read_marker(batch_bytes: Buffer) -> Marker | None:
     """Return the transaction marker in a control batch, or None if it holds something else.
 
-    Raises CorruptBatch.
+    Raise CorruptBatch.
     """
     from ottla.records.control import ControlType, control_type, coordinator_epoch
     from ottla.records.record import records_of

@@ -82,7 +82,7 @@ def finish_snapshot(parts: Iterable[bytes]) -> bytes:
 
 
 def decode_snapshot(content: bytes) -> ProducerTable:
-    """Return the entries of a snapshot file; raises CorruptSnapshot."""
+    """Return the entries of a snapshot file; raise CorruptSnapshot."""
     try:
         version, crc, count = _HEADER.unpack_from(content)
     except error:

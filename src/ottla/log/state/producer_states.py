@@ -99,7 +99,7 @@ class ProducerStates:
     ) -> ProducerBatch | None:
         """Return None if the batch may be appended, or the original of a duplicate.
 
-        Raises ApiError if the epoch or the sequence is wrong.
+        Raise ApiError if the epoch or the sequence is wrong.
         """
         packed = self._packed.get(producer_id)
         if packed is None:

@@ -133,7 +133,7 @@ class SnapshotFiles:
         self._job = None
 
     def read(self, offset: int) -> ProducerTable:
-        """Return the producers of a snapshot; raises CorruptSnapshot."""
+        """Return the producers of a snapshot; raise CorruptSnapshot."""
         try:
             content = read_file(self._pool.files, self.path(offset), MOST_BYTES)
         except ValueError as error:

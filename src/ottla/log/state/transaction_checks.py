@@ -38,7 +38,7 @@ def check_client_batch(
 ) -> ProducerBatch | None:
     """Return None if a client's batch may be appended, or the original of a duplicate.
 
-    `guard` is one of `verifications`. Raises ApiError if the batch is refused.
+    `guard` is one of `verifications`. Raise ApiError if the batch is refused.
     """
     if guard == NOT_TRANSACTIONAL:
         raise ApiError(
@@ -76,7 +76,7 @@ def check_from_coordinator(
 ) -> Marker | None:
     """Check a batch of a coordinator; return the marker in it if it is one.
 
-    Offsets in a client's transaction have no sequences. Raises ApiError.
+    Offsets in a client's transaction have no sequences. Raise ApiError.
     """
     producer_id, producer_epoch = batch.producer_id, batch.producer_epoch
     assert batch.is_transactional, batch
@@ -131,7 +131,7 @@ def begin_verification(
 ) -> int | None:
     """Return the guard for asking the coordinator about a transaction; None if it has begun.
 
-    Raises INVALID_PRODUCER_EPOCH if the producer is fenced already.
+    Raise INVALID_PRODUCER_EPOCH if the producer is fenced already.
     """
     entry = producers.entries.get(producer_id)
     if entry is not None and producer_epoch < entry.producer_epoch:

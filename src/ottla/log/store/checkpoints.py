@@ -54,7 +54,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> Steps[bytes]:
 
 
 def decode_offsets(content: bytes) -> dict[TopicPartition, int]:
-    """Return the offsets of a checkpoint; raises CorruptCheckpoint."""
+    """Return the offsets of a checkpoint; raise CorruptCheckpoint."""
     offsets = {}
     for fields in decode_lines(content):
         try:
@@ -66,7 +66,7 @@ def decode_offsets(content: bytes) -> dict[TopicPartition, int]:
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
-    """Read the offsets of a checkpoint file, none if there is no file; raises CorruptCheckpoint."""
+    """Read the offsets of a checkpoint file, none if there is no file; raise CorruptCheckpoint."""
     try:
         return decode_offsets(read_file(files, path))
     except FileNotFoundError:

@@ -28,7 +28,7 @@ def close_logs(
     logs: Iterable[Log],
     on_damage: Callable[[Log, DamagedLog], None],
 ) -> None:
-    """Close the logs of a directory as `Log.close` does. Raises OSError if the disk fails."""
+    """Close the logs of a directory as `Log.close` does. Raise OSError if the disk fails."""
     jobs: list[tuple[Log, FlushJob]] = []
     closed: list[Log] = []
     for log in logs:

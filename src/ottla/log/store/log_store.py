@@ -139,7 +139,7 @@ class LogStore:
     def open_late(self, partition: TopicPartition, config: LogConfig) -> Log | None:
         """Open a log that `load` could not open on a full disk; None if there is none.
 
-        Raises OSError if it still cannot be opened.
+        Raise OSError if it still cannot be opened.
         """
         for directory in list(self.directories.values()):
             checkpoint = directory.unopened.get(partition)
@@ -178,7 +178,7 @@ class LogStore:
     def create(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
         """Create a log in the directory asked for, else in the one with the fewest.
 
-        KAFKA_STORAGE_ERROR if none is online.
+        Raise KAFKA_STORAGE_ERROR if none is online.
         """
         assert partition not in self._logs, f"{partition} exists"
         if not self.directories:
@@ -222,7 +222,7 @@ class LogStore:
     def replace(self, log: Log, future: Log, path: str) -> Log:
         """Let a closed log take the place of another one of its partition, in the directory `path`.
 
-        Raises OSError if the new one cannot be put there; the old one is gone then.
+        Raise OSError if the new one cannot be put there; the old one is gone then.
         """
         partition, directory = log.topic_partition, parent_path(path)
         self.directories[directory].forget(partition, self._logs)

@@ -34,7 +34,7 @@ def encode_meta(meta: MetaProperties) -> bytes:
 
 
 def decode_meta(content: bytes) -> MetaProperties:
-    """Return the properties in the file's content; raises CorruptMetaProperties."""
+    """Return the properties in the file's content; raise CorruptMetaProperties."""
     fields = {}
     for line in content.decode(errors="replace").splitlines():
         name, found, value = line.partition("=")
@@ -55,7 +55,7 @@ def decode_meta(content: bytes) -> MetaProperties:
 
 
 def read_meta(files: Files, directory: str) -> MetaProperties | None:
-    """Read the identity of a directory, None if it has none yet; raises CorruptMetaProperties."""
+    """Read the identity of a directory, None if it has none yet; raise CorruptMetaProperties."""
     try:
         return decode_meta(read_file(files, f"{directory}/{META_PROPERTIES}"))
     except FileNotFoundError:

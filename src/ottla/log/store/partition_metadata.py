@@ -12,7 +12,7 @@ def encode_topic_id(topic_id: bytes) -> bytes:
 
 
 def decode_topic_id(content: bytes) -> bytes:
-    """Return the topic id in the file's content; raises ValueError."""
+    """Return the topic id in the file's content; raise ValueError."""
     fields = dict(line.split(": ", 1) for line in content.decode().splitlines() if ": " in line)
     if not fields.get("version", "").isdigit() or "topic_id" not in fields:
         raise ValueError("version and topic_id are expected")

@@ -40,7 +40,7 @@ class Variant(NamedTuple):
     """The name of its profile."""
 
     def profile(self) -> ClusterProfile:
-        """Return what kind of run this is. ValueError if something is left out that nobody has."""
+        """Return the kind of this run. Raise ValueError if something unknown is left out."""
         profile = PROFILES[self.kind](self.seed)
         for name in self.without:
             if name in profile.weights:
@@ -72,7 +72,7 @@ Failure = Callable[[Variant], str | None]
 def shrink(variant: Variant, failure_of: Failure, note: Callable[[str], None]) -> Variant:
     """Return the smallest variant that was found to fail like the given one.
 
-    ValueError if that does not fail.
+    Raise ValueError if that does not fail.
     """
     first = failure_of(variant)
     if first is None:
