@@ -398,7 +398,7 @@ class Node:
     def append_internal(
         self, partition: Partition, batch: bytearray, done: Callable[[ErrorCode], None]
     ) -> None:
-        """Append a batch of the broker's own; `done` hears NONE once it is committed.
+        """Append a batch of the broker's own; `done` gets NONE once it is committed.
 
         Raise ApiError or OSError if it cannot be queued.
         """
@@ -430,7 +430,7 @@ class Node:
         guard: int = UNVERIFIED,
         transaction_version: int = 0,
     ) -> None:
-        """Append a marker, or offsets of a transaction; `done` hears NONE once it is committed.
+        """Append a marker, or offsets of a transaction; `done` gets NONE once it is committed.
 
         Raise ApiError or OSError if it cannot be queued.
         """

@@ -52,7 +52,7 @@ def write_markers(node: Node, request: WriteTxnMarkersRequest, done: Done) -> No
 def append_marker(
     node: Node, topic: str, index: int, end: TransactionEnd, done: Callable[[ErrorCode], None]
 ) -> None:
-    """Append a marker; `done` hears NONE once it is committed. Raise ApiError or OSError."""
+    """Append a marker; `done` gets NONE once it is committed. Raise ApiError or OSError."""
     partition = node.topics.partition_named(topic, index)
     batch = build_marker(
         ControlType.COMMIT if end.is_commit else ControlType.ABORT,

@@ -33,9 +33,9 @@ class BrokerProbe:
         self._peers: dict[int, Peer] = {}
 
     def ask(self, broker: BrokerImage, done: Callable[[ProbeResult], None]) -> None:
-        """Connect to a broker; `done` hears later what came of it.
+        """Connect to a broker; `done` gets the result later.
 
-        It hears nothing if an earlier question to this broker is still open.
+        It is not called if an earlier question to this broker is still open.
         """
         broker_id = broker.broker_id
         if broker_id in self._peers or not broker.endpoints:

@@ -253,7 +253,7 @@ class QuorumController:
         return bool(self._writing or self._queued)
 
     def submit(self, records: Sequence[Message], done: Callable[[ApiError | None], None]) -> None:
-        """Have records committed; `done` hears None then, or KAFKA_STORAGE_ERROR.
+        """Have records committed; `done` gets None then, or KAFKA_STORAGE_ERROR.
 
         Without records, wait for everything submitted before. `done` may be called at once.
         """
@@ -262,7 +262,7 @@ class QuorumController:
     def decide(self, decide: Decide, done: Callable[[ApiError | None], None]) -> None:
         """Make a decision on the latest image, when it is its turn, and have it committed.
 
-        `decide` returns the records. `done` hears of them as with `submit`.
+        `decide` returns the records. `done` is called as with `submit`.
         """
         self._proposals.append((decide, done))
         if len(self._proposals) == 1:

@@ -46,7 +46,7 @@ class AppendWaiter(Protocol):
     def accepted(
         self, place: Any, position: int, base_offset: int, append_time: int, log_start_offset: int
     ) -> None:
-        """Hear where a delayed append is queued. What becomes of it is told later."""
+        """Take the offset of a delayed append that is queued now. Its result comes later."""
         ...
 
     def appended(self, place: Any, position: int, error: ApiError | None) -> None:

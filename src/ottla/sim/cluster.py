@@ -48,7 +48,7 @@ class SimCluster:
 
         `clock_rates` says whose clocks run faster or slower than the time line. `extra` brokers
         beyond `count` have no vote and do not run yet. `remote_tier` is the object store of all of
-        them. `on_start` hears of every process that starts.
+        them. `on_start` is called with every process that starts.
         """
         self._on_start = on_start
         self.remote_tier = remote_tier

@@ -31,7 +31,7 @@ def prefix_of(partition: RemotePartition) -> str:
 
 
 class SegmentUpload:
-    """An upload. `done` hears None when all objects are stored, or why they are not."""
+    """An upload. `done` gets None when all objects are stored, or why they are not."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class SegmentUpload:
 def delete_objects(
     store: ObjectStore, segment: SegmentMetadata, done: Callable[[OSError | None], None]
 ) -> None:
-    """Delete all objects of a segment, the manifest first; `done` hears why it failed, or None."""
+    """Delete all objects of a segment, the manifest first; `done` gets why it failed, or None."""
     kinds = iter((MANIFEST, *(kind for kind in KINDS if kind != MANIFEST)))
 
     def next_one(error: ObjectStoreError | None) -> None:

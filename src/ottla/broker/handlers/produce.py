@@ -95,7 +95,7 @@ class Context(RequestContext):
     def appended(
         self, results: list[PartitionResult], position: int, error: ApiError | None
     ) -> None:
-        """Hear what became of an append: what was said about it holds, or this error does."""
+        """Take the result of an append: what was noted about it is true, or this error is."""
         if error is None and self.open_appends == 1 and self.acks and self.timer is None:
             self.open_appends = 0  # the only append, or the last: nearly always
             self.complete(

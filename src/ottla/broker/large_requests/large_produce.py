@@ -79,7 +79,7 @@ class LargeProduce(Context):
     def appended(
         self, results: list[PartitionResult], position: int, error: ApiError | None
     ) -> None:
-        """Hear what became of an append: what was said about it holds, or this error does."""
+        """Take the result of an append: what was noted about it is true, or this error is."""
         if error is not None:
             index = results[position][0]
             results[position] = refused(index, error.code, error.message, error.bad_records)

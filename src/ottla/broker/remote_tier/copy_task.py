@@ -36,7 +36,7 @@ class CopyTask:
     ) -> None:
         """Prepare a copy of these objects. It needs the turn of a task (`RemoteTier.run`).
 
-        `ended` hears if the segment was copied, and what the problem was, if there was one.
+        `ended` is told if the segment was copied, and what the problem was, if there was one.
         """
         self._owner = owner
         self._leader_epoch = owner.partition.leader_epoch

@@ -42,7 +42,7 @@ FindOffset = Callable[[Peer, Partition, int, Callable[[int | None], None]], None
 
 
 class FollowerRebuild:
-    """The rebuild of one follower, in one leader epoch; `done` hears if it succeeded."""
+    """The rebuild of one follower, in one leader epoch; `done` gets True if it succeeded."""
 
     def __init__(
         self,

@@ -165,7 +165,7 @@ class RemoteMetadataLog:
     # -- writing -------------------------------------------------------------------------
 
     def write(self, record: MetadataRecord, done: Callable[[ErrorCode], None]) -> None:
-        """Write a record; `done` hears NONE once it is committed, or why it probably is not."""
+        """Write a record; `done` gets NONE once it is committed, or why it probably is not."""
         index, topic = self.index_of(record.partition), self._topic
         if index is None or topic is None:
             done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -28,7 +28,7 @@ class MetadataState:
     def __init__(
         self, changed: Callable[[RemotePartition], None], report: Callable[[str], None]
     ) -> None:
-        """Make an empty state. `changed` hears of each partition with a new record."""
+        """Make an empty state. `changed` is called for each partition with a new record."""
         self._changed = changed
         self._report = report
         self.next_offset = 0

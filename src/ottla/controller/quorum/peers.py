@@ -38,7 +38,7 @@ class QuorumPeers:
         self._peers: dict[tuple[str, int], Peer] = {}
 
     def send(self, send: Send, done: Callable[[AnyResponse | OSError], None]) -> None:
-        """Send a request; `done` hears the answer, or why there is none."""
+        """Send a request; `done` gets the answer, or why there is none."""
         sent = self._translator.translate(send.message)
         body = encoder(type(sent.request), sent.version)(sent.request)
         endpoint = self._endpoint(send.peer.endpoints)

@@ -224,7 +224,7 @@ class ShardRuntime(Generic[S]):
     def write_marker(self, end: TransactionEnd, done: Callable[[ErrorCode], None]) -> None:
         """Write the marker that ends a client's transaction.
 
-        `done` hears when it is committed and applied. That may take long, so it is done in slices.
+        `done` is called when it is committed and applied. Applying it is done in slices.
 
         Raise ApiError if the log refuses it, or if this broker does not lead the partition.
         """

@@ -80,7 +80,7 @@ class ClusterRunOfAdmin(ClusterRunOfClients, Protocol):
         ...
 
     def grown(self, key: PartitionKey) -> None:
-        """Hear that a partition was added to a lasting topic."""
+        """Take note that a partition was added to a lasting topic."""
         ...
 
 

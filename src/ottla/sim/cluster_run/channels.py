@@ -59,7 +59,7 @@ class Channel(ClusterClient):
         self._queue: list[tuple[Call, Callable[[Answer], None]]] = []
 
     def call(self, call: Call, done: Callable[[Answer], None]) -> None:
-        """Send a request soon; `done` hears what became of it."""
+        """Send a request soon; `done` gets the answer, or that it is lost."""
         self._queue.append((call, done))
 
     def choose(self) -> None:
@@ -110,7 +110,7 @@ class Channel(ClusterClient):
 
 
 def _ignore(answer: Answer) -> None:
-    """Hear of an answer that nobody waits for."""
+    """Drop an answer that nobody waits for."""
 
 
 class CourseClient:

@@ -25,10 +25,10 @@ class Listener:
         """Show one line of text."""
 
     def started(self, records: int) -> None:
-        """Hear that the load has started, and how many records it will load."""
+        """Show that the load has started, and how many records it will load."""
 
     def progress(self, tally: Tally, lag: int) -> None:
-        """Hear how far the load is, about once a second."""
+        """Show how far the load is, about once a second."""
 
 
 class ProgressWatch:

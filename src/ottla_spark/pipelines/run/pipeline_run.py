@@ -38,16 +38,16 @@ class View:
     """Receives the progress of a run. This one ignores it; subclasses show it."""
 
     def started(self, queries: Sequence[QueryProgress]) -> None:
-        """Hear that all queries have started."""
+        """Show that all queries have started."""
 
     def batch(self, query: QueryProgress) -> None:
-        """Hear that a query has finished a batch."""
+        """Show that a query has finished a batch."""
 
     def polled(self, queries: Sequence[QueryProgress]) -> None:
-        """Hear how far the queries are, several times a second."""
+        """Show how far the queries are, several times a second."""
 
     def waiting(self, seconds: float) -> None:
-        """Hear how long the next scheduled run is away."""
+        """Show how many seconds it is to the next scheduled run."""
 
 
 def run_by_trigger(
