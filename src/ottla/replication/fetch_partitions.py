@@ -64,7 +64,7 @@ class FetchEntry:
         max_bytes: int,
         log_start_offset: int = -1,
     ) -> None:
-        """Set what the request says about this partition.
+        """Set what the request says about this partition. A negative leader epoch means none.
 
         A follower that asks again from where it asked before, or in another leader epoch, may not
         have taken what it was told last: it is told again.

@@ -389,7 +389,7 @@ class Context(RequestContext):
                 log = partition.online_log()
             if entry in self.unreadable:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
-            if entry.current_leader_epoch != partition.leader_epoch:
+            if 0 <= entry.current_leader_epoch != partition.leader_epoch:
                 partition.check_leader_epoch(entry.current_leader_epoch)
             if partition.leader is None:
                 self._check_follower(partition)
@@ -665,7 +665,7 @@ class Context(RequestContext):
     def _is_refused(self, entry: FetchEntry, partition: Partition) -> bool:
         """Return True if a consumer must ask elsewhere, or learn of another leader first."""
         return (partition.leader is None and self.version < FIRST_FROM_FOLLOWERS) or (
-            entry.current_leader_epoch not in (-1, partition.leader_epoch)
+            0 <= entry.current_leader_epoch != partition.leader_epoch
         )
 
     def _readable(self) -> int:
