@@ -30,6 +30,6 @@ def need_spark() -> None:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise DataError(
-            f"this command needs Spark, but {', '.join(missing)} is not installed."
-            ' Install it with: pip install "ottla[spark]"'
+            f"this command needs the extra spark. These packages are missing: {', '.join(missing)}."
+            ' Install them with: pip install "ottla[spark]"'
         )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from ottla.cli import spark_extra
 from ottla.cli.main import main
 
 
@@ -216,3 +218,16 @@ def test_the_page_on_commands_has_every_option(
     shown = re.findall(r"^  (?:TOPIC, )?(--[a-z-]+)", capsys.readouterr().out, re.MULTILINE)
     assert shown
     assert [option for option in shown if option not in page] == []
+
+
+def test_without_spark_all_missing_packages_are_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = {"pyspark", "numba"}
+    monkeypatch.setattr(
+        spark_extra, "find_spec", lambda name: None if name in missing else find_spec(name)
+    )
+    assert main(["load", "t", "--to", "parquet:/x"]) == 1
+    said = capsys.readouterr().err
+    assert "These packages are missing: pyspark, numba. Install them with: pip install" in said
+    assert 'pip install "ottla[spark]"' in said
