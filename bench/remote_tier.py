@@ -36,7 +36,7 @@ from ottla.cli.sizes import size_text
 from ottla.client.address import parse_addresses
 from ottla.client.cluster import Client
 from ottla.client.topics.topics import alter_topic
-from ottla.server.blocking_store import all_objects, open_blocking_store
+from ottla.server.object_stores.blocking_store import all_objects, open_blocking_store
 from ottla.testing import Cluster
 from ottla.tier_reader import open_topic
 

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from java_programs import java_command
 from versity_gateway import CLIENT_ENVIRONMENT, versity_gateway
 
-from ottla.server.blocking_store import all_objects, open_blocking_store
+from ottla.server.object_stores.blocking_store import all_objects, open_blocking_store
 from ottla.testing import Cluster
 from ottla.tier_reader import open_topic
 from tests.e2e.test_remote_tier import (

@@ -14,7 +14,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, To
 
 from ottla.cli.main import main
 from ottla.cli.sizes import size_text
-from ottla.server.blocking_store import all_objects, open_blocking_store
+from ottla.server.object_stores.blocking_store import all_objects, open_blocking_store
 from ottla.testing import Cluster
 from ottla.tier_reader import open_topic
 from tests.harness.s3_server import ENVIRONMENT, create_bucket, s3_server

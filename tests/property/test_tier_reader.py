@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ottla.config.topic import LogConfig
 from ottla.log.log import Log
-from ottla.server.blocking_store import open_blocking_store
+from ottla.server.object_stores.blocking_store import open_blocking_store
 from ottla.tier_reader.topic import RemoteTopic
 from tests.support.log import NOW, TOPIC_ID, append, batch_of, new_log, read_all
 from tests.support.tier import upload

@@ -15,7 +15,7 @@ from ottla.log.state.leader_epochs import EpochCache, EpochEntry
 from ottla.model.ids import TopicPartition
 from ottla.ports import read_file
 from ottla.records.checksum import crc32c
-from ottla.server.blocking_store import BlockingStore
+from ottla.server.object_stores.blocking_store import BlockingStore
 from ottla.tiered.layout import (
     INDEX,
     LEADER_EPOCHS,

@@ -30,7 +30,7 @@ from ottla.server.reactor import Reactor
 if TYPE_CHECKING:
     from ottla.raft.voters import Endpoint as QuorumEndpoint
     from ottla.server.metrics_endpoint import MetricsEndpoint
-    from ottla.server.tier_store import StoreThreads
+    from ottla.server.object_stores.tier_store import StoreThreads
 
 _MOST_OPEN_FILES = 16_384
 _UNLIMITED_REQUEST_BYTES = 512 * 1024 * 1024  # where queued.max.request.bytes sets no bound
@@ -208,7 +208,7 @@ class Broker:
         is_broker = "broker" in self._config.node.process_roles
         if not tiered.remote_log_storage_system_enable or not is_broker:
             return None
-        from ottla.server.tier_store import StoreThreads, open_tier_store
+        from ottla.server.object_stores.tier_store import StoreThreads, open_tier_store
 
         self._store_threads = StoreThreads(self._deliver_soon)
         return open_tier_store(tiered.remote_log_storage_url, self._store_threads)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ottla.ports import ObjectNotFound
-from ottla.server.blocking_store import BlockingStore
+from ottla.server.object_stores.blocking_store import BlockingStore
 from ottla.tier_reader.errors import DamagedObject
 from ottla.tier_reader.findings import Finding, problem, remark
 from ottla.tier_reader.listing import PartitionListing, chain_of

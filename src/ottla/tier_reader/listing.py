@@ -10,7 +10,7 @@ from ottla.log.state.leader_epochs import EpochCache, EpochEntry
 from ottla.log.store.checkpoints import CorruptCheckpoint
 from ottla.model.ids import uuid_to_text
 from ottla.ports import ObjectNotFound, StoredObject
-from ottla.server.blocking_store import BlockingStore, all_objects
+from ottla.server.object_stores.blocking_store import BlockingStore, all_objects
 from ottla.tier_reader.errors import DamagedObject, NoSuchTopic
 from ottla.tier_reader.objects import read_object
 from ottla.tier_reader.segment_chain import SegmentChain, build_chain, needs_lineage, newest

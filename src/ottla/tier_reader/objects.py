@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 from ottla.records.checksum import crc32c
-from ottla.server.blocking_store import BlockingStore
+from ottla.server.object_stores.blocking_store import BlockingStore
 from ottla.tier_reader.errors import DamagedObject
 from ottla.tiered.manifest import Manifest
 

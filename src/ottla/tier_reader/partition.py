@@ -10,7 +10,7 @@ from ottla.ports import ObjectNotFound
 from ottla.records.batch import MAGIC_V2, CorruptBatch
 from ottla.records.record import Record
 from ottla.records.timestamp_search import first_record_at
-from ottla.server.blocking_store import BlockingStore
+from ottla.server.object_stores.blocking_store import BlockingStore
 from ottla.tier_reader.aborted_ranges import AbortedRanges, parse_txn_index
 from ottla.tier_reader.batch_stream import RemoteBatch, batches_in
 from ottla.tier_reader.errors import DamagedObject, MissingRecords, TierError

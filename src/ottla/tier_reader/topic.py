@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.model.ids import uuid_from_text, uuid_to_text
-from ottla.server.blocking_store import BlockingStore, open_blocking_store
+from ottla.server.object_stores.blocking_store import BlockingStore, open_blocking_store
 from ottla.tier_reader.errors import NoSuchTopic
 from ottla.tier_reader.listing import find_partitions, find_topic_id, list_partition
 from ottla.tier_reader.partition import RemotePartition

@@ -10,7 +10,7 @@ from ottla.log.state.leader_epochs import EpochCache
 from ottla.log.state.producer_snapshot import decode_snapshot
 from ottla.ports import ObjectNotFound
 from ottla.records.checksum import crc32c
-from ottla.server.blocking_store import BlockingStore
+from ottla.server.object_stores.blocking_store import BlockingStore
 from ottla.tier_reader.aborted_ranges import parse_txn_index
 from ottla.tier_reader.batch_stream import batches_in
 from ottla.tier_reader.errors import DamagedObject

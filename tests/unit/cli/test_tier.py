@@ -10,7 +10,7 @@ import pytest
 
 from ottla.cli.app import run
 from ottla.cli.sizes import size_text, time_text
-from ottla.server.blocking_store import open_blocking_store
+from ottla.server.object_stores.blocking_store import open_blocking_store
 from ottla.tiered.manifest import Manifest
 from tests.support.log import append_all, batch_of, new_log
 from tests.support.tier import upload

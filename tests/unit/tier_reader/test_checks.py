@@ -12,7 +12,7 @@ from ottla.config.topic import LogConfig
 from ottla.log.log import Log
 from ottla.log.state.leader_epochs import EpochEntry
 from ottla.records.checksum import crc32c
-from ottla.server.blocking_store import BlockingStore, open_blocking_store
+from ottla.server.object_stores.blocking_store import BlockingStore, open_blocking_store
 from ottla.tier_reader.check import check_partition
 from ottla.tier_reader.findings import Finding
 from ottla.tier_reader.listing import list_partition

@@ -10,7 +10,7 @@ import pytest
 from ottla.config.topic import LogConfig
 from ottla.log.log import Log
 from ottla.ports import ObjectNotFound
-from ottla.server.blocking_store import BlockingStore, open_blocking_store
+from ottla.server.object_stores.blocking_store import BlockingStore, open_blocking_store
 from ottla.tier_reader import DamagedObject, MissingRecords, NoSuchTopic, RemotePartition
 from ottla.tier_reader import objects as objects_module
 from ottla.tier_reader.listing import find_topic_id, list_partition

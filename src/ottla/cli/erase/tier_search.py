@@ -11,7 +11,7 @@ from ottla.cli.tier.source import TierSource
 from ottla.model.ids import uuid_to_text
 from ottla.ports import ObjectNotFound, ObjectStoreError
 from ottla.records.batch import CorruptBatch
-from ottla.server.blocking_store import all_objects
+from ottla.server.object_stores.blocking_store import all_objects
 from ottla.tier_reader.batch_stream import batches_in
 from ottla.tier_reader.errors import DamagedObject
 from ottla.tier_reader.objects import read_in_pieces

@@ -19,7 +19,7 @@ from ottla.client.topics.tiered_offsets import TieredOffsets, tiered_offsets
 from ottla.client.topics.topics import TopicDescription, describe_topics
 from ottla.model.ids import TopicPartition, uuid_from_text
 from ottla.ports import ObjectStoreError
-from ottla.server.blocking_store import BlockingStore, open_blocking_store
+from ottla.server.object_stores.blocking_store import BlockingStore, open_blocking_store
 from ottla.tier_reader.errors import TierError
 from ottla.tier_reader.listing import (
     PartitionListing,

@@ -23,7 +23,7 @@ from ottla.ports import (
     StoredObject,
 )
 from ottla.server.background import BackgroundThread
-from ottla.server.object_store import ObstoreObjectStore
+from ottla.server.object_stores.background_store import BackgroundStore
 from ottla.server.os_files import OsFiles
 from ottla.sim.background import DeferredBackground
 from ottla.sim.object_store import SimObjectStore, StoreFaults
@@ -88,7 +88,7 @@ def store(
         create_bucket(address, "tier")
         for name, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": address}.items():
             monkeypatch.setenv(name, value)
-    yield Asked(ObstoreObjectStore(url, background), settle)
+    yield Asked(BackgroundStore(url, background), settle)
     background.stop()
 
 
@@ -184,7 +184,7 @@ def test_a_file_that_is_too_short_is_an_error(store: Asked, tmp_path: Path) -> N
         files.make_dirs(str(tmp_path))
         file = files.open(f"{tmp_path}/short", create=True, writable=True)
         file.pwritev([b"01234"], 0)
-        if isinstance(store.store, ObstoreObjectStore):
+        if isinstance(store.store, BackgroundStore):
             with pytest.raises(ObjectStoreError, match="ends 5 bytes too early"):
                 store.ask("put", "a", FileRange(file, 0, 10))
             with pytest.raises(ObjectNotFound):

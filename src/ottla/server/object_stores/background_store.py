@@ -16,12 +16,12 @@ from ottla.ports import (
     ObjectStoreError,
     StoredObject,
 )
-from ottla.server.blocking_store import open_blocking_store
+from ottla.server.object_stores.blocking_store import open_blocking_store
 
 T = TypeVar("T")
 
 
-class ObstoreObjectStore:
+class BackgroundStore:
     """An object store named by a URL, such as `file:/directory` or `s3://bucket/prefix`."""
 
     def __init__(self, url: str, background: Background) -> None:

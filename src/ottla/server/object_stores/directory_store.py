@@ -31,7 +31,7 @@ from ottla.ports import (
     ObjectStoreUnavailable,
     StoredObject,
 )
-from ottla.server.blocking_store import pieces_of
+from ottla.server.object_stores.blocking_store import pieces_of
 from ottla.server.os_files import OsFiles
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.ports import FileRange, ObjectNotFound, ObjectStoreDenied, ObjectStoreUnavailable
-from ottla.server.blocking_store import all_objects
-from ottla.server.directory_store import UPLOADS, DirectoryStore
+from ottla.server.object_stores.blocking_store import all_objects
+from ottla.server.object_stores.directory_store import UPLOADS, DirectoryStore
 from ottla.server.os_files import OsFiles
 
 
@@ -111,7 +111,7 @@ def test_a_directory_needs_no_obstore(tmp_path: Path) -> None:
     program = f"""
 import sys
 sys.modules["obstore"] = None
-from ottla.server.blocking_store import open_blocking_store
+from ottla.server.object_stores.blocking_store import open_blocking_store
 from ottla.tier_reader import open_topic
 open_blocking_store("file:{tmp_path}").put("a/b", b"1")
 try:

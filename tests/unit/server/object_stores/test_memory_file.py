@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from ottla.server import memory_file as module
-from ottla.server.memory_file import memory_file
+from ottla.server.object_stores import memory_file as module
+from ottla.server.object_stores.memory_file import memory_file
 from ottla.server.socket_stream import SocketStream
 
 CONTENT = bytes(range(256)) * 1000

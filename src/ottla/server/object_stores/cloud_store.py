@@ -29,10 +29,10 @@ from ottla.ports import (
     ObjectStoreUnavailable,
     StoredObject,
 )
-from ottla.server import blocking_store
-from ottla.server.aws_profile import profile_credentials, profile_setting
-from ottla.server.blocking_store import pieces_of
-from ottla.server.memory_file import memory_file
+from ottla.server.object_stores import blocking_store
+from ottla.server.object_stores.aws_profile import profile_credentials, profile_setting
+from ottla.server.object_stores.blocking_store import pieces_of
+from ottla.server.object_stores.memory_file import memory_file
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig, S3Config

@@ -6,7 +6,7 @@
     az://container/prefix  Azure Blob Storage
     memory:                this process's memory, for tests
 
-The loop of a broker must not call it: `object_store.py` does so in the background. Programs
+The loop of a broker must not call it: `background_store.py` does so in the background. Programs
 without a loop, such as the reader of remote segments, use it directly.
 """
 
@@ -68,14 +68,14 @@ def open_blocking_store(url: str, *, create: bool = True) -> BlockingStore:
     if parts.scheme == "file":
         return _open_directory(url, parts.netloc, unquote(parts.path), create)
     if parts.scheme == "memory" and not parts.netloc and not parts.path:
-        from ottla.server.cloud_store import open_memory
+        from ottla.server.object_stores.cloud_store import open_memory
 
         return open_memory()
     if parts.scheme not in _CLOUDS:
         raise _bad_url(url, "the scheme is none of file, s3, gs and az")
     if not parts.netloc:
         raise _bad_url(url, "the bucket or container is missing")
-    from ottla.server.cloud_store import open_cloud
+    from ottla.server.object_stores.cloud_store import open_cloud
 
     return open_cloud(parts.scheme, parts.netloc, unquote(parts.path).strip("/"))
 
@@ -101,7 +101,7 @@ def all_objects(store: BlockingStore, prefix: str, page: int = 1000) -> Iterator
 
 
 def _open_directory(url: str, host: str, path: str, create: bool) -> BlockingStore:
-    from ottla.server.directory_store import DirectoryStore
+    from ottla.server.object_stores.directory_store import DirectoryStore
 
     if host not in ("", "localhost"):
         raise _bad_url(url, f"a directory has no host; write file:{host}{path} or file:///path")

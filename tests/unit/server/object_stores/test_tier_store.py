@@ -10,7 +10,7 @@ import pytest
 from ottla.ports import ObjectStoreError
 from ottla.server.broker_process import Broker
 from ottla.server.errors import StartupError
-from ottla.server.tier_store import StoreThreads, open_tier_store
+from ottla.server.object_stores.tier_store import StoreThreads, open_tier_store
 
 
 def test_an_unknown_store_is_refused() -> None:

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from ottla.ports import ObjectStore, ObjectStoreError
 from ottla.server.background import schedule_as_batch_job
 from ottla.server.errors import StartupError
-from ottla.server.object_store import ObstoreObjectStore
+from ottla.server.object_stores.background_store import BackgroundStore
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ def open_tier_store(url: str | None, threads: StoreThreads) -> ObjectStore:
             " file:./cold or s3://bucket/prefix"
         )
     try:
-        return ObstoreObjectStore(url, threads)
+        return BackgroundStore(url, threads)
     except ImportError as error:
         raise StartupError(
             f"remote.log.storage.url needs the extra tier: pip install 'ottla[tier]' ({error})"

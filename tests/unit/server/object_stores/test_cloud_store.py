@@ -17,9 +17,9 @@ from ottla.ports import (
     ObjectStoreError,
     ObjectStoreUnavailable,
 )
-from ottla.server import cloud_store
-from ottla.server.blocking_store import BlockingStore, open_blocking_store
-from ottla.server.directory_store import DirectoryStore
+from ottla.server.object_stores import cloud_store
+from ottla.server.object_stores.blocking_store import BlockingStore, open_blocking_store
+from ottla.server.object_stores.directory_store import DirectoryStore
 
 ANSWERS = {
     "206": (206, b"0123"),
@@ -166,7 +166,7 @@ def test_no_credentials_at_all(server: str, monkeypatch: pytest.MonkeyPatch) -> 
 def test_credentials_of_a_profile_are_read_again_when_they_change(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.server.aws_profile._VALID_FOR", timedelta(seconds=0))
+    monkeypatch.setattr("ottla.server.object_stores.aws_profile._VALID_FOR", timedelta(seconds=0))
     monkeypatch.delenv("AWS_ENDPOINT_URL")
     monkeypatch.setenv("AWS_PROFILE", "cold")
     (tmp_path / "config").write_text(
