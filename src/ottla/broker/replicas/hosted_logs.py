@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker import metadata_publisher
 from ottla.broker.identity import establish
-from ottla.broker.replicas.log_cleaning import LogCleaning
+from ottla.broker.replicas.broker_cleaner import BrokerCleaner
 from ottla.config.topic import LogConfig, log_config
 from ottla.controller import brokers
 from ottla.controller.metadata_log import METADATA_LOG_CONFIG
@@ -78,7 +78,7 @@ class HostedLogs:
         self._unmade: dict[TopicPartition, Partition] = {}
         """Partitions of this broker whose log could not be created or opened: the disk was full."""
         self._is_serving = False
-        self.cleaning = LogCleaning(node)
+        self.cleaning = BrokerCleaner(node)
         self.on_log_made: list[Callable[[Partition], None]] = []
         self.on_moved_away: list[Callable[[Partition], None]] = []
         self.on_log_moved: list[Callable[[Partition], None]] = []

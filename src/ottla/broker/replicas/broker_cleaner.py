@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _LOGS_A_STEP: Final = 500
 
 
-class LogCleaning:
+class BrokerCleaner:
     """Looks for compacted logs from time to time, and is the host of the cleaner."""
 
     def __init__(self, node: Node) -> None:
