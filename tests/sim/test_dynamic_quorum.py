@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.model.errors import ErrorCode
+from ottla.raft.voter_history import VoterHistory
 from ottla.sim.cluster import CONTROLLER_PORT, SimCluster, host_of
 from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.sim.test_membership import unfenced
@@ -12,6 +13,11 @@ from tests.sim.test_quorum_of_several import NODES, active
 from tests.sim.test_replication import started
 
 SERVERS = ",".join(f"{host_of(each)}:{CONTROLLER_PORT}" for each in NODES)
+TINY_LOG = {
+    "metadata.log.max.record.bytes.between.snapshots": "1",
+    "metadata.log.segment.ms": "1",
+    "metadata.max.retention.bytes": "1",
+}
 DYNAMIC = {"controller.quorum.voters": "", "controller.quorum.bootstrap.servers": SERVERS}
 
 
@@ -116,6 +122,24 @@ def test_a_static_quorum_becomes_a_dynamic_one() -> None:
     cluster.start(leader)
     cluster.run_until(lambda: all(unfenced(cluster, each) == set(NODES) for each in NODES))
     assert all(kraft_version(cluster, number) == 1 for number in NODES)
+
+
+def test_the_quorum_forgets_what_the_log_no_longer_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody told the state machine, so it kept every voter set since the start."""
+    trimmed: list[int] = []
+    trim = VoterHistory.trim
+
+    def watched(history: VoterHistory, start_offset: int) -> None:
+        trimmed.append(start_offset)
+        trim(history, start_offset)
+
+    monkeypatch.setattr(VoterHistory, "trim", watched)
+    cluster = SimCluster(3, 11, DYNAMIC | TINY_LOG, are_one_cluster=True)
+    cluster.run_until(lambda: all_vote(cluster))
+    cluster.run_until(lambda: len(set(trimmed)) > 1)
+    starts = {cluster.node(number).controller.log.log_start_offset for number in NODES}
+    assert max(trimmed) in starts
+    assert all_vote(cluster)
 
 
 @pytest.mark.parametrize("joins", [False, True])

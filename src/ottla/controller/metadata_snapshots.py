@@ -73,6 +73,8 @@ class MetadataSnapshots:
         self._config = config
         self.quorum_records = QuorumRecords()
         """The records about voters, which go into every snapshot."""
+        self.on_removed: Callable[[], None] | None = None
+        """Called when the log begins at a later record, because older ones were removed."""
         self._bytes = 0
         """Bytes of records since the last snapshot."""
         # Monotonic times: when the last snapshot was begun, and when the next one may be.
@@ -227,6 +229,8 @@ class MetadataSnapshots:
             except OSError as error:
                 self._resources.notes.append(f"old metadata cannot be removed: {error}")
                 return
+            if self.on_removed is not None:
+                self.on_removed()
 
     def _is_given_up(self, oldest: SnapshotId) -> bool:
         size = self._log.log.size + sum(self._sizes[each] for each in self._log.snapshots)

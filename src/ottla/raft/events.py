@@ -69,7 +69,7 @@ class RequestFailed(Value):
 
 
 class AppendRecords(Value):
-    """The local controller, as leader of `epoch`, appends a batch of so many records."""
+    """The local controller, as leader of `epoch`, appends a batch of `record_count` records."""
 
     epoch: int
     batch: object
@@ -92,7 +92,7 @@ class SnapshotInstalled(Value):
 
 
 class SnapshotTaken(Value):
-    """The local state machine took a snapshot and the log may have been trimmed."""
+    """The local state machine took a snapshot, and the log may begin at a later record now."""
 
 
 class Resign(Value):

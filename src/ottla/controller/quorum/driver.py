@@ -143,7 +143,7 @@ class QuorumDriver:
     ) -> None:
         """Append batches, each with its number of records, as leader of this epoch.
 
-        `refuse` is told if the node does not lead that epoch any more.
+        `refuse` is called if the node does not lead that epoch any more.
         """
         self._refuse = refuse
         for batch, count in batches:
@@ -159,7 +159,7 @@ class QuorumDriver:
         self._take(Resign(epoch))
 
     def snapshot_taken(self) -> None:
-        """Take note that this node wrote a snapshot and may have removed older records."""
+        """Take note that this node has removed the records before one of its snapshots."""
         self._take(SnapshotTaken())
 
     def shut_down(self, done: Callable[[], None]) -> None:

@@ -121,6 +121,7 @@ class QuorumMember:
         self._follower = follower
         quorum = Quorum(local, log, log.log.resources.random.below, config, bootstrap)
         self.driver = QuorumDriver(quorum, log, peers, timers, self)
+        snapshots.on_removed = self.driver.snapshot_taken
         self._transactions = MetadataTransactions()
         self.high_watermark = 0
         """Up to here the metadata is known to be committed."""
