@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests.harness.deadline import eventually
@@ -11,7 +11,6 @@ from tests.harness.raw import Answer, RawConnection
 
 VERSION = 1
 JOIN, LEAVE, LEAVE_STATIC = 0, -1, -2
-Owned = Mapping[uuid.UUID, Iterable[int]]
 
 
 def new_member_id() -> str:

@@ -22,7 +22,6 @@ from ottla.wire.primitives import DecodeError, read_uvarint, skip_tags, uvarint
 _FRAME_VERSION: Final = 1
 _SEGMENT, _UPDATE, _PARTITION_DELETE, _VERSION = 0, 1, 2, 0
 _MOST_EPOCHS: Final = 1_000_000
-_MOST_CUSTOM_BYTES: Final = 1024 * 1024
 _TXN_INDEX_EMPTY: Final = 0
 """The tagged field of a segment record that says that no transaction was aborted in it."""
 _PARTITION = Struct(">16si")

@@ -20,7 +20,6 @@ from ottla.wire.messages import offset_commit as commit
 from ottla.wire.messages import offset_delete as delete
 from ottla.wire.messages import offset_fetch as fetch
 
-FIRST_FETCH_VERSION_WITH_GROUPS = 8
 LAST_VERSION_WITH_NAMES = 9
 NO_GENERATION = -1
 NO_LEADER_EPOCH = -1
