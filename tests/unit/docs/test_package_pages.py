@@ -13,6 +13,7 @@ PAGES = sorted(ROOT.glob("src/**/README.md"))
 CODE = re.compile(r"`([^`\n]+)`")
 FILE = re.compile(r"[\w./*]+\.py")
 FOLDER = re.compile(r"[\w/]+/")
+TABLE_OF = re.compile(r"^\| file of `([\w/]+)/` \|", re.MULTILINE)
 
 
 def own_files(package: Path) -> list[Path]:
@@ -48,6 +49,23 @@ def test_every_file_is_named(page: Path) -> None:
         )
 
     assert [relative(path) for path in own_files(package) if not is_named(path)] == []
+
+
+def test_a_table_of_a_folder_names_all_its_files() -> None:
+    pages = [*PAGES, ROOT / "interop/README.md"]
+    folders = [
+        (page, page.parent / name)
+        for page in pages
+        for name in TABLE_OF.findall(page.read_text(encoding="utf-8"))
+    ]
+    missing = [
+        relative(path)
+        for page, folder in folders
+        for path in sorted(folder.glob("*.py"))
+        if path.name != "__init__.py" and path.name not in names(page, FILE)
+    ]
+    assert len(folders) > 1
+    assert missing == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)
