@@ -77,7 +77,7 @@ class _Creation:
 def _ask_controller(
     node: Node, names: Sequence[str], done: Callable[[Mapping[str, ApiError]], None]
 ) -> None:
-    """Have the active controller create topics. They come with the metadata, soon after."""
+    """Ask the active controller to create topics. They arrive with the metadata soon after."""
     from ottla.wire.messages.create_topics import (
         CreatableTopic,
         CreatableTopicConfig,
@@ -123,7 +123,7 @@ def _code(code: int) -> ErrorCode:
 
 
 def _groups(node: Node, names: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Return the names in parts that the controller decides about at a time."""
+    """Yield the names in groups; the controller decides about one group at a time."""
     most = max(MAX_PER_REQUEST // node.config.topics.num_partitions, 1)
     for start in range(0, len(names), most):
         yield names[start : start + most]

@@ -39,8 +39,8 @@ class PendingReply(Protocol):
 class Connection:
     """State of one connection.
 
-    Requests are handled in the order they arrive, and so do their replies leave: `pending` holds
-    the replies that are owed, in order, and `out` the parts that may be sent now. Most requests
+    Requests are handled in the order they arrive, and replies leave in the same order: `pending`
+    holds the replies that are owed, and `out` the parts that may be sent now. Most requests
     that wait (a Produce for its followers) let those behind them be handled. One that must not
     is `parked`: no further request is taken until it is answered. A throttled connection is
     parked as well (`quotas.HeldBack`). While `large_bytes`, the bytes of large replies that are

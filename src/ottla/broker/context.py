@@ -4,7 +4,7 @@
     waiting             `wait`: the handler returns None; requests behind this one are handled
     parked              `defer`: likewise, but requests behind this one wait for its reply
     in slices           the handler is a generator: if it does not end in this wake-up, the request
-                        is parked until then (`answer_in_slices`)
+                        is parked until then (`run_in_slices`)
 
 A waiting or parked request is answered once, by `send` or `complete`, from a timer, from another
 request, or when its records are written or committed. Its state:

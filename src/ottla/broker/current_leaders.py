@@ -1,7 +1,7 @@
-"""Who leads the partitions that a request should have gone elsewhere for (KIP-951).
+"""Names the leaders in responses to requests that went to the wrong broker (KIP-951).
 
-A client that hears NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH together with the new leader sends
-there at once, without a Metadata request.
+A client that gets NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH together with the new leader sends
+its request there at once, without a Metadata request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class CurrentLeaders:
         """Look up the leader of a partition; `key` is the topic's id, or its name in UTF-8.
 
         While new metadata is taken over, a replica here knows its leader before the image does.
-        A response that named the leader of before would keep the client from asking.
+        If the response named the previous leader, the client would not ask for metadata.
         """
         topics, image = self._node.topics, self._node.image
         hosted = (topics.by_id if is_id else topics.by_key).get(key)

@@ -5,7 +5,7 @@ once, and most of the time it also ends at once. If the wake-up has no time left
 next one, and requests of other connections are handled in between. All that waits takes turns,
 step by step, so a short request does not wait for the end of a long one. Work that yields a `Wait`
 goes on when that is over. It comes first then: it has not taken any time meanwhile, and work that
-often waits, such as a clean of a log, would hardly get on among requests with long steps.
+often waits, such as a clean of a log, would make little progress beside requests with long steps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Asks transaction coordinators whether partitions are part of a transaction (KIP-890).
 
 A partition's leader asks before it appends the first batch of a transaction. For a client of
-transaction version 2 the coordinator adds the partitions then; for others it only tells whether the
+transaction version 2 the coordinator adds the partitions then; for others it only says whether the
 client has added them (`verify_only`). So every transaction that has records on a partition is one
 that its coordinator knows, and will end.
 
@@ -36,7 +36,7 @@ REQUEST_TIMEOUT_MS = 30_000
 
 Codes: TypeAlias = dict[TopicPartition, ErrorCode]
 Verified: TypeAlias = Callable[[Codes], None]
-"""Hears a code for each partition that was asked about."""
+"""Called with a code for each partition that was asked about."""
 Answered: TypeAlias = Callable[[AddPartitionsToTxnResponse], None]
 
 
@@ -218,7 +218,7 @@ def _tell(asked: Iterable[Question], response: AddPartitionsToTxnResponse) -> No
     }
     refusal = ErrorCode(response.error_code) or ErrorCode.UNKNOWN_SERVER_ERROR
     if refusal == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-        refusal = ErrorCode.INVALID_TXN_STATE  # clients must not hear of trouble between brokers
+        refusal = ErrorCode.INVALID_TXN_STATE  # clients must not see errors between brokers
     for question in asked:
         codes = found.get(question.transactional_id, {})
         question.done({each: codes.get(each, refusal) for each in question.partitions})

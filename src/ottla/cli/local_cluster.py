@@ -1,6 +1,6 @@
 """`ottla up --brokers`: a cluster on this machine, a process for each broker.
 
-Each broker has a directory `broker-N` below the data directory. Its settings are made anew at
+Each broker has a directory `broker-N` below the data directory. Its settings are made again at
 every start, with other ports for the controllers: only the cluster id and the data must stay.
 """
 

@@ -68,7 +68,7 @@ class Resource(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A setting of a resource. A sensitive value is not told."""
+    """A setting of a resource. The value of a sensitive setting is None."""
 
     name: str
     value: str | None

@@ -9,7 +9,7 @@ partitions over first. When all others know that, it is fenced and may stop. It 
 a partition could not be written to without it, because others are still catching up.
 
 A controller that becomes active gives every broker a session, but asks their addresses at once:
-one of them may have died together with the controller before.
+one of them may have died together with the previous controller.
 
 All of this happens only while this controller is active.
 """
@@ -56,7 +56,7 @@ class Registration(Value):
 
 
 class HeartbeatReply(Value):
-    """What a broker hears."""
+    """The answer to a broker's heartbeat."""
 
     is_caught_up: bool
     is_fenced: bool

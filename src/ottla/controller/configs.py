@@ -1,6 +1,6 @@
 """Changes of dynamic settings of topics, brokers and groups (KIP-226, KIP-339, KIP-848).
 
-AlterConfigs gives all settings of a resource anew; IncrementalAlterConfigs changes some.
+AlterConfigs replaces all settings of a resource; IncrementalAlterConfigs changes some.
 Both end in the same check of the settings the resource would have, so nothing is stored
 that could not be used. As in Kafka a bad setting of a topic or a group is INVALID_CONFIG and
 a bad broker setting INVALID_REQUEST.

@@ -117,7 +117,7 @@ def _code(image: MetadataImage, broker_id: int, assignment: DirectoryAssignment)
 def _may_lead(broker: BrokerImage, partition: PartitionImage) -> bool:
     """Return False if a replica was in a directory that its broker does not have any more.
 
-    Its log begins anew in another directory, and is empty.
+    Its log begins again in another directory, and is empty.
     """
     directory = directories_of(partition).get(broker.broker_id, UNASSIGNED_DIRECTORY)
     return directory == LOST_DIRECTORY or is_online(broker, directory)

@@ -1,7 +1,7 @@
 """The metadata log on disk: batches are queued, written as a group, forced to disk off the loop.
 
 One group is written at a time: `append` its batches, then `flush`. The group goes to the file
-with one call, a background job forces it to disk, then the caller is told. If that fails, the
+with one call, a background job forces it to disk, then `done` is called. If that fails, the
 caller cuts the log back.
 """
 
@@ -61,7 +61,7 @@ class MetadataLog:
         return self.log.append_as_follower(data, memoryview(data), 0, len(data), now_ms)
 
     def flush(self, done: Callable[[OSError | None], None]) -> None:
-        """Write what is queued; `done` is told when it is on disk, or why not."""
+        """Write what is queued; call `done` when it is on disk, or with the error."""
         assert self._done is None, "a group is being written"
         try:
             self.log.write_queued()

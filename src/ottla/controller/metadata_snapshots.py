@@ -5,9 +5,9 @@ encoded in small pieces on the loop and written in the background, as a `.part` 
 forced to disk and then renamed. So a file with its proper name is whole, unless it was
 damaged later.
 
-Old snapshots, and the log segments before the oldest one that is kept, go when the directory
-is larger than metadata.max.retention.bytes or the snapshot older than metadata.max.retention.ms.
-The newest one always stays.
+Old snapshots, and the log segments before the oldest one that is kept, are removed when the
+directory is larger than metadata.max.retention.bytes or the snapshot older than
+metadata.max.retention.ms. The newest one always stays.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SnapshotConfig(Value):
 
 
 class LoadedSnapshot(Value):
-    """What a start begins with: the log goes on at `offset`."""
+    """The state that a start begins with. The log continues at `offset`."""
 
     offset: int
     delta: MetadataDelta
@@ -142,7 +142,7 @@ class MetadataSnapshots:
         return LoadedSnapshot(snapshot.offset, delta, records)
 
     def _forget_damaged(self, snapshot: SnapshotId, problem: str) -> None:
-        """Pass over a damaged snapshot. Its file stays, for whoever wants to look at it."""
+        """Pass over a damaged snapshot. Its file stays, so that people can look at it."""
         self._log.snapshots.remove(snapshot)
         self._resources.notes.append(f"a damaged metadata snapshot is not used: {problem}")
 

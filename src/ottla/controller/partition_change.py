@@ -3,8 +3,8 @@
 A change says which replicas are to be in sync, how they are assigned, and which election is held.
 The leader stays if it may; else the first replica in order that is in sync and alive leads. If the
 ISR is empty, eligible leader replicas count as in sync (KIP-966). If there are none either, the
-last known leader may lead again. Else, if unclean elections are allowed, any replica does that is
-alive. A new leader that was not in sync is alone in the ISR, as records of the others may not be
+last known leader may lead again. Else, if unclean elections are allowed, any replica that is alive
+may lead. A new leader that was not in sync is alone in the ISR, as records of the others may not be
 in its log.
 
 A reassignment adds the new replicas first. When all replicas that are to stay are in sync, the

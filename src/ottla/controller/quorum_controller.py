@@ -222,7 +222,7 @@ class QuorumController:
         self._published()
 
     def leadership_changed(self) -> None:
-        """Tell whoever wants to know that another node leads, or that this one does."""
+        """Report that another node leads, or that this one does."""
         for tell in self.on_leadership:
             tell()
 
@@ -284,7 +284,7 @@ class QuorumController:
     def _prepared(
         self, records: Sequence[Message], done: Callable[[ApiError | None], None]
     ) -> Steps[_Submission | None]:
-        """Return the records as they are submitted; None if `done` was told already."""
+        """Return the records as they are submitted; None if `done` was called already."""
         refusal = self._refusal() if records else None
         if refusal is not None or not (records or self.has_uncommitted):
             done(refusal)

@@ -1,7 +1,7 @@
 """Errors of logs that are more than a failed call: damaged files, and no directory left.
 
 A damaged file is not a failed disk. So only its log goes offline, and the other logs of the
-directory go on (`LogStore.handle_error`). It is an OSError, because whoever uses a log
+directory go on (`LogStore.handle_error`). It is an OSError, because code that uses a log
 handles those already.
 """
 

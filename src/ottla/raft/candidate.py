@@ -23,7 +23,7 @@ class Candidate(Nominee):
         self.quorum.become_leader(self.votes.granting)
 
     def lost(self) -> None:
-        """Wait; `timed_out` follows."""
+        """Wait for the end of the timeout; `timed_out` follows."""
 
     def timed_out(self) -> None:
         self.quorum.become_prospective()

@@ -13,7 +13,7 @@ class QuorumConfig(Value):
     election_backoff_max_ms: int = 1_000
     """The longest wait of a successor that a resigning leader named."""
     fetch_timeout_ms: int = 2_000
-    """How long a follower lives without its leader, and (1.5 times) the reverse."""
+    """How long a follower waits for its leader, and (1.5 times) a leader for its followers."""
     request_timeout_ms: int = 2_000
     retry_backoff_ms: int = 20
     fetch_max_wait_ms: int = 500

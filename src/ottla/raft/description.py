@@ -1,4 +1,4 @@
-"""What DescribeQuorum tells about the quorum."""
+"""The quorum as DescribeQuorum shows it."""
 
 from __future__ import annotations
 

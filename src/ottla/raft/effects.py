@@ -1,6 +1,6 @@
 """What the driver must do, in the order given. The state machine itself does nothing.
 
-`Persist` must be durable before the next effect is executed. The package's README tells
+`Persist` must be durable before the next effect is executed. The package's README has
 the rest of the contract.
 """
 
@@ -95,7 +95,7 @@ class Committed(Value):
 
 
 class Peer(Value):
-    """Whom to send to: a node's id (negative for a bootstrap server) and its endpoints."""
+    """The receiver: a node's id (negative for a bootstrap server) and its endpoints."""
 
     id: int
     endpoints: tuple[Endpoint, ...]
@@ -138,7 +138,7 @@ class ReplyWithSnapshot(Value):
 
 
 class WriteSnapshot(Value):
-    """Write a part of a snapshot that is being fetched. Position 0 starts it anew."""
+    """Write a part of a snapshot that is being fetched. Position 0 starts it again."""
 
     snapshot_id: OffsetAndEpoch
     position: int

@@ -114,7 +114,7 @@ class Follower(Role):
         return ranked.index(local_id) if local_id in ranked else len(ranked)
 
     def leader_answered(self) -> None:
-        """Start the fetch timeout anew."""
+        """Start the fetch timeout again."""
         self.has_fetched = True
         self.has_leader_ended = False
         self.fetch_deadline_ms = self.quorum.now_ms + self.quorum.config.fetch_timeout_ms

@@ -21,7 +21,7 @@ Endpoints: TypeAlias = tuple[Endpoint, ...]
 
 
 class VoteRequest(NamedTuple):
-    """A (prospective) candidate asks for a vote. `voter` is whom it means to ask."""
+    """A (prospective) candidate asks for a vote. `voter` is the voter that it asks."""
 
     candidate: ReplicaKey
     epoch: int
@@ -41,7 +41,7 @@ class VoteResponse(NamedTuple):
 
 
 class BeginQuorumEpochRequest(NamedTuple):
-    """A leader announces itself. `voter` is whom it means to tell."""
+    """A leader announces itself. `voter` is the voter that it tells."""
 
     leader_id: int
     epoch: int

@@ -1,7 +1,7 @@
 """A member of the metadata quorum: events in, ordered effects out.
 
 `Quorum` does no I/O and reads no clock. It is given an event and the time, and returns what
-to do; the README of this package tells how a driver does it.
+to do; the README of this package says how a driver does it.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Quorum:
         return self._state.voters.kraft_version
 
     def describe(self, now_ms: float) -> QuorumDescription | None:
-        """Return what DescribeQuorum tells, None if this node is not the leader."""
+        """Return the quorum as DescribeQuorum shows it, None if this node is not the leader."""
         from ottla.raft.description import describe
 
         role = self._state.role

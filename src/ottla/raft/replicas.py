@@ -5,11 +5,11 @@ from __future__ import annotations
 from ottla.raft.voters import ReplicaKey, VoterSet
 
 OBSERVER_SESSION_TIMEOUT_MS = 300_000
-"""After so long without a Fetch an observer is forgotten."""
+"""An observer that has not fetched for this long is forgotten."""
 MOST_OBSERVERS = 1000
 """Whoever can reach a controller can fetch as any number of observers."""
 CAUGHT_UP_MS = 3_600_000
-"""A replica that fetched so recently, and was at the log's end once, may become a voter."""
+"""A replica that fetched within this time, and was at the log's end once, may become a voter."""
 
 
 class Replica:

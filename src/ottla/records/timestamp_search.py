@@ -38,7 +38,7 @@ def first_record_at(
     limit: int = DECOMPRESSED_LIMIT,
     steps: int = UNLIMITED,
 ) -> FoundRecord | None:
-    """Return the first record of the v2 batch at `start`, from an offset on, that is so late.
+    """Return the first record of the v2 batch at `start`, from an offset on, at this time or later.
 
     Raise CorruptBatch, which is a TooMuchData if compressed records take more than `limit`
     bytes, and OutOfSteps if more than `steps` records would have to be read.

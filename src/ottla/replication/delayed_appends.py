@@ -52,7 +52,7 @@ SEQUENCE_ERRORS: Final = (
     ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.INVALID_TXN_STATE,
 )
-"""What may be said because of a batch that is not written yet, and does not hold if that fails."""
+"""Answers that rely on a batch that is not written yet, and are wrong if that write fails."""
 
 
 class Broker(Protocol):
@@ -73,7 +73,7 @@ class Broker(Protocol):
 
 
 class DelayedAppend:
-    """One batch that waits, and who hears what becomes of it."""
+    """One batch that waits, and the waiter that gets its result."""
 
     __slots__ = (
         "acks_all",

@@ -27,7 +27,7 @@ _UNWATCHED_A_STEP: Final = 1000
 
 
 class FetchEntry:
-    """One partition of a fetcher: the position of the consumer, and what it was told last."""
+    """One partition of a fetcher: the position of the consumer, and the last answer about it."""
 
     __slots__ = (
         "current_leader_epoch",

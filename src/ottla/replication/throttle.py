@@ -1,9 +1,9 @@
-"""Limits the bandwidth of replication (KIP-73): so many bytes a second for the replicas named.
+"""Limits the bandwidth of replication (KIP-73), for the replicas that settings name.
 
 The rates are broker settings (leader.replication.throttled.rate, follower...), the replicas are
 settings of topics (leader.replication.throttled.replicas). As in Kafka, replicas in sync are
-never held back, but their bytes count. A transfer may exceed what is left; what it took too much is
-waited for afterwards, so the rate holds over time.
+never held back, but their bytes count. A transfer may exceed what is left; later transfers then
+wait until the rate holds again.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ottla.replication.partition import Partition
 
 UNLIMITED: Final = 2**63 - 1
 BURST_MS: Final = 1000
-"""So much of the rate may be saved up while nothing is transferred."""
+"""The rate of this time may be saved up while nothing is transferred."""
 LONGEST_WAIT_MS: Final = 1000
-"""After so long one looks again: the rate may have changed."""
+"""The longest wait before another look at the rate, which may have changed."""
 _ALL: Final = "*"
 
 

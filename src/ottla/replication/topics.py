@@ -1,4 +1,4 @@
-"""The topics of which a broker hosts partitions, by the name or id in a request."""
+"""The topics whose partitions a broker hosts, by the name or id in a request."""
 
 from __future__ import annotations
 

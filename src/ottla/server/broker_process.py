@@ -175,7 +175,7 @@ class Broker:
     ) -> None:
         """Call `ready` once the broker takes requests, or `refused` with the reason why not.
 
-        It is ready when it knows of so many `brokers` that take requests.
+        It is ready when it knows of this many `brokers` that take requests.
         """
         assert self._node is not None
         self._node.when_ready(ready, refused, brokers)

@@ -6,9 +6,9 @@ import resource
 from typing import Final
 
 _LARGEST: Final = 1 << 20
-"""What is asked for at most. macOS and containers name a limit that is no number: unlimited."""
+"""The largest limit to ask for. On macOS and in containers the limit may be `unlimited`."""
 _SMALLER: Final = (1 << 16, 10_240, 4096)
-"""What is tried after that: macOS refuses more than its kern.maxfilesperproc, often 10240."""
+"""The limits to try after that: macOS allows kern.maxfilesperproc at most, often 10240."""
 
 
 def raise_file_limit() -> None:

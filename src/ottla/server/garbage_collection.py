@@ -3,12 +3,12 @@
 A collection holds the loop while it looks at objects, so it should look at few of them:
 
 - What a broker has when it begins to serve is set aside (`gc.freeze`): no collection looks at it.
-- New objects are looked at some thousands at a time. If a collection of all that is not set aside
-  takes long, what is left is set aside too. So a broker may have millions of objects that
-  stay, such as committed offsets.
+- New objects are looked at some thousands at a time. If a collection of all objects that are not
+  set aside takes long, the objects that it leaves are set aside too. So a broker may have millions
+  of objects that stay, such as committed offsets.
 - A request of a million items is millions of objects, so a collection waits until the request is
-  handled and its objects are freed. They are no garbage that it could find: the counts of
-  references free them. What stays is set aside without a look at it.
+  handled and its objects are freed. A collection would find no garbage among them, because their
+  reference counts free them. Objects that stay are set aside without a look at them.
 
 Objects in cycles that were set aside and are not used any more are found when as much was set aside
 as there was before: then everything is looked at once. That takes long, but it is rare, and such
@@ -39,7 +39,7 @@ MOST_OBJECTS: Final = 10_000_000
 """How many objects may come without a collection, if large requests never cease."""
 
 LONG_MS: Final = 5.0
-"""What a collection leaves that took longer is set aside."""
+"""If a collection took longer, the objects that it leaves are set aside."""
 CHECK_MS: Final = 60_000
 MUCH_MS: Final = 50.0
 """Less than this is not worth a look at everything."""
@@ -89,7 +89,7 @@ class GarbageCollection:
             gc.collect()
 
     def _set_aside(self, look_ms: float) -> None:
-        """Let later collections look at new objects only. These would take so long."""
+        """Let later collections look at new objects only, because the others take too long."""
         gc.freeze()
         self._aside_ms += look_ms
 

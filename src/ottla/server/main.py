@@ -29,7 +29,7 @@ def run(
     `name` is put in front of messages. A broker of a cluster that starts and stops as a whole
     has a `lifeline`, the reading end of a pipe: when the pipe closes, the broker stops without
     waiting for others to take over. Then SIGINT is for the process that has the other end. It is
-    ready when it knows of so many `brokers` that are.
+    ready when it knows of this many `brokers` that are.
 
     Until the broker is open, each of these signals should end the process at once, as the system
     does by default: nothing is lost, the next start recovers the logs. Raise StartupError if the

@@ -113,8 +113,8 @@ class KqueuePoller:
     """The kqueue of macOS and the BSDs.
 
     A descriptor has a filter for reading and one for writing. A channel that only waits for its
-    peer to hang up has the one for reading, edge-triggered: data that stays unread is told once,
-    and dropped here. `api` is the module `select`, or what tests use in its place.
+    peer to hang up has the one for reading, edge-triggered: data that stays unread is reported
+    once, and dropped here. `api` is the module `select`, or what tests use in its place.
     """
 
     def __init__(self, api: Any = select) -> None:

@@ -28,7 +28,7 @@ from ottla.server.socket_stream import SocketStream
 from ottla.server.waker import Waker
 
 FEW_EVENTS: Final = 8
-"""So many connections are handled whatever time it takes."""
+"""This many ready connections are handled in a wake-up, however long it takes."""
 
 MOST_MS: Final = 10.0
 """How long a wake-up may take before it leaves the rest to the next one."""

@@ -49,7 +49,7 @@ class BrokerThread:
     def begin(self, brokers: int = 1) -> None:
         """Start without waiting until other nodes are there. Raise StartupError if it cannot.
 
-        It is ready when it knows of so many `brokers` that are.
+        It is ready when it knows of this many `brokers` that are.
         """
         self._broker.open()
         self._broker.when_ready(lambda: self._answers.put(None), self._answers.put, brokers)

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class DeferredBackground:
-    """The Background port. `on_submit` and `on_result` hear of new work and new results."""
+    """The Background port. It calls `on_submit` for new work and `on_result` for new results."""
 
     def __init__(self) -> None:
         self._work: deque[Callable[[], None]] = deque()

@@ -54,9 +54,9 @@ class SimCluster:
         self.remote_tier = remote_tier
         self._clock_rates = clock_rates or {}
         self.on_end: Callable[[int], None] = lambda number: None
-        """Hears that the process of a broker has ended, for whatever reason."""
+        """Called when the process of a broker has ended, for any reason."""
         self.after_wake: Callable[[int], None] = lambda number: None
-        """Hears of every wake-up of a broker, when it is over."""
+        """Called after every wake-up of a broker."""
         self._voters = range(1, count + 1) if are_one_cluster else range(0)
         self.timeline = Timeline()
         self.network = SimNetwork(self.timeline, generator(seed, "network"))
@@ -168,7 +168,7 @@ class SimCluster:
         self._ended(number, silently=False)
 
     def lose_power(self, number: int) -> None:
-        """Lose all that a machine had not synced; nobody hears of it."""
+        """Lose all that a machine had not synced. Its peers do not notice."""
         self.machine(number).disk.lose_unsynced()
         self._ended(number, silently=True)
 

@@ -42,7 +42,7 @@ class MachineDriver:
         self._held: list[Callable[[], None]] = []
         """What the background thread would have done while the process was paused."""
         self.on_crash: Callable[[], None] | None = None
-        """Hears that the process has crashed in the background; None lets Crash through."""
+        """Called when the process has crashed in the background; None lets Crash through."""
         self._writable: list[SimStream] = []
         self._has_results = False
         machine.on_submit = self._plan_work

@@ -45,9 +45,9 @@ class Machine:
         self.reports: list[str] = []
         self.background = DeferredBackground()
         self.on_submit: Callable[[], None] = _nothing
-        """Hears that there is new work for the background."""
+        """Called when there is new work for the background."""
         self.on_result: Callable[[], None] = _nothing
-        """Hears that there is a result for the loop."""
+        """Called when there is a result for the loop."""
         self.node: Node | None = None
         self.loop: SimLoop | None = None
 

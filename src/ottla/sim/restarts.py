@@ -24,7 +24,7 @@ from ottla.wire.message import Message
 
 
 class RestartListener(Protocol):
-    """Hears when the broker starts and ends."""
+    """Called when the broker starts and ends."""
 
     def note(self, text: str) -> None: ...
 

@@ -48,7 +48,7 @@ class ProcessBroker:
         return self._address
 
     def begin(self, brokers: int) -> None:
-        """Start, as one of so many brokers, without waiting until it is ready."""
+        """Start, as one of `brokers` brokers, without waiting until it is ready."""
         start = {
             "node_id": self._node_id,
             "properties": self._settings(),

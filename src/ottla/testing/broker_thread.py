@@ -27,7 +27,7 @@ class ThreadBroker:
         return self._thread.bootstrap_servers
 
     def begin(self, brokers: int) -> None:
-        """Start, as one of so many brokers, without waiting. Raise StartupError if it cannot."""
+        """Start, as one of `brokers` brokers, without waiting. Raise StartupError if it cannot."""
         thread = BrokerThread(self._settings(), memory=self._memory, report=BROKER_LOG.add)
         thread.begin(brokers)
         self._thread = thread

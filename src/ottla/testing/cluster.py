@@ -35,7 +35,7 @@ class Cluster:
     `brokers` is their number; their ids are 1, 2, 3 and so on. `processes` runs each in a process
     of its own, which can be killed and paused. `properties` are Kafka's broker settings and win
     over what the cluster sets itself. `memory` keeps everything in memory, which a restart then
-    forgets. `data_dir` keeps the data where it is told and leaves it there. `racks` has the rack
+    forgets. `data_dir` is where the data goes and stays. `racks` has the rack
     of each broker. `proxied` lets brokers reach each other through small proxies, which
     `partition_network` needs; without them they are as fast as in production. In a coroutine, use
     it with `async with`: the event loop goes on while brokers start and stop.

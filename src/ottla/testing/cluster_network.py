@@ -44,7 +44,7 @@ class ClusterNetwork:
         return ",".join(f"{LOOPBACK}:{port}" for port in self._client_ports.values())
 
     def controller_address(self, node_id: int) -> str | None:
-        """Return where a broker's controller listens, None if it is none."""
+        """Return where a broker's controller listens, None if the broker is no controller."""
         port = self._bound.get((node_id, CONTROLLER))
         return None if port is None else f"{LOOPBACK}:{port}"
 

@@ -1,7 +1,7 @@
 """Small TCP proxies between the brokers of a test's cluster, which can cut them off each other.
 
 Brokers reach each other through proxies, clients do not. A connection belongs to the broker that
-opened it, which the client id of its first request tells. A cut connection stays open and carries
+opened it, which the client id of its first request shows. A cut connection stays open and carries
 nothing, as over a network that loses everything; after `heal` it goes on.
 
 A broker notices the end of another one by connections that are refused. So a proxy whose broker has

@@ -14,7 +14,7 @@ from ottla.tiered.layout import LOG
 from ottla.tiered.manifest import Manifest
 
 _LEAST_ENTRY: Final = 26
-"""No message of an old format is smaller, and its header can be read from so many bytes."""
+"""The size of the smallest message of an old format: enough bytes to read a header."""
 
 
 class RemoteBatch(NamedTuple):

@@ -33,7 +33,7 @@ def check_partition(
     except DamagedObject as error:
         return _EMPTY, [*findings, problem(error.reason, error.key)]
     except ObjectNotFound:
-        return _EMPTY, findings  # `_missing` has told
+        return _EMPTY, findings  # `_missing` has reported it
     for first, last in chain.gaps:
         findings.append(problem(f"offsets {first} to {last} are in no segment"))
     for manifest in chain.unused:

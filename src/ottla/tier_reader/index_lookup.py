@@ -21,7 +21,7 @@ def position_for(content: bytes, base_offset: int, offset: int) -> int:
 
 
 def offset_to_search_from(content: bytes, base_offset: int, timestamp_ms: int) -> int:
-    """Return an offset before which no record is as late as a timestamp."""
+    """Return an offset; all records before it are earlier than a timestamp."""
     count = len(content) // _TIME_ENTRY.size
     slot = bisect_right(range(count), timestamp_ms - 1, key=lambda n: _time_entry(content, n)[0])
     return base_offset + (_time_entry(content, slot - 1)[1] if slot else 0)

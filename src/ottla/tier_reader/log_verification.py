@@ -73,7 +73,7 @@ class LogVerification:
         for offset in self._aborted:
             yield from self._once(TXN_INDEX, f"no transaction is aborted at offset {offset}")
         if not self.batches and self._manifest.max_timestamp_ms != NO_TIMESTAMP:
-            # else it is a segment of a compacted topic of which nothing is left
+            # else it is a segment of a compacted topic, and no record of it is left
             yield from self._once(LOG, "it has no batches")
 
     def _once(self, kind: str, text: str | None) -> Iterator[Finding]:

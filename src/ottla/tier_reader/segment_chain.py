@@ -39,7 +39,7 @@ class SegmentChain(NamedTuple):
     gaps: tuple[OffsetRange, ...]
     """Offsets between segments that no segment has."""
     unused: tuple[Manifest, ...]
-    """Segments of which nothing is read: replaced, deleted, or all of it is in others."""
+    """Segments that are not read: replaced, deleted, or wholly contained in others."""
 
 
 def newest(manifests: Iterable[Manifest]) -> Manifest:

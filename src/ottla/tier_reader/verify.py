@@ -106,7 +106,7 @@ class _Parsed:
         self._parse(LEADER_EPOCHS, self._parse_epochs)
 
     def is_damaged(self, subject: str) -> bool:
-        """Return True if an object could not be read, and that has been told."""
+        """Return True if an object could not be read. That has been reported."""
         return subject in self._damaged
 
     def _parse(self, kind: str, parse: Callable[[bytes], object]) -> None:

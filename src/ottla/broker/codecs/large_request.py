@@ -19,7 +19,7 @@ class LargeRequest(Exception):
 
 
 def large_request(count: int, smallest_bytes: int, left_bytes: int) -> Exception:
-    """Return the error for a list of so many items: DecodeError if they cannot be there at all."""
+    """Return the error for a list with this many items: DecodeError if they do not fit."""
     if (count - 1) * smallest_bytes > left_bytes:
         return DecodeError(f"a list has {count - 1} items in {left_bytes} bytes")
     return LargeRequest()

@@ -1,4 +1,4 @@
-"""BrokerHeartbeat, versions 0 to 2: a broker shows that it lives."""
+"""BrokerHeartbeat, versions 0 to 2: a broker shows that it is alive."""
 
 from __future__ import annotations
 

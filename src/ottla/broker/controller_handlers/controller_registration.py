@@ -1,4 +1,4 @@
-"""ControllerRegistration, version 0: a controller says where it is and what it can (KIP-919)."""
+"""ControllerRegistration, version 0: a controller's addresses and features (KIP-919)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UpdateRaftVoter, version 0: a voter tells where it listens now (KIP-853)."""
+"""UpdateRaftVoter, version 0: a voter says where it listens now (KIP-853)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterConfigs, versions 0 to 2: all settings of a resource anew (KIP-133)."""
+"""AlterConfigs, versions 0 to 2: replace all settings of a resource (KIP-133)."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def handle(
 ) -> Steps[DeleteRecordsResponse]:
     """Return the new low watermark of each partition.
 
-    As in Kafka, of a partition that the request names several times the last offset counts.
+    If the request names a partition several times, the last offset counts, as in Kafka.
     """
     asked: dict[str, dict[int, int]] = {}
     for topic in request.topics:

@@ -19,7 +19,7 @@ from ottla.wire.messages.describe_groups import (
 )
 
 FIRST_NOT_FOUND = 6
-# There is no authorizer yet, so all operations are allowed: one bit per AclOperation.
+# Without an authorizer all operations are allowed: one bit per AclOperation.
 GROUP_OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
 
 

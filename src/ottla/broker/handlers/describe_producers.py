@@ -18,7 +18,7 @@ from ottla.wire.messages.describe_producers import (
 )
 
 MOST_PRODUCERS = 200_000
-"""Once a response has more than this (10 MB), further partitions get an error."""
+"""When a response has more than this (10 MB), further partitions get an error."""
 
 
 def handle(

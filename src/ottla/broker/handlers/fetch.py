@@ -54,10 +54,10 @@ SMALL_READ_BYTES: Final = 32 * 1024  # below this, copying is cheaper than two m
 MOST_COPIED_BYTES: Final = 1024 * 1024
 MOST_RANGES: Final = 64
 HIGH_WATERMARK_DELAY_MS: Final = 5
-"""How long a follower that has all records waits for more before it hears of a new high watermark.
+"""How long a new high watermark waits for more records before it is sent to a follower alone.
 
-Under load it comes with the next records then, and costs no round trip of its own. Where consumers
-read from followers it is told at once.
+Under load it leaves with the next records then, and costs no round trip of its own. Where consumers
+read from followers, it is sent at once.
 """
 
 _NO_ERROR: Final = int(ErrorCode.NONE)
@@ -294,7 +294,7 @@ class Context(RequestContext):
                     room = 0
                     enough = True
             elif item.error or item.diverging is not None or item.preferred_read_replica >= 0:
-                # A partition that is not there keeps nobody from waiting for the others.
+                # The fetch may wait for other partitions even if one does not exist.
                 enough = enough or item.error not in UNKNOWN
             elif self._unchanged(entry, item):
                 if self._exhausted(entry, item):
@@ -494,7 +494,7 @@ class Context(RequestContext):
         )
 
     def _is_held_back(self, partition: Partition, log: Log) -> bool:
-        """Return True if a follower must wait, because too much was sent to such as it."""
+        """Return True if a follower must wait, because too much was sent to throttled replicas."""
         assert self.throttle is not None
         return (
             self.replica_id not in partition.as_leader().isr

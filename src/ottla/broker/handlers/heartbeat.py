@@ -12,7 +12,7 @@ def handle(node: Node, request: HeartbeatRequest, context: RequestContext) -> He
     """Return whether the member has to join again.
 
     The answer is sent at once, even if the state behind it is not committed yet. At worst a
-    member joins once too often, or hears of a rebalance with its next heartbeat.
+    member joins once too often, or learns of a rebalance with its next heartbeat.
     """
     if not request.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID)

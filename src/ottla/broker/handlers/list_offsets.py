@@ -151,7 +151,7 @@ def _find(
     """Return the offset, timestamp and leader epoch that were asked for.
 
     A new leader does not know at first how much is committed. Until it knows, offsets that may be
-    smaller than those of the leader before are not told (KIP-207).
+    smaller than those of the previous leader are not returned (KIP-207).
     """
     partition = leader.partition
     log = partition.online_log()

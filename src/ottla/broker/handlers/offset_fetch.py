@@ -46,7 +46,7 @@ _COORDINATOR_MOVES = frozenset(
 )
 """While the coordinator moves, the partitions have the error of the group too, in old versions.
 
-aiokafka looks at those only. To a response without partitions, as Kafka sends it, it says that
+aiokafka looks at those only. Kafka's response has no partitions. aiokafka takes that to mean that
 nothing was ever committed, and its consumers begin at `auto_offset_reset`.
 """
 

@@ -122,7 +122,7 @@ class LargeProduce(Context):
         self.run(self._send())
 
     def run(self, steps: Steps[None]) -> None:
-        """Do something in slices, as long as somebody wants to know what comes of it."""
+        """Do something in slices, as long as the client waits for the reply."""
         connection = self.connection
         self.node.sliced_work.run(steps, lambda: not connection.closed)
 

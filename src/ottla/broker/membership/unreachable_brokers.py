@@ -1,8 +1,8 @@
 """Brokers whose process has probably ended, before the controller has fenced them.
 
-A client that loses its leader asks another broker for the new one at once. If it hears the old one
-again, it may not ask again for a second. So answers to Metadata wait while a broker is in this set:
-mostly they have the new leaders then.
+A client that loses its leader asks another broker for the new one at once. If the answer is still
+the old leader, it may not ask again for a second. So answers to Metadata wait while a broker is in
+this set: mostly they have the new leaders then.
 
     added      the connection to it was closed, and it had not handed over its partitions
     removed    its address takes connections; the metadata says something new about it; or

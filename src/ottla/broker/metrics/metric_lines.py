@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 
 def head(name: str, kind: str, text: str) -> Iterator[str]:
-    """Yield the lines before the values of a metric: what it is, and of which kind."""
+    """Yield the lines before the values of a metric: its description and its type."""
     yield f"# HELP {name} {text}"
     yield f"# TYPE {name} {kind}"
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 WRITE_AGAIN_MS: Final = 1000
 GIVE_UP_MS: Final = 60_000
-"""How long a broker that does not lead any more waits to hear what became of its copy."""
+"""How long a broker that no longer leads waits for the outcome of its copy."""
 
 
 class CopyTask:
@@ -36,7 +36,7 @@ class CopyTask:
     ) -> None:
         """Prepare a copy of these objects. It needs the turn of a task (`RemoteTier.run`).
 
-        `ended` is told if the segment was copied, and what the problem was, if there was one.
+        `ended` is called with True if the segment was copied, and with the problem, if any.
         """
         self._owner = owner
         self._leader_epoch = owner.partition.leader_epoch
@@ -142,8 +142,8 @@ class CopyTask:
     def metadata_changed(self, segments: RemoteSegments) -> None:
         """Follow what the metadata says about the segment.
 
-        A segment that is not in it may be one of which nothing was read yet. It is known to be
-        deleted only if it was there before.
+        If the segment is missing there, its first record may not have been read yet. The segment
+        is known to be deleted only if it was there before.
         """
         known = segments.segments.get(self.segment.segment_id)
         was_known = self._known_in is segments
@@ -162,7 +162,7 @@ class CopyTask:
             self._give_up()
 
     def _give_up(self) -> None:
-        """Delete what was stored: nobody will know of it."""
+        """Delete the objects that were stored: no metadata will name them."""
         if not self._is_over:
             self._is_over = True
             self._delete_stored()

@@ -60,7 +60,7 @@ class LocalReader:
         self._partition.watchers.pop(self, None)
 
     def partition_changed(self) -> None:
-        """Read what is new, after what goes on at the moment."""
+        """Read what is new, after the read that is under way."""
         if not self._is_reading:
             self._is_reading = True
             self._node.timers.at(self._node.monotonic_ms, self._begin)

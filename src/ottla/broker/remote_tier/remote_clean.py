@@ -9,8 +9,8 @@ read from the oldest on, and what stays of a group of them becomes a new segment
     COPY_FINISHED is written: in one step it takes the place of the others
     the leader deletes their objects after file.delete.delay.ms (`tiered_partition.py`)
 
-A segment of which everything stays is not stored again. Only the offset up to which it is clean
-is written.
+If every record of a segment stays, the segment is not stored again. Only the offset up to which it
+is clean is written.
 
 A helper process looks at the records, as for a local clean (`log/cleaner/cleaning_session.py`).
 Between two steps this broker may stop leading. Then the clean ends; what was replaced so far
@@ -261,7 +261,7 @@ class RemoteClean:
             yield from write.result()
 
     def _open_output(self) -> File:
-        """Return a new file that nobody finds: it is gone when the broker ends."""
+        """Return a new file without a name: the system deletes it when the broker ends."""
         path = self._log.path(f"{self._id}.tmp")
         files = self._log.resources.files
         file = files.open(path, create=True, writable=True)
@@ -295,7 +295,7 @@ class RemoteClean:
         )
 
     def _replaced(self, group: list[RemotePart]) -> set[bytes]:
-        """Return the ids of a group, and of those in its range of which nothing is read."""
+        """Return the ids of a group, and of the segments in its range that are not read."""
         segments = self._owner.segments
         first, end = group[0].first_offset, group[-1].end_offset
         replaced = {part.segment.segment_id for part in group}
@@ -310,7 +310,7 @@ class RemoteClean:
         return replaced
 
     def _is_unchanged(self, group: list[RemotePart], unchanged_bytes: int) -> bool:
-        """Return True if a group is one segment of which everything stays."""
+        """Return True if a group is one segment, and all its records stay."""
         part = group[0]
         return (
             unchanged_bytes == part.segment.size

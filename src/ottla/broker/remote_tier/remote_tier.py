@@ -60,7 +60,7 @@ class RemoteTier:
         """The one remote clean that may run: it takes a helper process and the memory of a map."""
         self._tell_reads_ms = 0.0
         self._changed: dict[RemotePartition, None] = {}
-        """Partitions of which the metadata has said something new."""
+        """Partitions with new records in the metadata."""
         node.on_config.append(self._reconfigure)
         node.hosted_logs.on_log_made.append(lambda partition: self.refresh_soon())
         self._reconfigure(node.config)

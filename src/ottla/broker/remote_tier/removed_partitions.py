@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ottla.broker.remote_tier.remote_tier import RemoteTier
 
 SURE_AFTER_MS: Final = 60_000
-"""A topic that is missing so long is deleted. The metadata of this broker may lag until then."""
+"""A topic that is missing for this long is deleted: the metadata of this broker may lag."""
 RETRY_MS: Final = 5_000
 
 

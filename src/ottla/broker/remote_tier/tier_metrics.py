@@ -2,8 +2,8 @@
 
 `kafka.server:type=BrokerTopicMetrics,name=RemoteCopyBytesPerSec` becomes
 `kafka_server_brokertopicmetrics_remotecopybytes_total` (KIP-405, KIP-963). They are sums over the
-tiered partitions of the broker. Each leader tells its own figures when it looks for something to
-do, so no partition is visited when the metrics are read.
+tiered partitions of the broker. Each leader updates its own figures when it looks for something
+to do, so no partition is visited when the metrics are read.
 """
 
 from __future__ import annotations

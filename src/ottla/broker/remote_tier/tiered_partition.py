@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 FIRST_RETRY_MS: Final = 500
 LONGEST_RETRY_MS: Final = 60_000
 SURE_AFTER_MS: Final = 5_000
-"""After so long without a remote segment, a log without one begins with its local segments."""
+"""How long to wait for remote segments before a log without any begins with its local ones."""
 
 
 class TieredPartition:
@@ -105,7 +105,7 @@ class TieredPartition:
         self._lead(log, segments)
 
     def forget_figures(self) -> None:
-        """Take the figures of this partition out of the sums: another broker tells them."""
+        """Take the figures of this partition out of the sums: another broker counts it."""
         before, self._figures = self._figures, NO_FIGURES
         self.tier.metrics.replace(before, NO_FIGURES)
 
@@ -209,7 +209,7 @@ class TieredPartition:
     def _doomed(self, log: Log, segments: RemoteSegments) -> SegmentMetadata | None:
         """Return a segment to delete: expired, replaced, given up by others, or half deleted.
 
-        Of one that was replaced nothing is deleted as long as readers may be in the middle of it.
+        A replaced segment is kept as long as readers may be in the middle of it.
         """
         delay_ms, now_ms = log.config.file_delete_delay_ms, self.tier.node.clock.wall_ms()
         for segment_id, segment in segments.segments.items():

@@ -3,7 +3,7 @@
 A follower has one fetch under way to each leader. While it waits here for new records, the follower
 cannot ask for a partition that this broker has just begun to lead, and nothing that is written to
 that partition can be committed. So these fetches are answered when this broker begins to lead, and
-for a short while afterwards none waits long: the follower may hear of its new leader later than
+for a short while afterwards none waits long: the follower may learn of its new leader later than
 the leader itself.
 """
 

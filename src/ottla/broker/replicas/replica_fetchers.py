@@ -121,8 +121,8 @@ class ReplicaFetchers(FetcherHost):
     def _wanted(self, partition: Partition) -> tuple[int, int] | None:
         """Return from whom to fetch a partition, and in which leader epoch.
 
-        Nobody as long as the metadata is older than this life of the broker: leader epochs in it
-        are out of date, and every leader would refuse them again and again.
+        Return nobody as long as the metadata is older than the start of this broker: its leader
+        epochs are out of date, and every leader would refuse them again and again.
         """
         if not self._node.hosted_logs.is_current:
             return None
@@ -328,7 +328,7 @@ class ReplicaFetchers(FetcherHost):
         self._node.timers.at(self._node.clock.monotonic_ms() + delay_ms, action)
 
     def _check_lag(self) -> None:
-        """Look for followers that lag, twice in the time that they may."""
+        """Look for followers that lag, twice in replica.lag.time.max.ms."""
         lag_max_ms = self._node.config.replication.replica_lag_time_max_ms
         self.isr_changes.remove_lagging(self._node.clock.monotonic_ms(), lag_max_ms)
         self.later(lag_max_ms / 2, self._check_lag)

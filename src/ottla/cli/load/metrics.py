@@ -42,7 +42,7 @@ class Figures:
     updated: float = 0.0
 
     def started(self, records: int) -> None:
-        """Begin a run, with so many records to load."""
+        """Begin a run with this many records to load."""
         self.before = {name: self.before[name] + self.now[name] for name in _COUNTERS}
         self.now = dict.fromkeys(_COUNTERS, 0)
         self.lag, self.updated = records, time.time()

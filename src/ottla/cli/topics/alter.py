@@ -25,7 +25,7 @@ class Altered(NamedTuple):
 def alter_in_steps(
     client: Client, name: str, change: ConfigChange, partitions: int | None
 ) -> Altered:
-    """Change settings, then the number of partitions: two requests, of which one may fail.
+    """Change settings, then the number of partitions: two requests, and one of them may fail.
 
     A number that the broker refuses is noticed before the settings are changed.
     """

@@ -19,7 +19,7 @@ from ottla.wire.messages.alter_replica_log_dirs import (
 )
 
 Replica: TypeAlias = tuple[int, TopicPartition]
-"""A broker, and a partition of which it has or gets a replica."""
+"""A broker, and a partition; the broker has a replica of it, or gets one."""
 
 
 class ReplicaLogDir(NamedTuple):

@@ -28,7 +28,7 @@ class QuorumPeers:
         timeout_ms: float,
         on_other_cluster: Callable[[int, Endpoint], None],
     ) -> None:
-        """Connect through `network`. Peers of another cluster are told to `on_other_cluster`."""
+        """Connect through `network`. `on_other_cluster` gets peers of another cluster."""
         self._network = network
         self._translator = translator
         self._client_id = client_id

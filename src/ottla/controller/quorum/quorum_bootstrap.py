@@ -19,7 +19,7 @@ from ottla.replication.timers import Timers
 
 RETRY_MS: Final = 50
 PATIENCE_MS: Final = 5_000
-"""After so long it is said who has not answered."""
+"""How long to wait before a message names those that have not answered."""
 
 
 class QuorumBootstrap:

@@ -27,7 +27,7 @@ from ottla.wire.messages import update_raft_voter as wire_update
 from ottla.wire.messages import vote as wire_vote
 
 _FIRST_WITH_DIRECTORIES = 1
-"""The version of Vote and its like that names voters by directory."""
+"""The version of Vote and similar requests that names voters by directory."""
 
 
 def check_cluster(asked: str | None, own: str) -> None:

@@ -41,7 +41,7 @@ class SnapshotFiles:
         return message._replace(size=size, data=data)
 
     def write_part(self, asked: OffsetAndEpoch, position: int, data: bytes) -> None:
-        """Write a part of a snapshot that is being fetched. Position 0 starts it anew."""
+        """Write a part of a snapshot that is being fetched. Position 0 starts it again."""
         snapshot = SnapshotId(*asked)
         if position == 0 or self._writing is None or self._writing[0] != snapshot:
             self._abandon()

@@ -41,7 +41,7 @@ LARGE_READ_BYTES: Final = 2 * 1024 * 1024
 
 _ENTRIES_PER_STEP: Final = 700
 _REPLAY_COST: Final = 4
-"""An entry that is decoded and replayed takes so much longer than one that is only kept."""
+"""How much longer it takes to decode and replay an entry than only to keep it."""
 _LATEST_PER_STEP: Final = 500
 _ENDING_STEPS: Final = 8
 _PARTS: Final = 64
@@ -80,7 +80,7 @@ class _LatestRecords:
         self._parts[crc32c(key) % _PARTS][key] = (offset, value)
 
     def take(self, count: int) -> Iterator[tuple[bytes, tuple[int, bytes | None]]]:
-        """Remove records, at most so many, and yield them."""
+        """Remove at most this many records, and yield them."""
         for part in self._parts:
             while part and count:
                 count -= 1

@@ -36,7 +36,7 @@ def entries_of(data: Buffer, batch: Batch) -> Iterator[Entry]:
 
 
 def task_data(latest_only: Sequence[bytes], data: Buffer) -> bytes:
-    """Return what the task takes: beginnings of keys of which only the last counts, and bytes."""
+    """Return what the task takes: key prefixes whose last record alone counts, and bytes."""
     prefixes = b"".join(bytes((len(prefix),)) + prefix for prefix in latest_only)
     return b"".join((bytes((len(latest_only),)), prefixes, data))
 

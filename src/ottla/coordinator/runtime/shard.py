@@ -30,7 +30,7 @@ class Shard(ABC):
     """The state of one partition, and how its records and responses are treated."""
 
     LATEST_ONLY: ClassVar[tuple[bytes, ...]] = ()
-    """Beginnings of keys of which only the last record counts, in any order among all others.
+    """Key prefixes. Only the last record of such a key counts, in any order among all others.
 
     The loader decodes and replays only that one.
     """

@@ -5,8 +5,8 @@ broker has not answered, more markers for it are collected. A marker is sent aga
 partition has it, to whoever leads the partition then. That ends only if the topic is deleted, or
 this broker no longer coordinates the transaction: its successor sends the markers again.
 
-Thousands of transactions may end at once, and one may have thousands of partitions. So whatever is
-done with many markers is done in slices.
+Thousands of transactions may end at once, and one may have thousands of partitions. So all work on
+many markers is done in slices.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class MarkerSender:
         self._run(len(found), self._enqueue_steps(found))
 
     def _run(self, count: int, steps: Steps[None]) -> None:
-        """Do something with so many markers: at once if they are few, else in slices."""
+        """Do something with this many markers: at once if they are few, else in slices."""
         if count < _MARKERS_A_STEP:
             for _ in steps:
                 pass

@@ -1,4 +1,4 @@
-"""What becomes of a request to the transaction coordinator, and who is told."""
+"""The outcome of a request to the transaction coordinator, and the reply that gets it."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 Every request becomes a decision about one transactional id: a function that takes the transaction
 and returns the value of its next record (`init_producer`, `add_partitions`, `end_transaction`).
-The outcome is told when the record is committed. Once a decision to commit or abort is committed,
-the markers go out, and when all partitions have theirs, the transaction is complete. A coordinator
-that loads a decided transaction goes on with the markers.
+The client gets the outcome when the record is committed. Once a decision to commit or abort is
+committed, the coordinator sends the markers. When all partitions have theirs, the transaction is
+complete. A coordinator that loads a decided transaction goes on with the markers.
 
 While markers are being written, the producer cannot begin its next transaction. A request for it
 waits a moment for the end (`COMPLETION_WAIT_MS`) before it gets CONCURRENT_TRANSACTIONS, because
@@ -153,7 +153,7 @@ class TransactionCoordinator:
         runtime.answer(WhenCommitted(done), outcome)
 
     def end_transaction(self, request: EndTransaction, done: Done) -> None:
-        """Commit or abort. The outcome is told when the decision is committed."""
+        """Commit or abort. `done` gets the outcome when the decision is committed."""
 
         def decide(found: Transaction | None, new_id: int | None) -> TransactionLogValue | None:
             return end_transaction(
@@ -230,7 +230,7 @@ class TransactionCoordinator:
     def _write(self, runtime: Runtime, found: Transaction, value: TransactionLogValue) -> None:
         """Write the record of a decision. Markers follow when a transaction is decided.
 
-        The producer hears of the decision before that: it needs no marker to go on.
+        The producer is answered before that: it needs no marker to go on.
         """
         if value.transaction_status in PREPARED:
             send = partial(self._send_markers, runtime, found.transactional_id, value)

@@ -5,7 +5,7 @@ the slot that the hash says to the next free one, for all keys of many batches a
 
 The first pass also marks each offset whose record is not the last one of its key. So the second
 pass need not look for the keys of what the first pass has seen, and it need not look at all at the
-records of a batch of which nothing or everything stays. There are marks for a limited number of
+records of a batch if none or all of them stay. There are marks for a limited number of
 offsets; for those after them the keys are looked for.
 
 numpy is optional (the extra `compact`). It is imported in a helper process only, and only for logs
@@ -79,7 +79,7 @@ class ArrayKeyOffsets:
         """How many they are at most."""
         self._hash = KeyHash(seed)
         self._superseded = OffsetMarks(0, 0)
-        """Offsets of records that go: others with the same keys follow, or they have no key."""
+        """Offsets of records to remove: others with the same keys follow, or they have no key."""
         self._tombstones = OffsetMarks(0, 0)
         self._are_marks_useful = True
         """False if somewhere records have other offsets than the header of their batch says."""
@@ -93,7 +93,7 @@ class ArrayKeyOffsets:
         return self._keys / max(self._limit(self._most_slots), 1)
 
     def _limit(self, slots: int) -> int:
-        """Return how many keys a table of so many slots may have."""
+        """Return how many keys a table with this many slots may have."""
         share = self._load_factor if slots == self._most_slots else _GROW_FROM
         return min(int(slots * share), slots - 1)  # a search ends at a free slot
 

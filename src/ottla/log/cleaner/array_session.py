@@ -1,8 +1,8 @@
 """The work of one clean with arrays: it looks at the records of many batches together (numpy).
 
 What stays is what `cleaning_session.py` says. It writes the same bytes as `plain_session.py`, and
-is for large logs. Batches of which the first pass knows that everything or nothing stays are not
-decompressed or looked at again in the second pass; their CRC was checked in the first one.
+is for large logs. If the first pass finds that all or none of a batch's records stay, the second
+pass does not decompress or read the batch again; its CRC was checked in the first one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _State(NamedTuple):
     begin_epoch: Array
     """Which ones are the first ones of their leader epochs, if these are kept."""
     may_keep_header: Array
-    """Which ones somebody may need although none of their records stays."""
+    """Which ones may be needed although none of their records stays."""
 
 
 class ArraySession(CleaningSession):

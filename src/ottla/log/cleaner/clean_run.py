@@ -103,7 +103,7 @@ class _Chunk(NamedTuple):
     size: int
     fields: dict[str, Any]
     message: Started[bytes] | None
-    """With its bytes, which are being read in the background; None if the helper reads them."""
+    """The message with its bytes, read in the background; None if the helper reads them."""
 
 
 class _Output:

@@ -25,7 +25,7 @@ class CleanTransactions:
         self._aborted: dict[int, tuple[AbortedTxn, bool]] = {}
         """By producer: the aborted transaction it is in, and whether a batch of it was seen."""
         self._committed: set[int] = set()
-        """Producers of which a batch of a transaction was seen that is not aborted."""
+        """Producers with a batch of a transaction that is not aborted."""
         self.kept: list[AbortedTxn] = []
         """Aborted transactions whose markers stay. Whoever writes them clears the list."""
 

@@ -45,7 +45,7 @@ def with_records(
 
 
 def without_records(batch: Batch) -> bytearray:
-    """Return an empty batch, which tells the last sequence of its producer, or the last offset."""
+    """Return an empty batch, which keeps the last sequence of its producer, or the last offset."""
     attributes = batch.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_MASK)
     return _sealed(batch, attributes, NO_TIMESTAMP, batch.max_timestamp, 0, b"")
 

@@ -3,14 +3,14 @@
 `plain_session.py` does so in plain Python, `array_session.py` with numpy.
 
 The first pass reads the dirty part and collects the last offset of each key. The second pass reads
-everything from the start of the log and returns what stays. What Kafka's cleaner keeps, stays:
+everything from the start of the log and returns what stays. It keeps what Kafka's cleaner keeps:
 - the record with the last offset of its key, and everything after the end of the first pass;
 - a record without a value (tombstone), until the delete horizon in its batch has passed. The clean
   that first finds it stores the horizon there. In a tiered log, those that the remote part may
   still need stay as they are (`Log.keeps_deletions_from`);
 - no batch of an aborted transaction; a transaction marker as `clean_transactions.py` says;
-- of a batch without records, the header if it has the last sequence of a producer that is still
-  known, or the last offset of the range that is cleaned. In tiered topics also if it is the first
+- the header of a batch without records, if it has the last sequence of a producer that is still
+  known, or the last offset of the range that is cleaned; in tiered topics also if it is the first
   one of its leader epoch: remote segments are found by the epochs of the log that reads them, so
   all replicas must agree on where epochs begin.
 Offsets and sequences never change. The CRC of each batch is checked, so damage is not copied.

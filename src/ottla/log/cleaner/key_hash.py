@@ -2,8 +2,8 @@
 
 Multilinear hashing: a key is a string of 32-bit numbers, its length among them. Each is multiplied
 by a secret number of 64 bits, and the upper 32 bits of the sum are a quarter of the hash. It is
-strongly universal: who does not know the secret of a clean finds two keys with one hash only by
-luck, one in 2**128 (Lemire and Kaser, Strongly universal string hashing is fast). Keys of more than
+strongly universal: without the secret of a clean, only luck finds two keys with one hash, one in
+2**128 (Lemire and Kaser, Strongly universal string hashing is fast). Keys of more than
 256 bytes are hashed one by one by BLAKE2b with the same secret.
 """
 

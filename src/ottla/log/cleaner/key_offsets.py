@@ -35,7 +35,7 @@ class BatchRecords(NamedTuple):
     base_offset: int
     record_count: int
     keep_tombstones: bool = True
-    """False if records without a value go."""
+    """False if records without a value are removed."""
 
 
 class Selection(NamedTuple):

@@ -101,7 +101,7 @@ class LogCleaner:
         """How long the latest log is late, by max.compaction.lag.ms, as of the last check."""
         self.cleans = 0
         self.on_cleaned: Callable[[Log], None] = lambda log: None
-        """Hears of each log that was cleaned."""
+        """Called with each log that was cleaned."""
 
     def reconfigure(self, config: CleanerConfig) -> None:
         """Use new settings from the next clean on, and the new rate at once."""
@@ -285,11 +285,11 @@ class LogCleaner:
 
 
 def _requested_bytes(plan: Cleanable) -> int:
-    """Return how much a clean looks at that somebody has asked for: the active segment, too."""
+    """Return how much a requested clean would read, the active segment included."""
     return plan.cleanable_bytes + plan.log.active.size
 
 
 def _can_roll(log: Log) -> bool:
-    """Return True if the active segment has something, all of which is committed."""
+    """Return True if the active segment has records, and all of them are committed."""
     is_whole = log.written_end <= log.high_watermark and not log.has_queued
     return bool(log.active.size) and is_whole

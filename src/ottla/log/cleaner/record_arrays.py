@@ -26,7 +26,7 @@ PADDING: Final = bytes(16)
 """What `data` must end with, so that a word can be read wherever a key begins."""
 
 _FEW_BATCHES: Final = 24
-"""So many batches are walked faster by a loop in Python than by operations on arrays."""
+"""Up to this many batches, a loop in Python is faster than operations on arrays."""
 _MIN_BODY_BYTES: Final = 6
 _MORE: Final = 0x80
 _DAMAGED: Final = "a record is longer than its batch, or shorter than its fields"

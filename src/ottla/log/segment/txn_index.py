@@ -62,7 +62,7 @@ class TxnEntries:
 
     @classmethod
     def for_one_search(cls, content: bytes) -> TxnEntries:
-        """Return entries of which a search skips none: to look at all of them takes longer."""
+        """Return the entries that a search must look at, because it can skip none of them."""
         entries = cls(b"")
         entries.content, entries.smallest_of_all = content, -1
         return entries

@@ -77,7 +77,7 @@ class CheckpointJob:
         """What the logs were like, if all checkpoints are up to date after this job."""
         self._encoded: dict[str, bytes] = {}
         self.then: list[Callable[[], None]] = []
-        """Who is told when it is done, or has failed."""
+        """Called when it is done, or has failed."""
 
     def collect(
         self,

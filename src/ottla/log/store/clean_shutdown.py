@@ -16,7 +16,7 @@ from ottla.log.log import Log
 from ottla.ports import Files
 
 MANY = 50
-"""From so many logs on, the whole volume is forced to disk. Others may have written to it too."""
+"""From this many logs on, the whole volume is forced to disk, with what others wrote to it."""
 
 MANY_FILES = 400
 """The same for the files of all logs together: one log may have thousands."""

@@ -4,7 +4,7 @@ A directory that cannot be read goes offline with all its partitions; the others
 that is damaged beyond recovery goes offline alone. A log that cannot be recovered because the
 disk is full is opened later. Directories of deleted partitions are deleted. Directories of no
 partition are not touched. The copy of a log that was moving to another directory takes its place if
-the log is gone, else it is deleted and the move begins anew.
+the log is gone, else it is deleted and the move begins again.
 
 A partition may be in two directories: a crash can undo the renaming of a deleted log, or a log
 was created again while its directory was offline. The one with the topic's id is kept, the
@@ -63,7 +63,7 @@ def _end_move(
     config_for: Callable[[TopicPartition], LogConfig],
     expected: Mapping[TopicPartition, bytes],
 ) -> None:
-    """Take the copy of a log that was moving, if the log is gone; else begin it anew later.
+    """Take the copy of a log that was moving, if the log is gone; else begin it again later.
 
     The log is gone if the process ended while the copy took its place.
     """

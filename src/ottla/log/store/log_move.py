@@ -3,7 +3,7 @@
 Its records are copied to a *future* log in the other directory, whose name ends in `-future`, up to
 the high watermark: these are never cut off again. When it has them all, the rest is copied at once,
 and the future log takes the place of the present one. A crash in between leaves a future log
-behind: `inventory` puts it in its place if the present one is gone, else it is begun anew.
+behind: `inventory` puts it in its place if the present one is gone, else it begins again.
 """
 
 from __future__ import annotations

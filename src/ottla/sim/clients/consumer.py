@@ -55,7 +55,7 @@ class Consumer(Client):
         self._fetch()
 
     def _subscribe(self) -> None:
-        """Choose partitions anew; a session goes on with the changed set if it can."""
+        """Choose other partitions; a session continues with the changed set if it can."""
         places = self.environment.model.places()
         if self._session is None:
             self._version = self.chance.choice(_VERSIONS)

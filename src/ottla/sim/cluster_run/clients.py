@@ -122,7 +122,7 @@ class ClusterClient(ConnectedClient):
         self.choose()
 
     def check_code(self, exchange: Exchange, code: int) -> None:
-        """Raise Violation if an error has no reason in a cluster of which parts fail."""
+        """Raise Violation if an error has no reason in a cluster whose parts fail."""
         if code not in _RETRIED:
             raise Violation(f"{exchange!r}: answered with {ErrorCode(code).name}")
 
@@ -365,7 +365,7 @@ class ClusterConsumer(ClusterClient):
         self.is_steady = False
         """Set when the reader is to read to the end."""
         self._latest = (-1, 0)
-        """The leader epoch and the end that ListOffsets told last."""
+        """The leader epoch and the end that ListOffsets returned last."""
 
     def act(self) -> None:
         name, index = self.key

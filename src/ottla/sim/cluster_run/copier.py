@@ -6,9 +6,9 @@ the committed offset, and goes on from there. It may crash, or pause for longer 
 its transaction, and go on as if nothing had happened. Several copiers share a transactional id: the
 last one fences the others. Some transactions also read what others have written to the output.
 
-Clients of transaction version 0 and 1 add partitions by themselves, and keep their epoch. One that
-does not know whether a request may still arrive begins anew, with another epoch: the protocol does
-not protect it otherwise. Clients of version 2 send the request again.
+Clients of transaction version 0 and 1 add partitions by themselves, and keep their epoch. If a
+client does not know whether a request may still arrive, it begins again with another epoch: the
+protocol does not protect it otherwise. Clients of version 2 send the request again.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ _FENCED = frozenset(
         ErrorCode.TRANSACTION_ABORTABLE,
     }
 )
-"""Answers that somebody gets who was replaced, or was too slow."""
+"""Answers to a client that was replaced, or was too slow."""
 _OTHER_ID = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-"""The answer that somebody gets whose producer id is no longer that of the transactional id."""
+"""The answer to a client whose producer id is no longer that of the transactional id."""
 _READS_OUTPUT = 0.3
 _COPIES, _MOST_COPIES = 5, 30
 _COPIES_A_KEY = 4

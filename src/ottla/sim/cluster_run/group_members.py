@@ -62,7 +62,7 @@ _OUT = frozenset(
         ErrorCode.STALE_MEMBER_EPOCH,
     }
 )
-"""Answers after which a member begins anew."""
+"""Answers after which a member begins again."""
 _NO_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
 
@@ -101,7 +101,7 @@ class GroupMember(ClusterClient):
         raise NotImplementedError
 
     def start_over(self) -> None:
-        """Join anew."""
+        """Join again as a new member."""
         raise NotImplementedError
 
     # -- the coordinator -----------------------------------------------------------------

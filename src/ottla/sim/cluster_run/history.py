@@ -19,7 +19,7 @@ from ottla.sim.network.exchange import Violation
 _READ_BYTES = 1 << 20
 PartitionKey = tuple[str, int]
 Added = Callable[[PartitionKey, Batch, bytes], None]
-"""Hears of every batch that becomes part of a history, in the order of the log."""
+"""Called with every batch that becomes part of a history, in the order of the log."""
 
 
 class Committed(NamedTuple):
@@ -57,7 +57,7 @@ class LogHistory:
             self.compare(who, batch, data)
 
     def compare(self, who: str, batch: Batch, data: bytes) -> None:
-        """Compare a batch that is committed, as somebody says, with the history, or add it."""
+        """Compare a batch that a replica calls committed with the history, or add it."""
         base_offset = batch.base_offset
         found = Committed(
             base_offset,

@@ -60,7 +60,7 @@ class ClusterProfile(NamedTuple):
     classic_members: int
     consumer_members: int
     copiers: int
-    """Clients that copy partitions in transactions, each another one."""
+    """Clients that copy in transactions, each a partition of its own."""
     rivals: int
     """How many of the copied partitions have a second client with the same transactional id."""
     group_copiers: int

@@ -485,7 +485,7 @@ class ClusterRun:
         return ""
 
     def _check_replicas(self) -> None:
-        """Compare the replicas of topics of which records may be lost: they are equal now."""
+        """Compare the replicas of topics whose records may be lost: they are equal now."""
         for name, topic in self.image.topics.items():
             for partition in topic.partitions if is_loose(name) else ():
                 contents = [

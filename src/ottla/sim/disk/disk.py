@@ -37,7 +37,7 @@ class SimDisk:
         self.process = 0
         """Counts the processes that used the disk."""
         self.on_operation: Callable[[str, str], None] = _nothing
-        """Hears of every operation before it happens."""
+        """Called before every operation."""
 
     # -- the life of processes -----------------------------------------------------------
 

@@ -25,7 +25,7 @@ class Change(NamedTuple):
 
 
 class Content:
-    """Bytes of which the unwritten tail is zeros that take no memory."""
+    """Bytes whose unwritten tail is zeros that take no memory."""
 
     __slots__ = ("data", "size")
 

@@ -99,7 +99,7 @@ def _expected(
     place: Place | None,
     conditions: Conditions,
 ) -> set[int]:
-    """Return the codes of which one must be the answer, storage errors aside."""
+    """Return the codes that the answer may have, storage errors aside."""
     request = exchange.request
     assert isinstance(request, ProduceRequest)
     if request.acks not in (-1, 0, 1):

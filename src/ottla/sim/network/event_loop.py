@@ -52,7 +52,7 @@ class SimLoop:
             arena_bytes=ARENA_BYTES,
         )
         self.on_blocked: Callable[[SimStream], None] = lambda stream: None
-        """Hears of streams that the broker wants to send more to, later."""
+        """Called with streams that the broker wants to send more to, later."""
         self.end_process: Callable[[], None] = lambda: None
 
     # -- connections ---------------------------------------------------------------------

@@ -3,7 +3,7 @@
 While two machines are cut off from each other, bytes between them wait, as TCP sends them
 again and again; new connections wait as well. A killed process closes its connections. A
 machine that lost its power says nothing: what is sent to it is lost until it runs again, and
-then its peers hear that their connection is no more.
+then its peers notice that their connection is closed.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class SimNetwork:
         self._forget_dead()
 
     def process_ended(self, driver: MachineDriver, *, silently: bool) -> None:
-        """End the connections of a process; if it lost its power, nobody hears of it."""
+        """End the connections of a process; if it lost its power, no peer notices."""
         for direction in self._directions:
             if direction.sender.driver is driver and not silently:
                 self._send(direction, None)

@@ -58,7 +58,7 @@ class Settled:
         self.pending: list[Handled] = []
         """Requests that were handled, and whose replies come later: what they do may show."""
         self.lost: list[Handled] = []
-        """Requests whose connection went away: nobody hears what became of them."""
+        """Requests whose connection was closed: no client learns their outcome."""
 
 
 class NodeRecorder:
@@ -78,7 +78,7 @@ class NodeRecorder:
         self._lost: list[Handled] = []
         self.on_settled: Callable[[Settled], None] = lambda settled: None
         self.on_refused: Callable[[Exchange, DecodeError], None] = lambda which, why: None
-        """Hears of frames that were no requests."""
+        """Called with frames that were no requests."""
 
     # -- what the engine calls -----------------------------------------------------------
 

@@ -49,7 +49,7 @@ class SimStream:
         self.deliver = deliver
         self.on_close = on_close
         self.on_event: Callable[[], None] = _nothing
-        """Hears that bytes have arrived, or the end, or an error."""
+        """Called when bytes have arrived, or the end, or an error."""
         self.inbox = bytearray()
         self.requests: deque[Exchange] = deque()
         self.interest = 0

@@ -5,9 +5,9 @@ batch is written to the table, when Spark has planned it, and at the end of a ru
 table has, its plan is in the object store, and another machine repeats or continues it:
 
 - killed before the plan is stored: nothing of the batch is in the table, and the next run plans it
-  anew;
-- killed after that: the next run repeats the batch with the same offsets, and the table tells
-  whether it has it.
+  again;
+- killed after that: the next run repeats the batch with the same offsets, and the table
+  shows whether it has the batch.
 """
 
 from __future__ import annotations

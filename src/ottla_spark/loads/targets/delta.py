@@ -5,7 +5,7 @@ batch's number. The second names the topic, with a number made of the checkpoint
 with different checkpoints start at the same moment, Delta refuses the second commit, because both
 set the same identifier. The table can be asked for both later.
 
-An attempt that is killed before its commit leaves a directory whose name tells the batch; the next
+An attempt that is killed before its commit leaves a directory whose name has the batch; the next
 attempt removes it.
 """
 

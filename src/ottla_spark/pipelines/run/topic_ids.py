@@ -40,7 +40,7 @@ def check_topic_ids(spec: PipelineSpec) -> None:
 
 
 def source_reads(source: TopicSource) -> Callable[[str], bool]:
-    """Return a function that tells whether the source reads the topic with a name."""
+    """Return a function that returns True if the source reads the topic with a name."""
     if source.pattern is None:
         names = {topic.text for topic in source.topics}
         return names.__contains__
