@@ -15,9 +15,9 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from ottla.cli.errors import FAILED, OK, complain
+from ottla.cli.errors import FAILED, OK, complain, tell
 from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect
-from ottla.cli.output import JsonValue, counted, note, print_json
+from ottla.cli.output import JsonValue, counted, print_json
 from ottla.cli.sizes import size_text
 from ottla.client.cluster import Client
 from ottla.client.configs import (
@@ -156,7 +156,7 @@ def _is_clean(log: LogDescription, end: int | None) -> bool:
 def _bar(stack: ExitStack) -> Callable[[str, float], None]:
     """Return what shows the sizes, and how many of the logs are clean, on a terminal."""
     if not sys.stderr.isatty():
-        note("cleaning; Ctrl-C ends it and restores the settings")
+        tell("cleaning; Ctrl-C ends it and restores the settings")
         return lambda text, share: None
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from ottla.cli.errors import FAILED, OK, UsageError, complain
+from ottla.cli.errors import FAILED, OK, UsageError, complain, tell
 from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect, read_plan
-from ottla.cli.output import JsonValue, counted, note, print_json
+from ottla.cli.output import JsonValue, counted, print_json
 from ottla.client.cluster import Client
 from ottla.client.topics.elections import Elected, ElectionType, elect_leaders
 from ottla.client.topics.reassignment_plan import partitions_from_json
@@ -117,7 +117,7 @@ def _report(results: Sequence[Elected], json: bool) -> int:
         for each in changed:
             print(f"{each.partition}: has its leader now")
         if not changed and not failed:
-            note("All partitions have the wanted leaders already.")
+            tell("All partitions have the wanted leaders already.")
         elif changed:
-            note(f"{counted(len(changed), 'partition')} changed.")
+            tell(f"{counted(len(changed), 'partition')} changed.")
     return FAILED if failed else OK

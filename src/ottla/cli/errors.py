@@ -24,19 +24,26 @@ def complain(message: str) -> None:
 
     On a terminal, long lines are wrapped between words.
     """
-    for line in message.splitlines():
-        for part in _wrapped(line) if sys.stderr.isatty() else [line]:
-            print(f"ottla: {part}", file=sys.stderr)
-
-
-def _wrapped(line: str) -> list[str]:
-    import shutil
-    import textwrap
-
-    width = max(_NARROWEST, shutil.get_terminal_size().columns - len("ottla: "))
-    return textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]
+    _print_wrapped(message, "ottla: ")
 
 
 def tell(message: str) -> None:
-    """Print a line on stderr, which is for people; stdout is for results."""
-    print(message, file=sys.stderr, flush=True)
+    """Print a message on stderr, which is for people; stdout is for results.
+
+    On a terminal, long lines are wrapped between words.
+    """
+    _print_wrapped(message, "")
+
+
+def _print_wrapped(message: str, prefix: str) -> None:
+    for line in message.splitlines():
+        for part in _wrapped(line, len(prefix)) if sys.stderr.isatty() else [line]:
+            print(f"{prefix}{part}", file=sys.stderr, flush=True)
+
+
+def _wrapped(line: str, prefix: int) -> list[str]:
+    import shutil
+    import textwrap
+
+    width = max(_NARROWEST, shutil.get_terminal_size().columns - prefix)
+    return textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]

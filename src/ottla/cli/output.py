@@ -13,6 +13,8 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
+from ottla.cli.errors import tell
+
 JsonValue: TypeAlias = (
     bool | int | float | str | Sequence["JsonValue"] | dict[str, "JsonValue"] | None
 )
@@ -44,11 +46,6 @@ def print_json(value: JsonValue) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def note(text: str) -> None:
-    """Print a remark for people on stderr, so that it is not taken for output."""
-    print(text, file=sys.stderr)
-
-
 def print_headline(facts: Sequence[str]) -> None:
     """Print facts about one thing in one line, or on a terminal in as many lines as it needs."""
     if not sys.stdout.isatty():
@@ -66,10 +63,10 @@ def print_headline(facts: Sequence[str]) -> None:
 def print_table(columns: Sequence[Column], rows: Rows, empty: str | None = None) -> None:
     """Print rows as a table on a terminal, or as aligned columns elsewhere.
 
-    If there are no rows, print only the text `empty`, if given, as a note.
+    If there are no rows, print only the text `empty`, if given, as a message for people.
     """
     if not rows and empty is not None:
-        note(empty)
+        tell(empty)
     elif sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
         _print_rich(*fitted(columns, rows, width), width)

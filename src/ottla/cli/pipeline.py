@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.errors import UsageError
+from ottla.cli.errors import UsageError, tell
 from ottla.cli.options import Json, pairs
 from ottla.cli.spark_extra import Verbose, need_spark
 
@@ -124,4 +124,4 @@ def _target(
     need_spark()
     from ottla_spark.pipelines.command import Target
 
-    return Target(file, master, bootstrap_server, state, settings, json, verbose)
+    return Target(file, master, bootstrap_server, state, settings, json, tell, verbose)

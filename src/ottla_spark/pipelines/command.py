@@ -47,7 +47,10 @@ INTERRUPTED: Final = 130
 
 @dataclass(frozen=True)
 class Target:
-    """A pipeline file, and the options of the command line that override it."""
+    """A pipeline file, and the options of the command line that override it.
+
+    `tell` prints a message for people.
+    """
 
     file: str
     master: str
@@ -55,6 +58,7 @@ class Target:
     state: str | None
     conf: Mapping[str, str]
     json: bool
+    tell: Callable[[str], None]
     verbose: bool = False
 
     def check(
@@ -71,29 +75,30 @@ class Target:
 
 
 class ProblemReport:
-    """Prints the problems of a file on stderr, each once: some of them before Spark starts."""
+    """Prints the problems of a file, each once: some of them before Spark starts."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, tell: Callable[[str], None]) -> None:
         self._file = file
+        self._tell = tell
         self._printed: set[Problem] = set()
 
     def print_early(self, problems: Problems) -> None:
         """Print the problems that are known before Spark starts, which may take a while."""
         self._print(problems)
         if len(problems):
-            print("ottla: Spark checks the rest ...", file=sys.stderr, flush=True)
+            self._tell("ottla: Spark checks the rest ...")
 
     def print_all(self, problems: Problems) -> None:
         """Print the problems that were not printed yet, and how many there are in all."""
         self._print(problems)
         if len(problems) > 1:
-            print(f"ottla: {len(problems)} problems", file=sys.stderr)
+            self._tell(f"ottla: {len(problems)} problems")
 
     def _print(self, problems: Problems) -> None:
         for problem in problems:
             if problem not in self._printed:
                 self._printed.add(problem)
-                print(problem.text(self._file), file=sys.stderr, flush=True)
+                self._tell(problem.text(self._file))
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,7 @@ def _with_spark(target: Target, command: Callable[[Running], int]) -> int:
             )
     except (QueryFailed, ClientError, NoSpark, UnexpectedError) as error:
         for line in message_of(error).splitlines():
-            print(f"ottla: {line}", file=sys.stderr)
+            target.tell(f"ottla: {line}")
         return FAILED
 
 
@@ -142,7 +147,7 @@ def run(target: Target, trigger: Trigger | None) -> int:
 
 
 def _check(target: Target, running: Running) -> int:
-    report = ProblemReport(target.file)
+    report = ProblemReport(target.file, target.tell)
     early = _silent if target.json else report.print_early
     checked, problems = target.check(running.spark, early)
     if running.stop.is_set():
@@ -168,12 +173,12 @@ def _plan(target: Target, running: Running) -> int:
         print(json_text.dumps(picture, indent=2))
     elif checked is not None:
         print_picture(checked)
-    ProblemReport(target.file).print_all(problems)
+    ProblemReport(target.file, target.tell).print_all(problems)
     return FAILED if len(problems) else OK
 
 
 def _run(target: Target, trigger: Trigger | None, running: Running) -> int:
-    report = ProblemReport(target.file)
+    report = ProblemReport(target.file, target.tell)
     checked, problems = target.check(running.spark, report.print_early)
     if checked is None or len(problems):
         report.print_all(problems)

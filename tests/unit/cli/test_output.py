@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from ottla.cli.errors import complain
+from ottla.cli.errors import complain, tell
 from ottla.cli.output import Column, fitted, print_headline, print_json, print_table, shortened
 
 
@@ -105,3 +105,8 @@ def test_messages_wrap_between_words(
     assert len(lines) > 1
     assert all(line.startswith("ottla: ") and len(line) <= 50 for line in lines)
     assert " ".join(line.removeprefix("ottla: ") for line in lines) == message.strip()
+    tell(message.strip())
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) > 1
+    assert all(len(line) <= 50 for line in lines)
+    assert " ".join(lines) == message.strip()

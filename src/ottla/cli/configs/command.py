@@ -7,9 +7,9 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.errors import OK, DataError, UsageError
+from ottla.cli.errors import OK, DataError, UsageError, tell
 from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect, pairs
-from ottla.cli.output import Column, JsonValue, note, print_json, print_table
+from ottla.cli.output import Column, JsonValue, print_json, print_table
 from ottla.client.cluster import Client
 from ottla.client.cluster_description import describe_cluster
 from ottla.client.configs import (
@@ -134,7 +134,7 @@ def alter(
             deadline,
             harmless_twice=False,
         )
-    note(f"Settings of {resource} changed: {', '.join([*change.to_set, *change.to_delete])}")
+    tell(f"Settings of {resource} changed: {', '.join([*change.to_set, *change.to_delete])}")
     return OK
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import time
 from typing import Annotated, Literal, NamedTuple
 
@@ -12,7 +11,7 @@ from cyclopts.types import NonNegativeInt, PositiveInt
 
 from ottla.cli.consume.message_format import Writer, format_writer, json_writer, value_writer
 from ottla.cli.consume.message_output import MessageOutput
-from ottla.cli.errors import OK, UsageError
+from ottla.cli.errors import OK, UsageError, tell
 from ottla.cli.options import BootstrapServer, CommandConfig, connect
 from ottla.cli.output import counted
 from ottla.cli.times import timestamp_ms
@@ -159,11 +158,8 @@ def _follow(consumer: Consumer, output: MessageOutput, timeout_ms: int | None) -
         pass
     finally:
         consumer.close()
-    print(counted(output.count, "message"), file=sys.stderr)
+    tell(counted(output.count, "message"))
 
 
 def _report_jump(partition: int, position: int, nearest: int) -> None:
-    print(
-        f"partition {partition}: offset {position} does not exist, continuing at {nearest}",
-        file=sys.stderr,
-    )
+    tell(f"partition {partition}: offset {position} does not exist, continuing at {nearest}")

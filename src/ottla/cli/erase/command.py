@@ -18,9 +18,9 @@ from ottla.cli.compact import made_eager
 from ottla.cli.erase.replica_search import ReplicaFinding, search
 from ottla.cli.erase.report import print_findings, print_findings_as_json
 from ottla.cli.erase.tier_search import search_tier
-from ottla.cli.errors import FAILED, OK, DataError, UsageError, complain
+from ottla.cli.errors import FAILED, OK, DataError, UsageError, complain, tell
 from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect
-from ottla.cli.output import counted, note
+from ottla.cli.output import counted
 from ottla.cli.tier.source import TierSource, tier_errors, tier_of
 from ottla.client.cluster import Client
 from ottla.client.configs import Resource, ResourceType, Setting, describe_configs
@@ -129,12 +129,12 @@ def _search(
     tier: TierSource | None,
 ) -> list[ReplicaFinding]:
     """Look for the key in the replicas, then in the remote tier: records move this way."""
-    note(f"reading {counted(sum(len(p.replicas) for p in partitions), 'replica')}")
+    tell(f"reading {counted(sum(len(p.replicas) for p in partitions), 'replica')}")
     found = [
         finding for partition in partitions for finding in search(client, topic, partition, key)
     ]
     if tier is not None:
-        note("reading the remote tier")
+        tell("reading the remote tier")
         found += [search_tier(tier, partition.partition, key) for partition in partitions]
     return found
 
@@ -173,7 +173,7 @@ def _await_cleans(
     """Wait until each replica says that it is clean beyond the tombstone, and its remote part."""
     names = [TopicPartition(topic, each.partition) for each in targets]
     expected = {(broker, each.partition) for each in targets for broker in each.replicas}
-    note("cleaning; Ctrl-C ends it and restores the settings")
+    tell("cleaning; Ctrl-C ends it and restores the settings")
     while time.monotonic() < deadline:
         brokers = [broker for broker in client.brokers if any(b == broker for b, _ in expected)]
         found = describe_log_dirs(client, brokers, names, client.deadline("log directories"))

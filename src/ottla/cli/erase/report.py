@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.cli.erase.replica_search import ReplicaFinding
-from ottla.cli.output import Column, JsonValue, note, print_json, print_table
+from ottla.cli.errors import tell
+from ottla.cli.output import Column, JsonValue, print_json, print_table
 from ottla.cli.sizes import size_text
 
 _COLUMNS = [
@@ -46,7 +47,7 @@ def print_findings(found: Sequence[ReplicaFinding]) -> None:
             for segment in replica.segments
         ]
     print_table(_COLUMNS, rows)
-    note(NOT_PROVEN)
+    tell(NOT_PROVEN)
 
 
 def print_findings_as_json(

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from ottla.cli.errors import FAILED, OK, UsageError, complain
+from ottla.cli.errors import FAILED, OK, UsageError, complain, tell
 from ottla.cli.groups.reset_offsets import ScopeNames, named_partitions, parse_scope, reset_offsets
 from ottla.cli.groups.view import (
     LISTING_COLUMNS,
@@ -20,7 +20,7 @@ from ottla.cli.groups.view import (
     print_members,
 )
 from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect
-from ottla.cli.output import JsonValue, note, print_json, print_table
+from ottla.cli.output import JsonValue, print_json, print_table
 from ottla.client.cluster import Client
 from ottla.client.errors import Refused
 from ottla.client.groups.groups import GroupOutcome, delete_groups, describe_groups, list_groups
@@ -84,7 +84,7 @@ def list_(
         for listing in listings:
             print(listing.group)
         if not listings:
-            note(empty)
+            tell(empty)
     return OK
 
 
@@ -114,7 +114,7 @@ def describe(
         for group, partitions in found:
             print_lag(group, partitions)
         if not found:
-            note(_NO_GROUPS)
+            tell(_NO_GROUPS)
     return OK
 
 
@@ -135,7 +135,7 @@ def members(
         for group in found:
             print_members(group)
         if not found:
-            note(_NO_GROUPS)
+            tell(_NO_GROUPS)
     return OK
 
 
@@ -215,7 +215,7 @@ def _report_partitions(outcomes: Sequence[PartitionOutcome], json: bool) -> int:
         elif not json:
             print(f"{partition}: offset deleted")
     if not outcomes:
-        note("There are no offsets to delete.")
+        tell("There are no offsets to delete.")
     if json:
         report: list[JsonValue] = [
             {

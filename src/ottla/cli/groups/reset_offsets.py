@@ -12,7 +12,7 @@ from typing import Annotated, Final
 from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt
 
-from ottla.cli.errors import FAILED, OK, DataError, UsageError, complain
+from ottla.cli.errors import FAILED, OK, DataError, UsageError, complain, tell
 from ottla.cli.groups.view import print_steps, step_as_json
 from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect
 from ottla.cli.output import JsonValue, counted, print_json
@@ -268,7 +268,7 @@ def _print_plan(
     done = len(steps) - len(failures)
     text = f"{counted(done, 'offset')} of group {group}"
     words = f"{text} set" if execute else f"{text} would be set; add --execute to set them"
-    print(words, file=sys.stderr)
+    tell(words)
 
 
 def _plan_as_json(

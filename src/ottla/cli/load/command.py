@@ -123,8 +123,9 @@ def load(
     dead_letters: Annotated[
         str | None,
         Parameter(
-            help="Where to write records that do not match the schema: topic:NAME or parquet:PATH."
-            " Default: a Parquet table next to the target."
+            help="Where to write records that do not match the schema: topic:NAME, parquet:PATH or"
+            " delta:PATH. Default: a table next to the target, in Parquet, or in Delta if that is"
+            " in an object store."
         ),
     ] = None,
     checkpoint: Annotated[

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NamedTuple
 from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt
 
-from ottla.cli.errors import OK, DataError, UsageError
+from ottla.cli.errors import OK, DataError, UsageError, tell
 from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect
 from ottla.cli.output import counted, print_json
 from ottla.cli.produce.lines import read_lines
@@ -106,7 +106,7 @@ def _send_lines(producer: Producer, descriptor: int, template: _Template) -> Non
 def _open(path: str | None) -> int:
     if path is None:
         if sys.stdin.isatty():
-            print("Type one message per line. Press Ctrl-D to end.", file=sys.stderr)
+            tell("Type one message per line. Press Ctrl-D to end.")
         return sys.stdin.fileno()
     try:
         return os.open(path, os.O_RDONLY)
@@ -147,4 +147,4 @@ def _report(producer: Producer, seconds: float, json: bool) -> None:
         return
     rate = f" ({count / seconds:,.0f}/s)" if count else ""
     sent = counted(count, "message")
-    print(f"{sent} to {producer.topic} in {seconds:.2f} s{rate}", file=sys.stderr)
+    tell(f"{sent} to {producer.topic} in {seconds:.2f} s{rate}")

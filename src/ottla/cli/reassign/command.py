@@ -9,9 +9,9 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from cyclopts.types import PositiveInt
 
-from ottla.cli.errors import FAILED, OK, DataError, UsageError, complain
+from ottla.cli.errors import FAILED, OK, DataError, UsageError, complain, tell
 from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect, read_plan
-from ottla.cli.output import Column, JsonValue, counted, note, print_json, print_table
+from ottla.cli.output import Column, JsonValue, counted, print_json, print_table
 from ottla.cli.reassign.log_dir_moves import begin_moves, cancel_moves, move_those_to_come
 from ottla.cli.reassign.progress import Progress, State, progress_of, wait_until_done
 from ottla.client.brokers import list_brokers
@@ -116,7 +116,7 @@ def generate(
         _save(save_current, current)
     print(plan_to_json(plan))
     moved = sum(len(set(plan[name]) - set(current[name])) for name in plan)
-    note(f"{counted(moved, 'replica')} would be copied. Apply it with `ottla reassign execute`.")
+    tell(f"{counted(moved, 'replica')} would be copied. Apply it with `ottla reassign execute`.")
     return OK
 
 
@@ -170,9 +170,9 @@ def execute(
     else:
         print(f"{counted(len(begun), 'partition')} being reassigned")
         if begun:
-            note("`ottla reassign verify` shows how far it is.")
+            tell("`ottla reassign verify` shows how far it is.")
         if throttle is not None:
-            note(_THROTTLE_STAYS if begun else _THROTTLE_IS_LEFT)
+            tell(_THROTTLE_STAYS if begun else _THROTTLE_IS_LEFT)
     return FAILED if failed else OK
 
 
@@ -244,7 +244,7 @@ def cancel(
             ]
         )
     elif not errors:
-        note("Nothing is being reassigned.")
+        tell("Nothing is being reassigned.")
     else:
         print(f"{counted(len(errors) - stuck, 'reassignment')} cancelled")
     return FAILED if failed else OK
@@ -256,7 +256,7 @@ def _end_throttle(client: Client, found: Sequence[Progress]) -> None:
         return
     existing = {each.partition.topic for each in found if each.replicas}
     if clear_throttle(client, existing):
-        note("The throttle is removed.")
+        tell("The throttle is removed.")
 
 
 def _chosen_brokers(

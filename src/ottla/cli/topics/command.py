@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 from cyclopts import App, Parameter
 from cyclopts.types import PositiveInt
 
-from ottla.cli.errors import FAILED, OK, UsageError, complain
+from ottla.cli.errors import FAILED, OK, UsageError, complain, tell
 from ottla.cli.options import (
     BootstrapServer,
     CommandConfig,
@@ -17,7 +17,7 @@ from ottla.cli.options import (
     connect,
     pairs,
 )
-from ottla.cli.output import Column, JsonValue, note, print_json, print_table
+from ottla.cli.output import Column, JsonValue, print_json, print_table
 from ottla.cli.topics.alter import Altered, alter_in_steps, report_altered
 from ottla.cli.topics.leader_logs import logs_of_leaders
 from ottla.cli.topics.partition_filter import PartitionFilter
@@ -134,7 +134,7 @@ def list_(
         for listing in listings:
             print(listing.name)
         if not listings:
-            note(_NO_TOPICS)
+            tell(_NO_TOPICS)
     return OK
 
 
@@ -161,7 +161,7 @@ def describe(
         for description in descriptions:
             print_description(description, logs)
         if not descriptions:
-            note("No partition is like that." if only.is_asked_for else _NO_TOPICS)
+            tell("No partition is like that." if only.is_asked_for else _NO_TOPICS)
     return OK
 
 

@@ -8,9 +8,9 @@ from typing import Annotated, Final
 from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt
 
-from ottla.cli.errors import OK, DataError, UsageError
+from ottla.cli.errors import OK, DataError, UsageError, tell
 from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect
-from ottla.cli.output import Column, JsonValue, note, print_json, print_table
+from ottla.cli.output import Column, JsonValue, print_json, print_table
 from ottla.client.cluster import Client
 from ottla.client.topics.topics import list_topics
 from ottla.client.transactions.hanging import hanging
@@ -103,7 +103,7 @@ def abort(
             producer_id, producer_epoch = found.producer_id, found.producer_epoch
             coordinator_epoch = found.coordinator_epoch
         abort_on_partition(client, where, producer_id, producer_epoch, coordinator_epoch)
-    note(f"aborted the transaction of producer {producer_id} on {where}")
+    tell(f"aborted the transaction of producer {producer_id} on {where}")
     return OK
 
 

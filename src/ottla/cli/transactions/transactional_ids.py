@@ -8,9 +8,9 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from ottla.cli.errors import OK, UsageError
+from ottla.cli.errors import OK, UsageError, tell
 from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect
-from ottla.cli.output import note, print_json, print_table
+from ottla.cli.output import print_json, print_table
 from ottla.cli.times import duration_ms
 from ottla.cli.transactions.view import (
     LISTING_COLUMNS,
@@ -79,7 +79,7 @@ def list_(
         for listing in listings:
             print(listing.transactional_id)
         if not listings:
-            note(_NONE_FOUND)
+            tell(_NONE_FOUND)
     return OK
 
 
