@@ -1,9 +1,10 @@
-"""The wheel, and the files in packaging/: each command in them starts a broker with the wheel."""
+"""The wheel of `make dist`, and the files in packaging/: their commands start a broker with it."""
 
 from __future__ import annotations
 
 import os
 import plistlib
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+import ottla
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGING = ROOT / "packaging"
@@ -30,7 +33,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ignored = shutil.ignore_patterns("__pycache__")
     for name in ("src", "tools"):  # those that the Containerfile copies too
         shutil.copytree(ROOT / name, source / name, ignore=ignored)
-    command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(directory), str(source)]
+    # As `make dist`: the wheel is built from the source distribution, so both are complete.
+    command = [sys.executable, "-m", "build", "--outdir", str(directory), str(source)]
     environment = {**os.environ, "PIP_CONSTRAINT": str(ROOT / "constraints.txt")}
     subprocess.run(command, check=True, capture_output=True, timeout=90, env=environment)
     (built,) = directory.glob("*.whl")
@@ -73,9 +77,10 @@ def test_the_wheel_has_all_packages_and_the_command(wheel: Path) -> None:
         names = set(archive.namelist())
         (entry_points,) = (name for name in names if name.endswith("entry_points.txt"))
         assert "ottla = ottla.cli.main:main" in archive.read(entry_points).decode()
-    modules = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*.py")}
-    assert modules <= names
-    assert {f"{package}/py.typed" for package in ("ottla", "pyspark_ottla", "ottla_spark")} <= names
+    files = (path for path in (ROOT / "src").rglob("*") if "__pycache__" not in path.parts)
+    needed = {path.relative_to(ROOT / "src").as_posix() for path in files if path.is_file()}
+    assert {f"{name}/py.typed" for name in ("ottla", "pyspark_ottla", "ottla_spark")} < needed
+    assert needed <= names
 
 
 def test_the_container_starts(run: Callable[[list[str]], str], tmp_path: Path) -> None:
@@ -110,6 +115,38 @@ def test_the_systemd_service_starts(run: Callable[[list[str]], str], tmp_path: P
     config = tmp_path / "server.properties"
     config.write_text(settings.replace(directory, str(tmp_path / "data")).replace(":9092", ":0"))
     assert READY in run([*words[:-1], str(config)])
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_understands_every_line_of_the_unit(tmp_path: Path) -> None:
+    copy = tmp_path / "ottla.service"
+    program = "/opt/ottla/bin/ottla"
+    copy.write_text((PACKAGING / copy.name).read_text().replace(program, "/bin/true"))
+    command = ["systemd-analyze", "verify", str(copy)]
+    said = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30).stderr
+    assert [line for line in said.splitlines() if copy.name in line] == []
+    copy.write_text(copy.read_text().replace("Type=exec", "Type=exce"))
+    said = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30).stderr
+    assert "exce" in said  # what the check finds
+
+
+def test_the_release_workflow_is_in_order() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
+    jobs = workflow["jobs"]
+    assert set(jobs["publish"]["needs"]) == set(jobs) - {"publish"}
+    assert jobs["publish"]["permissions"]["id-token"] == "write"  # publishes without a password
+    uses = [step.get("uses", "").partition("@")[0] for step in jobs["publish"]["steps"]]
+    signed = uses.index("actions/attest-build-provenance")
+    assert signed < uses.index("pypa/gh-action-pypi-publish")
+    runs = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    made = {run.removeprefix("make ") for run in runs if run.startswith("make ")}
+    assert made == {"dist", "check", "test-compiled"}
+    assert made <= targets
+    assert ".ci/run" in runs
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+    version = f'__version__ = "{ottla.__version__}"'  # as the workflow compares it with the tag
+    assert version in (ROOT / "src" / "ottla" / "__init__.py").read_text().splitlines()
 
 
 def _elsewhere(words: list[str], directory: Path) -> list[str]:
