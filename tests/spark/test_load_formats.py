@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BAD = {3: b"{half", 5: None, 6: b"[1]", 7: b'{"id": 7, "at": "\xff"}'}
+CLOSE_THE_LIST = (
+    b'{"userid": 1, "word": "x"}], "x": [{"userid": 2}',
+    b'{"userid": 1, "word": "x"}], \'x\': [{"userid": 2}',
+    b'{"userid": 1, "word": "x"}], "_ottla_end": true} and more',
+    b'], "v": [{"userid": 1, "word": "x"}',
+)
+"""Values that would fit if they were only looked at inside a list."""
 WRONG_TYPE = 44  # after the sample, in which it would have made `id` a STRING
 ORDER = {
     "type": "record",
@@ -130,6 +137,8 @@ def test_one_odd_record_does_not_stop_a_json_load(
         b'{"userid": 7, "word": ""}',
         b'{"userid": 8, "word": null} ',
         b'{"userid": 9, "word": "g"}]',
+        *CLOSE_THE_LIST,
+        b'{"userid": 10, "word": "h", "list": [{"a": 1}], "s": ["]"], "n": NaN}',
     ]
     produce(name, len(values), value=lambda i: values[i])
     hears = Hears()
@@ -143,19 +152,128 @@ def test_one_odd_record_does_not_stop_a_json_load(
         coordinates=True,
         partition_by="word",
     )
-    assert (result.tally.rows, result.tally.dead_letters) == (4, 4)
+    assert (result.tally.rows, result.tally.dead_letters) == (5, 8)
     rows = DeltaTable(tmp_path / "table").to_pyarrow_table().sort_by("_offset").to_pylist()
     found = [(row["_offset"], row["userid"], row["word"]) for row in rows]
-    assert found == [(0, 1, "a"), (1, None, "b"), (2, 3, "c"), (6, 8, None)]
+    assert found == [(0, 1, "a"), (1, None, "b"), (2, 3, "c"), (6, 8, None), (12, 10, "h")]
     for why in (
         "userId: not loaded, because its name differs from another field only by case",
         "_offset: not loaded, because the table has another column with this name",
     ):
         assert f"new field {why}" in hears.said
     dead = spark.read.parquet(f"{tmp_path}/table-dead-letters").orderBy("offset").collect()
-    assert [row.offset for row in dead] == [3, 4, 5, 7]
-    assert all(dead[i].reason.startswith("not JSON: Extra data") for i in (0, 1, 3))
+    assert [row.offset for row in dead] == [3, 4, 5, 7, 8, 9, 10, 11]
+    assert all(dead[i].reason.startswith("not JSON: ") for i in (0, 1, 3, 4, 5, 6, 7))
+    assert all("Extra data" in dead[i].reason for i in (0, 1, 3, 4, 5, 6))
     assert dead[2].reason == "word: a partition value cannot be an empty string"
+
+
+TOO_LONG = "x" * 250
+LAST, LATER = "9999-12-31T23:59:59.999Z", "+12000-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize("target", ["parquet", "delta", "iceberg"])
+def test_values_that_no_directory_and_no_calendar_has(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    topic: MakeTopic,
+    produce: Produce,
+    tmp_path: Path,
+    target: str,
+) -> None:
+    name = topic(1)
+    values: list[dict[str, object]] = [
+        {
+            "n": 0,
+            "word": "a/../b=%2F\n:*?é",
+            "at": LAST,
+            "till": LATER,
+            "in": {"till": "-0500-01-01"},
+        },
+        {"n": 1, "word": ".."},
+        {"n": 2, "word": TOO_LONG},
+        {"n": 3, "word": "/" * 90},  # each one takes three bytes in the name of a directory
+        {"n": 4, "word": "a\0b"},
+        {"n": 5, "at": LATER},
+        {"n": 6, "till": LAST},
+    ]
+    produce(name, len(values), value=lambda i: json.dumps(values[i]).encode())
+    catalog = {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
+    to = "iceberg:c.db.words" if target == "iceberg" else f"{target}:{tmp_path}/table"
+    result = ottla_spark.load(
+        name,
+        to,
+        bootstrap_servers=bootstrap_servers,
+        spark=spark,
+        format="json",
+        schema="n BIGINT, word STRING, at TIMESTAMP, till TIMESTAMP, `in` STRUCT<till: DATE>",
+        catalog=catalog,
+        partition_by=["word", "day(at)"],
+        dead_letters=f"parquet:{tmp_path}/dead",
+    )
+    assert (result.tally.rows, result.tally.dead_letters) == (3, 4)
+    dead = spark.read.parquet(f"{tmp_path}/dead").orderBy("offset").collect()
+    assert [
+        (row.offset, row.reason.partition(" a partition value cannot be ")[2]) for row in dead
+    ] == [
+        (2, "longer than 234 bytes in the name of a directory"),
+        (3, "longer than 234 bytes in the name of a directory"),
+        (4, "a text with a null character"),
+        (5, "a time outside the years 1 to 9999"),
+    ]
+    words = {row["n"]: row["word"] for row in _rows_of(to, catalog)}
+    assert words == {0: values[0]["word"], 1: "..", 6: None}
+
+
+def _rows_of(to: str, catalog: dict[str, str]) -> list[dict[str, Any]]:
+    """Return the columns n and word as others read the table."""
+    import pyarrow.dataset as ds
+    from deltalake import DeltaTable
+    from pyiceberg.catalog import load_catalog
+
+    scheme, _, place = to.partition(":")
+    if scheme == "delta":
+        return list(DeltaTable(place).to_pyarrow_table(columns=["n", "word"]).to_pylist())
+    if scheme == "iceberg":
+        table = load_catalog("c", **catalog).load_table(place.removeprefix("c."))
+        return list(table.scan(selected_fields=("n", "word")).to_arrow().to_pylist())
+    found = ds.dataset(place, partitioning="hive", exclude_invalid_files=True)
+    return list(found.to_table(columns=["n", "word"]).to_pylist())
+
+
+@pytest.mark.parametrize("partition_by", ["", "day(timestamp)"])
+def test_raw_records_with_times_that_python_does_not_have(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    topic: MakeTopic,
+    produce: Produce,
+    tmp_path: Path,
+    partition_by: str,
+) -> None:
+    from pyiceberg.catalog import load_catalog
+
+    name = topic(1, configs={"message.timestamp.after.max.ms": str(2**62)})
+    times = [1_800_000_000_000, 1_800_000_000_000_000]  # a producer that counts in microseconds
+    produce(name, 2, timestamp_ms=lambda i: times[i])
+    catalog = {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
+    result = ottla_spark.load(
+        name,
+        "iceberg:c.db.raw",
+        bootstrap_servers=bootstrap_servers,
+        spark=spark,
+        catalog=catalog,
+        partition_by=partition_by,
+        dead_letters=f"parquet:{tmp_path}/dead",
+    )
+    unfit = 1 if partition_by else 0
+    assert (result.tally.rows, result.tally.dead_letters) == (2 - unfit, unfit)
+    table = load_catalog("c", **catalog).load_table("db.raw")
+    assert table.scan(selected_fields=("value",)).to_arrow().num_rows == 2 - unfit
+    if unfit:
+        dead_letters = spark.read.parquet(f"{tmp_path}/dead").select("offset", "value", "reason")
+        (dead,) = dead_letters.collect()
+        assert (dead.offset, bytes(dead.value)) == (1, b"v1")
+        assert "outside the years 1 to 9999" in dead.reason
 
 
 def test_iceberg_tells_an_empty_partition_value_from_null(

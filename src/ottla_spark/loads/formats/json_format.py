@@ -38,7 +38,7 @@ class JsonFormat:
 
         text = F.col("value").cast("string")
         parsed = F.col(_PARSED)
-        misfit = ~json_fits(parsed) | ~F.is_valid_utf8(text)
+        misfit = ~json_fits(parsed, text) | ~F.is_valid_utf8(text)
         return (
             records.select("*", parse_json(text, self.schema).alias(_PARSED))
             .select(

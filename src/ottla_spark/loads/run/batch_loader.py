@@ -20,8 +20,8 @@ from ottla_spark.loads.run.file_size import FileSize
 from ottla_spark.loads.run.tally import Tally
 from ottla_spark.loads.schema.field_types import field_types
 from ottla_spark.loads.schema.new_fields import find_new_fields
+from ottla_spark.loads.schema.partition_fit import CANNOT_BE
 from ottla_spark.loads.schema.table_columns import (
-    EMPTY_PARTITION,
     TableColumns,
     table_columns,
     taken_names,
@@ -135,20 +135,22 @@ class BatchLoader:
         return added, misfits
 
     def _decoded(self, records: DataFrame) -> DataFrame:
-        """Add value and reason to the records. Raw records get a reason only with --upsert."""
+        """Add value and reason to the records. Raw records may need no reason."""
         from pyspark.sql import functions as F
 
+        if not self._may_misfit:
+            return records
         if self._format is None:
-            if not self._options.upsert:
-                return records
-            return records.withColumn(REASON, F.when(F.col("key").isNull(), F.lit(NO_KEY)))
+            no_key = F.col("key").isNull() & F.lit(self._options.upsert)
+            reason = self._columns.unfit_partition(F.when(no_key, F.lit(NO_KEY)))
+            return records.withColumn(REASON, reason)
         decoded = self._format.decode(records)
         return decoded.withColumn(REASON, self._reason(F.col(REASON)))
 
     def _reason(self, of_format: Column) -> Column:
         from pyspark.sql import functions as F
 
-        of_value = self._columns.empty_partition(of_format)
+        of_value = self._columns.unfit_partition(of_format)
         if self._options.upsert:
             no_key = F.when(F.col("key").isNull(), F.lit(NO_KEY))
             return no_key.when(F.col("value").isNotNull(), of_value)
@@ -196,7 +198,7 @@ class BatchLoader:
         from pyspark.sql import functions as F
 
         first = F.col(_FIRST_REASON)
-        is_explained = first.isin(NO_KEY, NO_VALUE) | first.endswith(EMPTY_PARTITION)
+        is_explained = first.isin(NO_KEY, NO_VALUE) | first.contains(f": {CANNOT_BE} ")
         explained = form.explain(misfits.withColumn(_FIRST_REASON, F.col(REASON)))
         reason = F.when(is_explained, first).otherwise(F.col(REASON))
         return explained.withColumn(REASON, reason).drop(_FIRST_REASON)
@@ -211,7 +213,7 @@ class BatchLoader:
 
     @property
     def _may_misfit(self) -> bool:
-        return self._format is not None or self._options.upsert
+        return self._format is not None or self._options.upsert or bool(self._columns.partitions)
 
     def _add_new_fields(self, records: DataFrame) -> None:
         """Add the new fields of this batch to the schema and the table, before it is written."""

@@ -15,6 +15,7 @@ from ottla_spark.loads.errors import LoadUsageError
 from ottla_spark.loads.formats.format import VALUE
 from ottla_spark.loads.options.load_options import LoadOptions
 from ottla_spark.loads.options.partition_by import PartitionBy, partition_type, partition_value
+from ottla_spark.loads.schema.partition_fit import unfit_partition_values
 from ottla_spark.loads.targets.target import Target
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 RAW_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-EMPTY_PARTITION = "a partition value cannot be an empty string"
 COORDINATES = ("topic", "partition", "offset", "timestamp", "key")
 
 
@@ -70,24 +70,26 @@ class TableColumns:
         """Return the expressions that make the columns from decoded records."""
         return [column.expression(self.target) for column in self.columns]
 
-    def empty_partition(self, reason: Column) -> Column:
-        """Return why a record does not fit: the reason so far, or an empty partition value.
-
-        Tables that store partition values in paths or in their log cannot tell an empty string
-        from null.
-        """
+    def unfit_partition(self, reason: Column) -> Column:
+        """Return why a record does not fit: the reason so far, or a value to partition by."""
         from pyspark.sql import functions as F
-        from pyspark.sql.types import StringType
 
-        if not self.target.stores_partition_columns:
-            return reason
-        names = {part.source for part in self.partitions if not part.is_time}
-        for column in self.columns:
-            if column.name in names and isinstance(column.kind, StringType):
-                empty = F.lit(f"{column.name}: {EMPTY_PARTITION}")
-                fits = F.coalesce(F.col(column.source) != "", F.lit(True)) | reason.isNotNull()
-                reason = F.when(fits, reason).otherwise(empty)
+        stored = self.target.stores_partition_columns
+        for part in self.partitions:
+            source, kind = self._source_of(part)
+            for is_unfit, why in unfit_partition_values(part, source, kind, stored=stored):
+                is_first = reason.isNull() & F.coalesce(is_unfit, F.lit(False))
+                reason = F.when(is_first, F.lit(f"{part.source}: {why}")).otherwise(reason)
         return reason
+
+    def _source_of(self, part: PartitionBy) -> tuple[Column, DataType]:
+        """Return the column that a partition is made from, and its type."""
+        from pyspark.sql import functions as F
+
+        for column in self.columns:
+            if column.name == part.source:
+                return F.col(column.source), column.kind
+        return F.col(part.source), kafka_type(part.source)
 
     def rows(self, decoded: DataFrame) -> DataFrame:
         """Return the rows of decoded records."""

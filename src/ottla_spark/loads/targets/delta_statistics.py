@@ -6,6 +6,7 @@ timestamps in milliseconds, so the highest one is rounded up.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -25,17 +26,32 @@ def delta_statistics(footer: Any) -> dict[str, object]:
         if any(each is None or not each.has_null_count for each in found):
             continue
         nulls[column.name] = sum(each.null_count for each in found)
-        ends = [(each.min, each.max) for each in found if each.has_min_max]
-        if ends and len(ends) == len([e for e in found if e.num_values]):
-            low, high = _low(min(e[0] for e in ends)), _high(max(e[1] for e in ends))
-            if low is not None and high is not None:
-                lowest[column.name], highest[column.name] = low, high
+        ends = _ends(found)
+        if ends is not None:
+            lowest[column.name], highest[column.name] = ends
     return {
         "numRecords": footer.num_rows,
         "minValues": lowest,
         "maxValues": highest,
         "nullCount": nulls,
     }
+
+
+def _ends(found: Sequence[Any]) -> tuple[object, object] | None:
+    """Return the lowest and the highest value of all row groups; None if they are not known.
+
+    Python has no times after the year 9999, so they are not known there. Rounding up also leads
+    there from 9999-12-31T23:59:59.999, with which many systems mean "without end".
+    """
+    with_values = [each for each in found if each.num_values]
+    if not with_values or not all(each.has_min_max for each in with_values):
+        return None
+    try:
+        ends = [(each.min, each.max) for each in with_values]
+        low, high = _low(min(end[0] for end in ends)), _high(max(end[1] for end in ends))
+    except OverflowError:
+        return None
+    return None if low is None or high is None else (low, high)
 
 
 def _low(value: object) -> object:

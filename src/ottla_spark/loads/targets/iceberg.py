@@ -26,7 +26,7 @@ from ottla_spark.loads.state.load_directory import HIDDEN
 from ottla_spark.loads.state.object_store import iceberg_properties
 from ottla_spark.loads.state.storage import Storage, storage_of
 from ottla_spark.loads.targets.iceberg_lineage import has_snapshot
-from ottla_spark.loads.targets.staged_files import Staging, check_rows, staged_rows
+from ottla_spark.loads.targets.staged_files import StagedFile, Staging, check_rows, staged_rows
 from ottla_spark.loads.targets.table_writer import DELETED, Added, Batch, TableWriter
 from ottla_spark.loads.targets.target import Glance, Target, UnreadableTable
 
@@ -43,6 +43,7 @@ _BATCH = "ottla.batch."
 _SNAPSHOT = "ottla.snapshot."
 _OWNER = "ottla.load."
 _RETRIES = "commit.retry.num-retries"
+_METRICS = "write.metadata.metrics.column"
 _COMMIT_ATTEMPTS = 6
 _FIRST_PAUSE_S = 0.1
 
@@ -225,7 +226,7 @@ class IcebergTableWriter(TableWriter):
                 check_duplicate_files=False,  # each name has a new UUID
             )
 
-        self._commit(batch, directory, add_files if files else None)
+        self._commit(batch, directory, add_files if files else None, files)
         return Added(len(files), sum(file.size for file in files), measures.get)
 
     def upsert(
@@ -250,7 +251,7 @@ class IcebergTableWriter(TableWriter):
             if stay.num_rows:
                 transaction.append(stay, snapshot_properties=note)
 
-        self._commit(batch, directory, replace if files else None)
+        self._commit(batch, directory, replace if files else None, files)
         self._storage.remove(directory)
         return Added(len(files), sum(file.size for file in files), measures.get)
 
@@ -286,7 +287,11 @@ class IcebergTableWriter(TableWriter):
             transaction.remove_properties(*ours)
 
     def _commit(
-        self, batch: Batch, directory: str, change: Callable[[Transaction], None] | None
+        self,
+        batch: Batch,
+        directory: str,
+        change: Callable[[Transaction], None] | None,
+        files: Sequence[StagedFile],
     ) -> None:
         """Commit a change of the rows, if there is one, with the number of the batch.
 
@@ -304,6 +309,8 @@ class IcebergTableWriter(TableWriter):
                 raise
             # Without a check of the owner, repeating would add the rows of two loads.
             table.metadata.properties[_RETRIES] = "0"
+            for name in _beyond_calendar(table, files):
+                table.metadata.properties[f"{_METRICS}.{name}"] = "counts"
             try:
                 with table.transaction() as transaction, warnings.catch_warnings():
                     warnings.filterwarnings("ignore", message=_NO_MATCH)
@@ -370,6 +377,16 @@ class IcebergTableWriter(TableWriter):
             number = snapshot.sequence_number or 0
             noted[_SNAPSHOT + batch.query_id] = f"{snapshot.snapshot_id} {number}"
         transaction.set_properties(noted)
+
+
+def _beyond_calendar(table: IcebergTable, files: Sequence[StagedFile]) -> list[str]:
+    """Return the columns with times that Python does not have: pyiceberg fails on their bounds."""
+    from pyiceberg.io.pyarrow import parquet_path_to_id_mapping
+
+    paths = {path for file in files for path in file.columns_beyond_calendar}
+    ids = parquet_path_to_id_mapping(table.schema()) if paths else {}
+    names = (table.schema().find_column_name(ids[path]) for path in sorted(paths) if path in ids)
+    return [name for name in names if name is not None]
 
 
 def _apart_from_null(value: Column, source: Column, kind: DataType) -> Column:

@@ -64,7 +64,7 @@ def decode(
         names = schema.names
         rows = present.select(parse_json(text, schema).alias(_PARSED), text.alias(_TEXT), *kept)
         if source.bad_records == "drop":
-            rows = rows.where(json_fits(f.col(_PARSED)))
+            rows = rows.where(json_fits(f.col(_PARSED), f.col(_TEXT)))
         value = _one_object(f.col(_PARSED), f.col(_TEXT), source).alias(_DECODED)
         rows = rows.select(value, *(f.col(KEPT_PREFIX + column.text) for column in source.keep))
     fields = [f.col(_DECODED).getField(name).alias(name) for name in names]
@@ -98,7 +98,7 @@ def _one_object(parsed: Column, text: Column, source: TopicSource) -> Column:
     """Return the value of parsed JSON. One that does not fit is null, or fails the query."""
     from pyspark.sql import functions as f
 
-    value = f.when(json_fits(parsed), json_value(parsed))
+    value = f.when(json_fits(parsed, text), json_value(parsed))
     if source.bad_records != "fail":
         return value
     shown = f.substring(text, 1, _SHOWN)

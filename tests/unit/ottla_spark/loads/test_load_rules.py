@@ -104,6 +104,24 @@ def test_statistics_of_a_file(tmp_path: Path) -> None:
     assert found["nullCount"] == {"n": 1, "day": 1, "at": 0, "text": 1, "nothing": 3}
 
 
+def test_times_at_the_end_of_pythons_calendar_have_no_statistics(tmp_path: Path) -> None:
+    from datetime import datetime
+
+    for_ever = datetime(9999, 12, 31, 23, 59, 59, 999_000)
+    table = pa.table(
+        {
+            "at": pa.array([None, for_ever], pa.timestamp("us")),
+            "later": pa.array([0, 10**18], pa.timestamp("us")),  # in the year 33658
+            "day": pa.array([0, 10**7], pa.date32()),
+            "n": [1, 2],
+        }
+    )
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=1)
+    found = delta_statistics(pq.read_metadata(tmp_path / "x.parquet"))
+    assert (found["minValues"], found["maxValues"]) == ({"n": 1}, {"n": 2})
+    assert found["nullCount"] == {"at": 1, "later": 0, "day": 0, "n": 0}
+
+
 def options(kind: str, **more: object) -> LoadOptions:
     given: dict[str, object] = {"topic": "t", "to": TableAddress(kind, "/x"), "client": {}}
     return LoadOptions(**(given | more))  # type: ignore[arg-type]
