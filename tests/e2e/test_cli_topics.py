@@ -153,12 +153,19 @@ def test_a_topic_is_altered_as_a_whole_or_not_at_all(
 
 def test_a_pipe_that_is_closed_early_ends_quietly(server: BrokerProcess, topics: Topics) -> None:
     topics("create", "long", "--partitions", "900")
-    command = f"{shlex.join(COMMAND)} topics describe long -b {server.bootstrap_servers} | head -1"
-    done = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, timeout=30, check=True
-    )
-    assert done.stdout.startswith("long  id ")
-    assert done.stderr == ""
+
+    def first_line(words: str) -> str:
+        command = f"set -o pipefail; {shlex.join(COMMAND)} {words} | head -1"
+        done = subprocess.run(
+            ["bash", "-c", command], capture_output=True, text=True, timeout=30, check=True
+        )
+        assert done.stderr == ""
+        return done.stdout
+
+    described = first_line(f"topics describe long -b {server.bootstrap_servers}")
+    assert described.startswith("long  id ")
+    assert first_line("--help").startswith("Usage: ottla")
+    assert first_line("completion bash")
 
 
 def test_a_pipe_gets_plain_columns(topics: Topics) -> None:

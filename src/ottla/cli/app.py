@@ -116,9 +116,13 @@ def _help_in_plain_lines(app: App) -> None:
     """Print help without boxes and without wrapping lines, for pipes and files."""
     from rich.console import Console
 
+    class PipeConsole(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich would end the process with exit code 1
+
     app.help_format = "plaintext"
     app.help_formatter = "plain"
-    app.console = Console(width=_UNWRAPPED)
+    app.console = PipeConsole(width=_UNWRAPPED)
 
 
 def silence_stdout() -> None:

@@ -66,8 +66,8 @@ def listing_as_json(listing: GroupListing) -> JsonValue:
 
 def print_lag(group: GroupDescription, partitions: Sequence[PartitionLag]) -> None:
     """Print a group: one line about it, then its partitions with lag and assigned members."""
-    known = [partition.lag for partition in partitions if partition.lag is not None]
-    print_headline([*_headline(group), f"lag {sum(known)}"])
+    lag = _lag_of(partitions)
+    print_headline([*_headline(group), f"lag {_NONE if lag is None else lag}"])
     rows = [_lag_row(partition) for partition in partitions]
     print_table(_LAG_COLUMNS, rows, empty=f"Group {group.group} has no offsets and no partitions.")
 
@@ -76,7 +76,7 @@ def lag_as_json(group: GroupDescription, partitions: Sequence[PartitionLag]) -> 
     """Return a group with its partitions as JSON. Unknown values are null."""
     return _group_as_json(group) | {
         "members": len(group.members),
-        "lag": sum(partition.lag or 0 for partition in partitions),
+        "lag": _lag_of(partitions),
         "partitions": [_lag_json(partition) for partition in partitions],
     }
 
@@ -130,6 +130,15 @@ def _headline(group: GroupDescription) -> list[str]:
     parts.append(f"coordinator {node_id} ({address})")
     parts.append(counted(len(group.members), "member"))
     return parts
+
+
+def _lag_of(partitions: Sequence[PartitionLag]) -> int | None:
+    """Return the sum of all lags that are known; None if there are partitions, but no such lag.
+
+    A group that has not committed anything may have everything to read: its lag is not 0.
+    """
+    known = [partition.lag for partition in partitions if partition.lag is not None]
+    return sum(known) if known or not partitions else None
 
 
 def _lag_row(found: PartitionLag) -> list[str]:

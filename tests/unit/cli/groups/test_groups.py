@@ -6,9 +6,14 @@ import pytest
 
 from ottla.cli.errors import UsageError
 from ottla.cli.groups.reset_offsets import parse_scope
-from ottla.cli.groups.view import partitions_text
+from ottla.cli.groups.view import lag_as_json, partitions_text, print_lag
 from ottla.cli.main import main
 from ottla.cli.times import duration_ms, timestamp_ms
+from ottla.client.address import Address
+from ottla.client.groups.coordinators import GroupCoordinator
+from ottla.client.groups.lag import PartitionLag
+from ottla.client.groups.members import GroupDescription
+from ottla.client.groups.offsets import Committed
 from ottla.client.groups.reset import TopicScope
 from ottla.model.ids import TopicPartition
 
@@ -76,3 +81,24 @@ def test_a_partition_twice_in_a_file_is_refused(
     monkeypatch.setattr("sys.stdin", io.StringIO("t,0,5\nt,1,5\nt,0,7\n"))
     assert main(["groups", "reset-offsets", "g", "--from-file", "-"]) == 1
     assert "-, line 3: t-0 is there twice" in capsys.readouterr().err
+
+
+def test_a_group_that_has_not_committed_anything_has_no_lag_of_0(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    coordinator = GroupCoordinator(1, Address("127.0.0.1", 9092))
+    group = GroupDescription(
+        "billing", "classic", "consumer", "Stable", "range", None, None, coordinator, []
+    )
+    new = PartitionLag(TopicPartition("events", 0), None, 1000, None)
+    print_lag(group, [new])
+    assert "  lag -\n" in capsys.readouterr().out
+    assert _lag(lag_as_json(group, [new])) is None
+    behind = PartitionLag(TopicPartition("events", 1), Committed(40, -1, ""), 52, None)
+    assert _lag(lag_as_json(group, [new, behind])) == 12
+    assert _lag(lag_as_json(group, [])) == 0
+
+
+def _lag(told: object) -> object:
+    assert isinstance(told, dict)
+    return told["lag"]
