@@ -212,5 +212,6 @@ def _print_summary(queries: list[QueryProgress], json: bool) -> None:
         Console().print(table_of(queries))
     else:
         for query in queries:
-            _, batch, rows, _, lag, state = summary_row(query)
-            print(f"{query.sink}: {rows} rows, last batch {batch}, lag {lag}, state rows {state}")
+            _, batch, read, _, lag, state = summary_row(query)
+            told = f"{read} records read, last batch {batch}, lag {lag}, state rows {state}"
+            print(f"{query.sink}: {told}")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _FIELDS = (
     "{task.fields[rows]} rows  {task.fields[rate]}/s"
-    "  lag {task.fields[lag]}  {task.fields[files]} files"
+    "  lag {task.fields[lag]}  files {task.fields[files]}"
 )
 
 
@@ -35,7 +35,9 @@ class LoadView(Listener):
     """Shows the events of a running load."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        # A terminal gets lines that are wrapped between words, a pipe gets whole lines.
+        whole = not sys.stderr.isatty()
+        self._console = Console(stderr=True, highlight=False, soft_wrap=whole)
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._began = time.monotonic()

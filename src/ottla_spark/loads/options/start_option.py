@@ -42,7 +42,8 @@ def check_start(text: str, topic: str, partitions: Collection[int]) -> None:
     unknown, missing = sorted(given - set(partitions)), sorted(set(partitions) - given)
     if unknown:
         raise LoadUsageError(
-            f"--from {text!r}: {topic} has no partition {unknown[0]}, only {len(partitions)}"
+            f"--from {text!r}: {topic} has no partition {unknown[0]}; its last one is"
+            f" {max(partitions)}"
         )
     if missing:
         raise LoadUsageError(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PLAIN_LINE_EVERY_S: Final = 5.0
 _COLOURS: Final = {"sink": "green", "step": "cyan", "source": "yellow"}
-_TITLES: Final = ("sink", "batch", "rows", "rows/s", "lag", "state rows")
+_TITLES: Final = ("sink", "batch", "records read", "records/s", "lag", "state rows")
 
 
 def print_picture(checked: Checked) -> None:
@@ -93,8 +93,8 @@ def progress_json(query: QueryProgress) -> dict[str, object]:
         "sink": query.sink,
         "batch": None if query.batch == NO_BATCH else query.batch,
         "batches": query.batches,
-        "rows": query.rows,
-        "rows_per_second": query.rows_per_second,
+        "records_read": query.rows,
+        "records_per_second": query.rows_per_second,
         "lag": query.lag,
         "source_metrics": query.metrics,
         "state_rows": query.state_rows,
@@ -151,8 +151,9 @@ class LineView(View):
         now = time.monotonic()
         if now - self._said.get(query.sink, -PLAIN_LINE_EVERY_S) >= PLAIN_LINE_EVERY_S:
             self._said[query.sink] = now
-            _, batch, rows, rate, lag, _ = summary_row(query)
-            print(f"{query.sink}: batch {batch}, {rows} rows, {rate} rows/s, lag {lag}", flush=True)
+            _, batch, read, rate, lag, _ = summary_row(query)
+            told = f"batch {batch}, {read} records read, {rate} records/s, lag {lag}"
+            print(f"{query.sink}: {told}", flush=True)
 
     def close(self) -> None:
         """Do nothing: no terminal to restore."""

@@ -119,7 +119,7 @@ def test_an_unknown_partition_column_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"7": 1, "0": 2, "1": 3}', "t has no partition 7, only 2"),
+        ('{"7": 1, "0": 2, "1": 3}', "t has no partition 7; its last one is 1"),
         ('{"0": 2}', "every partition of t: 1 is missing"),
     ],
 )
