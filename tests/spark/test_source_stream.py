@@ -21,6 +21,7 @@ from ottla.client.groups.groups import describe_groups
 from ottla.client.groups.lag import group_lag
 from ottla.model.errors import ErrorCode
 from ottla.testing import Cluster
+from ottla_spark import source_metrics
 from tests.support.spark_fixtures import MakeTopic, Produce
 
 if TYPE_CHECKING:
@@ -128,6 +129,34 @@ def test_available_now_ends_and_a_restart_goes_on_exactly(
     second = Rows()
     streams.run(second, **options)
     assert second.all == [(name, p, offset) for p in range(3) for offset in range(10, 15)]
+
+
+def test_how_far_a_stream_is_behind(
+    spark: SparkSession, streams: Streams, topic: MakeTopic, produce: Produce
+) -> None:
+    name = topic(3)
+    produce(name, 30)
+    options = {"subscribe": name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "12"}
+    query = streams.run(Rows(), **options)
+    batches = [each for each in query.recentProgress if each.numInputRows]
+    ((first,), (second,), (last,)) = map(source_metrics, batches)
+    assert first == {
+        "minOffsetsBehindLatest": "6",
+        "maxOffsetsBehindLatest": "6",
+        "avgOffsetsBehindLatest": "6.0",
+    }
+    assert (second["maxOffsetsBehindLatest"], last["maxOffsetsBehindLatest"]) == ("2", "0")
+    # Spark's own metrics stay empty: it asks only sources that report some, and none of its
+    # classes for Python sources does. If this fails with a newer PySpark, report them there.
+    assert [each.sources[0].metrics for each in batches] == [{}, {}, {}]
+    jvm: Any = spark._jvm
+    reporting = jvm.org.apache.spark.util.Utils.classForName(
+        "org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics", True, False
+    )
+    for name in ("", "WithAdmissionControl", "WithTriggerAvailableNow"):
+        python = "org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStream"
+        stream = jvm.org.apache.spark.util.Utils.classForName(python + name, True, False)
+        assert not reporting.isAssignableFrom(stream)
 
 
 def test_a_running_stream_follows_new_records_partitions_and_restarts_of_the_broker(
