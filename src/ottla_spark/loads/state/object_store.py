@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SCHEME = "s3://"
 _DEFAULT_REGION = "us-east-1"
 _MARKS = re.compile(r"\x1b\[[0-9;]*m|↳")
+_STORE_MESSAGE = re.compile(r"<Message>([^<]+)</Message>")
 """Colours and arrows in messages of delta-rs."""
 
 
@@ -50,11 +51,13 @@ def delta_options(path: str) -> dict[str, str] | None:
 def unreachable(path: str, error: OSError) -> LoadError:
     """Return the error of a place that cannot be read, with the reason in one line.
 
-    The libraries give a chain of causes in several lines. The last one says most.
+    The libraries give a chain of causes in several lines. The last one says most. It may be an
+    answer of the store in XML, with a message inside.
     """
     causes = [_MARKS.sub("", line).strip() for line in str(error).splitlines()]
     reason = next((cause for cause in reversed(causes) if cause), "no reason is known")
-    where = f"cannot read {path}: {reason}"
+    answer = _STORE_MESSAGE.search(reason)
+    where = f"cannot read {path}: {answer[1] if answer else reason}"
     if "://" not in path:
         return LoadError(where)
     return LoadError(

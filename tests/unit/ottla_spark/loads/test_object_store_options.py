@@ -51,6 +51,12 @@ def test_a_store_without_credentials_says_so_in_one_line() -> None:
     assert message.startswith("cannot read s3://lake/t: the caller has insufficient permissions.")
     assert "AWS_ACCESS_KEY_ID" in message
     assert "\n" not in message
+    error = OSError(
+        "Generic S3 error\n  -> <Error><Code>NoSuchBucket</Code><Message>The specified bucket does"
+        " not exist</Message><RequestId>BwVO6</RequestId></Error>"
+    )
+    message = str(unreachable("s3://nosuch/t", error))
+    assert message.startswith("cannot read s3://nosuch/t: The specified bucket does not exist (")
     assert (
         str(unreachable("/lake/t", OSError("no permission")))
         == "cannot read /lake/t: no permission"
