@@ -207,6 +207,12 @@ def serve(request: Serve, when_ready: Callable[[], None] = lambda: None) -> int:
     if request.memory and data_dir != DEFAULT_DATA_DIR:
         complain("--memory and --data-dir exclude each other: --memory stores nothing on disk")
         return USAGE
+    if _listens_everywhere_only(request):
+        complain(
+            "nobody can connect to 0.0.0.0 or ::, so clients need another address:"
+            " add --advertise HOST, with a name or address of this machine that they can reach"
+        )
+        return USAGE
     from ottla.config.definition import ConfigError
 
     try:
@@ -243,6 +249,17 @@ def serve(request: Serve, when_ready: Callable[[], None] = lambda: None) -> int:
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _listens_everywhere_only(request: Serve) -> bool:
+    """Return whether `ottla up` listens on all interfaces and has no address for clients."""
+    if request.config is not None or "advertised.listeners" in request.settings:
+        return False
+    everywhere = ("0.0.0.0", "::")
+    if request.cluster is not None:
+        return request.cluster.advertise is None and request.cluster.host in everywhere
+    listener = request.settings["listeners"].rpartition(":")[0]
+    return listener in [f"PLAINTEXT://{bracketed(host)}" for host in everywhere]
 
 
 def _has_several(data_dir: str) -> bool:

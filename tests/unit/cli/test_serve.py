@@ -123,6 +123,22 @@ def test_an_advertised_address_that_no_client_can_use(
     assert "should be HOST or HOST:PORT" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--host", "0.0.0.0"],
+        ["--host=::"],
+        ["--host", "0.0.0.0", "--brokers", "3"],
+        ["--set", "listeners=PLAINTEXT://0.0.0.0:0"],
+    ],
+)
+def test_an_address_that_nobody_can_connect_to_needs_another_one(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["up", "--memory", "--port", "0", *words]) == USAGE
+    assert "add --advertise HOST" in capsys.readouterr().err
+
+
 def test_up_listens_and_keeps_data_where_it_is_told() -> None:
     assert parse_plainly(["up"]) == Serve(
         None, {"listeners": "PLAINTEXT://127.0.0.1:9092", "log.dirs": "./ottla-data"}, False
