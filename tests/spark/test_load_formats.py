@@ -129,7 +129,7 @@ def test_one_odd_record_does_not_stop_a_json_load(
     name = topic(1)
     deep = b'{"x":' * 50 + b"1" + b"}" * 50
     values = [
-        b'{"userid": 1, "word": "a"}',
+        b'{"userid": 1, "word": "a", "meta": {}}',
         b'{"userId": 2, "word": "b", "_offset": 7, "": 8}',
         b'{"userid": 3, "word": "c", "deep": ' + deep + b"}",
         b'{"userid": 4, "word": "d"}{"userid": 5, "word": "e"}',

@@ -67,10 +67,12 @@ def _json_schema(
         return saved
     found = without_names(infer(values), taken_names(options))
     if not found.fields:
-        raise LoadError(
-            f"none of {len(values)} sampled records is a JSON object with fields: set --schema"
-        )
+        raise LoadError(f"{_none_of(values)} is a JSON object with fields: set --schema")
     return found
+
+
+def _none_of(values: Sequence[bytes]) -> str:
+    return f"none of {len(values)} values at the start and the end of the topic"
 
 
 def _binary(
@@ -97,7 +99,7 @@ def _framed(
         return decoder, bare(options.format, Path(options.schema), options.message)[1]
     newest = _newest(values, decoder)
     if newest is None:
-        raise LoadError(f"none of {len(values)} sampled records has a schema of {registry.url}")
+        raise LoadError(f"{_none_of(values)} has a schema of {registry.url}")
     return decoder.ignoring([newest]), decoder.fields_of(newest)
 
 

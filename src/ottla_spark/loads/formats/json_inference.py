@@ -3,7 +3,8 @@
 Integers are BIGINT (DECIMAL(38,0) if larger), other numbers DOUBLE. Text is TIMESTAMP or DATE if
 all values are written in ISO 8601, else STRING. Objects are STRUCT, lists ARRAY. If types differ,
 the wider one is used: BIGINT and DOUBLE give DOUBLE, DATE and TIMESTAMP give TIMESTAMP, anything
-else gives STRING, which holds any JSON as text. A field that is always null is STRING.
+else gives STRING, which holds any JSON as text. A field that is always null is STRING, and so is an
+object that never has a field: no file can have a struct without fields.
 
 One record of the sample must not keep a table from being created. Objects and lists below
 MAX_DEPTH are STRING, because Delta cannot describe much deeper types. Names that no column can
@@ -129,7 +130,7 @@ def _type(shape: Shape, path: Path, counts: Counter[Path]) -> DataType:
             T.StructField(name, _type(shape[name], (*path, name), counts))
             for name in _distinct(list(shape), path, counts)
         ]
-        return T.StructType(fields)
+        return T.StructType(fields) if fields or not path else T.StringType()
     if isinstance(shape, Items):
         return T.ArrayType(_type(shape.element, (*path, ""), counts))
     simple: dict[str | None, DataType] = {

@@ -53,7 +53,7 @@ def run_load(
         if offsets is None:
             return LoadResult(options, time.monotonic() - began)
         prepared = prepare(
-            own, options, lambda: sample(client, options.topic, offsets), listener.say, held
+            own, options, lambda: sample(client, options, offsets), listener.say, held
         )
         check_recreated(prepared.directory, offsets, options, listener.say)
         loader = BatchLoader(

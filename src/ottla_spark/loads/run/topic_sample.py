@@ -75,23 +75,41 @@ def record_size(client: Client, topic: str, offsets: TopicOffsets) -> float:
     return sum(sizes.values()) / max(1, offsets.records)
 
 
-def sample(client: Client, topic: str, offsets: TopicOffsets) -> list[bytes]:
-    """Return some non-null values from the start and the end of each partition."""
+def sample(client: Client, options: LoadOptions, offsets: TopicOffsets) -> list[bytes]:
+    """Return some non-null values from the start and the end of each partition.
+
+    They are values that the load will read: without those of aborted transactions, if it leaves
+    them out.
+    """
     busy = [p for p, end in offsets.latest.items() if end > offsets.earliest[p]]
     if not busy:
         return []
     each = max(1, SAMPLE_RECORDS // (2 * len(busy)))
     first = {p: offsets.earliest[p] for p in busy}
-    last = {p: max(offsets.latest[p] - each, offsets.earliest[p]) for p in busy}
-    values = _read(client, topic, first, offsets, each)
-    return values + _read(client, topic, last, offsets, each)
+    last = {
+        p: max(offsets.latest[p] - each, offsets.earliest[p] + each)
+        for p in busy
+        if offsets.latest[p] > offsets.earliest[p] + each
+    }
+    values = _read(client, options, first, offsets, each)
+    return values + _read(client, options, last, offsets, each)
 
 
 def _read(
-    client: Client, topic: str, positions: dict[int, int], offsets: TopicOffsets, each: int
+    client: Client,
+    options: LoadOptions,
+    positions: dict[int, int],
+    offsets: TopicOffsets,
+    each: int,
 ) -> list[bytes]:
     """Return up to `each` values per partition, within limits of bytes and time."""
-    consumer = Consumer(client, topic, positions, lambda *_: None)
+    consumer = Consumer(
+        client,
+        options.topic,
+        positions,
+        lambda *_: None,
+        read_committed=options.read_committed,
+    )
     left = dict.fromkeys(positions, each)
     values: list[bytes] = []
     size = 0

@@ -49,6 +49,9 @@ def found(*values: object) -> dict[str, str]:
         ([[1, 2], [2.5]], "ARRAY<DOUBLE>"),
         ([[]], "ARRAY<STRING>"),
         ([{"x": 1}, [1]], "STRING"),
+        ([{}], "STRING"),
+        ([{"": 1}], "STRING"),
+        ([[{}]], "ARRAY<STRING>"),
     ],
 )
 def test_kinds(values: list[object], kind: str) -> None:
@@ -61,6 +64,12 @@ def test_objects_are_merged_field_by_field() -> None:
         "a.c": "STRING",
         "d": "BIGINT",
     }
+
+
+def test_an_object_without_fields_is_text_unless_another_one_has_some() -> None:
+    assert found({"a": {}, "b": {"c": {}}}) == {"a": "STRING", "b.c": "STRING"}
+    assert found({"a": {}}, {"a": {"x": 1}}) == {"a.x": "BIGINT"}
+    assert infer([b"{}"]).fields == []
 
 
 def test_values_that_are_no_objects_are_skipped() -> None:
