@@ -61,6 +61,38 @@ def test_last_values_and_tombstones(
     assert sum("not JSON" in reason for reason in reasons) == 1
 
 
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_row_with_a_time_that_python_does_not_have_stays(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    topic: MakeTopic,
+    produce: Produce,
+    tmp_path: Path,
+    kind: str,
+) -> None:
+    name = topic()
+    catalog = {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
+    to = f"delta:{tmp_path}/table" if kind == "delta" else "iceberg:c.db.users"
+
+    def value(number: int) -> bytes:
+        at = "+12000-01-01T00:00:00Z" if number == 0 else "2026-11-19T00:00:00Z"
+        return json.dumps({"n": number, "at": at}).encode()
+
+    for first, n in ((0, 2), (3, 1)):  # the second load rewrites the file with both rows
+        produce(name, n, first=first, key=lambda i: f"u{i % 2}".encode(), value=value)
+        ottla_spark.load(
+            name,
+            to,
+            bootstrap_servers=bootstrap_servers,
+            spark=spark,
+            format="json",
+            schema="n BIGINT, at TIMESTAMP",
+            upsert=True,
+            catalog=catalog,
+        )
+    assert rows_of(to, catalog) == {b"u0": 0, b"u1": 3}
+
+
 def rows_of(to: str, catalog: dict[str, str]) -> dict[bytes, int]:
     if to.startswith("delta:"):
         from deltalake import DeltaTable
@@ -70,6 +102,6 @@ def rows_of(to: str, catalog: dict[str, str]) -> dict[bytes, int]:
         from pyiceberg.catalog import load_catalog
 
         rows = load_catalog("c", **catalog).load_table("db.users").scan().to_arrow()
-    found = [(bytes(row["_key"]), row["n"]) for row in rows.to_pylist()]
+    found = [(bytes(row["_key"]), row["n"]) for row in rows.select(["_key", "n"]).to_pylist()]
     assert len(dict(found)) == len(found)
     return dict(found)

@@ -26,7 +26,7 @@ from ottla_spark.loads.state.load_directory import HIDDEN
 from ottla_spark.loads.state.object_store import iceberg_properties
 from ottla_spark.loads.state.storage import Storage, storage_of
 from ottla_spark.loads.targets.iceberg_lineage import has_snapshot
-from ottla_spark.loads.targets.staged_files import StagedFile, Staging, check_rows, staged_rows
+from ottla_spark.loads.targets.staged_files import Staging, check_rows, staged_rows
 from ottla_spark.loads.targets.table_writer import DELETED, Added, Batch, TableWriter
 from ottla_spark.loads.targets.target import Glance, Target, UnreadableTable
 
@@ -226,7 +226,7 @@ class IcebergTableWriter(TableWriter):
                 check_duplicate_files=False,  # each name has a new UUID
             )
 
-        self._commit(batch, directory, add_files if files else None, files)
+        self._commit(batch, directory, add_files if files else None)
         return Added(len(files), sum(file.size for file in files), measures.get)
 
     def upsert(
@@ -251,7 +251,7 @@ class IcebergTableWriter(TableWriter):
             if stay.num_rows:
                 transaction.append(stay, snapshot_properties=note)
 
-        self._commit(batch, directory, replace if files else None, files)
+        self._commit(batch, directory, replace if files else None)
         self._storage.remove(directory)
         return Added(len(files), sum(file.size for file in files), measures.get)
 
@@ -287,19 +287,17 @@ class IcebergTableWriter(TableWriter):
             transaction.remove_properties(*ours)
 
     def _commit(
-        self,
-        batch: Batch,
-        directory: str,
-        change: Callable[[Transaction], None] | None,
-        files: Sequence[StagedFile],
+        self, batch: Batch, directory: str, change: Callable[[Transaction], None] | None
     ) -> None:
         """Commit a change of the rows, if there is one, with the number of the batch.
 
         Raise LoadUsageError, and remove the files of the attempt, if another load of the topic
-        was faster. Repeat the commit if something else was.
+        was faster. Repeat the commit if something else was. Commit files with times that Python
+        does not have (before the year 1, after 9999) without bounds of their columns.
         """
         from pyiceberg.exceptions import CommitFailedException
 
+        without_bounds = False
         for attempt in range(_COMMIT_ATTEMPTS):
             table = self._open()
             try:
@@ -309,8 +307,9 @@ class IcebergTableWriter(TableWriter):
                 raise
             # Without a check of the owner, repeating would add the rows of two loads.
             table.metadata.properties[_RETRIES] = "0"
-            for name in _beyond_calendar(table, files):
-                table.metadata.properties[f"{_METRICS}.{name}"] = "counts"
+            if without_bounds:
+                for name in _times(table):
+                    table.metadata.properties[f"{_METRICS}.{name}"] = "counts"
             try:
                 with table.transaction() as transaction, warnings.catch_warnings():
                     warnings.filterwarnings("ignore", message=_NO_MATCH)
@@ -318,6 +317,10 @@ class IcebergTableWriter(TableWriter):
                         change(transaction)
                     self._note(transaction, batch)
                 return
+            except OverflowError:
+                if without_bounds or attempt + 1 == _COMMIT_ATTEMPTS:
+                    raise
+                without_bounds = True
             except CommitFailedException:
                 if attempt + 1 == _COMMIT_ATTEMPTS:
                     raise
@@ -379,13 +382,19 @@ class IcebergTableWriter(TableWriter):
         transaction.set_properties(noted)
 
 
-def _beyond_calendar(table: IcebergTable, files: Sequence[StagedFile]) -> list[str]:
-    """Return the columns with times that Python does not have: pyiceberg fails on their bounds."""
-    from pyiceberg.io.pyarrow import parquet_path_to_id_mapping
+def _times(table: IcebergTable) -> list[str]:
+    """Return the columns with dates and times, also in structs and lists.
 
-    paths = {path for file in files for path in file.columns_beyond_calendar}
-    ids = parquet_path_to_id_mapping(table.schema()) if paths else {}
-    names = (table.schema().find_column_name(ids[path]) for path in sorted(paths) if path in ids)
+    Those that partition the table are left out: their values come from the bounds of a file.
+    """
+    from pyiceberg.types import DateType, TimestampType, TimestamptzType
+
+    schema = table.schema()
+    sources = {field.source_id for field in table.spec().fields}
+    fields = (schema.find_field(name) for name in schema.column_names)
+    times = (DateType, TimestampType, TimestamptzType)
+    found = [f.field_id for f in fields if isinstance(f.field_type, times)]
+    names = (schema.find_column_name(each) for each in found if each not in sources)
     return [name for name in names if name is not None]
 
 

@@ -49,20 +49,6 @@ class StagedFile:
             for name, _, value in pairs
         }
 
-    @property
-    def columns_beyond_calendar(self) -> set[str]:
-        """The paths of the columns with times that Python does not have.
-
-        Python knows the years 1 to 9999. For others, pyarrow cannot return the lowest or highest.
-        """
-        found: set[str] = set()
-        for group in range(self.footer.num_row_groups):
-            for place in range(self.footer.num_columns):
-                column = self.footer.row_group(group).column(place)
-                if not _has_readable_ends(column.statistics):
-                    found.add(column.path_in_schema)
-        return found
-
 
 class Staging:
     """The directories of a load's attempts, below `root`."""
@@ -132,13 +118,6 @@ def check_rows(files: Sequence[StagedFile], measured: Mapping[str, Any]) -> None
             f"the load stopped: executors wrote {wanted} rows, but {there} are where the table is."
             " Put the table where the driver and the executors see the same files"
         )
-
-
-def _has_readable_ends(statistics: Any) -> bool:
-    try:
-        return statistics is None or (statistics.min, statistics.max) is not None
-    except OverflowError:
-        return False
 
 
 def read_footer(uri: str) -> Any:
