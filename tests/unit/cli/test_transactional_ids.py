@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.cli.main import main
+from ottla.cli.sizes import time_text
 from ottla.cli.transactions.view import description_as_json, listing_as_json, print_description
 from ottla.client.transactions.transactional_ids import TransactionDescription, TransactionListing
 from ottla.model.ids import TopicPartition
@@ -19,10 +20,11 @@ def test_a_description_names_the_partitions(capsys: pytest.CaptureFixture[str]) 
     headline, _, row = capsys.readouterr().out.splitlines()
     assert headline.split("  ") == [
         *("payments", "Ongoing", "producer 4001", "epoch 2", "coordinator 1"),
-        *("timeout 60000 ms", "started 5"),
+        *("timeout 60000 ms", f"started {time_text(5)}"),
     ]
     assert row.split() == ["events", "0"]
     assert description_as_json(DESCRIBED)["partitions"] == ["events-0"]
+    assert description_as_json(DESCRIBED)["started_ms"] == 5
 
 
 def test_an_id_without_a_transaction_has_no_start(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.cli.output import Column, JsonValue, print_headline, print_table
+from ottla.cli.sizes import time_text
 from ottla.client.transactions.transactional_ids import TransactionDescription, TransactionListing
 
 LISTING_COLUMNS = [
@@ -59,7 +60,7 @@ def print_description(description: TransactionDescription) -> None:
         f"timeout {description.timeout_ms} ms",
     ]
     if description.started_ms is not None:
-        facts.append(f"started {description.started_ms}")
+        facts.append(f"started {time_text(description.started_ms)}")
     print_headline(facts)
     if description.partitions:
         rows = [[topic, str(index)] for topic, index in description.partitions]
