@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla_spark.java import Java, NoSpark, find_java
-from ottla_spark.java_process import JavaProcess, start_gateway
+from ottla_spark.java_process import POLL_S, JavaProcess, start_gateway
 from ottla_spark.spark_messages import java_cause
 from ottla_spark.worker_python import worker_python
 
@@ -137,7 +137,7 @@ def session(
 ) -> SparkSession:
     """Return the running session, or start one on this master; raise NoSpark if it cannot start.
 
-    With `log`, what Spark and Java print goes to that file. If `stop` is set while Java starts,
+    With `log`, what Spark and Java print goes to that file. If `stop` is set while Spark starts,
     raise KeyboardInterrupt. If the start fails or is interrupted, no Java process is left.
     """
     from pyspark.sql import SparkSession
@@ -151,7 +151,8 @@ def session(
     settings |= {"spark.master": master, "spark.app.name": app_name}
     process = _start_java(settings, log, stop)
     try:
-        spark = _start_spark(settings)
+        with _ended_by(stop, process):
+            spark = _start_spark(settings)
         spark.sparkContext.setLogLevel("ERROR")
         _end_quietly(spark)
     except BaseException:
@@ -160,6 +161,38 @@ def session(
             process.end()
         raise
     return spark
+
+
+@contextmanager
+def _ended_by(stop: threading.Event | None, process: JavaProcess | None) -> Iterator[None]:
+    """End the process as soon as `stop` is set in the block, and raise KeyboardInterrupt.
+
+    A call to Java cannot be interrupted, and that which starts Spark takes seconds. It fails when
+    the process ends.
+    """
+    if stop is None or process is None:
+        yield
+        return
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(POLL_S):
+            if stop.is_set():
+                process.end()
+                return
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        yield
+    except Exception:  # whatever a call to a process that ends raises
+        if not stop.is_set():
+            raise
+    finally:
+        done.set()
+        watching.join()
+    if stop.is_set():
+        raise KeyboardInterrupt
 
 
 def check_master(master: str) -> None:

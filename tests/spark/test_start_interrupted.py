@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
@@ -102,3 +103,30 @@ def test_a_signal_during_the_start_leaves_no_process(
         if caught:
             return
     pytest.fail(f"{moment} was never seen")
+
+
+def test_a_signal_while_java_starts_spark_is_not_kept_waiting(
+    bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
+) -> None:
+    name = topic()
+    produce(name, 1)
+    words = [name, "--to", f"parquet:{tmp_path}/table", "--master", "local[1]"]
+    with subprocess.Popen(
+        [*COMMAND, "load", *words, "-b", bootstrap_servers],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "SPARK_LOCAL_DIRS": str(tmp_path / "local")},
+    ) as running:
+        try:
+            # Spark makes this directory in the middle of its start.
+            eventually(lambda: list(tmp_path.glob("local/blockmgr-*")), "a start", PATIENCE_S)
+            seen = children(running)
+            running.send_signal(signal.SIGINT)
+            said, _ = running.communicate(timeout=PATIENCE_S)
+        finally:
+            running.kill()
+    assert (running.returncode, "Traceback" in said) == (130, False), said
+    assert not (tmp_path / "table").exists()
+    for process in seen:
+        eventually(partial(has_ended, process), f"the end of {process}", PATIENCE_S)

@@ -184,13 +184,20 @@ def _run(target: Target, trigger: Trigger | None, running: Running) -> int:
         report.print_all(problems)
         return FAILED
     wanted = checked.spec.trigger if trigger is None else trigger
+    if running.stop.is_set():
+        return _stopped(wanted)
     view = JsonView() if target.json else LiveView() if sys.stdout.isatty() else LineView()
     try:
         queries = Pipeline(checked, running.spark()).run_by(wanted, view, running.stop)
     finally:
         view.close()
     _print_summary(queries, target.json)
-    return INTERRUPTED if running.stop.is_set() and isinstance(wanted, Once) else OK
+    return _stopped(wanted) if running.stop.is_set() else OK
+
+
+def _stopped(trigger: Trigger) -> int:
+    """Return the exit code of a run that was stopped: others than `once` only end in this way."""
+    return INTERRUPTED if isinstance(trigger, Once) else OK
 
 
 def problems_json(target: Target, problems: Problems) -> dict[str, object]:

@@ -90,8 +90,8 @@ def _run(
 ) -> list[QueryProgress]:
     run = _Run(checked, spark, trigger, view)
     try:
-        run.start()
-        while not run.poll() and not stop.wait(POLL_S):
+        run.start(stop)
+        while not run.poll(stop) and not stop.wait(POLL_S):
             view.polled(run.queries)
     finally:
         run.stop()
@@ -110,15 +110,17 @@ class _Run:
         self._checked, self._spark, self._trigger, self._view = checked, spark, trigger, view
         self._restarts: Counter[str] = Counter()
 
-    def start(self) -> None:
-        """Start the queries of all sinks, one after the other.
+    def start(self, stop: threading.Event) -> None:
+        """Start the queries of all sinks, one after the other, until `stop` is set.
 
         With pyspark 4.3, two queries with Python sources that start at the same moment always
         time out waiting for their Python processes.
         """
         for sink in self._checked.spec.sinks:
+            if stop.is_set():
+                return
             self.queries.append(QueryProgress(sink, self._started(sink)))
-            _await_sources(self.queries[-1].query)
+            _await_sources(self.queries[-1].query, stop)
         self._view.started(self.queries)
 
     def stop(self) -> None:
@@ -126,7 +128,7 @@ class _Run:
         for query in self.queries:
             query.query.stop()
 
-    def poll(self) -> bool:
+    def poll(self, stop: threading.Event) -> bool:
         """Update the progress; return whether all queries have ended. Raise QueryFailed."""
         ended = [not query.query.isActive for query in self.queries]
         self.refresh()
@@ -134,7 +136,7 @@ class _Run:
         for query in failed:
             self._restarts[query.sink] += 1
             query.query = self._started(query.sink)
-            _await_sources(query.query)
+            _await_sources(query.query, stop)
         return all(ended) and not failed
 
     def refresh(self) -> None:
@@ -175,8 +177,9 @@ class _Run:
             raise QueryFailed(f"sinks.{name}: {error}") from error
 
 
-def _await_sources(query: StreamingQuery) -> None:
-    """Wait, with a timeout, until a query has initialized its sources or has ended."""
+def _await_sources(query: StreamingQuery, stop: threading.Event) -> None:
+    """Wait, with a timeout, until a query has initialized its sources, or has ended."""
     deadline = time.monotonic() + SOURCES_TIMEOUT_S
     while query.isActive and query.status["message"] == _STARTING and time.monotonic() < deadline:
-        time.sleep(POLL_S / 5)
+        if stop.wait(POLL_S / 5):
+            return
