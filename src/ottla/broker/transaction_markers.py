@@ -1,8 +1,9 @@
 """Writes the markers that end transactions: WriteTxnMarkers, from other brokers or from this one.
 
-Each marker is a control batch, appended with acks=all. The markers of one request are written with
-one call for each log, like all appends of a wake-up. The answer has a code for each partition, and
-comes when all markers are committed or refused, or when the time is over.
+Each marker is a control batch, appended with acks=all. The markers for one log are written with one
+call. Those for many logs are written some with each step, because a write takes longer than an
+append. The answer has a code for each partition, and comes when all markers are committed or
+refused, or when the time is over.
 
 A high watermark that advances ends all that waits for it in one wake-up. So a request with very
 many markers waits for the first ones before it writes more.
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 TIMEOUT_MS: Final = 30_000
 MOST_OPEN: Final = 500
 """How many markers of a request may be uncommitted before it waits."""
-_PARTITIONS_A_STEP: Final = 50
+_PARTITIONS_A_STEP: Final = 10
 
 Done: TypeAlias = Callable[[WriteTxnMarkersResponse], None]
 _Codes: TypeAlias = dict[int, ErrorCode]
@@ -85,11 +86,13 @@ class _MarkerWrites:
                 for index in dict.fromkeys(topic.partition_indexes):
                     self._write(topic.name, index, end)
                     number += 1
+                    if not number % _PARTITIONS_A_STEP:
+                        if len(self._node.appended) >= _PARTITIONS_A_STEP:
+                            self._node.write_appended()
+                        yield
                     if self._open > MOST_OPEN and not self._is_late:
                         self._wait = Wait()
                         yield self._wait
-                    elif not number % _PARTITIONS_A_STEP:
-                        yield
                 yield
             yield
         self._all_appended = True

@@ -222,6 +222,7 @@ def _append_all(large: LargeProduce, topics: _Topics, error: ApiError | None) ->
                 large.refuse(key, index, error)
             number += 1
             if not number % PARTITIONS_A_STEP:
+                large.node.write_appended()
                 yield
     large.all_appended()
 
