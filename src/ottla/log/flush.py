@@ -6,7 +6,8 @@ The active segment's indexes are left out: recovery checks them and needs no mor
 order.
 
 In the background only syncs happen. Every change of a file is made on the loop, so a job that
-finds its log changed meanwhile has nothing to take back.
+finds its log changed meanwhile has nothing to take back. The names of the files are listed in the
+background too: there may be thousands of segments.
 
 Invariant: everything below the recovery point was forced to disk, so it is never past the
 written end of the log.
@@ -14,11 +15,12 @@ written end of the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterator, Sequence
 
 from ottla.log.file_names import INDEX, LEADER_EPOCHS, LOG, TEMPORARY, TIME_INDEX
 from ottla.log.resources import Resources
 from ottla.log.segment.log_segments import LogSegments
+from ottla.log.segment.segment import Segment
 from ottla.log.state.leader_epochs import EpochCache
 from ottla.ports import Files
 
@@ -30,7 +32,7 @@ class FlushJob:
         "_directory",
         "_files",
         "_is_new_directory",
-        "_paths",
+        "_segments",
         "again",
         "epochs_path",
         "is_given_up",
@@ -43,7 +45,7 @@ class FlushJob:
         files: Files,
         directory: str,
         upto: int,
-        paths: Collection[str],
+        segments: Sequence[Segment],
         new_paths: list[str],
         *,
         is_new_directory: bool,
@@ -52,7 +54,8 @@ class FlushJob:
         self._files = files
         self._directory = directory
         self._is_new_directory = is_new_directory
-        self._paths = paths
+        self._segments = segments
+        """Those that are not wholly on disk below `upto`."""
         self.upto = upto
         self.is_given_up = False
         """True if it should force no more files to disk: another job will."""
@@ -64,17 +67,21 @@ class FlushJob:
 
     @property
     def file_count(self) -> int:
-        """How many files the job forces to disk."""
-        return len(self._paths)
+        """About how many files the job forces to disk."""
+        return len(self._segments) + len(self.new_paths)
 
     def sync(self) -> None:
         """Force the files to disk; off the loop.
 
         Each file is open only while it is synced, because many jobs may be waiting.
         """
-        for path in self._paths:
+        synced: set[str] = set()
+        for path in self._paths():
             if self.is_given_up:
                 return
+            if path in synced:
+                continue
+            synced.add(path)
             try:
                 file = self._files.open(path)
             except FileNotFoundError:  # removed with its segment; the directory sync covers it
@@ -83,6 +90,17 @@ class FlushJob:
             file.close()
         if self.new_paths and not self.epochs_path:
             self.sync_directory()
+
+    def _paths(self) -> Iterator[str]:
+        """Yield the files in their order; some are named twice."""
+        for segment in self._segments:
+            yield segment.path(LOG)
+            if not segment.is_active:
+                yield segment.path(INDEX)
+                yield segment.path(TIME_INDEX)
+        yield from self.new_paths
+        if self.epochs_path:
+            yield self.epochs_path
 
     def sync_directory(self) -> None:
         """Force the file names, and a new directory's own name, to disk; off the loop."""
@@ -218,34 +236,17 @@ class FlushState:
         return upto > self.recovery_point or changed
 
     def _new_job(self, upto: int) -> FlushJob:
-        paths = dict.fromkeys([*self._segment_paths(upto), *self._unsynced])
-        epochs_path = ""
-        if self._leader_epochs.changed:
-            epochs_path = self._write_epochs()
-            paths[epochs_path] = None
+        epochs_path = self._write_epochs() if self._leader_epochs.changed else ""
         new_paths, self._unsynced = self._unsynced, []
         return FlushJob(
             self._resources.files,
             self._directory,
             upto,
-            paths,
+            self._segments.covering(self.recovery_point, upto),
             new_paths,
             is_new_directory=self._is_new_directory,
             epochs_path=epochs_path,
         )
-
-    def _segment_paths(self, upto: int) -> list[str]:
-        """Return the files of the segments that are not wholly on disk below an offset."""
-        found: list[str] = []
-        if upto <= self.recovery_point:
-            return found
-        for segment in self._segments.from_offset(self.recovery_point):
-            if segment.base_offset >= upto:
-                break
-            found.append(segment.path(LOG))
-            if not segment.is_active:
-                found += (segment.path(INDEX), segment.path(TIME_INDEX))
-        return found
 
     def _write_epochs(self) -> str:
         path = f"{self._directory}/{LEADER_EPOCHS}{TEMPORARY}"

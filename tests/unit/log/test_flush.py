@@ -14,6 +14,7 @@ from ottla.memory_files import MemoryFiles
 from ottla.testing.fakes import FakeClock, FakeRandom, QueuedBackground
 from ottla.testing.faulty_files import FaultyFiles
 from tests.support.log import NOW, append_all, batch_of, new_log, reopen
+from tests.support.request_cost import count_calls
 
 SIZE = len(batch_of(1))
 
@@ -88,6 +89,24 @@ def test_flushes_asked_for_meanwhile_become_one(place: Place) -> None:
     assert len(place.background.waiting) == 1
     place.background.run()
     assert place.log.recovery_point == 9
+
+
+def test_a_flush_of_thousands_of_segments_lists_their_files_in_the_background(
+    place: Place,
+) -> None:
+    """Segments come faster than they are forced to disk: the next flush is for all of them."""
+    for _ in range(1000):
+        append_all(place.log, batch_of(1))
+        place.log.roll(NOW)
+    assert len(place.background.waiting) == 1
+    while place.log.recovery_point < 1:
+        assert count_calls(place.background.waiting.pop(0)) < 300  # ends one, and begins the next
+    place.files.synced.clear()
+    place.background.run()
+    assert place.log.recovery_point == 1000
+    synced = place.synced_names()
+    assert len(synced) > 3000
+    assert len(set(synced)) == len(synced)
 
 
 def test_a_flush_that_waits_overtakes_one_in_the_background(place: Place) -> None:

@@ -6,7 +6,7 @@ last one is the active one.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from ottla.log.segment.segment import Segment
@@ -57,6 +57,12 @@ class LogSegments:
         """Return the segment that holds the offset and all segments after it."""
         number = self.number_at(offset)
         return self._segments[number:]
+
+    def covering(self, start: int, end: int) -> list[Segment]:
+        """Return the segments with offsets from `start` to before `end`; none if it is empty."""
+        if end <= start:
+            return []
+        return self._segments[self.number_at(start) : bisect_left(self.base_offsets, end)]
 
     def between(self, first: Segment, last: Segment) -> list[Segment]:
         """Return the segments after `first` and before `last`."""
