@@ -56,6 +56,7 @@ from ottla.log.state.verifications import NOT_TRANSACTIONAL, UNVERIFIED
 from ottla.log.store.partition_metadata import replace_topic_id
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import METADATA_TOPIC, NO_TIMESTAMP, ZERO_UUID, TopicPartition
+from ottla.model.steps import Steps
 from ottla.records.batch import (
     ATTRIBUTES_OFFSET,
     HEADER,
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
 ALL_SEGMENTS = 2**31
 
 _NO_GROUP = -1
+_SEGMENTS_A_STEP = 500
 _unpack_header = HEADER.unpack_from
 _assign_offset = Struct(">qii").pack_into
 _keyless_prefixes: Final = keyless_prefixes  # the name of an import is looked up more slowly
@@ -803,7 +805,7 @@ class Log:
             self.resources.index_jobs.cancel(segment)
             segment.drop_handles()
 
-    def release_idle_memory(self) -> None:
+    def release_idle_memory(self) -> Steps[None]:
         """Drop what is kept for tail reads if nothing was appended since the last call."""
         if self._idle_end != self.written_end:
             self._idle_end = self.written_end
@@ -812,9 +814,15 @@ class Log:
             # Reads open the indexes of older segments again.
             self._is_released = len(self.segments) == 1
             self.active_segment.forget_recent()
-            for segment in self.segments:
-                if segment.has_indexes and not segment.is_active:
-                    segment.forget_indexes()
+            yield from self.forget_indexes()
+
+    def forget_indexes(self) -> Steps[None]:
+        """Free the memory of the indexes of closed segments, which may be thousands."""
+        for number, segment in enumerate(list(self.segments), 1):
+            if segment.has_indexes and not segment.is_active:
+                segment.forget_indexes()
+            if not number % _SEGMENTS_A_STEP:
+                yield
 
 
 def _unbounded_search() -> RecordSearch:

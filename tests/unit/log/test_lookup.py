@@ -10,6 +10,7 @@ from ottla.config.topic import LogConfig
 from ottla.log.log import Log
 from ottla.memory_files import MemoryFiles
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.steps import run_to_end
 from ottla.records.batch import scan
 from ottla.records.record import build_batch
 from ottla.testing.faulty_files import FaultyFiles
@@ -182,16 +183,16 @@ def test_memory_for_tail_reads_is_bounded_and_released() -> None:
         append(log, batch_of(1, value=b""))
         log.write_queued()
     assert len(log.recent.offsets) <= 512
-    log.release_idle_memory()
+    run_to_end(log.release_idle_memory())
     assert log.recent.offsets
-    log.release_idle_memory()
+    run_to_end(log.release_idle_memory())
     assert not log.recent.offsets
     log.high_watermark = 3000
     assert len(read_all(log, 2990)) == 10
     append_all(log, batch_of(1))
-    log.release_idle_memory()
+    run_to_end(log.release_idle_memory())
     assert log.recent.offsets
-    log.release_idle_memory()
+    run_to_end(log.release_idle_memory())
     assert not log.recent.offsets
 
 

@@ -14,8 +14,10 @@ import pytest
 from ottla.config.topic import LogConfig
 from ottla.log.log import Log
 from ottla.memory_files import MemoryFiles
+from ottla.model.steps import run_to_end
 from ottla.testing.faulty_files import FaultyFiles
 from tests.support.log import append_all, batch_of, new_log, new_resources, reopen
+from tests.support.request_cost import count_calls
 
 ROOT = Path(__file__).parents[3]
 SIZE = len(batch_of(1))
@@ -118,11 +120,24 @@ def test_a_busy_partition_becomes_small_again() -> None:
     append_all(log, *(batch_of(1) for _ in range(1000)))
     for segment in log:
         assert segment.offset_index.lookup(0)
-    log.release_idle_memory()
-    log.release_idle_memory()
+    run_to_end(log.release_idle_memory())
+    run_to_end(log.release_idle_memory())
     assert len(log.recent.offsets) == 0
     assert all(s._offset_index is None for s in log if not s.is_active)
     assert len(log.resources.pool) <= 64
+
+
+def test_no_step_is_for_all_segments_of_a_log() -> None:
+    log = new_log(LogConfig(segment_bytes=SIZE))
+    append_all(log, *(batch_of(1) for _ in range(3000)))
+    run_to_end(log.release_idle_memory())
+    calls: list[int] = []
+    steps = log.release_idle_memory()
+    while not calls or log.segments[2998].has_indexes:
+        calls.append(count_calls(lambda: next(steps, None)))
+    assert max(calls) < 15_000
+    assert not any(segment.has_indexes for segment in log if not segment.is_active)
+    assert count_calls(log.abandon) < 30_000
 
 
 def test_start_up_does_not_depend_on_the_number_of_batches() -> None:

@@ -350,6 +350,9 @@ class HostedLogs:
         if topic is not None:
             for index, partition in topic.partitions.items():
                 partition.remove()
+                log = self.store.get(TopicPartition(topic.name, index))
+                if log is not None:
+                    yield from log.forget_indexes()
                 self.store.delete(TopicPartition(topic.name, index))
                 yield
 

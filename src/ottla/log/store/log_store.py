@@ -425,7 +425,7 @@ class LogStore:
     def release_idle_memory(self) -> Steps[None]:
         """Free the memory of logs that were not appended to since the last call."""
         for number, log in enumerate(list(self), 1):
-            log.release_idle_memory()
+            yield from log.release_idle_memory()
             if not number % _LOGS_A_STEP:
                 yield
 
