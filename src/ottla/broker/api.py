@@ -53,6 +53,7 @@ class Api:
         "first_flexible_response",
         "handle",
         "handle_large",
+        "is_generated",
         "is_hot",
         "is_open",
         "key",
@@ -93,12 +94,22 @@ class Api:
         """Requests with more bytes are decoded in slices, unless the API has its own decoder."""
         self.busy_step_bytes = MEDIUM_BYTES if in_slices else _NEVER_LARGE
         """The same while others are being handled in slices: not all are decoded side by side."""
+        self.is_generated = decoder_of is None
+        """Whether its decoders are made from the schema."""
         decoder_of = decoder_of or (lambda version: _generated(self.request_class))
         versions = range(served.oldest, served.newest + 1)
         self.decoders: dict[int, Decode] = {version: decoder_of(version) for version in versions}
         """The decoder of each version that is served."""
         self.context_class: type[RequestContext] = getattr(module, "Context", RequestContext)
         self.refuse: Refuse = getattr(module, "refuse", _refuse)
+
+    def make_decoder(self, version: int) -> None:
+        """Make the decoder of a version now, which may take a millisecond or two.
+
+        Otherwise the first request of the version does.
+        """
+        if self.is_generated and version in self.decoders:
+            decoder(self.request_class, version)
 
 
 def _generated(request: type[Message]) -> Decode:

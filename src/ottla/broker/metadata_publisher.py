@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.step_imports import TRANSACTIONS, import_in_steps
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.model.config_resources import ResourceType
@@ -28,6 +29,8 @@ def prepare(node: Node, delta: MetadataDelta, image: MetadataImage) -> Steps[Non
     if delta.topics.deleted:
         node.topics.image = image  # a partition that is gone is unknown, not led elsewhere
     yield from node.hosted_logs.follow(delta, image)
+    if _begins_transactions(node, image):
+        yield from import_in_steps(TRANSACTIONS)
 
 
 def publish(node: Node, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -62,5 +65,14 @@ def _follow_transactions(node: Node, delta: MetadataDelta, image: MetadataImage)
         from ottla.broker.transactions import follow_metadata
 
         follow_metadata(node.started_transactions, delta, image)
-    elif TRANSACTIONS_TOPIC in image.topics and "broker" in node.config.node.process_roles:
+    elif _begins_transactions(node, image):
         node.start_transactions()
+
+
+def _begins_transactions(node: Node, image: MetadataImage) -> bool:
+    """Return True if this broker needs a transaction coordinator and has none yet."""
+    return (
+        node.started_transactions is None
+        and TRANSACTIONS_TOPIC in image.topics
+        and "broker" in node.config.node.process_roles
+    )

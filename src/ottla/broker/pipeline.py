@@ -253,11 +253,14 @@ class Pipeline:
         """Import the modules of an API in slices, then handle its first request."""
         frame = bytearray()
         importing = _Importing()
+        _, version, *_ = _unpack_header(buffer, start)
 
         def steps() -> Steps[None]:
             yield from import_in_steps(served.modules)
             self._imported.update(served.modules)
-            self.api(key)
+            api = self.api(key)
+            yield
+            api.make_decoder(version)
             yield
             if connection.parked is importing:
                 connection.parked = None

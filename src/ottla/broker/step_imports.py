@@ -32,8 +32,16 @@ GROUPS: Final = (
 CONSUMER_GROUPS: Final = (
     *GROUPS,
     "ottla.coordinator.groups.consumer.consumer_protocol",
+    "ottla.coordinator.groups.consumer.heartbeat",
+    "ottla.coordinator.groups.consumer.uniform_assignor",
 )
 """The modules of groups of the consumer protocol."""
+
+PRODUCERS: Final = (
+    "ottla.coordinator.transactions.init_producer",
+    "ottla.broker.producer_ids",
+)
+"""The modules that give producers their ids."""
 
 TRANSACTIONS: Final = (
     "ottla.coordinator.runtime.loader",

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from ottla.broker.step_imports import GROUPS, import_in_steps
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import OFFSETS_TOPIC
 from ottla.model.steps import Steps, Wait
@@ -83,6 +84,8 @@ class _MarkerWrites:
         for marker in request.markers:
             end = _end_of(marker)
             for topic in marker.topics:
+                if topic.name == OFFSETS_TOPIC and self._node.started_groups is None:
+                    yield from import_in_steps(GROUPS)
                 for index in dict.fromkeys(topic.partition_indexes):
                     self._write(topic.name, index, end)
                     number += 1

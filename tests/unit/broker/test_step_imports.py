@@ -61,6 +61,88 @@ print(max(counts))
 """Imports what the first request of an API needs, and prints how many modules one step imports."""
 
 
+IN_A_NODE = """
+import sys
+import ottla.server.main
+from ottla.broker.connection import Connection
+from ottla.broker.node import Node
+from ottla.config.broker import BrokerConfig
+from ottla.testing.fakes import FakeClock, fake_ports
+from ottla.wire.codec import encoder
+from ottla.wire.header import request_header
+from ottla.wire.messages import consumer_group_heartbeat, create_topics, find_coordinator
+from ottla.wire.messages import init_producer_id, write_txn_markers
+
+topic = create_topics.CreatableTopic(
+    name="__consumer_offsets", num_partitions=1, replication_factor=1
+)
+end = write_txn_markers.WritableTxnMarkerTopic(name="__consumer_offsets", partition_indexes=[0])
+REQUESTS = {
+    "topic": create_topics.CreateTopicsRequest(topics=[topic]),
+    "group": find_coordinator.FindCoordinatorRequest(coordinator_keys=["g"]),
+    "transactions": find_coordinator.FindCoordinatorRequest(key_type=1, coordinator_keys=["g"]),
+    "producer": init_producer_id.InitProducerIdRequest(transactional_id=None),
+    "transactional producer": init_producer_id.InitProducerIdRequest(transactional_id="t"),
+    "consumer": consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id="m", rebalance_timeout=10_000, subscribed_topic_names=["t"],
+        topic_partitions=[],
+    ),
+    "markers": write_txn_markers.WriteTxnMarkersRequest(
+        markers=[write_txn_markers.WritableTxnMarker(producer_id=1, topics=[end])]
+    ),
+}
+config = BrokerConfig({"log.dirs": "/data", "node.id": "1"})
+clock = FakeClock()
+node = Node(config, config.network.advertised_listeners, fake_ports(clock=clock))
+node.start()
+node.sliced_work.slice_ms = 0  # each step has a wake-up of its own
+most = 0
+
+
+def ask(name):
+    global most
+    request, connection = REQUESTS[name], Connection("127.0.0.1", "PLAINTEXT")
+    version = type(request).MAX_VERSION
+    body = encoder(type(request), version)(request)
+    frame = bytearray(request_header(request.API_KEY, version, 1, "c") + body)
+    before = len(sys.modules)
+    node.handle(connection, frame, memoryview(frame), 0, len(frame))
+    node.settle()
+    while not connection.out or len(node.sliced_work):
+        assert not connection.closing, connection.problem
+        most = max(most, len(sys.modules) - before)
+        before = len(sys.modules)
+        clock.now_ms += 1
+        node.advance()
+        node.settle()
+    most = max(most, len(sys.modules) - before)
+
+
+for name in sys.argv[1:]:
+    ask(name)
+print(most)
+"""
+"""Sends first requests to a node in memory. Prints how many modules a wake-up imports at most."""
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["topic", "markers"],
+        ["group", "consumer"],
+        ["transactions", "transactional producer"],
+        ["producer", "transactional producer"],
+    ],
+    ids=" ".join,
+)
+def test_a_wake_up_imports_a_few_modules(names: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_NODE, *names], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) <= MOST_MODULES
+
+
 @pytest.mark.parametrize("key", [key for key, served in SERVED.items() if served.modules])
 def test_the_first_request_of_an_api_imports_a_few_modules_in_a_step(key: int) -> None:
     done = subprocess.run(

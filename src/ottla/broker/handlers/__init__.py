@@ -27,7 +27,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.broker.step_imports import CONSUMER_GROUPS, GROUPS, QUORUM, TOPICS, TRANSACTIONS
+from ottla.broker.step_imports import (
+    CONSUMER_GROUPS,
+    GROUPS,
+    PRODUCERS,
+    QUORUM,
+    TOPICS,
+    TRANSACTIONS,
+)
 from ottla.model.value import Value
 from ottla.wire.api_table import ApiKey
 from ottla.wire.decoding import MOST_ITEMS
@@ -68,7 +75,7 @@ SERVED: Final[dict[int, Served]] = {
     ApiKey.CREATE_TOPICS: Served(2, 7, is_forwarded=True, modules=TOPICS),
     ApiKey.DELETE_TOPICS: Served(1, 6, is_forwarded=True),
     ApiKey.DELETE_RECORDS: Served(0, 2),
-    ApiKey.INIT_PRODUCER_ID: Served(0, 6),
+    ApiKey.INIT_PRODUCER_ID: Served(0, 6, modules=PRODUCERS),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Served(2, 4),
     ApiKey.WRITE_TXN_MARKERS: Served(1, 2),
     ApiKey.ADD_PARTITIONS_TO_TXN: Served(0, 5, modules=TRANSACTIONS),

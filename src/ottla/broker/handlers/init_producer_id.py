@@ -8,24 +8,31 @@ from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
+from ottla.broker.step_imports import TRANSACTIONS, import_in_steps
 from ottla.coordinator.transactions.init_producer import InitProducer, ProducerIdAndEpoch
 from ottla.coordinator.transactions.outcome import Outcome
 from ottla.model.acl import AclOperation, AclResourceType
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ottla.model.steps import Steps
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 FIRST_PRODUCER_FENCED = 4
 
 
-def handle(node: Node, request: InitProducerIdRequest, context: RequestContext) -> None:
+def handle(
+    node: Node, request: InitProducerIdRequest, context: RequestContext
+) -> Steps[None] | None:
     """Answer with a producer id and an epoch."""
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         raise ApiError(ErrorCode.INVALID_REQUEST)  # one of them without the other
     if request.transactional_id is None:
         _give_new_id(node, request, context)
+    elif node.started_transactions is None:
+        return _init_first_transactions(node, request, request.transactional_id, context)
     else:
         _init_transactions(node, request, request.transactional_id, context)
+    return None
 
 
 def _give_new_id(node: Node, request: InitProducerIdRequest, context: RequestContext) -> None:
@@ -39,6 +46,14 @@ def _give_new_id(node: Node, request: InitProducerIdRequest, context: RequestCon
             reply.send(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
 
     node.producer_ids.next(take)
+
+
+def _init_first_transactions(
+    node: Node, request: InitProducerIdRequest, transactional_id: str, context: RequestContext
+) -> Steps[None]:
+    """Import the transaction coordinator in steps, then do what `_init_transactions` does."""
+    yield from import_in_steps(TRANSACTIONS)
+    _init_transactions(node, request, transactional_id, context)
 
 
 def _init_transactions(
