@@ -76,7 +76,7 @@ LONGEST_HAND_OVER_MS = 2_000
 MOST_COMPLETED: Final = 200
 """How many parked requests are answered at a time."""
 
-MOST_APPEND_MS: Final = 5.0
+MOST_APPEND_MS: Final = 3.0
 """How old a wake-up may be when an append begins a segment, which takes up to 2 ms."""
 
 _PAUSE_MS: Final = 0.05
