@@ -32,13 +32,16 @@ COLLECT_AFTER: Final = 5_000
 While a coordinator loads, or many offsets are committed for the first time, nearly all objects
 stay, and each collection looks at them in vain.
 """
-YOUNGER_COLLECTIONS: Final = 2, 4
-"""How many collections of the youngest objects come before one of older ones, and so on."""
+YOUNGER_COLLECTIONS: Final = 1, 1
+"""How many collections of the youngest objects come before one of older ones, and so on.
+
+So a collection of all looks at about 20,000 new objects.
+"""
 
 MOST_OBJECTS: Final = 10_000_000
 """How many objects may come without a collection, if large requests never cease."""
 
-LONG_MS: Final = 5.0
+LONG_MS: Final = 2.0
 """If a collection took longer, the objects that it leaves are set aside."""
 CHECK_MS: Final = 60_000
 MUCH_MS: Final = 50.0
