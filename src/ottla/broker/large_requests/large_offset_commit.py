@@ -66,7 +66,7 @@ def commit_in_parts(
         yield from context.send_in_slices(refuse_large(request, refusal))
         yield from discard_in_steps(parts, topics, request)
         return
-    rows: list[Row] = yield from in_steps(row, topics, TOPICS_A_STEP)
+    rows: list[Row] = yield from in_steps(row, topics.keys(), TOPICS_A_STEP)
     yield from discard_in_steps(topics, request)
     results = PartResults(len(parts))
     for position, part in enumerate(parts):

@@ -55,7 +55,7 @@ def commit_in_parts(
         error = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
         yield from context.send_in_slices(refuse(request, error, context))
         return
-    rows: list[Row] = yield from in_steps(row, topics, TOPICS_A_STEP)
+    rows: list[Row] = yield from in_steps(row, topics.keys(), TOPICS_A_STEP)
     head = head_of(request, context.version)
     yield from discard_in_steps(topics, request)
     results = PartResults(len(parts))

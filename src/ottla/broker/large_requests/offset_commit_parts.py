@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from ottla.broker.large_requests.chained_dict import ChainedDict
 from ottla.coordinator.groups.offset_commit import (
     CommitResults,
     PartitionCode,
@@ -42,7 +43,7 @@ class CommittedPartition(Protocol):
 
 
 P = TypeVar("P", bound=CommittedPartition)
-TopicCommits: TypeAlias = dict[str | bytes, dict[int, P]]
+TopicCommits: TypeAlias = ChainedDict[str | bytes, ChainedDict[int, P]]
 """What is committed, by topic (its name or id) and partition."""
 
 
@@ -82,14 +83,17 @@ class PartResults:
 
 def each_once(topics: Iterable[tuple[str | bytes, Sequence[P]]]) -> Steps[TopicCommits[P]]:
     """Return each partition once, with what was said last."""
-    once: TopicCommits[P] = {}
+    once: TopicCommits[P] = ChainedDict()
     for number, (topic, partitions) in enumerate(topics):
         if not number % TOPICS_A_STEP:
             yield
-        by_index = once.setdefault(topic, {})
+        by_index = once.find(topic)
+        if by_index is None:
+            by_index = ChainedDict()
+            once.put(topic, by_index)
         for start in range(0, len(partitions), PARTITIONS_A_PART):
             for partition in partitions[start : start + PARTITIONS_A_PART]:
-                by_index[partition.partition_index] = partition
+                by_index.put(partition.partition_index, partition)
             yield
     return once
 
@@ -100,10 +104,10 @@ def parts_of(
     """Return the partitions in parts. A topic that does not exist has no image."""
     parts = [Part([], [])]
     room = PARTITIONS_A_PART
-    for position, (topic, by_index) in enumerate(topics.items()):
+    for position, (topic, by_index) in enumerate(topics.entries()):
         if not position % TOPICS_A_STEP:
             yield
-        rest = iter(by_index.values())
+        rest = by_index.values()
         while taken := [partition for _, partition in zip(range(room), rest, strict=False)]:
             parts[-1].positions.append(position)
             parts[-1].topics.append((image_of(topic), [_committed(one) for one in taken]))
