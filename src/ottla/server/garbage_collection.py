@@ -8,7 +8,8 @@ A collection holds the loop while it looks at objects, so it should look at few 
   of objects that stay, such as committed offsets.
 - A request of a million items is millions of objects, so a collection waits until the request is
   handled and its objects are freed. A collection would find no garbage among them, because their
-  reference counts free them. Objects that stay are set aside without a look at them.
+  reference counts free them. Objects that stay are set aside without a look at them. A
+  collection also waits while a coordinator loads its data.
 
 Objects in cycles that were set aside and are not used any more are found when as much was set aside
 as there was before: then everything is looked at once. That takes long, but it is rare, and such
@@ -82,9 +83,8 @@ class GarbageCollection:
         """Let no collection begin, until this is called with False as often as with True."""
         self._pauses += 1 if is_paused else -1
         if not self._pauses:
-            new = gc.get_count()[0]
-            if new > COLLECT_AFTER:
-                self._set_aside(new * OBJECT_MS)
+            # Those that took the place of others are not counted, but would be looked at too.
+            self._set_aside(gc.get_count()[0] * OBJECT_MS)
             gc.enable()
             return
         gc.disable()

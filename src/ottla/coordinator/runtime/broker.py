@@ -35,6 +35,8 @@ class Broker(Protocol):
     image: MetadataImage
     monotonic_ms: float
     node_id: int
+    pause_collection: Callable[[bool], None]
+    """Called with True before very many objects are made that stay, and with False after it."""
     ports: Ports
     timers: Timers
     topics: HostedTopics

@@ -53,6 +53,8 @@ class CoordinatorHost(Generic[S]):
         self._to_load: list[ShardRuntime[S]] = []
         self._loading: deque[ShardRuntime[S]] = deque()
         self._is_slice_due = False
+        self._is_loading = False
+        """True from the first slice to the last: garbage collections wait."""
         LogGrowth(broker, self.runtimes)
 
     # -- requests ------------------------------------------------------------------------
@@ -147,7 +149,14 @@ class CoordinatorHost(Generic[S]):
                 loading.append(runtime)
             if progress is not Progress.WAITING:
                 self._schedule_slice()
-                return
+                break
+        self._pause_collection(bool(loading or self._to_load))
+
+    def _pause_collection(self, is_loading: bool) -> None:
+        """Let no garbage collection look at what is loaded: nearly all of it stays."""
+        if is_loading is not self._is_loading:
+            self._is_loading = is_loading
+            self._broker.pause_collection(is_loading)
 
     def _smallest(self) -> ShardRuntime[S]:
         smallest = min(self._to_load, key=log_size)

@@ -57,6 +57,21 @@ def test_a_long_log_is_loaded_in_slices(counters: Counters) -> None:
     assert len(counters.runtime.shard.numbers) == 4000
 
 
+def test_garbage_collections_wait_until_all_is_loaded(counters: Counters) -> None:
+    for number in range(4000):
+        counters.add(f"counter-{number}")
+        counters.settle()
+    counters.start()
+    told: list[bool] = []
+    counters.node.pause_collection = told.append
+    while counters.state is RuntimeState.LOADING:
+        counters.pass_ms(1)
+        assert told[0] is True
+    assert told == [True, False]
+    counters.pass_ms(1000)
+    assert told == [True, False]
+
+
 class Helpers:
     """Helper processes that run a task when they are told to."""
 
