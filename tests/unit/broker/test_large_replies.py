@@ -10,6 +10,7 @@ from ottla.log.segment.file_slice import FileSlice
 from ottla.records.record import build_batch
 from ottla.testing.fakes import START_MS
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -128,3 +129,20 @@ def test_small_replies_are_not_counted(broker: Broker) -> None:
     assert isinstance(reply, bytes)
     assert len(reply) < LARGE_REPLY_BYTES
     assert client.connection.large_bytes == 0
+
+
+def test_a_large_response_is_not_copied(broker: Broker) -> None:
+    client = broker.connect()
+    names = [f"{number:05}".ljust(200, "x") for number in range(3000)]
+    request = DescribeGroupsRequest(groups=names)
+    client.send(request, 6)
+    while not client.connection.out:
+        broker.node.settle()
+        broker.pass_time(1)
+    head, body = client.connection.out
+    assert isinstance(head, bytes)
+    assert isinstance(body, bytes)
+    assert len(body) > 600_000
+    ((_, response),) = client.replies()
+    assert isinstance(response, DescribeGroupsResponse)
+    assert [group.group_id for group in response.groups] == names
