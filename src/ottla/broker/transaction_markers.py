@@ -76,11 +76,15 @@ class _MarkerWrites:
         self._open = 1  # one more, until all are appended
         self._all_appended = False
         self._is_late = False
+        self._is_large = False
         self._wait: Wait | None = None
         self._timer = node.timers.at(node.monotonic_ms + TIMEOUT_MS, self._time_out)
 
     def write(self, request: WriteTxnMarkersRequest) -> Steps[None]:
         number = 0
+        if _has_many(request):
+            self._is_large = True
+            self._node.pause_collection(True)
         for marker in request.markers:
             end = _end_of(marker)
             for topic in marker.topics:
@@ -147,9 +151,17 @@ class _MarkerWrites:
 
     def _answer(self) -> None:
         self._timer.cancel()
+        if self._is_large:
+            self._is_large = False
+            self._node.pause_collection(False)
         done, self._done = self._done, None
         if done is not None:
             done(_response(self._results))
+
+
+def _has_many(request: WriteTxnMarkersRequest) -> bool:
+    """Return True if the logs get more new objects than a garbage collection should look at."""
+    return sum(len(t.partition_indexes) for m in request.markers for t in m.topics) > MOST_OPEN
 
 
 def _writer(node: Node, topic: str) -> MarkerWriter | None:

@@ -133,6 +133,24 @@ def test_very_many_markers_wait_for_each_other(broker: Broker) -> None:
     assert len(codes(replies[0][1])) == log.log_end_offset == 3 * MOST_OPEN
 
 
+def test_garbage_collections_wait_for_the_answer_to_very_many_markers(broker: Broker) -> None:
+    partition = broker.topic_with()
+    pauses: list[int] = []
+    broker.node.pause_collection = lambda is_paused: pauses.append(1 if is_paused else -1)
+    client = broker.connect()
+    client.send(of_many_producers())
+    assert partition.leader is not None
+    while not list(client.replies()):
+        assert sum(pauses) == 1
+        broker.node.settle()
+        partition.leader.record_fetch(2, partition.online_log().written_end, 0)
+        broker.pass_time(1)
+    assert sum(pauses) == 0
+    pauses.clear()
+    client.send(markers(PRODUCER))
+    assert pauses == [], "few objects need no pause"
+
+
 def test_very_many_markers_are_all_written_and_answered_after_the_timeout(broker: Broker) -> None:
     partition = broker.topic_with()
     client = broker.connect()
