@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, TypeVar
 
 R = TypeVar("R")
@@ -17,7 +17,7 @@ class LazyList(list[R]):
 
     __slots__ = ("_asked", "_make")
 
-    def __init__(self, make: Callable[[Any], R], asked: Sequence[Any]) -> None:
+    def __init__(self, make: Callable[[Any], R], asked: Collection[Any]) -> None:
         super().__init__()
         self._make = make
         self._asked = asked

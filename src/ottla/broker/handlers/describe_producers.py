@@ -94,7 +94,7 @@ class _Listing:
         return PartitionResponse(
             partition_index=index,
             active_producers=LazyList(
-                lambda producer_id: _state(producer_id, producers[producer_id]), list(producers)
+                lambda producer_id: _state(producer_id, producers[producer_id]), producers
             ),
         )
 
