@@ -62,7 +62,8 @@ class LogSegments:
         """Return the segments with offsets from `start` to before `end`; none if it is empty."""
         if end <= start:
             return []
-        return self._segments[self.number_at(start) : bisect_left(self.base_offsets, end)]
+        first, upto = self.number_at(start), bisect_left(self.base_offsets, end)
+        return self._segments[first:upto]
 
     def between(self, first: Segment, last: Segment) -> list[Segment]:
         """Return the segments after `first` and before `last`."""
