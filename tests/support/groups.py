@@ -118,15 +118,18 @@ class Client:
 
     def receive(self) -> None:
         """Match what the node has sent with what was asked."""
-        for reply in self.connection.out:
-            assert isinstance(reply, bytes)
+        parts = self.connection.out
+        data = b"".join(part for part in parts if isinstance(part, bytes))
+        assert len(data) == sum(map(len, parts)), "records are not asked for here"
+        parts.clear()
+        while data:
+            reply_end = 4 + unpack_from(">i", data)[0]
+            reply, data = data[:reply_end], data[reply_end:]
             key, version, pending = self._sent.pop(0)
-            assert unpack_from(">i", reply)[0] == len(reply) - 4
             start = 4 + len(response_header(key, version, 7))
             response, end = decoder(response_class(key), version)(reply, start, len(reply))
-            assert end == len(reply)
+            assert end == len(reply) == reply_end
             pending.response = response
-        self.connection.out.clear()
 
     def hang_up(self) -> None:
         """Close the connection."""

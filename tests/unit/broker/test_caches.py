@@ -53,7 +53,7 @@ BOUNDED = {
     "ottla.coordinator.groups.offset_commit._cached_key": "short group ids and names only",
     "ottla.coordinator.runtime.partitioner._cached_partition_of": "short ids only",
     "ottla.metadata.topics_delta._shared": "lists of brokers, as long as there are brokers",
-    "ottla.server.directory_store._nothing": "one entry",
+    "ottla.server.object_stores.directory_store._nothing": "one entry",
     "ottla.server.os_files._fallocate": "one entry",
 }
 LONG = 1_000_000
