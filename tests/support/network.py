@@ -68,6 +68,7 @@ class FakeStream:
 class FakePoller:
     def __init__(self) -> None:
         self.interests: dict[int, int] = {}
+        self.events = False
 
     def register(self, fileno: int, interest: int) -> None:
         assert fileno not in self.interests
@@ -79,6 +80,9 @@ class FakePoller:
 
     def unregister(self, fileno: int) -> None:
         del self.interests[fileno]
+
+    def has_events(self) -> bool:
+        return self.events
 
 
 class EchoNode:

@@ -11,7 +11,7 @@ from ottla.log.segment.file_slice import FileSlice
 from ottla.network.stream import READ, Stream
 
 SMALLEST_REQUEST: Final = 8
-SEND_BYTES: Final = 4 * 1024 * 1024  # what a connection may send before it is the turn of others
+SEND_BYTES: Final = 512 * 1024  # what a connection sends before the engine asks for others
 _JOIN_PARTS: Final = 256
 _JOIN_BYTES: Final = 64 * 1024  # small parts are sent with one call; large ones are not copied
 
@@ -21,8 +21,8 @@ class Channel:
 
     `need` is the size the buffer must be filled to before there is something to handle,
     `reserved` what was reserved for it, `last_size` the size of the frame before.
-    `writing` means that the peer does not read as fast as the broker sends; `starved`
-    that the next frame waits for memory.
+    `writing` means that replies wait until the stream takes more; `has_paused` that it would take
+    more already, but others may come first; `starved` that the next frame waits for memory.
 
     `handle` takes a frame: the node for requests of a client, a peer for its responses.
     """
@@ -36,6 +36,7 @@ class Channel:
         "fileno",
         "filled",
         "handle",
+        "has_paused",
         "interest",
         "is_outgoing",
         "largest_frame",
@@ -83,6 +84,7 @@ class Channel:
         self.used_ms = 0.0
         self.interest = READ
         self.writing = False
+        self.has_paused = False
         self.starved = False
         self.closed = False
         self.error: OSError | None = None
@@ -91,7 +93,7 @@ class Channel:
     def send(self) -> bool:
         """Send what is ready; False if there is more to send later. Raise OSError if it broke.
 
-        That is the case when the stream takes no more now, or after SEND_BYTES.
+        That is the case when the stream takes no more now, or after SEND_BYTES (`has_paused`).
         """
         out = self.connection.out
         try:
@@ -108,6 +110,7 @@ class Channel:
             room = SEND_BYTES
             while out:
                 if room <= 0:
+                    self.has_paused = True
                     return False
                 sent = self._send_bytes(out) if type(out[0]) is bytes else self._send_slice(out)
                 if sent < 0:

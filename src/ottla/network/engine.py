@@ -30,6 +30,7 @@ from ottla.wire.primitives import DecodeError
 if TYPE_CHECKING:
     from ottla.network.request_handler import RequestHandler
 
+MOST_PIECES: Final = 8  # of SEND_BYTES that a connection sends while nobody else wants anything
 MOST_STREAMED: Final = 3  # large frames of one connection that are answered with the one before
 MOST_CLOSED: Final = 50  # idle connections that a wake-up closes
 MOST_ROUNDS: Final = 4  # in which a wake-up takes requests that waited; the next one takes the rest
@@ -208,7 +209,7 @@ class Engine:
             elif to_send or ready:
                 for channel in self._take_channels():
                     if not channel.closed:
-                        self.send(channel)
+                        self.send(channel, 1)
             else:
                 node.run_put_off()
                 node.settle_replies()
@@ -240,12 +241,22 @@ class Engine:
         ready.clear()
         return channels
 
-    def send(self, channel: Channel) -> None:
-        """Send what is ready, then go on with requests that waited for it."""
+    def send(self, channel: Channel, most_pieces: int = MOST_PIECES) -> None:
+        """Send what is ready, then go on with requests that waited for it.
+
+        Large replies are sent in pieces. If others want something meanwhile, the rest waits until
+        the poller tells that the stream takes more.
+        """
         channel.used_ms = self.node.monotonic_ms
         connection = channel.connection
         try:
             done = channel.send()
+            while not done and channel.has_paused:
+                channel.has_paused = False
+                most_pieces -= 1
+                if most_pieces <= 0 or self.poller.has_events():
+                    break
+                done = channel.send()
         except OSError as error:
             channel.error = error
             self.close(channel)

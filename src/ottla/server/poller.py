@@ -37,6 +37,10 @@ class EventPoller(Protocol):
         """Wait for events, at most `timeout_s` seconds; for ever if that is negative."""
         ...
 
+    def has_events(self) -> bool:
+        """Return whether there are events now. They stay where they are."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -67,12 +71,17 @@ class EpollPoller:
         self._epoll = select.epoll()
         self.poll = self._epoll.poll
         self.unregister = self._epoll.unregister
+        self._self = select.poll()
+        self._self.register(self._epoll.fileno(), select.POLLIN)
 
     def register(self, fileno: int, interest: int) -> None:
         self._epoll.register(fileno, self._bits[interest])
 
     def modify(self, fileno: int, interest: int) -> None:
         self._epoll.modify(fileno, self._bits[interest])
+
+    def has_events(self) -> bool:
+        return bool(self._self.poll(0))
 
     def close(self) -> None:
         self._epoll.close()
@@ -105,6 +114,9 @@ class PollPoller:
         # Rounded up, or the loop would wake up before a timer is due, and again and again.
         return self._poll.poll(None if timeout_s < 0 else -int(-timeout_s * 1000 // 1))
 
+    def has_events(self) -> bool:
+        return bool(self._poll.poll(0))
+
     def close(self) -> None:
         """Do nothing: there is nothing of the operating system's to close."""
 
@@ -121,6 +133,8 @@ class KqueuePoller:
         self.readable, self.writable, self.gone = 1, 2, 4
         self._api = api
         self._interests: dict[int, int] = {}
+        self._kept: Events = []
+        """Events that `has_events` has found: kqueue tells some of them once."""
         self._kqueue = api.kqueue()
 
     def register(self, fileno: int, interest: int) -> None:
@@ -158,13 +172,20 @@ class KqueuePoller:
         self._kqueue.control(changes, 0, 0)
 
     def poll(self, timeout_s: float) -> Events:
+        kept, self._kept = self._kept, []
+        events = {fd: bits for fd, bits in kept if fd in self._interests}
+        if events:
+            return list(events.items())
         found = self._kqueue.control(None, _MOST_EVENTS, None if timeout_s < 0 else timeout_s)
-        events: dict[int, int] = {}
         for event in found:
             bits = self._bits(event)
             if bits:
                 events[event.ident] = events.get(event.ident, 0) | bits
         return list(events.items())
+
+    def has_events(self) -> bool:
+        self._kept = self.poll(0)
+        return bool(self._kept)
 
     def _bits(self, event: Any) -> int:
         api = self._api

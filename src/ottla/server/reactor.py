@@ -17,6 +17,7 @@ from typing import Final
 from ottla.broker.metrics.loop_stalls import NOTED_MS, RESULT, STALL_MS, names_of
 from ottla.broker.node import Node
 from ottla.network.buffers import LITTLE_BYTES, RequestBuffers
+from ottla.network.channel import Channel
 from ottla.network.engine import Engine
 from ottla.network.limits import ConnectionLimits
 from ottla.network.slow_readers import MOST_UNSENT_RANGES
@@ -67,6 +68,10 @@ class Reactor:
         self._running = True
         self._left: list[int] = []
         """The descriptors that the last wake-up has not come to, in their order."""
+        self._writable: list[Channel] = []
+        """Channels that take more of their replies. They are served after everybody else."""
+        self._found: Events = []
+        """Events that were found meanwhile."""
         self._poller.register(self._waker.fd, READ)
 
     # -- from other threads and signal handlers ------------------------------------------
@@ -113,8 +118,8 @@ class Reactor:
             woke_ms = node.monotonic_ms
             if ended_ms - woke_ms > STALL_MS:
                 node.loop_stalls.add(ended_ms - woke_ms, woke_ms)
-            if self._left:
-                events = self._in_turn(poll(0))
+            if self._left or self._found:
+                events = self._in_turn(self._found or poll(0))
             elif to_resume or to_send:  # the engine has work
                 events = poll(0)
             elif awake:
@@ -129,7 +134,7 @@ class Reactor:
                 if channel is None:
                     self._other(fd)
                 elif event & writable:
-                    engine.send(channel)
+                    self._writable.append(channel)
                 elif event & readable:
                     if receive(channel) and len(events) == 1:
                         engine.stream_large_frames(channel)
@@ -140,6 +145,8 @@ class Reactor:
             # Small requests, and none that is still arriving: the next ones come soon.
             awake = 0 < receiver.arena_used <= LITTLE_BYTES
             settle()
+            if self._writable:
+                self._send_more()
         settle()
 
     def _handle_many(self, events: Events) -> Events:
@@ -164,7 +171,8 @@ class Reactor:
                 if few and receiver.arena_used <= much:
                     continue
             elif event & writable:
-                engine.send(channel)
+                self._writable.append(channel)
+                continue
             elif event & readable:
                 receive(channel)
             else:
@@ -180,7 +188,23 @@ class Reactor:
         found = dict(events)
         left = [(fd, found.pop(fd)) for fd in self._left if fd in found]
         self._left = []
+        self._found = []
         return [*left, *found.items()]
+
+    def _send_more(self) -> None:
+        """Let writable channels send, until others want something. Small requests do not wait long.
+
+        The poller tells again which channels are writable.
+        """
+        engine, writable = self.engine, self._poller.writable
+        for channel in self._writable:
+            if not channel.closed:
+                engine.send(channel)
+            self._found = self._poller.poll(0)
+            if any(event != writable for _, event in self._found):
+                break
+        self._writable.clear()
+        engine.settle()
 
     def _timeout_s(self, now_ms: float) -> float:
         """Return how long the loop may sleep from now on, for ever if negative."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ottla.broker.connection import LARGE_REPLY_BYTES, MOST_REPLIES, Part
 from ottla.log.segment.file_slice import FileSlice
 from ottla.memory_files import MemoryFiles
@@ -100,8 +102,15 @@ def test_ranges_of_files_count_as_well() -> None:
     assert [stream.closed for stream, _ in readers] == [True, False, False]
 
 
-def test_one_connection_sends_a_bounded_number_of_bytes_at_a_time() -> None:
+@pytest.mark.parametrize(
+    ("others_wait", "most_bytes", "expected_sends"),
+    [(True, 2 * SEND_BYTES, 11), (False, 5_000_000, 2)],
+)
+def test_one_connection_sends_a_bounded_number_of_bytes_at_a_time(
+    others_wait: bool, most_bytes: int, expected_sends: int
+) -> None:
     world = World()
+    world.poller.events = others_wait
     stream, channel = world.accept()
     file = MemoryFiles().open("/records", create=True)
     file.pwritev([bytes(2 * SEND_BYTES)], 0)
@@ -117,10 +126,24 @@ def test_one_connection_sends_a_bounded_number_of_bytes_at_a_time() -> None:
     while channel.unsent_bytes:
         before = len(stream.sent)
         world.engine.send(channel)
-        assert 0 < len(stream.sent) - before < 2 * SEND_BYTES
+        assert 0 < len(stream.sent) - before < most_bytes
+        assert world.interest(channel) == (WRITE if channel.unsent_bytes else READ)
         sends += 1
-    assert (len(stream.sent), sends) == (total, 4)
-    assert world.interest(channel) == READ
+    assert (len(stream.sent), sends) == (total, expected_sends)
+    assert channel not in world.engine.slow_readers
+
+
+def test_large_replies_of_two_connections_take_turns() -> None:
+    world = World()
+    readers = [world.accept() for _ in range(2)]
+    file = MemoryFiles().open("/records", create=True)
+    file.pwritev([bytes(4 * SEND_BYTES)], 0)
+    for _, channel in readers:
+        channel.connection.out.append(FileSlice(file, 0, 4 * SEND_BYTES))
+        world.node.ready.append(channel.connection)
+    world.engine.settle()
+    assert [len(stream.sent) for stream, _ in readers] == [SEND_BYTES, SEND_BYTES]
+    assert [world.interest(channel) for _, channel in readers] == [WRITE, WRITE]
 
 
 def test_a_wake_up_takes_a_bounded_number_of_requests_of_one_connection() -> None:

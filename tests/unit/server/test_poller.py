@@ -73,6 +73,17 @@ def test_data_is_told_until_it_is_read(poller: EventPoller, pair: Pair) -> None:
     assert poller.poll(0) == []
 
 
+def test_asking_for_events_takes_none(poller: EventPoller, pair: Pair) -> None:
+    ours, theirs = pair
+    poller.register(ours.fileno(), HANG_UP)
+    assert not poller.has_events()
+    theirs.close()
+    while not poller.has_events():  # it takes a moment
+        pass
+    assert poller.has_events()
+    assert told(poller) == [(ours.fileno(), {"gone"})]
+
+
 def test_room_is_told_to_who_wants_to_write(poller: EventPoller, pair: Pair) -> None:
     ours, theirs = pair
     poller.register(ours.fileno(), READ)

@@ -159,6 +159,10 @@ class SimPoller:
     def unregister(self, fileno: int) -> None:
         del self.streams[fileno]
 
+    def has_events(self) -> bool:
+        """Return True: others always come before the rest of a large reply."""
+        return True
+
 
 def _nothing() -> None:
     """Do nothing: nobody listens."""
