@@ -105,6 +105,7 @@ class Cleaner:
             lambda message, done: self._helpers.submit(cleaning_task.TASK, message, done, "c"),
             lambda delay_ms, action: action(),
             lambda: True,
+            lambda: False,
             IoThrottle(1e300),
         )
         plan = cleanable(log, int(time.time() * 1000))

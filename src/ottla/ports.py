@@ -307,9 +307,17 @@ class SecondThread:
     """
 
 
+class HelperPace:
+    """How the tasks of a helper process share the machine with the broker and its clients."""
+
+    beside_clients = False
+    """True while clients are served: tasks use one thread, and leave little for a sync to do."""
+
+
 def start_beside(work: Callable[[], T]) -> Callable[[], T]:
     """Start work in a second thread if there is one, otherwise do it when its result is needed."""
-    return work if SecondThread.start is None else SecondThread.start(work)
+    start = SecondThread.start
+    return work if start is None or HelperPace.beside_clients else start(work)
 
 
 def run_task(task: str, data: Buffer) -> bytes:

@@ -49,6 +49,7 @@ def clean_run(
         ask,
         lambda delay_ms, action: action(),
         lambda: True,
+        lambda: False,
         IoThrottle(1e300),
     )
     plan = cleanable(log, log.resources.clock.wall_ms())
@@ -141,6 +142,9 @@ class FakeHost:
 
     def call_later(self, delay_ms: float, action: Callable[[], None]) -> None:
         action()
+
+    def serves_clients(self) -> bool:
+        return False
 
     def storage_failed(self, log: Log, error: OSError) -> None:
         self.failed.append((log, error))

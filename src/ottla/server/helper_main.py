@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from struct import Struct
 from typing import Final, TypeVar, cast
 
-from ottla.ports import Buffer, HelperFiles, SecondThread, run_task
+from ottla.ports import Buffer, HelperFiles, HelperPace, SecondThread, run_task
 
 T = TypeVar("T")
 
@@ -86,22 +86,39 @@ class OutputFile:
         if os.getppid() != broker:  # another broker may use the same names by now
             raise ProcessLookupError(ESRCH, "the broker is gone")
         self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        self._size = 0
 
     def write(self, buffers: Sequence[Buffer]) -> None:
         """Append these bytes."""
         for first in range(0, len(buffers), _MOST_BUFFERS):
-            some = buffers[first : first + _MOST_BUFFERS]
-            left = sum(map(len, some)) - os.writev(self._fd, some)
-            if left:
-                rest = memoryview(b"".join(some))[-left:]
-                while rest:
-                    rest = rest[os.write(self._fd, rest) :]
+            self._append(buffers[first : first + _MOST_BUFFERS])
+
+    def _append(self, buffers: Sequence[Buffer]) -> None:
+        size = sum(map(len, buffers))
+        left = size - os.writev(self._fd, buffers)
+        if left:
+            rest = memoryview(b"".join(buffers))[-left:]
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+        if HelperPace.beside_clients:
+            _begin_to_store(self._fd, self._size, size)
+        self._size += size
 
     def close(self) -> None:
         """Close the file."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+
+def _begin_to_store(fd: int, position: int, length: int) -> None:
+    """Have the system begin to write a range to disk, and do not wait for it.
+
+    The sync at the end is short then, and does not hold up writes to other files. Linux begins when
+    it is told to forget the range. What is not on disk yet stays in memory.
+    """
+    if sys.platform == "linux":
+        os.posix_fadvise(fd, position, length, os.POSIX_FADV_DONTNEED)
 
 
 class Beside:

@@ -142,7 +142,9 @@ class HelperProcess:
                     [sys.executable, "-m", "ottla.server.helper_main", str(self._time_limit_s)],
                     stdin=theirs.fileno(),
                     env={**os.environ, **_ENVIRONMENT, "PYTHONPATH": _python_path()},
-                    start_new_session=True,  # an interrupt at the terminal is for the broker
+                    # An interrupt at the terminal is for the broker. In a session of its own, it
+                    # would share the processor with the broker as an equal (Linux's autogroup).
+                    process_group=0,
                 )
             except OSError:
                 ours.close()

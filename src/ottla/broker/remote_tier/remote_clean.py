@@ -469,6 +469,7 @@ class RemoteClean:
         self, fields: dict[str, Any], content: bytes
     ) -> Steps[tuple[dict[str, Any], list[memoryview]]]:
         """Send a chunk to the helper process. The message is put together off the loop."""
+        fields["beside_clients"] = self._node.hosted_logs.cleaning.serves_clients()
         message = yield from self._off_loop(partial(pack, fields, content))
         return (yield from self._ask(message))
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from ottla.log.cleaner.log_cleaner import LogCleaner
 
 _LOGS_A_STEP: Final = 500
+_COUNTED_EVERY_MS: Final = 200
+_FEW_PER_SECOND: Final = 20
+"""So many requests come from clients that only wait: long polls and heartbeats."""
 
 
 class BrokerCleaner:
@@ -28,6 +31,10 @@ class BrokerCleaner:
         self._node = node
         self.cleaner: LogCleaner | None = None
         self._is_looking = False
+        self._requests = 0
+        """How many requests there were when they were last counted, at the next time."""
+        self._counted_ms = node.monotonic_ms
+        self._serves_clients = False
         node.on_config.append(self._reconfigure)
 
     def start(self) -> None:
@@ -94,6 +101,17 @@ class BrokerCleaner:
     def call_later(self, delay_ms: float, action: Callable[[], None]) -> None:
         """Call `action` after a delay."""
         self._node.timers.at(self._node.monotonic_ms + delay_ms, action)
+
+    def serves_clients(self) -> bool:
+        """Return True while clients send more than a few requests per second."""
+        node = self._node
+        passed_ms = node.monotonic_ms - self._counted_ms
+        if passed_ms >= _COUNTED_EVERY_MS:
+            requests = sum(api.metrics.requests for api in node.pipeline.apis.values())
+            rate = (requests - self._requests) * 1000 / passed_ms
+            self._serves_clients = rate > _FEW_PER_SECOND
+            self._requests, self._counted_ms = requests, node.monotonic_ms
+        return self._serves_clients
 
     def storage_failed(self, log: Log, error: OSError) -> None:
         """Handle a storage error of a log; its directory may go offline."""

@@ -92,6 +92,8 @@ class CleanWorld(NamedTuple):
     call_later: Callable[[float, Callable[[], None]], None]
     is_current: Callable[[], bool]
     """False if the log is not served any more."""
+    serves_clients: Callable[[], bool]
+    """True while clients send requests to the broker."""
     throttle: IoThrottle
 
 
@@ -424,6 +426,7 @@ class CleanRun:
     def _process(self, chunk: _Chunk) -> Steps[tuple[dict[str, Any], list[memoryview]]]:
         """Have the helper process look at a chunk of a segment."""
         path, position, size = chunk.segment.path(LOG), chunk.position, chunk.size
+        chunk.fields["beside_clients"] = self._world.serves_clients()
         message = pack(chunk.fields)
         try:
             if chunk.message is not None:

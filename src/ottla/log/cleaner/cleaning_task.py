@@ -9,6 +9,9 @@
     ping      keep the process alive while the clean waits
     end       forget the clean
 
+Tasks with `beside_clients` use one thread: two would take both processors of a small machine from
+the broker and its clients.
+
 A clean is known by its id. If the process ended in between, the id is not known, and the answer
 says so: the clean fails and is begun again. Damage in the log is an answer too, and so is that a
 file cannot be read or opened here: the broker reads or writes it then, and deals with the error if
@@ -25,7 +28,7 @@ from typing import Any, Final
 from ottla.log.cleaner.cleaning_session import Chunk, CleaningSession
 from ottla.log.cleaner.plain_session import PlainSession
 from ottla.log.cleaner.task_messages import pack, unpack
-from ottla.ports import Buffer, HelperFiles, SharedFile
+from ottla.ports import Buffer, HelperFiles, HelperPace, SharedFile
 from ottla.records.batch import CorruptBatch
 
 TASK: Final = "ottla.log.cleaner.cleaning_task:run"
@@ -50,6 +53,7 @@ def run(data: Buffer) -> bytes:
     """Do one task."""
     fields, parts = unpack(data)
     name, clean_id = fields.pop("task"), fields.pop("clean")
+    HelperPace.beside_clients = fields.pop("beside_clients", False)
     if name == "begin":
         while len(_sessions) >= _MOST_SESSIONS:
             _sessions.pop(next(iter(_sessions))).close_files()

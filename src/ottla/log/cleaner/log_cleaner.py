@@ -70,6 +70,10 @@ class CleanerHost(Protocol):
 
     def call_later(self, delay_ms: float, action: Callable[[], None]) -> None: ...
 
+    def serves_clients(self) -> bool:
+        """Return True while clients send more than a few requests per second."""
+        ...
+
     def storage_failed(self, log: Log, error: OSError) -> None: ...
 
     def report(self, message: str) -> None: ...
@@ -218,6 +222,7 @@ class LogCleaner:
             partial(self._submit, f"cleaner-{lane}"),
             self._host.call_later,
             partial(self._is_current, plan.log),
+            self._host.serves_clients,
             self._throttle,
         )
         clean_id = f"{self._store.resources.random.uuid().hex()}-{self._started}"

@@ -33,7 +33,11 @@ def test_a_clean_takes_as_long_as_its_bytes() -> None:
         action()
 
     world = CleanWorld(
-        lambda message, done: done(run(message)), pass_time, lambda: True, IoThrottle(1000)
+        lambda message, done: done(run(message)),
+        pass_time,
+        lambda: True,
+        lambda: False,
+        IoThrottle(1000),
     )
     size = log.size
     work = CleanRun("slow", cleanable(log, NOW), CleanSettings(1 << 20, 0.9, 4096), world)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from errno import ENOSPC
@@ -48,6 +49,7 @@ class Helper:
         self._woken = threading.Semaphore(0)
         self.lanes = HelperLanes(self._woken.release)
         self.answers: list[bytes | TaskFailed] = []
+        self.serves_clients = False
 
     def clean(self, log: Log, *, is_large: bool) -> None:
         """Clean a log; with `is_large`, as if it were so large that arrays are used."""
@@ -55,7 +57,11 @@ class Helper:
         if is_large:
             plan = plan._replace(clean_bytes=cleaning_task.ARRAYS_FROM_BYTES)
         world = CleanWorld(
-            self._submit, lambda delay_ms, action: action(), lambda: True, IoThrottle(1e300)
+            self._submit,
+            lambda delay_ms, action: action(),
+            lambda: True,
+            lambda: self.serves_clients,
+            IoThrottle(1e300),
         )
         run = CleanRun("test", plan, CleanSettings(1 << 20, 0.9, CHUNK_BYTES), world)
         for step in run.steps():
@@ -87,11 +93,13 @@ def shared_files() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("is_large", [False, True], ids=["plain", "arrays"])
+@pytest.mark.parametrize("serves_clients", [False, True], ids=["alone", "beside clients"])
 def test_a_helper_process_reads_and_writes_the_files(
-    tmp_path: Path, helper: Helper, is_large: bool
+    tmp_path: Path, helper: Helper, is_large: bool, serves_clients: bool
 ) -> None:
     expected, log = log_on_disk(tmp_path / "here"), log_on_disk(tmp_path / "helper")
     clean(expected)
+    helper.serves_clients = serves_clients
     helper.clean(log, is_large=is_large)
     sizes = [len(answer) for answer in helper.answers if isinstance(answer, bytes)]
     assert max(sizes) < CHUNK_BYTES, "the batches are not in the answers"
@@ -101,6 +109,34 @@ def test_a_helper_process_reads_and_writes_the_files(
     for name in names:
         found = (tmp_path / "helper" / "t-0" / name).read_bytes()
         assert found == (tmp_path / "here" / "t-0" / name).read_bytes()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks at /proc")
+def test_a_clean_takes_one_processor_while_clients_are_served(
+    tmp_path: Path, helper: Helper
+) -> None:
+    helper.serves_clients = True
+    helper.clean(log_on_disk(tmp_path / "beside"), is_large=True)
+    assert threads_of(helper) == 1
+    helper.serves_clients = False
+    helper.clean(log_on_disk(tmp_path / "alone"), is_large=True)
+    assert threads_of(helper) == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks at /proc")
+def test_a_helper_process_has_a_lower_priority_than_its_broker(
+    tmp_path: Path, helper: Helper
+) -> None:
+    """Priorities count within a session only, where the system groups processes by session."""
+    helper.clean(log_on_disk(tmp_path), is_large=False)
+    pid = helper.lanes.pids["c"]
+    assert os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0)
+    assert os.getsid(pid) == os.getsid(0)
+    assert os.getpgid(pid) == pid, "Ctrl-C is for the broker"
+
+
+def threads_of(helper: Helper) -> int:
+    return len(os.listdir(f"/proc/{helper.lanes.pids['c']}/task"))
 
 
 class FullDisk:
