@@ -311,7 +311,7 @@ class HelperPace:
     """How the tasks of a helper process share the machine with the broker and its clients."""
 
     beside_clients = False
-    """True while clients are served: tasks use one thread, and leave little for a sync to do."""
+    """True while clients are served: tasks use one thread and short system calls."""
 
 
 def start_beside(work: Callable[[], T]) -> Callable[[], T]:

@@ -13,7 +13,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from errno import ESRCH
 from functools import partial
 from io import FileIO
@@ -34,6 +34,11 @@ _NEW_OBJECTS: Final = 50_000
 _GRACE_S: Final = 5
 _MOST_BUFFERS: Final = 1024
 """How many buffers one write may have (IOV_MAX)."""
+_CALL_BYTES: Final = 256 * 1024
+"""How much one call reads or writes while clients are served.
+
+Linux may let nobody else have the processor before the call ends.
+"""
 
 
 def main() -> None:
@@ -68,7 +73,8 @@ class OpenFile:
         filled = 0
         while filled < len(target):
             self._file.seek(position + filled)
-            count = self._file.readinto(target[filled:])
+            end = filled + _CALL_BYTES if HelperPace.beside_clients else len(target)
+            count = self._file.readinto(target[filled:end])
             if not count:
                 break
             filled += count
@@ -90,10 +96,18 @@ class OutputFile:
 
     def write(self, buffers: Sequence[Buffer]) -> None:
         """Append these bytes."""
-        for first in range(0, len(buffers), _MOST_BUFFERS):
-            self._append(buffers[first : first + _MOST_BUFFERS])
+        some: list[Buffer] = []
+        size = 0
+        for each in _pieces(buffers) if HelperPace.beside_clients else buffers:
+            some.append(each)
+            size += len(each)
+            if len(some) == _MOST_BUFFERS or (HelperPace.beside_clients and size >= _CALL_BYTES):
+                self._append(some)
+                some, size = [], 0
+        if some:
+            self._append(some)
 
-    def _append(self, buffers: Sequence[Buffer]) -> None:
+    def _append(self, buffers: list[Buffer]) -> None:
         size = sum(map(len, buffers))
         left = size - os.writev(self._fd, buffers)
         if left:
@@ -109,6 +123,14 @@ class OutputFile:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+
+def _pieces(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
+    """Yield the same bytes in buffers that are not too large for one call."""
+    for buffer in buffers:
+        with memoryview(buffer) as view:
+            for start in range(0, len(view), _CALL_BYTES):
+                yield view[start : start + _CALL_BYTES]
 
 
 def _begin_to_store(fd: int, position: int, length: int) -> None:
