@@ -138,6 +138,7 @@ class CleanRun:
         self._world = world
         self._resources = plan.log.resources
         self._latest_offset = plan.first_dirty_offset - 1
+        self._truncations = plan.log.truncations
         self._now_ms = self._resources.clock.wall_ms()
         self._is_first_group = True
         self._outputs: list[_Output] = []
@@ -474,6 +475,9 @@ class CleanRun:
     def _check(self) -> None:
         if not self._world.is_current():
             raise CleaningAborted("it is not served any more")
+        if self.log.truncations != self._truncations:
+            # A key whose last record is gone needs its record before that again.
+            raise CleaningAborted("it was truncated meanwhile")
 
     @property
     def _is_unlimited(self) -> bool:
