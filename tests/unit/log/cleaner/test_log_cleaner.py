@@ -146,6 +146,22 @@ def test_old_records_are_cleaned_whatever_the_ratio_and_their_segment_is_rolled(
     assert log.segments.base_offsets == [0, 2]
 
 
+@pytest.mark.parametrize("timestamp", [0, NOW + 3_600_000], ids=["none", "in the future"])
+def test_a_segment_whose_timestamps_cannot_be_right_is_rolled_by_the_clock(timestamp: int) -> None:
+    """`ottla compact` and `ottla erase` would wait for it for as long as the producer is ahead."""
+    them = Cleaners()
+    log = them.log("c", COMPACT.replace(max_compaction_lag_ms=1000))
+    for value in ("1", "2"):
+        append_all(log, keyed(("a", value), timestamp=timestamp))
+    them.clock.now_ms += 1000
+    them.cleaner.check_soon()
+    assert len(log.segments) == 1
+    them.clock.now_ms += 1
+    them.cleaner.check_soon()
+    assert offsets(log) == [1]
+    assert log.segments.base_offsets == [0, 2]
+
+
 def test_a_damaged_log_is_left_alone_and_others_go_on() -> None:
     them = Cleaners()
     damaged, good = them.dirty("damaged"), them.dirty("good")
