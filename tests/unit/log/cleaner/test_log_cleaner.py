@@ -179,6 +179,24 @@ def test_a_damaged_log_is_left_alone_and_others_go_on() -> None:
     assert not them.cleaner.uncleanable
 
 
+def test_a_new_topic_with_the_name_of_a_damaged_one_is_cleaned() -> None:
+    them = Cleaners()
+    damaged = them.dirty("t")
+    file = them.files.open(damaged.segments[0].path(".log"), writable=True)
+    file.pwritev([b"\xff"], file.size() - 3)
+    them.cleaner.check_soon()
+    assert list(them.cleaner.uncleanable) == [damaged.topic_partition]
+    them.store.delete(damaged.topic_partition)
+    log = them.dirty("t")
+    them.cleaner.check_soon()
+    assert offsets(log) == [1]
+    assert not them.cleaner.uncleanable
+    them.store.delete(log.topic_partition)
+    again = them.log("t")
+    them.cleaner.request(again)
+    assert not them.cleaner.last_clean_ms, "this one was not cleaned yet"
+
+
 def test_a_helper_that_fails_is_tried_again() -> None:
     them = Cleaners()
     log = them.dirty("c")
