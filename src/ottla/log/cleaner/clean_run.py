@@ -220,7 +220,8 @@ class CleanRun:
             plan.first_dirty_offset, plan.first_uncleanable_offset
         ):
             following = self.log.segments.end_of(segment)
-            assert following is not None, "the active segment is not cleaned"
+            if following is None or segment not in self.log.segments:
+                raise CleaningAborted("a segment was deleted meanwhile")
             position = 0
             if segment.base_offset < plan.first_dirty_offset:
                 position = self._position_of(segment, plan.first_dirty_offset)
@@ -478,6 +479,8 @@ class CleanRun:
         if self.log.truncations != self._truncations:
             # A key whose last record is gone needs its record before that again.
             raise CleaningAborted("it was truncated meanwhile")
+        if self.log.segments.base_offsets[0] >= self.plan.first_uncleanable_offset:
+            raise CleaningAborted("everything to clean was deleted meanwhile")
 
     @property
     def _is_unlimited(self) -> bool:

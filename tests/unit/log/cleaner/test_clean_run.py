@@ -296,6 +296,21 @@ def test_a_log_that_is_truncated_meanwhile_stays_as_it_is(task: str) -> None:
     assert not log.cleaned_upto
 
 
+@pytest.mark.parametrize("task", ["begin", "map", "segment", "filter", "finish"])
+def test_a_log_that_loses_all_closed_segments_meanwhile(task: str) -> None:
+    """DeleteRecords and retention may delete everything, the active segment too."""
+    log = compacted()
+    fill(log, [keyed(("a", "1"))], [keyed(("b", "1"))], [keyed(("c", "1"))])
+
+    def delete_all() -> None:
+        log.advance_log_start(3)
+        log.delete_old_segments(NOW)
+
+    with pytest.raises(CleaningAborted):
+        run_to_end(clean_run(log, after=task, then=delete_all).steps())
+    assert log.segments.base_offsets == [3]
+
+
 def test_a_cut_of_the_active_segment_does_not_end_a_clean() -> None:
     log = compacted()
     fill(log, [keyed(("a", "1"))], [keyed(("a", "2"))])
