@@ -425,6 +425,26 @@ def test_deleted_records_are_deleted_remotely(
     assert broker.store.objects[key] == b"5\n"
 
 
+def test_records_are_deleted_up_to_the_middle_of_a_segment_that_is_not_copied_yet(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    filled(broker, client)
+    log = partition.online_log()
+    broker.fill(client, 1)
+    assert log.active.base_offset < COUNT
+    log.advance_log_start(COUNT)
+    broker.fill(client, 6)
+    broker.work()
+    assert log.highest_remote_offset == log.active.base_offset - 1 > COUNT
+    assert not broker.reports
+    assert broker.consume(client, COUNT) == list(range(COUNT, COUNT + 7))
+    (key,) = [key for key in broker.store.objects if key.endswith("log-start-offset")]
+    assert broker.store.objects[key] == b"%d\n" % COUNT, "the segment begins before it"
+    again = TieredBroker(broker.store, broker.node.ports.files, broker.clock)
+    again.work()
+    assert again.consume(again.connect(), COUNT) == list(range(COUNT, COUNT + 7))
+
+
 def test_a_deleted_topic_leaves_no_objects(
     broker: TieredBroker, partition: Partition, client: Client
 ) -> None:
