@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import islice
 from random import Random
 
@@ -18,6 +19,7 @@ from hypothesis.stateful import (
 
 from ottla.config.topic import LogConfig
 from ottla.log.cleaner import cleaning_task
+from ottla.log.cleaner.clean_run import CleaningAborted
 from ottla.log.cleaner.cleanable import cleanable
 from ottla.log.log import Log
 from ottla.model.steps import run_to_end
@@ -27,7 +29,7 @@ from ottla.sim.disk.disk import SimDisk
 from ottla.sim.disk.faults import Crash, DiskFaults
 from ottla.testing.fakes import FakeClock
 from tests.support.cleaner import Seen, clean, clean_run, keyed, last_values, seen
-from tests.support.log import DIRECTORY, NOW, new_log, new_resources, read_all, reopen
+from tests.support.log import DIRECTORY, NOW, append_all, new_log, new_resources, read_all, reopen
 
 CONFIG = LogConfig(
     cleanup_policy=frozenset({"compact"}),
@@ -228,6 +230,38 @@ TestCleanedLog = CleanedLog.TestCase
 TestCleanedLog.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestCleanedLogInArrays = CleanedLogInArrays.TestCase
 TestCleanedLogInArrays.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from(KEYS), min_size=1, max_size=4), min_size=2, max_size=6),
+    st.lists(st.sampled_from(KEYS), min_size=1, max_size=4),
+    st.integers(0, 23),
+    st.sampled_from(("begin", "map", "segment", "filter", "finish")),
+)
+def test_a_cut_in_a_clean_leaves_what_was_before_it(
+    written: list[list[str]], instead: list[str], cut: int, task: str
+) -> None:
+    """Each list is a closed segment, with a batch for each key. The cut comes before any swap."""
+    log = new_log(CONFIG)
+
+    def fill(keys: list[str]) -> None:
+        for key in keys:
+            append_all(log, keyed((key, f"{log.log_end_offset}")))
+        log.roll(NOW)
+
+    def cut_and_fill() -> None:
+        log.high_watermark = min(cut, log.high_watermark)
+        log.truncate_to(cut)
+        fill([key.upper() for key in instead])
+
+    for keys in written:
+        fill(keys)
+    before = [record for record in seen(log) if record.offset < cut]
+    with suppress(CleaningAborted):
+        run_to_end(clean_run(log, after=task, then=cut_and_fill).steps())
+    after = [(key.upper().encode(), b"%d" % n) for n, key in enumerate(instead, len(before))]
+    assert last_values(seen(log)) == last_values(before) | dict(after)
 
 
 def dirty_log(disk: SimDisk) -> Log:

@@ -25,6 +25,11 @@ from ottla.wire.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from ottla.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.sim.test_membership import unfenced
@@ -258,8 +263,31 @@ class TieredCluster:
         )
 
 
-def run(seed: int, steps: int = 40) -> TieredCluster:
-    case = TieredCluster(seed)
+class ClusterWithDeletions(TieredCluster):
+    """The same, and somebody deletes records up to any offset now and then."""
+
+    deleted_to = 0
+
+    def step(self) -> None:
+        if self.chance.random() < 0.2:
+            self.delete_records()
+        super().step()
+
+    def delete_records(self) -> None:
+        leader = self.leader()
+        if leader is None:
+            return
+        log = self.log
+        offset = self.chance.randint(log.log_start_offset, log.high_watermark)
+        asked = DeleteRecordsPartition(partition_index=0, offset=offset)
+        topic = DeleteRecordsTopic(name=TOPIC, partitions=[asked])
+        self.cluster.ask(leader, DeleteRecordsRequest(topics=[topic], timeout=1000), 2)
+        self.deleted_to = max(self.deleted_to, offset)
+        self.acknowledged = {o: v for o, v in self.acknowledged.items() if o >= self.deleted_to}
+
+
+def run(seed: int, steps: int = 40, kind: type[TieredCluster] = TieredCluster) -> TieredCluster:
+    case = kind(seed)
     for number in range(steps):
         case.step()
         if number % 20 == 19:
@@ -275,6 +303,11 @@ def run(seed: int, steps: int = 40) -> TieredCluster:
 def test_nothing_is_lost(seed: int) -> None:
     case = run(seed)
     assert len(case.acknowledged) > 30
+
+
+@pytest.mark.parametrize("seed", range(100, 104))
+def test_records_that_are_deleted_do_not_stop_copies(seed: int) -> None:
+    run(seed, kind=ClusterWithDeletions)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from ottla.log.cleaner.clean_run import CleanRun, CleanSettings, CleanWorld
 from ottla.log.cleaner.cleanable import cleanable
 from ottla.log.cleaner.cleaning_task import run
 from ottla.log.cleaner.io_throttle import IoThrottle
+from ottla.log.cleaner.task_messages import unpack
 from ottla.log.log import Log
 from ottla.model.steps import Steps, run_to_end
 from ottla.ports import Buffer, HelperProcesses, TaskFailed, run_task
@@ -33,16 +34,20 @@ def clean_run(
     log: Log,
     map_bytes: int = MAP_BYTES,
     chunk_bytes: int = 1 << 16,
-    after_begin: Callable[[], None] = lambda: None,
+    after: str = "begin",
+    then: Callable[[], None] = lambda: None,
 ) -> CleanRun:
-    """Return a clean of all that is cleanable now; `after_begin` is called when it has begun."""
-    begun: list[bool] = []
+    """Return a clean of all that is cleanable now.
 
-    def ask(message: Buffer, done: Callable[[bytes], None]) -> None:
-        answer = run(message)
-        if not begun:
-            begun.append(True)
-            after_begin()
+    `then` is called once the helper has done its first task with the name `after`.
+    """
+    done_tasks: list[str] = []
+
+    def ask(message: bytes, done: Callable[[bytes], None]) -> None:
+        answer, task = run(message), unpack(message)[0]["task"]
+        done_tasks.append(task)
+        if task == after and done_tasks.count(after) == 1:
+            then()
         done(answer)
 
     world = CleanWorld(

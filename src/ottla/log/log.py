@@ -111,6 +111,7 @@ class Log:
         "snapshots",
         "topic_id",
         "topic_partition",
+        "truncations",
         "written_end",
     )
 
@@ -140,6 +141,8 @@ class Log:
         self.last_append_time = NO_TIMESTAMP
         self.cleaned_upto = 0
         """The offset below which the log cleaner has cleaned the log."""
+        self.truncations = 0
+        """How often closed segments were cut. Work on their records does not count any more."""
         self.high_watermark = 0
         """The offset below which batches are committed: the partition moves it."""
         self.highest_remote_offset = -1

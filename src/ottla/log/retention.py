@@ -6,6 +6,10 @@ if it has none) is older than retention.ms. The last two apply only to topics wi
 cleanup.policy delete. Deletion begins with the oldest segment and stops at the first one to
 keep. Nothing at or past the high watermark is deleted, and the active segment only after a new
 one was begun.
+
+Of a tiered topic only what was copied is deleted. If everything before the active segment was
+copied and the active segment is to be deleted too, a new one is begun, so that it is copied. The
+next round deletes it.
 """
 
 from __future__ import annotations
@@ -82,16 +86,26 @@ def _too_old(log: Log, at_most: int, now_ms: int, retention_ms: int) -> int:
 def _expendable(log: Log) -> Iterator[tuple[Segment, int]]:
     """Yield the segments that retention may delete: of a tiered topic, those that are copied.
 
+    The active segment of such a topic comes after them, unless nothing ever deletes its records.
+    """
+    needs_copy = _needs_copies(log)
+    for segment, end_offset in _candidates(log):
+        if needs_copy and segment is log.active:
+            if not log.config.deletes:
+                return
+        elif needs_copy and end_offset - 1 > log.highest_remote_offset:
+            return
+        yield segment, end_offset
+
+
+def _needs_copies(log: Log) -> bool:
+    """Return True if local segments are deleted only if they are copied.
+
     If copies are turned off, others go as well, unless the topic is compacted and nothing else.
     """
     config = log.config
-    needs_copy = config.remote_storage_enable and not (
-        config.remote_log_copy_disable and config.deletes
-    )
-    for segment, end_offset in _candidates(log):
-        if needs_copy and (segment is log.active or end_offset - 1 > log.highest_remote_offset):
-            return
-        yield segment, end_offset
+    is_copied = not (config.remote_log_copy_disable and config.deletes)
+    return config.remote_storage_enable and is_copied
 
 
 def _candidates(log: Log) -> Iterator[tuple[Segment, int]]:
@@ -110,6 +124,10 @@ def _delete(log: Log, count: int, now_ms: int) -> int:
         return 0
     if count == len(log.segments):
         log.roll(now_ms)
+        is_copied = log.log_end_offset - 1 <= log.highest_remote_offset
+        count -= _needs_copies(log) and not is_copied
+    if not count:
+        return 0
     start = log.segments.base_offsets[count]
     if not log.config.remote_storage_enable or start - 1 > log.highest_remote_offset:
         log.advance_log_start(start)

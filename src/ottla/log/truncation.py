@@ -30,6 +30,7 @@ def truncate_to(log: Log, offset: int) -> None:
         return
     log.flush_state.cancel()
     number = log.segments.number_at(offset)
+    log.truncations += number + 1 < len(log.segments)
     discard_segments(log, log.segments.remove_after(number))
     log.resources.index_jobs.cancel(log.segments.active)
     log.segments.active.truncate_to(offset)
@@ -56,6 +57,7 @@ def truncate_fully(log: Log, new_start: int, log_start_offset: int | None = None
     """See Log.truncate_fully."""
     log.discard_queued()
     log.flush_state.cancel()
+    log.truncations += 1
     restart(log, new_start)
     log.flush_state.truncate_to(new_start)
     log.cleaned_upto = 0

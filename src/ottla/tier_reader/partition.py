@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from ottla.log.state.producer_snapshot import CorruptSnapshot, decode_snapshot
 from ottla.ports import ObjectNotFound
@@ -19,6 +20,8 @@ from ottla.tier_reader.listing import PartitionListing, chain_of, list_partition
 from ottla.tier_reader.objects import read_in_pieces, read_object
 from ottla.tier_reader.segment_chain import ChainedSegment
 from ottla.tiered.layout import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
+
+T = TypeVar("T")
 
 
 class RemotePartition:
@@ -58,7 +61,7 @@ class RemotePartition:
         uploaded yet.
         """
         if self._stable_offset is None:
-            self._stable_offset = self._find_stable_offset()
+            self._stable_offset = self._looking_again(self._find_stable_offset)
         return self._stable_offset
 
     def batches(
@@ -88,6 +91,15 @@ class RemotePartition:
                 return
             except ObjectNotFound:
                 if not self._look_again(start):
+                    raise
+
+    def _looking_again(self, look_up: Callable[[], T]) -> T:
+        """Return what a lookup finds; do it again if a segment was replaced meanwhile."""
+        while True:
+            try:
+                return look_up()
+            except ObjectNotFound:
+                if not self._look_again(self.start_offset):
                     raise
 
     def _look_again(self, offset: int) -> bool:
@@ -141,6 +153,9 @@ class RemotePartition:
 
     def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
         """Return the offset of the first record that is not earlier, or None if all are."""
+        return self._looking_again(lambda: self._offset_for_timestamp(timestamp_ms))
+
+    def _offset_for_timestamp(self, timestamp_ms: int) -> int | None:
         for segment in self.segments:
             if segment.manifest.max_timestamp_ms < timestamp_ms:
                 continue

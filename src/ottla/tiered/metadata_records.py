@@ -64,7 +64,10 @@ class RemotePartition(NamedTuple):
 
 
 class SegmentMetadata(NamedTuple):
-    """A remote segment. Offsets are inclusive, and the first epoch begins with the segment."""
+    """A remote segment. Offsets are inclusive.
+
+    The first epoch begins with the segment, or with the log if that begins later.
+    """
 
     partition: RemotePartition
     segment_id: bytes

@@ -21,7 +21,7 @@ from ottla.config.definition import MAX_LONG
 from ottla.log.cleaner.cleanable import first_dirty_offset, first_timestamp
 from ottla.log.cleaner.segment_groups import GroupLimits, SegmentSizes, group_sizes
 from ottla.log.log import Log
-from ottla.tiered.metadata_records import UNKNOWN, SegmentMetadata
+from ottla.tiered.metadata_records import UNKNOWN, SegmentMetadata, SegmentState
 from ottla.tiered.remote_segments import RemoteSegments
 
 
@@ -125,13 +125,19 @@ def remote_cleanable(log: Log, segments: RemoteSegments, now_ms: int) -> RemoteC
 def remote_first_dirty_offset(log: Log, segments: RemoteSegments, now_ms: int) -> int:
     """Return up to where the remote part of a log is clean; UNKNOWN if it has no remote part.
 
-    Where nothing is to be cleaned, that is as far as the local part is clean.
+    Where nothing is to be cleaned, that is as far as the local part is clean. Copies that are under
+    way count: they have what was removed from the local part since they began.
     """
+    offsets = [
+        max(copy.clean_upto, copy.start_offset)
+        for copy in segments.in_state(SegmentState.COPY_STARTED)
+    ]
     plan = remote_cleanable(log, segments, now_ms)
     if plan is not None and plan.dirty_bytes:
-        return plan.first_dirty_offset
-    parts = remote_parts(log, segments)
-    return _end_offset(log, parts, now_ms) if parts else UNKNOWN
+        offsets.append(plan.first_dirty_offset)
+    elif parts := remote_parts(log, segments):
+        offsets.append(_end_offset(log, parts, now_ms))
+    return min(offsets, default=UNKNOWN)
 
 
 def _end_offset(log: Log, parts: Sequence[RemotePart], now_ms: int) -> int:
@@ -140,9 +146,9 @@ def _end_offset(log: Log, parts: Sequence[RemotePart], now_ms: int) -> int:
     What was copied when the topic was not compacted yet may be younger than
     min.compaction.lag.ms; everything else was cleaned before.
     """
-    newest_ms = now_ms - log.config.min_compaction_lag_ms
-    for part in parts:
-        if part.segment.clean_upto == UNKNOWN and part.segment.max_timestamp_ms > newest_ms:
+    lag_ms = log.config.min_compaction_lag_ms
+    for part in parts if lag_ms > 0 else ():
+        if part.segment.clean_upto == UNKNOWN and part.segment.max_timestamp_ms > now_ms - lag_ms:
             return part.first_offset
     return max(parts[-1].end_offset, first_dirty_offset(log))
 

@@ -84,7 +84,10 @@ def objects_of(log: Log, segment: Segment, end_offset: int) -> dict[str, Buffer 
 
 
 def epochs_between(log: Log, start_offset: int, end_offset: int) -> tuple[EpochEntry, ...]:
-    """Return the leader epochs of a part of a log; the first one begins with the part."""
+    """Return the leader epochs of a part of a log; none if the log begins after it.
+
+    The first one begins with the part, or with the log if that begins later.
+    """
     epochs = EpochCache(log.leader_epochs.entries)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ottla.config.topic import LogConfig
@@ -37,6 +39,36 @@ def test_only_copied_segments_are_deleted(log: Log) -> None:
     log.highest_remote_offset = log.log_end_offset - 1
     log.delete_old_segments(NOW)
     assert len(log.segments) == 1, "the active segment stays"
+
+
+@pytest.mark.parametrize(
+    ("config", "is_rolled"),
+    [
+        ({"local_retention_ms": 1000}, True),
+        ({"retention_ms": 1000}, True),
+        ({"local_retention_bytes": 0}, True),
+        ({"local_retention_ms": 1000, "cleanup_policy": frozenset({"compact"})}, False),
+    ],
+)
+def test_an_old_active_segment_is_ended_so_that_it_is_copied(
+    log: Log, config: dict[str, Any], is_rolled: bool
+) -> None:
+    """Nobody may write to the log any more: its last records would stay for ever."""
+    log.reconfigure(TIERED.replace(**{"local_retention_bytes": -1, **config}))
+    later_ms = NOW + 10_000
+    active = log.active
+    log.delete_old_segments(later_ms)
+    assert log.active is active, "segments before it are not copied"
+    log.highest_remote_offset = active.base_offset - 1
+    log.delete_old_segments(later_ms)
+    assert (log.active is not active) == is_rolled
+    assert log.local_log_start_offset == active.base_offset
+    if is_rolled:
+        assert log.delete_old_segments(later_ms) == 0, "it is not copied yet"
+        log.highest_remote_offset = log.log_end_offset - 1
+        assert log.delete_old_segments(later_ms) == 1
+        assert log.delete_old_segments(later_ms) == 0
+    assert log.log_start_offset == 0
 
 
 def with_remote_part(log: Log) -> Log:

@@ -15,7 +15,15 @@ from ottla.tier_reader import DamagedObject, MissingRecords, NoSuchTopic, Remote
 from ottla.tier_reader import objects as objects_module
 from ottla.tier_reader.listing import find_topic_id, list_partition
 from ottla.tier_reader.topic import RemoteTopic
-from ottla.tiered.layout import INDEX, LOG, MANIFEST, TXN_INDEX, encode_log_start, log_start_key
+from ottla.tiered.layout import (
+    INDEX,
+    LOG,
+    MANIFEST,
+    TIME_INDEX,
+    TXN_INDEX,
+    encode_log_start,
+    log_start_key,
+)
 from ottla.tiered.layout import partition_prefix as prefix_of
 from ottla.tiered.manifest import Manifest, encode_manifest
 from tests.support.log import NOW, TOPIC_ID, append, append_all, batch_of, new_log, read_all
@@ -260,6 +268,25 @@ def test_a_segment_that_is_replaced_meanwhile(store: BlockingStore) -> None:
     expected = offsets(partition_of(store).batches())
     batches = partition.batches()
     read = offsets(islice(batches, 2))
+    replace_all(store, manifests)
+    assert read + offsets(batches) == expected
+
+
+def test_lookups_in_segments_that_are_replaced_meanwhile(store: BlockingStore) -> None:
+    log = transactions_log()
+    manifests = upload(store, log)
+    by_time, committed, late = (partition_of(store) for _ in range(3))
+    replace_all(store, manifests)
+    assert by_time.offset_for_timestamp(NOW) == partition_of(store).offset_for_timestamp(NOW)
+    found = offsets(committed.batches(read_committed=True))
+    assert found == offsets(partition_of(store).batches(read_committed=True))
+    store.delete(partition_of(store).segments[0].manifest.key(TIME_INDEX))
+    with pytest.raises(ObjectNotFound):
+        late.offset_for_timestamp(0)
+
+
+def replace_all(store: BlockingStore, manifests: list[Manifest]) -> None:
+    """Put copies with other ids in the place of segments, as a rewrite does."""
     for old in manifests:
         new = Manifest(
             **{
@@ -273,7 +300,6 @@ def test_a_segment_that_is_replaced_meanwhile(store: BlockingStore) -> None:
         store.put(new.key(), encode_manifest(new))
         for kind in (MANIFEST, *old.objects):
             store.delete(old.key(kind))
-    assert read + offsets(batches) == expected
 
 
 def test_a_manifest_that_cannot_be_read_is_an_error(store: BlockingStore) -> None:

@@ -279,6 +279,9 @@ class RemoteClean:
     ) -> SegmentMetadata:
         node = self._node
         first, end = group[0].first_offset, group[-1].end_offset
+        epochs = epochs_between(self._log, first, end)
+        if not epochs:
+            raise CleaningAborted("the segments were deleted meanwhile")
         return SegmentMetadata(
             self._owner.remote,
             node.ports.random.uuid(),
@@ -287,7 +290,7 @@ class RemoteClean:
             max_timestamp_ms,
             node.node_id,
             node.clock.wall_ms(),
-            epochs_between(self._log, first, end),
+            epochs,
             output.size,
             has_aborted=bool(output.entries[2]),
             clean_upto=end_offset,

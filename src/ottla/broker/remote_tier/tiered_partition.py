@@ -285,9 +285,12 @@ class TieredPartition:
     # the log start offset, for readers without a broker
 
     def _must_store_start(self, log: Log, segments: RemoteSegments) -> bool:
-        lowest = segments.lowest_offset(log.leader_epochs)
-        start = log.log_start_offset
-        return lowest is not None and start > lowest and start != self._stored_start
+        """Return True if the store has records before the log start offset, and does not say so."""
+        start, lowest = log.log_start_offset, segments.lowest_offset(log.leader_epochs)
+        if lowest is None or start == self._stored_start:
+            return False
+        first = segments.find(start, log.leader_epochs)
+        return start > (lowest if first is None else min(lowest, first.start_offset))
 
     def _store_start(self, offset: int) -> None:
         def stored(error: OSError | None) -> None:
@@ -314,7 +317,8 @@ class TieredPartition:
         except OSError as error:
             self.tier.node.storage_failed(self.partition, error)
             return
-        if log.leader_epochs.epoch_for_offset(segment.base_offset) < 0:
+        start = max(segment.base_offset, log.log_start_offset)
+        if log.leader_epochs.epoch_for_offset(start) < 0:
             self.tier.report(f"{self.name}: records without a leader epoch cannot be copied")
             return
         wait_ms = self.tier.copy_wait_ms()

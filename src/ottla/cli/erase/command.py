@@ -72,17 +72,18 @@ def erase(
         found = _search(client, topic, described.partitions, wanted, tier)
         targets = _with_values(described.partitions, found)
         written: dict[int, int] = {}
+        is_clean = True
         if targets:
             written = _write_tombstones(client, topic, targets, wanted)
             deadline = time.monotonic() + timeout
             with made_eager(client, resource, settings):
-                _await_cleans(client, topic, targets, written, deadline)
+                is_clean = _await_cleans(client, topic, targets, written, deadline)
                 found = _search(client, topic, targets, wanted, tier)
                 while _has_remote_values(found) and time.monotonic() < deadline:
                     time.sleep(_OBJECTS_INTERVAL_S)
-                    _await_cleans(client, topic, targets, written, deadline)
+                    is_clean = _await_cleans(client, topic, targets, written, deadline)
                     found = _search(client, topic, targets, wanted, tier)
-    is_erased = not any(each.values or each.error for each in found)
+    is_erased = is_clean and not any(each.values or each.error for each in found)
     if json:
         print_findings_as_json(topic, written, found, is_erased)
     else:
@@ -92,6 +93,8 @@ def erase(
         elif is_erased:
             where = counted(len(targets), "partition")
             print(f"{topic}: the key is deleted in {where}; no value is left")
+    if not is_clean:
+        complain(f"{topic} was not cleaned within {timeout:g} s")
     for each in found:
         if each.error is not None:
             complain(f"{topic}-{each.partition} on {each.place} is not known: {each.error}")
@@ -169,8 +172,11 @@ def _await_cleans(
     targets: Sequence[PartitionDescription],
     written: dict[int, int],
     deadline: float,
-) -> None:
-    """Wait until each replica says that it is clean beyond the tombstone, and its remote part."""
+) -> bool:
+    """Wait until each replica says that it is clean beyond the tombstone, and its remote part.
+
+    Return False if not all of them said so in time.
+    """
     names = [TopicPartition(topic, each.partition) for each in targets]
     expected = {(broker, each.partition) for each in targets for broker in each.replicas}
     tell("cleaning; Ctrl-C ends it and restores the settings")
@@ -185,8 +191,9 @@ def _await_cleans(
             if _clean_to(log) > written[log.partition.partition]
         }
         if {each for each in expected if each[0] in brokers} <= clean:
-            return
+            return True
         time.sleep(_INTERVAL_S)
+    return False
 
 
 def _clean_to(log: LogDescription) -> int:

@@ -20,7 +20,8 @@ _COLUMNS = [
 ]
 NOT_PROVEN = (
     "This was read through the brokers, and from the remote tier if there is one. It does not prove"
-    " what is outside of them: files of replaced segments are kept for file.delete.delay.ms (a"
+    " what is outside of them: records before the log start offset stay in the first segment until"
+    " it is deleted; files of replaced segments are kept for file.delete.delay.ms (a"
     " minute) and then deleted, and their blocks are free but not overwritten; an object store may"
     " keep versions; consumers, mirrors and backups may have copies."
     " The tombstone, which contains the key, goes after delete.retention.ms."

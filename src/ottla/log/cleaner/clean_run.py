@@ -140,6 +140,7 @@ class CleanRun:
         self._world = world
         self._resources = plan.log.resources
         self._latest_offset = plan.first_dirty_offset - 1
+        self._truncations = plan.log.truncations
         self._now_ms = self._resources.clock.wall_ms()
         self._is_first_group = True
         self._outputs: list[_Output] = []
@@ -221,7 +222,8 @@ class CleanRun:
             plan.first_dirty_offset, plan.first_uncleanable_offset
         ):
             following = self.log.segments.end_of(segment)
-            assert following is not None, "the active segment is not cleaned"
+            if following is None or segment not in self.log.segments:
+                raise CleaningAborted("a segment was deleted meanwhile")
             position = 0
             if segment.base_offset < plan.first_dirty_offset:
                 position = self._position_of(segment, plan.first_dirty_offset)
@@ -477,6 +479,11 @@ class CleanRun:
     def _check(self) -> None:
         if not self._world.is_current():
             raise CleaningAborted("it is not served any more")
+        if self.log.truncations != self._truncations:
+            # A key whose last record is gone needs its record before that again.
+            raise CleaningAborted("it was truncated meanwhile")
+        if self.log.segments.base_offsets[0] >= self.plan.first_uncleanable_offset:
+            raise CleaningAborted("everything to clean was deleted meanwhile")
 
     @property
     def _is_unlimited(self) -> bool:

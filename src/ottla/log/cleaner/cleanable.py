@@ -92,8 +92,8 @@ def is_roll_due(log: Log, now_ms: int) -> bool:
     lag_ms = log.config.max_compaction_lag_ms
     if lag_ms >= MAX_LONG or not log.active.size or log.has_queued:
         return False
-    timestamp = first_timestamp(log.active)
-    return 0 < timestamp < now_ms - lag_ms and log.written_end <= log.high_watermark
+    is_old = log.active_segment.limits.age_ms(log.active, now_ms) > lag_ms
+    return is_old and log.written_end <= log.high_watermark
 
 
 def _ratio(found: Cleanable) -> float:

@@ -91,6 +91,8 @@ class LogCleaner:
         self._is_checking = False
         self._is_wanted_again = False
         self._started = 0
+        self._known: dict[TopicPartition, Log] = {}
+        """The logs that the sets and dicts of partitions below are about."""
         self._requested: set[TopicPartition] = set()
         self._failures: dict[TopicPartition, int] = {}
         self.running: dict[TopicPartition, CleanRun] = {}
@@ -124,7 +126,7 @@ class LogCleaner:
 
     def request(self, log: Log) -> None:
         """Clean a log next, whatever its ratio, with all that it has now."""
-        partition = log.topic_partition
+        partition = self._noted(log)
         if partition not in self.running and partition not in self.uncleanable:
             self._requested.add(partition)
             self.check_soon()
@@ -203,11 +205,25 @@ class LogCleaner:
     def _is_current(self, log: Log) -> bool:
         return self._store.get(log.topic_partition) is log
 
+    def _noted(self, log: Log) -> TopicPartition:
+        """Return the partition of a log, about which something is noted from now on."""
+        partition = log.topic_partition
+        if self._known.get(partition) is not log:
+            self._forget(partition)
+            self._known[partition] = log
+        return partition
+
     def _forget_deleted(self) -> None:
-        for known in (self.uncleanable, self.last_clean_ms, self._failures):
-            for partition in [each for each in known if self._store.get(each) is None]:
-                del known[partition]
-        self._requested = {each for each in self._requested if self._store.get(each) is not None}
+        """Forget logs that are gone, also if the partition has another one: of a new topic."""
+        for partition in [each for each, log in self._known.items() if not self._is_current(log)]:
+            self._forget(partition)
+
+    def _forget(self, partition: TopicPartition) -> None:
+        self._known.pop(partition, None)
+        self._requested.discard(partition)
+        self.uncleanable.pop(partition, None)
+        self.last_clean_ms.pop(partition, None)
+        self._failures.pop(partition, None)
 
     # -- cleaning ------------------------------------------------------------------------
 
@@ -268,22 +284,21 @@ class LogCleaner:
         log.cleaned_upto = min(cleaned_upto, log.log_end_offset)
         self.cleans += 1
         self.last_stats = stats
-        self.last_clean_ms[log.topic_partition] = self._clock.wall_ms()
+        self.last_clean_ms[self._noted(log)] = self._clock.wall_ms()
         self._failures.pop(log.topic_partition, None)
         self.on_cleaned(log)
 
     def _failed(self, log: Log, reason: str) -> None:
         """Try again at the next check, unless this has happened too often."""
-        failures = self._failures[log.topic_partition] = (
-            self._failures.get(log.topic_partition, 0) + 1
-        )
+        partition = self._noted(log)
+        failures = self._failures[partition] = self._failures.get(partition, 0) + 1
         if failures >= MOST_FAILURES:
             self._leave_alone(log, reason)
         else:
             self._host.report(f"{log.topic_partition} could not be cleaned: {reason}")
 
     def _leave_alone(self, log: Log, reason: str) -> None:
-        self.uncleanable[log.topic_partition] = reason
+        self.uncleanable[self._noted(log)] = reason
         self._host.report(
             f"{log.topic_partition} is not compacted any more until the broker restarts: {reason}"
         )

@@ -72,6 +72,15 @@ class RollLimits:
         age_ms = max_timestamp - first if first >= 0 else now_ms - self._created_ms
         return age_ms > self._max_age_ms(config)
 
+    def age_ms(self, segment: Segment, now_ms: int) -> int:
+        """Return how long ago the first batch of a segment that is not empty was written.
+
+        If its timestamp cannot be right (there is none, or it is in the future), that is how long
+        ago the segment was begun.
+        """
+        first = self._first_timestamp_of(segment)
+        return now_ms - (first if 0 < first <= now_ms else self._created_ms)
+
     def _max_age_ms(self, config: LogConfig) -> int:
         return config.max_segment_ms - self._jitter_ms
 

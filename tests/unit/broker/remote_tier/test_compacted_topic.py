@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.log.cleaner.cleanable import first_dirty_offset
 from ottla.replication.partition import Partition
 from ottla.sim.object_store import StoreFaults
-from ottla.tiered.metadata_records import RemotePartition
+from ottla.tiered.metadata_records import RemotePartition, SegmentState
+from ottla.tiered.remote_cleanable import remote_first_dirty_offset
 from ottla.tiered.remote_segments import RemoteSegments
 from tests.support.broker import Client
 from tests.support.cleaner import Seen, last_values
@@ -98,6 +100,28 @@ def test_segments_of_which_everything_stays_are_not_stored_again(
     again.work(1000)
     found = again.node.topics.partition_named("t", 0)
     assert chain(again, found) == chain(broker, partition), "a start reads the same"
+
+
+def test_a_copy_that_is_under_way_is_not_clean_beyond_its_beginning(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    """It stores what newer keys have removed from the local part since: an erase must wait."""
+    log = partition.online_log()
+    broker.store.faults = AWAY
+    broker.write(client, *((f"key{n}", "old") for n in range(8)))
+    broker.work()
+    (copy,) = segments_of(broker, partition).in_state(SegmentState.COPY_STARTED)
+    broker.write(client, *((f"key{n}", "new") for n in range(8)), *FILL)
+    broker.work()
+    wall_ms = broker.node.clock.wall_ms
+    assert first_dirty_offset(log) > copy.clean_upto > copy.end_offset
+    segments = segments_of(broker, partition)
+    assert remote_first_dirty_offset(log, segments, wall_ms()) == copy.clean_upto
+    broker.store.faults = StoreFaults()
+    broker.work(20_000)
+    segments = segments_of(broker, partition)
+    assert remote_first_dirty_offset(log, segments, wall_ms()) == first_dirty_offset(log)
+    assert b"old" not in [record.value for record in broker.read(client)]
 
 
 def test_a_topic_that_is_not_compacted_any_more_is_left_as_it_is(

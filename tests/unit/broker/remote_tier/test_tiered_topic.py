@@ -407,7 +407,7 @@ def test_retention_by_time_reaches_the_remote_part(
     log = partition.online_log()
     assert broker.manifests == []
     assert not [key for key in broker.store.objects if not key.endswith("log-start-offset")]
-    assert log.log_start_offset == log.active.base_offset
+    assert log.log_start_offset == log.log_end_offset == COUNT, "also the active segment"
 
 
 def test_deleted_records_are_deleted_remotely(
@@ -423,6 +423,26 @@ def test_deleted_records_are_deleted_remotely(
     assert broker.fetch(client, 4).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     (key,) = [key for key in broker.store.objects if key.endswith("log-start-offset")]
     assert broker.store.objects[key] == b"5\n"
+
+
+def test_records_are_deleted_up_to_the_middle_of_a_segment_that_is_not_copied_yet(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    filled(broker, client)
+    log = partition.online_log()
+    broker.fill(client, 1)
+    assert log.active.base_offset < COUNT
+    log.advance_log_start(COUNT)
+    broker.fill(client, 6)
+    broker.work()
+    assert log.highest_remote_offset == log.active.base_offset - 1 > COUNT
+    assert not broker.reports
+    assert broker.consume(client, COUNT) == list(range(COUNT, COUNT + 7))
+    (key,) = [key for key in broker.store.objects if key.endswith("log-start-offset")]
+    assert broker.store.objects[key] == b"%d\n" % COUNT, "the segment begins before it"
+    again = TieredBroker(broker.store, broker.node.ports.files, broker.clock)
+    again.work()
+    assert again.consume(again.connect(), COUNT) == list(range(COUNT, COUNT + 7))
 
 
 def test_a_deleted_topic_leaves_no_objects(

@@ -9,7 +9,7 @@ from zlib import crc32
 import pytest
 
 from ottla.config.topic import LogConfig
-from ottla.log.cleaner.clean_run import DamagedRecords
+from ottla.log.cleaner.clean_run import CleaningAborted, DamagedRecords
 from ottla.log.file_names import DELETED
 from ottla.log.log import Log
 from ottla.log.startup.open_log import create_log
@@ -277,6 +277,51 @@ def test_a_truncated_log_is_dirty_from_there() -> None:
     log.high_watermark = 2
     log.truncate_to(2)
     assert log.cleaned_upto == 2
+
+
+@pytest.mark.parametrize("task", ["begin", "map", "segment", "filter", "finish"])
+def test_a_log_that_is_truncated_meanwhile_stays_as_it_is(task: str) -> None:
+    """The segment that was cut may be closed again, with other records at the same offsets."""
+    log = compacted()
+    fill(log, [keyed(("a", "1"), ("b", "1"))], [keyed(("c", "1")), keyed(("a", "2"))])
+
+    def cut() -> None:
+        log.high_watermark = 3
+        log.truncate_to(3)
+        fill(log, [keyed(("d", "1"))])
+
+    with pytest.raises(CleaningAborted):
+        run_to_end(clean_run(log, after=task, then=cut).steps())
+    assert values(log) == [(0, "a", "1"), (1, "b", "1"), (2, "c", "1"), (3, "d", "1")]
+    assert not log.cleaned_upto
+
+
+@pytest.mark.parametrize("task", ["begin", "map", "segment", "filter", "finish"])
+def test_a_log_that_loses_all_closed_segments_meanwhile(task: str) -> None:
+    """DeleteRecords and retention may delete everything, the active segment too."""
+    log = compacted()
+    fill(log, [keyed(("a", "1"))], [keyed(("b", "1"))], [keyed(("c", "1"))])
+
+    def delete_all() -> None:
+        log.advance_log_start(3)
+        log.delete_old_segments(NOW)
+
+    with pytest.raises(CleaningAborted):
+        run_to_end(clean_run(log, after=task, then=delete_all).steps())
+    assert log.segments.base_offsets == [3]
+
+
+def test_a_cut_of_the_active_segment_does_not_end_a_clean() -> None:
+    log = compacted()
+    fill(log, [keyed(("a", "1"))], [keyed(("a", "2"))])
+    append_all(log, keyed(("b", "1")), keyed(("c", "1")))
+
+    def cut() -> None:
+        log.high_watermark = 3
+        log.truncate_to(3)
+
+    run_to_end(clean_run(log, after="finish", then=cut).steps())
+    assert values(log) == [(1, "a", "2"), (2, "b", "1")]
 
 
 def test_cleaning_twice_changes_nothing() -> None:

@@ -210,5 +210,5 @@ def test_an_aborted_transaction_that_retention_deletes_meanwhile_takes_nothing_a
         log.advance_log_start(2)
         log.delete_old_segments(NOW)
 
-    run_to_end(clean_run(log, after_begin=delete_the_first_segment).steps())
+    run_to_end(clean_run(log, then=delete_the_first_segment).steps())
     assert txns.shape() == [(2, False, 1), (3, True, 1)]

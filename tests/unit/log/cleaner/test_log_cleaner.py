@@ -146,6 +146,22 @@ def test_old_records_are_cleaned_whatever_the_ratio_and_their_segment_is_rolled(
     assert log.segments.base_offsets == [0, 2]
 
 
+@pytest.mark.parametrize("timestamp", [0, NOW + 3_600_000], ids=["none", "in the future"])
+def test_a_segment_whose_timestamps_cannot_be_right_is_rolled_by_the_clock(timestamp: int) -> None:
+    """`ottla compact` and `ottla erase` would wait for it for as long as the producer is ahead."""
+    them = Cleaners()
+    log = them.log("c", COMPACT.replace(max_compaction_lag_ms=1000))
+    for value in ("1", "2"):
+        append_all(log, keyed(("a", value), timestamp=timestamp))
+    them.clock.now_ms += 1000
+    them.cleaner.check_soon()
+    assert len(log.segments) == 1
+    them.clock.now_ms += 1
+    them.cleaner.check_soon()
+    assert offsets(log) == [1]
+    assert log.segments.base_offsets == [0, 2]
+
+
 def test_a_damaged_log_is_left_alone_and_others_go_on() -> None:
     them = Cleaners()
     damaged, good = them.dirty("damaged"), them.dirty("good")
@@ -161,6 +177,24 @@ def test_a_damaged_log_is_left_alone_and_others_go_on() -> None:
     them.store.delete(damaged.topic_partition)
     them.cleaner.check_soon()
     assert not them.cleaner.uncleanable
+
+
+def test_a_new_topic_with_the_name_of_a_damaged_one_is_cleaned() -> None:
+    them = Cleaners()
+    damaged = them.dirty("t")
+    file = them.files.open(damaged.segments[0].path(".log"), writable=True)
+    file.pwritev([b"\xff"], file.size() - 3)
+    them.cleaner.check_soon()
+    assert list(them.cleaner.uncleanable) == [damaged.topic_partition]
+    them.store.delete(damaged.topic_partition)
+    log = them.dirty("t")
+    them.cleaner.check_soon()
+    assert offsets(log) == [1]
+    assert not them.cleaner.uncleanable
+    them.store.delete(log.topic_partition)
+    again = them.log("t")
+    them.cleaner.request(again)
+    assert not them.cleaner.last_clean_ms, "this one was not cleaned yet"
 
 
 def test_a_helper_that_fails_is_tried_again() -> None:
