@@ -1,8 +1,8 @@
 """Consume, transform, produce in transactions, while brokers and clients are killed and paused.
 
 Three nodes are brokers and controllers. Copiers are processes of confluent-kafka, aiokafka and
-kafka-python. In the end the committed output has each input exactly once and in order, up to the
-committed offsets.
+kafka-python, or members of a group of either protocol. In the end the committed output has each
+input exactly once and in order, up to the committed offsets.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ def cluster(tmp_path: Path) -> Iterator[FaultCluster]:
         "transaction.state.log.num.partitions": str(STATE_PARTITIONS),
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
         "group.min.session.timeout.ms": "3000",
+        "group.consumer.min.session.timeout.ms": "3000",
+        "group.consumer.session.timeout.ms": "3000",
+        "group.consumer.min.heartbeat.interval.ms": "500",
+        "group.consumer.heartbeat.interval.ms": "500",
     }
     with FaultCluster(tmp_path, properties=settings) as started:
         started.create_topic(SOURCE, PARTITIONS)
@@ -93,10 +97,11 @@ def of_partitions(cluster: FaultCluster, client: str) -> list[CopierSpec]:
     ]
 
 
-def of_group(cluster: FaultCluster) -> list[CopierSpec]:
-    """Return the members of a group, which are fenced by their generation."""
+def of_group(cluster: FaultCluster, protocol: str = "classic") -> list[CopierSpec]:
+    """Return the members of a group, which are fenced by their generation or member epoch."""
+    servers = cluster.bootstrap_servers
     return [
-        CopierSpec("confluent", cluster.bootstrap_servers, SOURCE, TARGET, GROUP, f"m-{n}", None)
+        CopierSpec("confluent", servers, SOURCE, TARGET, GROUP, f"m-{n}", None, protocol)
         for n in range(PARTITIONS)
     ]
 
@@ -116,14 +121,19 @@ def test_kafka_python_copies_exactly_once(cluster: FaultCluster, tmp_path: Path)
     run(cluster, tmp_path, of_partitions(cluster, "kafka-python"), plan)
 
 
-def test_a_group_copies_exactly_once(cluster: FaultCluster, tmp_path: Path) -> None:
-    run(cluster, tmp_path, of_group(cluster), [CopyFaults.kill_controller, CopyFaults.kill_copier])
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_copies_exactly_once(cluster: FaultCluster, tmp_path: Path, protocol: str) -> None:
+    plan = [CopyFaults.kill_controller, CopyFaults.kill_copier]
+    run(cluster, tmp_path, of_group(cluster, protocol), plan)
 
 
 @pytest.mark.skipif(not FAULTS, reason="a long run: make exactly-once")
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("client", ["confluent", "aiokafka", "kafka-python", "group"])
+@pytest.mark.parametrize(
+    "client", ["confluent", "aiokafka", "kafka-python", "classic group", "consumer group"]
+)
 def test_many_faults(cluster: FaultCluster, tmp_path: Path, client: str) -> None:
-    specs = of_group(cluster) if client == "group" else of_partitions(cluster, client)
-    every = WITHOUT_ZOMBIES if client == "group" else EVERY
+    protocol, _, is_group = client.partition(" ")
+    specs = of_group(cluster, protocol) if is_group else of_partitions(cluster, client)
+    every = WITHOUT_ZOMBIES if is_group else EVERY
     run(cluster, tmp_path, specs, random.Random(SEED).choices(every, k=FAULTS))

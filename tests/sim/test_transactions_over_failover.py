@@ -277,6 +277,26 @@ def test_a_leader_that_is_cut_off_gets_no_marker_but_its_successor_does(seed: in
     assert client.committed_values() == [b"kept"]
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_coordinator_that_is_cut_off_does_not_hold_up_the_first_batch(seed: int) -> None:
+    """The leader has asked it about the batch, and gets no answer."""
+    client = TransactionalClient(seed)
+    client.init()
+    coordinator = client.coordinator()
+    others = [n for n in NODES if n != coordinator]
+    assert client.leader() in others
+    for other in others:
+        client.cluster.cut(coordinator, other)
+    client.alive = lambda: others  # type: ignore[method-assign]
+    timeline = client.cluster.timeline
+    began_ms = timeline.now_ms
+    client.write(b"kept")
+    assert timeline.now_ms - began_ms < 20_000, "its session ends after nine seconds"
+    client.end(committed=True)
+    client.settle()
+    assert client.committed_values() == [b"kept"]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_zombie_is_fenced_by_its_successor(seed: int) -> None:
     client = TransactionalClient(seed)

@@ -18,10 +18,14 @@ from ottla.coordinator.transactions.transaction import Transaction
 from ottla.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from ottla.coordinator.transactions.transaction_shard import TransactionShard
 from ottla.memory_files import MemoryFiles
-from ottla.metadata.records import FeatureLevelRecord, PartitionChangeRecord
+from ottla.metadata.records import (
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    RegisterBrokerRecord,
+)
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import TRANSACTIONS_TOPIC, TopicPartition
-from ottla.ports import Peer, Ports
+from ottla.ports import Peer, Ports, Response
 from ottla.testing.fakes import FakeClock, FakeRandom, InlineBackground
 from ottla.testing.faulty_files import FaultyFiles
 from ottla.wire.messages.write_txn_markers import (
@@ -67,6 +71,28 @@ class Told:
         return self.outcome.producer_id, self.outcome.producer_epoch
 
 
+class SilentPeer:
+    """A broker that takes requests and never answers."""
+
+    on_lost: Callable[[], None] | None = None
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+    def send(
+        self,
+        api_key: int,
+        api_version: int,
+        body: bytes,
+        timeout_ms: float,
+        done: Callable[[Response | OSError], None],
+    ) -> None:
+        self.sent += 1
+
+    def close(self) -> None:
+        pass
+
+
 class Leaders:
     """All partition leaders: they write markers when they are told to, and may refuse."""
 
@@ -78,6 +104,8 @@ class Leaders:
             tuple[WriteTxnMarkersRequest, Callable[[WriteTxnMarkersResponse], None]]
         ] = []
         self.is_slow = False
+        self.silent: SilentPeer | None = None
+        """The connection to other brokers; None if they cannot be reached."""
         self.codes: dict[TopicPartition, ErrorCode] = {}
         self.coordinator_epochs: list[int] = []
 
@@ -90,7 +118,7 @@ class Leaders:
             self.answer()
 
     def peer(self, broker_id: int) -> Peer | None:
-        return None
+        return self.silent
 
     def version(self, broker_id: int) -> int:
         return 2
@@ -184,6 +212,16 @@ class Coordination:
         topic_id = self.node.image.topics[topic].topic_id
         change = PartitionChangeRecord(partition_id=partition, topic_id=topic_id, leader=leader)
         self.node.controller.write([change])
+
+    def register(self, broker_id: int, *, fenced: bool) -> None:
+        """Register another broker, or register it again."""
+        self.node.controller.write(
+            [
+                RegisterBrokerRecord(
+                    broker_id=broker_id, incarnation_id=bytes(16), broker_epoch=1, fenced=fenced
+                )
+            ]
+        )
 
     # -- time ----------------------------------------------------------------------------
 

@@ -61,6 +61,8 @@ def _follow_transactions(node: Node, delta: MetadataDelta, image: MetadataImage)
 
     It does not wait for a request: a transaction may be decided, and need its markers.
     """
+    if delta.brokers.changed and node.started_transaction_verifier is not None:
+        node.started_transaction_verifier.brokers_changed()
     if node.started_transactions is not None:
         from ottla.broker.transactions import follow_metadata
 

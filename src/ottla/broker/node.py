@@ -497,6 +497,11 @@ class Node:
         return self._transaction_verifier
 
     @property
+    def started_transaction_verifier(self) -> TransactionVerifier | None:
+        """The same, if anything has needed it yet."""
+        return self._transaction_verifier
+
+    @property
     def log_moves(self) -> LogMoves:
         """The moves of replicas between log directories, made when they are first needed."""
         if self.started_log_moves is None:

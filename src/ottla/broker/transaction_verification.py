@@ -8,6 +8,9 @@ that its coordinator knows, and will end.
 The questions of a wake-up go to each coordinator's broker in one AddPartitionsToTxn request, one
 request at a time, and one transaction of a transactional id in each. This broker itself is asked
 without a connection (`ask_here`).
+
+A broker that is paused or cut off does not answer. Once it is fenced, others coordinate its
+transactions: what it was asked is refused, so that clients send their requests again.
 """
 
 from __future__ import annotations
@@ -137,6 +140,14 @@ class TransactionVerifier:
             peer = self._node.ports.network.connect(*address, client_id)
             route = self._routes[broker_id] = _Route(self._node, address, peer)
         return route
+
+    def brokers_changed(self) -> None:
+        """Give up what brokers were asked that are fenced now."""
+        brokers = self._node.image.brokers
+        for broker_id in list(self._routes):
+            broker = brokers.get(broker_id)
+            if broker is None or broker.fenced:
+                self._routes.pop(broker_id).close()
 
     def close(self) -> None:
         """Close the connections to other brokers."""

@@ -132,10 +132,9 @@ def _abort_leftovers(client: Client, settings: SinkSettings, identity: WriteIden
     Nobody else would do it before its timeout if it was not the first attempt of its task: an
     attempt that failed, a speculative one, or one of a driver that was killed.
     """
-    prefix = f"{identity.driver_id}-"
     try:
         for found in list_transactions(client, states=["Ongoing"]):
-            if found.transactional_id.startswith(prefix):
+            if identity.has_task(found.transactional_id):
                 begin(client, found.transactional_id, settings.transaction_timeout_ms)
     except ClientError as error:
         _log.info("transactions of killed tasks may stay open until their timeout: %s", error)

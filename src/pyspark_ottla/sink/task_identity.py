@@ -31,6 +31,15 @@ class WriteIdentity(NamedTuple):
         """Return the transactional id of an attempt of a task."""
         return f"{self.driver_id}-{slot}-{attempt}"
 
+    def has_task(self, transactional_id: str) -> bool:
+        """Return True if a transactional id is one of `task_id`.
+
+        The name of another write may begin with this one's.
+        """
+        prefix = f"{self.driver_id}-"
+        slot, _, attempt = transactional_id.removeprefix(prefix).partition("-")
+        return transactional_id.startswith(prefix) and slot.isdigit() and attempt.isdigit()
+
 
 class Task(NamedTuple):
     """An attempt of a task: `slot` is the number of its partition in Spark."""

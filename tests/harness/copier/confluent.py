@@ -1,7 +1,9 @@
 """A copier with confluent-kafka: of one partition, or as a member of a group (KIP-447).
 
 A member commits its offsets with the generation in which it was assigned the partitions. So the
-broker refuses what it has read before a rebalance that it has not noticed.
+broker refuses what it has read before a rebalance that it has not noticed. With the consumer
+protocol the epoch may grow while the member keeps its partitions: it commits with the epoch in
+which it has read.
 """
 
 from __future__ import annotations
@@ -25,6 +27,13 @@ _FAST_RETRIES = {
 }
 
 
+def _session(spec: CopierSpec) -> dict[str, int]:
+    """Return the settings of a member's session. With the consumer protocol the broker has them."""
+    if spec.group_protocol == "consumer":
+        return {}
+    return {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 500}
+
+
 class _Copier:
     def __init__(self, spec: CopierSpec) -> None:
         self._spec = spec
@@ -44,9 +53,9 @@ class _Copier:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
-                "session.timeout.ms": 3_000,
-                "heartbeat.interval.ms": 500,
                 "queued.max.messages.kbytes": 512,
+                "group.protocol": spec.group_protocol,
+                **_session(spec),
                 **_FAST_RETRIES,
             }
         )
@@ -67,6 +76,8 @@ class _Copier:
         while not is_stopping():
             self._watchdog.step()
             found = self._consumer.consume(self._spec.records, 0.2)
+            if self._spec.group_protocol == "consumer":
+                self._group_metadata = self._consumer.consumer_group_metadata()
             messages = [each for each in found if each.error() is None]
             if messages:
                 self._copy(messages)

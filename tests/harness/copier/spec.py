@@ -26,6 +26,7 @@ class CopierSpec:
     group: str
     transactional_id: str
     partition: int | None
+    group_protocol: str = "classic"
     transaction_timeout_ms: int = 60_000
     records: int = 10
     """The most records of a transaction."""

@@ -137,9 +137,11 @@ def prepared_for_many() -> tuple[Broker, Client]:
     return broker, client
 
 
-def committed(broker: Broker, partitions: Iterable[int] = range(MANY)) -> dict[int, int]:
+def committed(
+    broker: Broker, partitions: Iterable[int] = range(MANY), topic_name: str = "many"
+) -> dict[int, int]:
     """Return the stable offsets of the group by partition; -1 stands for none."""
-    topic = OffsetFetchRequestTopics(name="many", partition_indexes=list(partitions))
+    topic = OffsetFetchRequestTopics(name=topic_name, partition_indexes=list(partitions))
     group = OffsetFetchRequestGroup(group_id="g", topics=[topic])
     request = OffsetFetchRequest(groups=[group], require_stable=True)
     response, _ = ask_in_wake_ups(broker, broker.connect(), request, 8)
@@ -229,3 +231,17 @@ def restarted(broker: Broker) -> tuple[Broker, int]:
 
     started = Restarted(offsets_topic_num_partitions="1")
     return started, max(count_calls(lambda: started.pass_time(1)) for _ in range(100))
+
+
+@pytest.mark.parametrize("is_of_new_topic", [True, False])
+def test_the_end_of_a_topic_ends_the_commits_for_it_but_not_for_its_successor(
+    is_of_new_topic: bool,
+) -> None:
+    """The coordinator takes some time for the offsets of a deleted topic."""
+    broker, _, client = prepared()
+    assert code_of(client.ask(commit(epoch=1), 4)) == ErrorCode.NONE
+    topic_id = broker.node.image.topics["t"].topic_id
+    broker.node.groups.topics_deleted({"t": b"\1" * 16 if is_of_new_topic else topic_id})
+    broker.pass_time(100)
+    client.ask(markers(PRODUCER, producer_epoch=1, partitions=OFFSETS), 1)
+    assert committed(broker, [0], "t") == {0: 5 if is_of_new_topic else -1}

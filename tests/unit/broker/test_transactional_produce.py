@@ -279,21 +279,32 @@ class ScriptedPeer:
         self.waiting.pop(0)(Response(body, memoryview(body), 0, len(body)))
 
     def close(self) -> None:
-        pass
+        waiting, self.waiting = self.waiting, []
+        for done in waiting:
+            done(ConnectionAbortedError("the connection was closed"))
+
+
+def register(broker: Broker, broker_id: int, *, fenced: bool) -> None:
+    """Register a broker that the network port leads to."""
+    endpoint = BrokerEndpoint(name="PLAINTEXT", host="elsewhere", port=9092, security_protocol=0)
+    broker.write_metadata(
+        RegisterBrokerRecord(
+            broker_id=broker_id,
+            incarnation_id=bytes(16),
+            broker_epoch=1,
+            end_points=[endpoint],
+            fenced=fenced,
+        )
+    )
 
 
 @pytest.fixture
 def elsewhere(broker: Broker) -> ScriptedPeer:
     peer = ScriptedPeer()
     broker.node.ports = broker.node.ports._replace(network=peer)
-    endpoint = BrokerEndpoint(name="PLAINTEXT", host="elsewhere", port=9092, security_protocol=0)
-    broker.write_metadata(
-        RegisterBrokerRecord(
-            broker_id=2, incarnation_id=bytes(16), broker_epoch=1, end_points=[endpoint]
-        )
-    )
-    with_coordinator(broker, leader=2)
     broker.topic()
+    register(broker, 2, fenced=False)
+    with_coordinator(broker, leader=2)
     return peer
 
 
@@ -329,3 +340,22 @@ def test_an_unreachable_coordinator_makes_clients_retry(
     elsewhere.waiting.pop()(OSError("lost"))
     ((_, response),) = client.replies()
     assert codes_of(response) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+
+
+def test_what_a_paused_coordinator_was_asked_is_given_up_when_it_is_fenced(
+    broker: Broker, elsewhere: ScriptedPeer
+) -> None:
+    client, late = broker.connect(), broker.connect()
+    client.send(produce(transactional(1)), ADDING)
+    broker.node.settle()
+    late.send(produce(transactional(9), transactional_id="late"), ADDING)
+    broker.node.settle()
+    register(broker, 3, fenced=False)  # another broker changes nothing
+    broker.node.settle()
+    assert not list(client.replies())
+    register(broker, 2, fenced=True)
+    broker.node.settle()
+    for each in (client, late):
+        ((_, response),) = each.replies()
+        assert codes_of(response) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    assert len(elsewhere.sent) == 1

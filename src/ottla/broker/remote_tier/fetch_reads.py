@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.codecs.fetch import PartitionData
 from ottla.log.log import Log
+from ottla.log.segment.index_jobs import IndexNotReady
 from ottla.log.segment.txn_index import AbortedTxn
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.ports import ObjectStoreError
@@ -66,7 +67,23 @@ def read_tier(
         data.records, data.aborted = records.content, aborted
         return data
     if first:  # there is no batch before the local segments
-        start = log.segments.base_offsets[0]
-        local = log.read(start, max_bytes, log.last_stable_offset, at_least_one=True)
-        data.records = local
+        _read_local_start(context, log, data, max_bytes)
     return data
+
+
+def _read_local_start(context: Context, log: Log, data: PartitionData, max_bytes: int) -> None:
+    """Read from where the local segments begin, with the aborted transactions if they are asked.
+
+    The records are left out until these can be found.
+    """
+    start = log.segments.base_offsets[0]
+    upto = log.last_stable_offset if context.isolation_level else log.high_watermark
+    local = log.read(start, max_bytes, upto, at_least_one=True)
+    if local is None:
+        return
+    try:
+        if context.isolation_level:
+            data.aborted = log.aborted_transactions(start, local, upto)
+        data.records = local
+    except IndexNotReady:
+        return

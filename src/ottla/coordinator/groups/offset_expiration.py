@@ -61,9 +61,10 @@ def delete_topic_offsets(
     for start in range(0, len(pending), _OFFSETS_A_STEP):
         runtime.write_in_parts(
             [
-                (OffsetCommitKey(group=group, topic=topic, partition=partition), None)
-                for group, topic, partition in pending[start : start + _OFFSETS_A_STEP]
-                if topic in topics
+                (OffsetCommitKey(group=place[0], topic=place[1], partition=place[2]), None)
+                for place in pending[start : start + _OFFSETS_A_STEP]
+                if place[1] in topics
+                and offsets.is_pending_for(place, (ZERO_UUID, topics[place[1]]))
             ]
         )
         yield

@@ -10,7 +10,7 @@ depend on what is applied in between: of two commits for a partition, the later 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
 from ottla.coordinator.groups.records import OffsetCommitKey, OffsetCommitValue
@@ -88,6 +88,11 @@ class Offsets:
     def pending(self) -> list[Place]:
         """Return the partitions for which open transactions have committed offsets."""
         return list(self._pending)
+
+    def is_pending_for(self, place: Place, topic_ids: Collection[bytes]) -> bool:
+        """Return True if all pending commits of a partition are for a topic with such an id."""
+        commits = self._pending.get(place, {}).values()
+        return all(commit.value.topic_id in topic_ids for commit in commits)
 
     def pending_with(self, producer_id: int, keys: Iterable[OffsetCommitKey]) -> int:
         """Return for how many partitions a transaction commits offsets if it adds some."""

@@ -127,6 +127,12 @@ class MarkerSender:
             if moved:
                 part[:] = [each for each in part if self._leader(each[1]) == broker_id]
                 self._enqueue_all(moved)
+            if self._is_fenced(broker_id):  # it may never answer, and its queue waits for that
+                self._enqueue_all(list(self._queues.pop(broker_id, ())))
+
+    def _is_fenced(self, broker_id: int) -> bool:
+        broker = self._broker.image.brokers.get(broker_id)
+        return broker is None or broker.fenced
 
     # -- queues --------------------------------------------------------------------------
 

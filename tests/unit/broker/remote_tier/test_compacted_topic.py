@@ -13,6 +13,8 @@ from ottla.tiered.remote_segments import RemoteSegments
 from tests.support.broker import Client
 from tests.support.cleaner import Seen, last_values
 from tests.support.tiered_broker import AWAY, TieredBroker
+from tests.support.transactional_broker import markers, produce, with_coordinator
+from tests.support.transactions import transactional
 from tests.unit.broker.remote_tier.test_tiered_topic import alter
 
 COMPACTED = {
@@ -169,6 +171,24 @@ def test_every_offset_can_be_read_from_at_every_moment(
             middle = found[len(found) // 2].offset
             assert broker.read(client, middle - 1)[-1] == found[-1]
             assert broker.read(client, middle)[0].offset == middle
+
+
+def test_where_compaction_left_nothing_in_the_tier_local_reads_know_aborted_transactions(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    with_coordinator(broker)
+    broker.write(client, *(("key", f"v{n}") for n in range(20)))
+    broker.work()
+    broker.write(client, *(("key", f"v{n}") for n in range(20, 26)))
+    broker.work(6000)
+    log = partition.online_log()
+    assert chain(broker, partition)[0] == (0, 17, 24)
+    log.truncate_fully(18, 0)  # like a new leader, whose local log is not cleaned
+    client.ask(produce(transactional(7)), 11)
+    client.ask(markers(7, commit=False))
+    broker.write(client, ("key", "newest"))
+    for offset in (0, 10, 18):
+        assert [each.offset for each in broker.read(client, offset, committed=True)] == [20]
 
 
 def test_a_tombstone_stays_until_the_remote_part_is_clean(broker: TieredBroker) -> None:

@@ -9,7 +9,7 @@ from ottla.metadata.records import RemoveTopicRecord
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from tests.support.request_cost import count_calls
-from tests.support.transaction_coordinator import Coordination
+from tests.support.transaction_coordinator import Coordination, SilentPeer
 
 RETRIED = [
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -150,6 +150,29 @@ def test_markers_follow_a_leader_that_moves_before_it_answers(coordination: Coor
     coordination.lead("in", 0, coordination.node.node_id)
     coordination.settle()
     assert coordination.transaction.state is TransactionState.COMPLETE_COMMIT
+
+
+def test_markers_that_wait_for_a_paused_leader_follow_when_it_is_fenced(
+    coordination: Coordination,
+) -> None:
+    own, paused = coordination.node.node_id, coordination.node.node_id + 1
+    coordination.register(paused, fenced=False)
+    silent = coordination.leaders.silent = SilentPeer()
+    coordination.lead("in", 0, paused)
+    coordination.lead("in", 1, paused)
+    for name, index in (("sent", 0), ("waits", 1)):
+        producer = coordination.init(transactional_id=name).producer
+        coordination.add(producer, ("in", index), transactional_id=name)
+        coordination.end(producer, True, transactional_id=name)
+    assert silent.sent == 1
+    coordination.lead("in", 0, own)
+    coordination.settle()
+    assert [marker[:2] for marker in coordination.markers()] == [("in", 0)]
+    coordination.register(paused, fenced=True)
+    coordination.lead("in", 1, own)
+    coordination.settle()
+    assert [marker[:2] for marker in coordination.markers()] == [("in", 1)]
+    assert silent.sent == 1
 
 
 @pytest.mark.parametrize("committed", [True, False])

@@ -54,9 +54,10 @@ def no_idle_producers() -> Iterator[None]:
 class Sink:
     """A query that writes to a topic of its own."""
 
-    def __init__(self, servers: str) -> None:
-        name = uuid4().hex[:12]
-        self.topic, self.name, self.servers = f"t-{name}", f"q-{name}", servers
+    def __init__(self, servers: str, name: str | None = None) -> None:
+        unique = uuid4().hex[:12]
+        self.topic, self.servers = f"t-{unique}", servers
+        self.name = f"q-{unique}" if name is None else name
         self.settings = SinkSettings(ClientSettings(servers), topic=self.topic, exactly_once=True)
         admin = AdminClient({"bootstrap.servers": servers})
         admin.create_topics([NewTopic(self.topic, PARTITIONS, 1)])[self.topic].result(TIMEOUT_S)
@@ -239,6 +240,14 @@ def test_tasks_that_were_killed_hold_no_reader_up(sink: Sink) -> None:
     sink.task(0, 1, attempt=2)  # nobody knows of it: the task was killed with the job
     abort_batch(sink.settings, sink.batch(0), [])
     assert sink.committed() == Counter()
+
+
+def test_a_write_whose_name_begins_with_another_one_is_left_alone(sink: Sink) -> None:
+    other = Sink(sink.servers, f"{sink.name}-2")
+    prepared = other.tasks(0)
+    sink.commit(0, sink.tasks(0))
+    other.commit(0, prepared)
+    assert other.committed() == wanted(0)
 
 
 def test_a_checkpoint_that_is_older_than_the_topic_is_refused(sink: Sink) -> None:

@@ -192,9 +192,16 @@ def can_downgrade_with(update: MemberUpdate) -> bool:
 
 
 def downgrade_with(update: MemberUpdate) -> list[GroupRecord]:
-    """Return the records of the classic group to which a static member returns."""
+    """Return the records of the classic group to which a static member returns.
+
+    It rebalances if a member does not have what it is assigned, or still has something else.
+    """
     group, replaced = update.group, update.replaces
     assert replaced is not None
+    is_settled = all(
+        member is replaced or member.current.is_reconciled(group.epoch)
+        for member in group.members.values()
+    )
     members = [
         _classic_member(member_id, member.metadata, member.current.epoch)
         if member is not replaced
@@ -202,7 +209,7 @@ def downgrade_with(update: MemberUpdate) -> list[GroupRecord]:
         for member_id, member in group.members.items()
     ]
     targets = {**group.targets, update.member_id: group.targets.get(replaced.member_id, {})}
-    return _as_classic(group, members, targets, rebalances=False)
+    return _as_classic(group, members, targets, rebalances=not is_settled)
 
 
 def _as_classic(

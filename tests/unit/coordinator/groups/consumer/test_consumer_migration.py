@@ -476,6 +476,27 @@ def test_a_static_member_that_comes_back_classic_changes_nothing_else(broker: Br
     assert back.commit(1, had[0]) is ErrorCode.NONE
 
 
+def test_a_static_member_that_comes_back_classic_while_others_wait_for_partitions(
+    broker: Broker,
+) -> None:
+    """Otherwise nobody would have what it gave up, and the others would not hear of it."""
+    new = Consumer(broker, "new", instance_id="i")
+    old, waiting = OldConsumer(broker, "1"), OldConsumer(broker, "2")
+    settle(broker, new)
+    assert old.take_part() is ErrorCode.NONE
+    all_beat(broker, new, old)
+    assert waiting.take_part() is ErrorCode.NONE
+    assert not waiting.owned
+    new.leave_for_a_while()
+    back = OldConsumer(broker, "back", instance_id="i")
+    back.join()
+    assert back.joined.error_code == ErrorCode.NONE
+    broker.pass_ms(1)
+    members = (old, waiting, back)
+    assert {m.heartbeat() for m in members} == {ErrorCode.REBALANCE_IN_PROGRESS}
+    assert old.commit(5, old.owned[0]) is ErrorCode.NONE
+
+
 def test_a_static_member_that_comes_back_new(broker: Broker) -> None:
     old = OldConsumer(broker, "1", instance_id="i")
     new = mixed_group(broker, old)
