@@ -315,6 +315,7 @@ class Node:
             self._controller_pipeline = Pipeline(
                 self, CONTROLLER_SERVED, "ottla.broker.controller_handlers"
             )
+            self.pipeline.share_authorizer(self._controller_pipeline)
         return self._controller_pipeline
 
     # -- the wake-up ---------------------------------------------------------------------

@@ -75,6 +75,7 @@ class Pipeline:
         self._quotas: Quotas | None = None
         self._is_guarded = False
         """True if there are quotas or an authorizer."""
+        self._follower: Pipeline | None = None
         self.large_bytes = 0
         """The bytes of the large requests that are being decoded and handled."""
 
@@ -87,6 +88,16 @@ class Pipeline:
     def authorizer(self, authorizer: Authorizer | None) -> None:
         self._authorizer = authorizer
         self._is_guarded = authorizer is not None or self._quotas is not None
+        if self._follower is not None:
+            self._follower.authorizer = authorizer
+
+    def share_authorizer(self, follower: Pipeline) -> None:
+        """Let another pipeline ask the authorizer of this one, also one that is set later.
+
+        Quotas are not shared: the requests between brokers must not be held back.
+        """
+        self._follower = follower
+        follower.authorizer = self._authorizer
 
     @property
     def quotas(self) -> Quotas | None:

@@ -1,4 +1,4 @@
-"""Only the package `log` sets fields of a Log. Partitions and the quorum move its high watermark."""
+"""Only the package `log` sets fields of a Log. Others move its high watermark, and nothing else."""
 
 from __future__ import annotations
 
