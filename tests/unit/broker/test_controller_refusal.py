@@ -23,7 +23,7 @@ from ottla.wire.messages.create_topics import (
 )
 from ottla.wire.messages.default_principal_data import DefaultPrincipalData
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from tests.support.broker import CLIENT_ID, Broker, Client, Denying, error_codes, filled
+from tests.support.broker import CLIENT_ID, Broker, Client, Denying, Throttling, error_codes, filled
 
 DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 VERSIONS = [
@@ -131,3 +131,37 @@ def test_the_client_in_an_envelope_is_the_principal() -> None:
     allowed = inner(client.ask(enveloped("b", "admin"), 0))
     assert [topic.error_code for topic in allowed.topics] == [ErrorCode.NONE]
     assert set(broker.node.image.topics) == {"b"}
+
+
+def test_a_request_in_an_envelope_passes_through_all_stages() -> None:
+    broker = Broker()
+    pipeline = broker.node.controller_pipeline
+    pipeline.quotas = quotas = Throttling(0)
+    client = on_controller_listener(broker)
+    assert inner(client.ask(enveloped("a", "admin"), 0)).topics[0].error_code == ErrorCode.NONE
+    assert [name for name, _ in quotas.seen] == ["Envelope", "CreateTopics"]
+    for key in (ApiKey.ENVELOPE, ApiKey.CREATE_TOPICS):
+        metrics = pipeline.apis[key].metrics
+        assert (metrics.requests, metrics.total.count, metrics.local.count) == (1, 1, 1)
+        assert metrics.request_bytes > 30
+        assert metrics.response_bytes > 30
+
+
+def test_the_client_in_an_envelope_is_told_its_throttle_time() -> None:
+    broker = Broker()
+    client = on_controller_listener(broker)
+    broker.node.controller_pipeline.quotas = OnlyInside(250)
+    assert inner(client.ask(enveloped("a", "admin"), 0)).throttle_time == 250
+    assert client.connection.takes_requests
+    broker.pass_time(250)
+    assert inner(client.ask(enveloped("b", "admin"), 0)).throttle_time == 250
+
+
+class OnlyInside:
+    """Quotas that hold nobody back but clients whose requests are passed on."""
+
+    def __init__(self, time_ms: int) -> None:
+        self._time_ms = time_ms
+
+    def throttle_ms(self, context: RequestContext) -> int:
+        return 0 if context.api.key == ApiKey.ENVELOPE else self._time_ms
