@@ -7,14 +7,15 @@ from pathlib import Path
 
 from ottla.cli.main import main
 from tests.e2e.test_cli_cluster import _free_ports
+from tests.e2e.test_metrics import METRICS, read
 from tests.harness.deadline import eventually
 from tests.harness.process import COMMAND
 
 
 def started(
-    path: Path, node_id: int, role: str, port: int, controller: int
+    path: Path, node_id: int, role: str, port: int, controller: int, *options: str, voters: str = ""
 ) -> subprocess.Popen[str]:
-    """Start a node; return it when it has said that it is ready."""
+    """Start a node. The quorum is dynamic, unless these are its voters."""
     name = "CONTROLLER" if role == "controller" else "PLAINTEXT"
     settings = {
         "node.id": node_id,
@@ -22,12 +23,13 @@ def started(
         "cluster.id": "cluster-of-two-kinds",
         "listeners": f"{name}://127.0.0.1:{port}",
         "controller.listener.names": "CONTROLLER",
-        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
+        "controller.quorum.voters": voters,
+        "controller.quorum.bootstrap.servers": "" if voters else f"127.0.0.1:{controller}",
         "log.dirs": path / f"data-{node_id}",
     }
     file = path / f"{node_id}.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    command = [*COMMAND, "broker", "--config", str(file)]
+    command = [*COMMAND, "broker", "--config", str(file), *options]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
@@ -52,6 +54,31 @@ def test_a_broker_is_added_and_unregistered(tmp_path: Path) -> None:
         gone.communicate()
         words = ["brokers", "unregister", "2", "--force", *server]
         eventually(lambda: main(words) == 0, "the broker is noticed to be gone", 60)
+    finally:
+        for process in running:
+            process.kill()
+            process.communicate()
+
+
+def test_a_broker_joins_the_only_voter_which_counts_its_requests(tmp_path: Path) -> None:
+    controller, port = _free_ports(2)
+    voters = f"101@127.0.0.1:{controller}"
+    metrics = ("--metrics-port", "0")
+    running = [
+        started(tmp_path, 101, "controller", controller, controller, *metrics, voters=voters)
+    ]
+    try:
+        ready = f"Ottla is ready at 127.0.0.1:{controller} as a controller"
+        assert first_line(running[0]) == ready
+        found = METRICS.search(first_line(running[0]))
+        assert found is not None
+        running.append(started(tmp_path, 1, "broker", port, controller, voters=voters))
+        assert first_line(running[-1]) == f"Ottla is ready at 127.0.0.1:{port}"
+        assert main(["topics", "create", "t", "--bootstrap-server", f"127.0.0.1:{port}"]) == 0
+        samples = read(f"http://127.0.0.1:{found.group(1)}")
+        for api in ("BrokerRegistration", "CreateTopics"):
+            labels = f'api="{api}",listener="controller"'
+            assert samples[f"ottla_requests_total{{{labels}}}"] == 1
     finally:
         for process in running:
             process.kill()

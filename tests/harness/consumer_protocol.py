@@ -65,7 +65,7 @@ class NewMember:
         return [{"topic_id": topic, "partitions": parts} for topic, parts in self.owned.items()]
 
     def settle(self, count: int) -> None:
-        """Send heartbeats, each with what it owns, until it owns so many partitions."""
+        """Send heartbeats, each with what it owns, until it owns this many partitions."""
 
         def enough() -> bool:
             assert self.beat(topic_partitions=self.told()).error_code == 0

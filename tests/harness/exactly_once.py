@@ -26,7 +26,7 @@ INPUT = 5_000
 CALL_TIMEOUT_S = 10
 PAUSE_S = 0.1
 KEYS = 5
-"""The records of a partition have so many keys."""
+"""The records of a partition have this many keys."""
 _SETTINGS = {"socket.timeout.ms": 3_000, "error_cb": lambda error: None, "log_level": 0}
 
 

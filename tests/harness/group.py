@@ -43,7 +43,7 @@ class Group:
         return member
 
     def gather(self, keys: set[Key], count: int, **changes: object) -> list[Member]:
-        """Start so many members more, as the others but for these changes; wait for all."""
+        """Start more members like the others, with these changes; wait for all."""
         new = [self.start(**changes) for _ in range(count)]
         self.settle(keys, *(member for member in self.members if member.alive))
         return new

@@ -241,7 +241,7 @@ def test_a_consumer_without_membership_commits_and_finds_it_again(
 
 
 def consume(servers: str, group: str, topic: str, protocol: str, count: int) -> list[int]:
-    """Read so many records with a new member, which commits the last one and leaves."""
+    """Read this many records with a new member, which commits the last one and leaves."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,

@@ -37,7 +37,7 @@ def admin(client: Client, bootstrap_servers: str) -> Iterator[Admin]:
 
 
 def described(admin: Admin, name: str, partitions: int) -> TopicDescription:
-    """Return the description once it shows so many partitions."""
+    """Return the description once it shows this many partitions."""
 
     def look() -> TopicDescription | None:
         try:

@@ -28,7 +28,7 @@ Write = Callable[..., None]
 
 @pytest.fixture
 def read(bootstrap_servers: str) -> Iterator[Read]:
-    """Yield `read(topic, count, partitions)`: it returns the messages, exactly so many."""
+    """Yield `read(topic, count, partitions)`: it returns exactly this many messages."""
     consumers: list[Consumer] = []
 
     def messages(

@@ -35,7 +35,7 @@ class Broker:
     """A node with its clock."""
 
     earlier_files: Files | None = None
-    """The files of an earlier life; None for new ones."""
+    """The files of an earlier broker; None for new ones."""
 
     object_store: ObjectStore | None = None
     """The store of the remote tier; None for a broker without one."""

@@ -149,7 +149,8 @@ class Node:
         """The cluster as of the last committed metadata; replaced by `metadata_publisher`."""
         self.pipeline = Pipeline(self)
         self.handle: Handler = self.pipeline.handle if config.is_alone else self._handle
-        self._controller_pipeline: Pipeline | None = None
+        self.started_controller_pipeline: Pipeline | None = None
+        """The pipeline of requests to the controller, if there ever was one."""
         self.metadata_cache = MetadataCache()
         self.on_config: list[Callable[[BrokerConfig], None]] = []
         """Parts that follow settings changed while running."""
@@ -309,13 +310,14 @@ class Node:
     @property
     def controller_pipeline(self) -> Pipeline:
         """The pipeline of requests to the controller, made when it is first needed."""
-        if self._controller_pipeline is None:
+        if self.started_controller_pipeline is None:
             from ottla.broker.controller_handlers import CONTROLLER_SERVED
 
-            self._controller_pipeline = Pipeline(
+            self.started_controller_pipeline = Pipeline(
                 self, CONTROLLER_SERVED, "ottla.broker.controller_handlers"
             )
-        return self._controller_pipeline
+            self.pipeline.share_authorizer(self.started_controller_pipeline)
+        return self.started_controller_pipeline
 
     # -- the wake-up ---------------------------------------------------------------------
 
@@ -582,7 +584,7 @@ class Node:
 
     @property
     def is_cut_off(self) -> bool:
-        """True while others probably lead what this broker leads in its metadata."""
+        """True while this broker has no contact, and others probably lead its partitions by now."""
         return self.lifecycle is not None and self.lifecycle.lost_contact.is_cut_off
 
     def any_broker(self, broker_ids: Sequence[int]) -> int:

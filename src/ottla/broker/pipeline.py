@@ -75,6 +75,7 @@ class Pipeline:
         self._quotas: Quotas | None = None
         self._is_guarded = False
         """True if there are quotas or an authorizer."""
+        self._follower: Pipeline | None = None
         self.large_bytes = 0
         """The bytes of the large requests that are being decoded and handled."""
 
@@ -87,6 +88,16 @@ class Pipeline:
     def authorizer(self, authorizer: Authorizer | None) -> None:
         self._authorizer = authorizer
         self._is_guarded = authorizer is not None or self._quotas is not None
+        if self._follower is not None:
+            self._follower.authorizer = authorizer
+
+    def share_authorizer(self, follower: Pipeline) -> None:
+        """Let another pipeline ask the authorizer of this one, also one that is set later.
+
+        Quotas are not shared: the requests between brokers must not be held back.
+        """
+        self._follower = follower
+        follower.authorizer = self._authorizer
 
     @property
     def quotas(self) -> Quotas | None:
@@ -184,7 +195,13 @@ class Pipeline:
             self._authorizer.check(context)
 
     def _take_large(self, api: Api, context: RequestContext, body: bytes) -> None:
-        """Take a request that may take long to decode: all of it is done in slices."""
+        """Take a request that may take long to decode, and hold its sender back if need be."""
+        self.take_in_slices(api, context, body)
+        if context.throttle_ms:
+            _hold_back(context)
+
+    def take_in_slices(self, api: Api, context: RequestContext, body: bytes) -> None:
+        """Pass a request without its header through all other stages, in slices."""
         metrics = api.metrics
         metrics.requests += 1
         began_ms = metrics.begin(context)
@@ -194,10 +211,8 @@ class Pipeline:
                 context.throttle_ms = self.quotas.throttle_ms(context)
             except ApiError as error:
                 refusal = error
-        steps = self.decode_and_handle(api, context, body, refusal)
+        steps = self._decode_and_handle(api, context, body, refusal)
         context.run_in_slices(self.handle_large(len(body), steps))
-        if context.throttle_ms:
-            _hold_back(context)
         metrics.handled(context, began_ms)
 
     def handle_large(self, size: int, steps: Steps[None]) -> Steps[None]:
@@ -217,8 +232,8 @@ class Pipeline:
             if not self.large_bytes:
                 self._node.pause_collection(False)
 
-    def decode_and_handle(
-        self, api: Api, context: RequestContext, body: bytes, refusal: ApiError | None = None
+    def _decode_and_handle(
+        self, api: Api, context: RequestContext, body: bytes, refusal: ApiError | None
     ) -> Steps[None]:
         """Return the steps that decode the body of a request, handle it and answer it."""
         decode = step_decoder(api.request_class, context.version, api.most_items)

@@ -49,10 +49,11 @@ def compact(
         float,
         Parameter(
             help="If brokers do not say that their logs are clean, end when they have not changed"
-            " for so many seconds. For Apache Kafka choose more than log.cleaner.backoff.ms, 15 s."
+            " for this many seconds. For Apache Kafka, choose more than log.cleaner.backoff.ms"
+            " (15 s)."
         ),
     ] = 5.0,
-    timeout: Annotated[float, Parameter(help="Give up after so many seconds.")] = 600.0,
+    timeout: Annotated[float, Parameter(help="Give up after this many seconds.")] = 600.0,
     json: Json = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
@@ -60,8 +61,8 @@ def compact(
     """Have the brokers remove old records of a compacted topic now, active segments included.
 
     While it runs, it lowers min.cleanable.dirty.ratio, min.compaction.lag.ms and
-    max.compaction.lag.ms of the topic. It shows how the logs shrink. Of a topic in the remote tier,
-    the remote part is cleaned as well. Ctrl-C ends it and restores the settings.
+    max.compaction.lag.ms of the topic. It shows how the logs shrink. If the topic is in the remote
+    tier, the remote part is cleaned as well. Ctrl-C ends it and restores the settings.
     """
     with connect(bootstrap_server, command_config) as client:
         resource = Resource(ResourceType.TOPIC, topic)

@@ -47,8 +47,9 @@ def log_dirs(
 ) -> int:
     """Show the log directories of brokers and the logs in them: sizes and state of compaction.
 
-    `dirty` is the share of a compacted log that is not clean, of what can be cleaned now. `last
-    clean` is since the start of the broker. Brokers of Apache Kafka tell only sizes.
+    `dirty` is the share of a compacted log that was written since the last clean, of all that can
+    be cleaned now. `last clean` is `-` if there was none since the broker started. Brokers of
+    Apache Kafka tell only sizes.
     """
     with connect(bootstrap_server, command_config) as client:
         partitions = _partitions(client, topic) if topic else None

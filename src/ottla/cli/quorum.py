@@ -44,7 +44,7 @@ def describe(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> int:
-    """Show the leader, the voters and the observers, and how far each has the metadata."""
+    """Show the leader, the voters, the observers, and up to which offset each has the metadata."""
     with connect(bootstrap_server, command_config) as client:
         found = describe_quorum(client)
     if json:

@@ -149,14 +149,32 @@ class BrokerConfig(Component):
             per_broker=dict(per_broker or {}),
             values=values,
         )
+        errors = tuple(self._check_controller())
+        if errors:
+            raise ConfigError(*errors)
         # Both names of the id are described with the id that is used.
         values["node.id"] = values["broker.id"] = self.node.node_id
 
     @property
     def is_alone(self) -> bool:
         """True if this node is a cluster of its own: a broker with a quorum of one."""
-        others = [v for v in self.quorum.controller_quorum_voters if v.node_id != self.node.node_id]
-        return not others and not self.quorum.controller_quorum_bootstrap_servers
+        quorum, node = self.quorum, self.node
+        if quorum.controller_quorum_bootstrap_servers or "broker" not in node.process_roles:
+            return False
+        return all(voter.node_id == node.node_id for voter in quorum.controller_quorum_voters)
+
+    def _check_controller(self) -> Iterator[str]:
+        """Yield an error for each setting without which nobody can reach this controller."""
+        if self.is_alone or "controller" not in self.node.process_roles:
+            return
+        quorum = self.quorum
+        if not (quorum.controller_quorum_voters or quorum.controller_quorum_bootstrap_servers):
+            yield (
+                "process.roles=controller needs controller.quorum.voters or"
+                " controller.quorum.bootstrap.servers"
+            )
+        if not self.network.controller_listener_names:
+            yield "controller.listener.names must name the listener of this controller"
 
     def value_of(self, setting: Setting) -> Value:
         """Return the value of a broker setting."""

@@ -44,7 +44,7 @@ class ChangedPartition(NamedTuple):
 
 
 def check_broker(image: MetadataImage, broker_id: int, broker_epoch: int) -> None:
-    """Raise STALE_BROKER_EPOCH if a request comes from a past life of a broker."""
+    """Raise STALE_BROKER_EPOCH if a request comes from an earlier process of a broker."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered")

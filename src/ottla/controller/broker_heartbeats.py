@@ -48,7 +48,7 @@ class BrokerHeartbeats:
     def begin(self, brokers: Iterable[BrokerImage], now_ms: float) -> None:
         """Begin to count, as a controller that has just become active.
 
-        Brokers that are fenced have no session: another life of theirs may register at once.
+        Brokers that are fenced have no session: another process may register their id at once.
         """
         self.sessions = {
             broker.broker_id: BrokerSession(now_ms, is_heard_of=False)

@@ -145,10 +145,10 @@ class BrokerMembership:
     def _is_alive(self, known: BrokerImage, newcomer: Registration) -> bool:
         """Return True if the broker that is registered may run beside a newcomer of its id.
 
-        A broker locks its log directories. So one that comes with the same directories is its
-        next life, and the session that a new controller gives to every broker is void; the same
-        holds if the former one was fenced or about to stop. But if this controller has heard of
-        it, it counts: the directories may be a copy.
+        A broker locks its log directories. So a newcomer with the same directories is the same
+        broker after a restart, and the session that a new controller gives to every broker is
+        void. The same holds if the registered one was fenced or about to stop. But if it has sent
+        this controller a heartbeat, its session counts: the directories may be a copy.
         """
         broker_id = known.broker_id
         if not self._heartbeats.is_alive(broker_id, self._clock.monotonic_ms()):

@@ -54,11 +54,11 @@ def elect_leaders(
 def elect_preferred(
     image: MetadataImage, config: BrokerConfig, at_most: int
 ) -> Steps[list[Message]]:
-    """Return records that let preferred replicas lead again where they can, at most so many.
+    """Return records that let preferred replicas lead again where they can, at most `at_most`.
 
-    That is done for brokers of which more than leader.imbalance.per.broker.percentage of the
-    partitions that they are preferred for are led by others. A partition without a leader gets any
-    one that it may have: its topic may allow unclean elections by now.
+    A broker counts if others lead more than leader.imbalance.per.broker.percentage of the
+    partitions for which it is preferred. A partition without a leader gets any leader that it may
+    have: its topic may allow unclean elections by now.
     """
     rules = PartitionRules(image, config)
     imbalanced = yield from _imbalanced_brokers(

@@ -757,9 +757,19 @@ class Log:
             self.log_start_offset = offset
             self.leader_epochs.truncate_from_start(offset)
 
+    def note_cleaned(self, upto: int) -> None:
+        """Remember up to where the log cleaner has cleaned the log."""
+        self.cleaned_upto = min(upto, self.log_end_offset)
+
+    def note_remote(self, highest_offset: int, clean_offset: int) -> None:
+        """Remember up to where the remote tier has a copy, and up to where that copy is clean."""
+        assert clean_offset <= highest_offset + 1, (self, highest_offset, clean_offset)
+        self.highest_remote_offset = highest_offset
+        self.remote_clean_offset = clean_offset
+
     def forget_remote(self) -> None:
         """Begin with the first local segment: the remote tier of the topic was turned off."""
-        self.highest_remote_offset = -1
+        self.note_remote(-1, 0)
         self.advance_log_start(self.local_log_start_offset)
 
     def delete_old_segments(self, now_ms: int, at_most: int = ALL_SEGMENTS) -> int:

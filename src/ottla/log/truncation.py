@@ -86,6 +86,7 @@ def begin_after_tier(
 def _forget_copies(log: Log, offset: int) -> None:
     """Note that what comes at an offset is not what the remote tier may have there."""
     log.highest_remote_offset = min(log.highest_remote_offset, offset - 1)
+    log.remote_clean_offset = min(log.remote_clean_offset, offset)
 
 
 def restart(log: Log, offset: int) -> None:

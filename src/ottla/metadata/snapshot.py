@@ -50,10 +50,7 @@ _METADATA_VERSION = "metadata.version"
 
 
 class SnapshotId(NamedTuple):
-    """The end of the log records that a snapshot stands for: the offset after the last one,
-
-    and the epoch of the last one.
-    """
+    """Which records a snapshot stands for: the offset after the last one, and its epoch."""
 
     offset: int
     epoch: int

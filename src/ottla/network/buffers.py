@@ -1,4 +1,4 @@
-"""Memory for frames that did not arrive in one piece: reused, and bounded in sum.
+"""Memory for frames that did not arrive in one piece: reused, and bounded in total.
 
 What is counted is memory that is really taken. A buffer grows as the bytes of its frame
 arrive, so a length alone takes almost nothing and keeps nobody else from sending.

@@ -1,4 +1,4 @@
-"""Connections whose peers do not take their replies: what these hold, bounded in sum.
+"""Connections whose peers do not take their replies: the memory that they hold, bounded in total.
 
 One connection holds little (`LARGE_REPLY_BYTES`), but there may be thousands. When all of them
 together hold too much memory, or too many files that `sendfile` still reads from, those are closed

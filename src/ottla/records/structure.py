@@ -40,7 +40,7 @@ MAX_TIMESTAMP: Final = (1 << 63) - 1
 
 _STEPS_OF_RUN: Final = 12
 _PROBE: Final = 64
-"""If there are more records than steps, a run must begin after so many at the latest."""
+"""If there are more records than steps, a run must begin after this many at the latest."""
 _MIN_GAP: Final = 2
 _MAX_GAP: Final = 1024
 _SAFE_BYTES: Final = 3
@@ -119,7 +119,7 @@ def _usual_records(
 
     Return where the next one is, its index, and in the second case the shape. Usual are
     records with numbers of one to three bytes, keys below 64 bytes and no headers. `safe_bytes`:
-    timestamp deltas of so many bytes are not decoded. `null`: the first byte of a null key.
+    timestamp deltas of this many bytes are not decoded. `null`: the first byte of a null key.
     """
     try_runs_upto = count - SHORTEST_RUN
     last = min(count, index + steps)

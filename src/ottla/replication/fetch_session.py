@@ -74,7 +74,7 @@ class FetchSessions:
         random: Random,
         run: Callable[[Steps[None]], object] = run_to_end,
     ) -> None:
-        """Keep at most so many sessions. `run` does what may take long."""
+        """Keep at most this many sessions. `run` does what may take long."""
         self._slots = slots
         self._random = random
         self._run = run

@@ -45,7 +45,7 @@ class IsrHost(Protocol):
     """What asks the controller, and knows the brokers."""
 
     def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
-        """Return True if a broker is active and lives its present life."""
+        """Return True if a broker is active, and has not restarted since it had this epoch."""
         ...
 
     def propose(

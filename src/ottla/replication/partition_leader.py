@@ -103,13 +103,15 @@ class FollowerState:
         self.log_start_offset = 0
         """Where its log begins."""
         self.caught_up_ms = -1.0
-        """When it last had everything that the leader had: with a fetch it has what was there at
+        """When it last had everything that the leader had.
 
-        the one before. So it keeps up while more is written all the time.
+        A fetch from the offset where the leader's log ended at the fetch before counts as well,
+        for that time. So a follower keeps up although more is written all the time.
         """
         self.asked_ms = -1.0
+        """When it fetched last."""
         self.asked_end = 0
-        """When it fetched last, and where the leader's log ended then."""
+        """Where the leader's log ended then."""
         self.behind_since_ms = -1.0
         """When something was written that it did not have, after it had everything."""
         self.broker_epoch = -1
@@ -175,8 +177,8 @@ class PartitionLeader:
     def resign(self) -> None:
         """Stop leading: requests that wait for followers get NOT_LEADER_OR_FOLLOWER.
 
-        What is queued in the log is still written when the wake-up ends. Whoever waits for
-        followers to have it hears then that another broker leads. Appends that are delayed
+        What is queued in the log is still written when the wake-up ends. Requests that wait for
+        followers to have it are told then that another broker leads. Appends that are delayed
         are refused.
         """
         error = self.partition.not_leader()

@@ -30,32 +30,14 @@ class BackgroundThread:
         self._thread: threading.Thread | None = None
 
     def submit(self, work: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
-        """Run `work` in the thread, then `done` with its result, or its OSError, on the loop.
-
-        Any other exception is a bug. It is raised on the loop, which ends the broker.
-        """
-
-        def run() -> None:
-            result: T | OSError
-            try:
-                result = work()
-            except OSError as error:
-                result = error
-            except Exception as bug:
-                self._finished.append(partial(_raise, bug))
-                return
-            self._finished.append(partial(done, result))
-
+        """Run `work` in the thread, then `done` with its result, or its OSError, on the loop."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
-        self._work.put(run)
+        self._work.put(job_of(work, done, self._finished))
 
     def _run(self) -> None:
-        schedule_as_batch_job()
-        while (work := self._work.get()) is not None:
-            work()
-            self._wake_loop()
+        do_jobs(self._work, self._wake_loop)
 
     def deliver(self) -> list[Callable[..., object]]:
         """Hand finished results over; called on the loop. Return what took them."""
@@ -76,7 +58,38 @@ class BackgroundThread:
         self.deliver()
 
 
-def schedule_as_batch_job() -> None:
+def job_of(
+    work: Callable[[], T], done: Callable[[T | OSError], None], finished: deque[Callable[[], None]]
+) -> Callable[[], None]:
+    """Return a function for a thread: it does the work and leaves a call of `done` in `finished`.
+
+    `done` gets the result, or the OSError. Any other exception is a bug. The loop raises it, which
+    ends the broker.
+    """
+
+    def job() -> None:
+        result: T | OSError
+        try:
+            result = work()
+        except OSError as error:
+            result = error
+        except Exception as bug:
+            finished.append(partial(_raise, bug))
+            return
+        finished.append(partial(done, result))
+
+    return job
+
+
+def do_jobs(jobs: SimpleQueue[Callable[[], None] | None], wake_loop: Callable[[], None]) -> None:
+    """Do jobs in this thread until None comes, and wake the loop after each."""
+    _schedule_as_batch_job()
+    while (job := jobs.get()) is not None:
+        job()
+        wake_loop()
+
+
+def _schedule_as_batch_job() -> None:
     """Let this thread not preempt the loop.
 
     On Linux only. Where that is not allowed it does its work all the same.

@@ -31,7 +31,7 @@ COLLECT_AFTER: Final = 5_000
 """How many more objects than before there must be for a collection. The hot path makes none.
 
 While a coordinator loads, or many offsets are committed for the first time, nearly all objects
-stay, and each collection looks at them in vain.
+stay, and each collection looks at them for nothing.
 """
 YOUNGER_COLLECTIONS: Final = 1, 1
 """How many collections of the youngest objects come before one of older ones, and so on.

@@ -1,8 +1,9 @@
-"""The HelperProcesses port, in two tempers.
+"""Two implementations of the HelperProcesses port.
 
-Under the seeds a task is done before the next request: judges compare answers in the order of
-requests, and that is the order of appends only if none waits for longer.
-`DeferredHelpers` takes its time, changes the order and fails, for runs with checks of their own.
+`PromptHelpers` does a task before the next request is handled. Runs of seeds use it, because
+their judges expect appends in the order of the requests.
+`DeferredHelpers` does tasks later and in another order, and some fail. It is for runs that have
+checks of their own.
 """
 
 from __future__ import annotations

@@ -202,7 +202,7 @@ class Simulation:
             place.partition.settled(flushes=place.topic.configs.get("flush.messages") == "1")
         self.model.groups.settled()
         if self._conditions.io_errors or self._conditions.is_full:
-            self.model.groups.restarted()  # a group is loaded anew when it cannot be written
+            self.model.groups.restarted()  # a group is loaded again when it cannot be written
         for handled in settled.woken:
             judge(self.model, handled.exchange, self._conditions)
 

@@ -16,7 +16,7 @@ TICK_S = 0.1
 TICKS = 40
 """So many ticks may pass without a step. They are counted, so that a pause is not one of them."""
 FIRST_TICKS = 300
-"""And so many before the first step."""
+"""And this many before the first step."""
 
 
 class Watchdog:

@@ -310,6 +310,37 @@ def test_settings_without_effect_are_imported_when_they_are_needed() -> None:
     assert shown.stdout == "False\n"
 
 
+ONE_VOTER = {"node.id": "3", "controller.quorum.voters": "3@c:9093"}
+
+
+def test_a_node_is_alone_if_it_is_a_broker_and_the_only_voter() -> None:
+    assert BrokerConfig().is_alone
+    assert BrokerConfig(ONE_VOTER).is_alone
+    assert BrokerConfig({"process.roles": "broker"}).is_alone
+    broker = {"node.id": "4", "process.roles": "broker"}
+    assert not BrokerConfig({**ONE_VOTER, **broker}).is_alone
+    listens = {"listeners": "CONTROLLER://:9093", "controller.listener.names": "CONTROLLER"}
+    assert not BrokerConfig({**ONE_VOTER, **listens, "process.roles": "controller"}).is_alone
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"process.roles": "controller"}, "needs controller.quorum.voters or"),
+        ({"process.roles": "controller", **ONE_VOTER}, "controller.listener.names must name"),
+        (
+            {"controller.quorum.bootstrap.servers": "a:9093"},
+            "controller.listener.names must name the listener",
+        ),
+    ],
+)
+def test_a_controller_that_nobody_can_reach_is_refused(
+    settings: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        BrokerConfig(settings)
+
+
 def test_a_node_of_controllers_only_may_name_the_listener_of_brokers() -> None:
     config = BrokerConfig.from_properties(
         {

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import pytest
 
+from ottla.broker import sliced_work
 from ottla.client.address import parse_addresses
 from ottla.client.cluster import Client
 from ottla.records.record import build_batch
@@ -29,6 +30,7 @@ from tests.harness.entered_files import EnteredFiles, assert_way, ways
 
 M = TypeVar("M", bound=Message)
 TIMEOUT_MS = 10_000
+LONG_SLICE_MS = 60_000.0
 GROUP = "readers"
 pytestmark = pytest.mark.interpreted
 
@@ -57,7 +59,9 @@ class Broker:
 
 
 @pytest.fixture
-def broker() -> Iterator[Broker]:
+def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
+    # On a slow machine, work in slices would go on in the next wake-up, after other files.
+    monkeypatch.setattr(sliced_work, "SLICE_MS", LONG_SLICE_MS)
     entered = EnteredFiles(start=FIRST_STEP)
     cluster = Cluster(properties={"group.initial.rebalance.delay.ms": "0"})
     with entered.in_new_threads():

@@ -105,8 +105,17 @@ def test_a_truncation_into_the_remote_part_keeps_it(log: Log) -> None:
     assert log.leader_epochs.entries == (EpochEntry(0, 0), EpochEntry(1, 4))
 
 
+def test_deletions_after_a_truncation_are_needed_again(log: Log) -> None:
+    log.note_remote(8, 9)
+    assert log.keeps_deletions_from == 9
+    log.truncate_to(7)
+    assert log.keeps_deletions_from == 7
+    log.truncate_fully(3)
+    assert log.keeps_deletions_from == 3
+
+
 def test_what_comes_after_a_truncation_is_not_copied_yet(log: Log) -> None:
-    log.highest_remote_offset = 8
+    log.note_remote(8, 0)
     log.truncate_to(7)
     assert log.highest_remote_offset == 6
     for _ in range(6):

@@ -98,7 +98,7 @@ def test_only_transactions_of_what_was_read_are_named() -> None:
 
 
 def aborting_log(segments: int, aborted: int) -> Log:
-    """Return a log with so many aborted transactions in each segment, opened by a new process."""
+    """Return a log with this many aborted transactions in each segment, opened by a new process."""
     log = new_log(LogConfig(segment_bytes=2**20))
     for _ in range(segments):
         for _ in range(aborted):

@@ -45,9 +45,8 @@ def handle(node: Node, request: EnvelopeRequest, context: RequestContext) -> Non
     start = _end_of_header(api, version, data, _HEADER.size + max(length, 0))
     body = data[start:]
     context.defer()
-    inner.run_in_slices(
-        pipeline.handle_large(len(body), pipeline.decode_and_handle(api, inner, body))
-    )
+    api.metrics.request_bytes += len(data)
+    pipeline.take_in_slices(api, inner, body)
 
 
 def _end_of_header(api: Api, version: int, data: bytes, position: int) -> int:
@@ -113,6 +112,10 @@ class EnvelopedContext(RequestContext):
         assert self.state != ANSWERED, "a request is answered twice"
         self.state = ANSWERED
         self._outer.send(EnvelopeResponse(response_data=frame[_SIZE_BYTES:]))
+        metrics = self.api.metrics
+        metrics.response_bytes += len(frame)
+        if self.is_timed:
+            metrics.answered(self)
 
     def complete_parts(self, parts: list[Part]) -> None:
         """Answer with the parts of a whole frame; what is passed on has none in files."""

@@ -17,7 +17,7 @@ from ottla.wire.messages.alter_configs import (
 
 
 def handle(node: Node, request: AlterConfigsRequest, context: RequestContext) -> None:
-    """Answer for each resource that it has changed, or why not."""
+    """Answer for each resource whether it has changed, and if not, why."""
     change_configs(
         node,
         context,

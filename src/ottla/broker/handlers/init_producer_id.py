@@ -1,7 +1,7 @@
 """InitProducerId, versions 0 to 6: ids of idempotent and transactional producers.
 
 KIP-98, KIP-360; version 6 has the fields of two-phase commit (KIP-939). As with Kafka 4.3, a
-transaction that was prepared in another producer's life cannot be kept: UNSUPPORTED_VERSION.
+transaction that an earlier process of the producer prepared cannot be kept: UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which connections to the controller belong to which broker.
 
 When the last connection of a broker is closed, its process has probably ended. The controller
-hears of it at once, instead of after the session timeout.
+notices at once, instead of after the session timeout.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A node with the role of a controller registers with the active controller (KIP-919).
 
-It does so when it starts, and again if the metadata shows another life of it.
+It does so when it starts, and again if the metadata has the registration of an earlier process.
 """
 
 from __future__ import annotations

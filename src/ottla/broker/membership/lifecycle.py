@@ -159,7 +159,7 @@ class BrokerLifecycle:
             self.on_refused(f"the controller refuses this broker: {_name(code)}")
 
     def _wait_for_other(self) -> None:
-        """Try again until the session of a past life has ended; then its id is taken.
+        """Try again until the session of an earlier process has ended; then its id is taken.
 
         A controller that has just taken over gives every broker a new session.
         """

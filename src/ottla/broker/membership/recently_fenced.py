@@ -42,7 +42,7 @@ class RecentlyFenced:
             self._forget(broker_id)
             if broker is None or old is None or old.fenced or not broker.fenced:
                 continue
-            if broker.broker_epoch == old.broker_epoch:  # and not its next life
+            if broker.broker_epoch == old.broker_epoch:  # and it has not registered again
                 self._list(broker)
 
     def _list(self, broker: BrokerImage) -> None:

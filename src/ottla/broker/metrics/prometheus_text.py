@@ -1,7 +1,8 @@
 """A node's metrics in Prometheus' text format, version 0.0.4.
 
-Rendering costs a constant for each API that clients have used: no figure here is counted by
-walking partitions, topics or connections.
+Rendering costs a constant for each API that was used: no figure here is counted by walking
+partitions, topics or connections. Requests on the listener of controllers have one more label,
+`listener="controller"`.
 
 `ottla_request_duration_seconds` has a phase (`request_metrics`). One in 32 requests of Produce,
 Fetch and OffsetCommit is timed, and every request of the other APIs: for rates use
@@ -28,7 +29,7 @@ _BOUNDS: Final = (*(f"{bound / 1000:g}" for bound in BOUNDS_MS), "+Inf")
 
 def render(node: Node) -> bytes:
     """Return the metrics of a node."""
-    apis = sorted((api.name, api.metrics) for api in node.pipeline.apis.values())
+    apis = _apis(node)
     lines = [
         *_of_node(node),
         *_of_loop(node.loop_stalls),
@@ -44,6 +45,18 @@ def render(node: Node) -> bytes:
 def render_gauge(name: str, text: str, value: int) -> bytes:
     """Return one figure that is not the node's own."""
     return "\n".join((*metric(name, "gauge", text, value), "")).encode()
+
+
+def _apis(node: Node) -> list[tuple[str, RequestMetrics]]:
+    """Return the labels and the metrics of all APIs that were used."""
+    clients, controllers = node.pipeline, node.started_controller_pipeline
+    found = [(f'api="{api.name}"', api.metrics) for api in clients.apis.values()]
+    if controllers is not None:
+        found += [
+            (f'api="{api.name}",listener="controller"', api.metrics)
+            for api in controllers.apis.values()
+        ]
+    return sorted(found, key=lambda each: each[0])
 
 
 def _of_node(node: Node) -> Iterator[str]:
@@ -104,21 +117,21 @@ def _of_tier(node: Node) -> Iterator[str]:
 
 def _of_requests(apis: list[tuple[str, RequestMetrics]]) -> Iterator[str]:
     yield from head("ottla_requests_total", "counter", "Requests received, by API.")
-    for api, metrics in apis:
-        yield f'ottla_requests_total{{api="{api}"}} {metrics.requests}'
+    for labels, metrics in apis:
+        yield f"ottla_requests_total{{{labels}}} {metrics.requests}"
     yield from head("ottla_request_bytes_total", "counter", "Bytes of requests, by API.")
-    for api, metrics in apis:
-        yield f'ottla_request_bytes_total{{api="{api}"}} {metrics.request_bytes}'
+    for labels, metrics in apis:
+        yield f"ottla_request_bytes_total{{{labels}}} {metrics.request_bytes}"
     yield from head("ottla_response_bytes_total", "counter", "Bytes of responses, by API.")
-    for api, metrics in apis:
-        yield f'ottla_response_bytes_total{{api="{api}"}} {metrics.response_bytes}'
+    for labels, metrics in apis:
+        yield f"ottla_response_bytes_total{{{labels}}} {metrics.response_bytes}"
 
 
 def _of_durations(apis: list[tuple[str, RequestMetrics]]) -> Iterator[str]:
     yield from head(_DURATION, "histogram", "Time that timed requests took, by API and phase.")
-    for api, metrics in apis:
+    for labels, metrics in apis:
         for phase, histogram in metrics.phases().items():
-            yield from _histogram(f'api="{api}",phase="{phase}"', histogram)
+            yield from _histogram(f'{labels},phase="{phase}"', histogram)
 
 
 def _histogram(labels: str, histogram: Histogram) -> Iterator[str]:

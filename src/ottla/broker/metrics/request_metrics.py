@@ -6,7 +6,7 @@ clock would be felt.
 
 Phases, in milliseconds:
     queue    from the wake-up that received the request until its handler begins
-    local    the handler itself
+    local    the handler, in the wake-up in which it begins
     wait     from the handler's end until the reply is complete: the write, followers, a long poll
     total    all of it
 """

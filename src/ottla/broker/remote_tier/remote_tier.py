@@ -129,9 +129,7 @@ class RemoteTier:
     def config_changed(self, log: Log) -> None:
         """Follow new settings of a log: its tier may have been turned off."""
         if not log.config.remote_storage_enable:
-            if log.log_start_offset < log.local_log_start_offset:
-                log.forget_remote()
-            log.highest_remote_offset = -1
+            log.forget_remote()
         self.refresh_soon()
 
     def uncleanable_reason(self, partition: RemotePartition) -> str | None:

@@ -110,10 +110,11 @@ class TieredPartition:
         self.tier.metrics.replace(before, NO_FIGURES)
 
     def _follow(self, log: Log, segments: RemoteSegments) -> None:
-        log.highest_remote_offset = segments.highest_offset(log.leader_epochs, log.written_end)
-        if log.config.compacts:
-            parts = remote_parts(log, segments)
-            log.remote_clean_offset = clean_offset(parts, log.highest_remote_offset)
+        highest = segments.highest_offset(log.leader_epochs, log.written_end)
+        is_compacted = log.config.compacts
+        log.note_remote(
+            highest, clean_offset(remote_parts(log, segments), highest) if is_compacted else 0
+        )
         lowest = segments.lowest_offset(log.leader_epochs)
         if lowest is not None:
             self._empty_since_ms = None

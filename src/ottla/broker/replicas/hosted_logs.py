@@ -69,9 +69,9 @@ class HostedLogs:
         self.broker_epoch = -1
         """The epoch of this broker's registration; -1 before it."""
         self._may_lead = node.config.is_alone
-        """False until the metadata has this life of the broker: an older image may be out of date,
+        """False until the metadata has the registration of this process.
 
-        and the ISR in it too small.
+        An older image may be out of date, and its ISRs too small.
         """
         self._checkpointed_writes = (0, 0)
         """How often partitions had been written to at the last two checks for high watermarks."""
@@ -206,7 +206,7 @@ class HostedLogs:
 
     @property
     def is_current(self) -> bool:
-        """True once the metadata has this life of the broker, and so what changed before it."""
+        """True once the metadata has the registration of this process, and what came before it."""
         return self._may_lead
 
     def _is_registered(self, image: MetadataImage) -> bool:
@@ -217,7 +217,7 @@ class HostedLogs:
         return broker.incarnation_id == lifecycle.incarnation_id
 
     def _lead_first(self, image: MetadataImage) -> Steps[None]:
-        """Lead what the metadata says, now that it is of this life of the broker."""
+        """Lead what the metadata says, now that it has the registration of this process."""
         for topic in image.topics.values():
             for partition in topic.partitions:
                 if partition.leader == self._node.node_id:

@@ -269,7 +269,7 @@ class ReplicaFetchers(FetcherHost):
     # -- IsrHost -------------------------------------------------------------------------
 
     def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
-        """Return True if a broker is active and lives its present life."""
+        """Return True if a broker is active, and has not restarted since it had this epoch."""
         broker = self._node.image.brokers.get(broker_id)
         return broker is not None and broker.active and broker_epoch in (-1, broker.broker_epoch)
 

@@ -46,7 +46,7 @@ def erase(
     hex: Annotated[
         bool, Parameter(help="--key is hexadecimal, for keys that are no text.", show_default=False)
     ] = False,
-    timeout: Annotated[float, Parameter(help="Give up after so many seconds.")] = 600.0,
+    timeout: Annotated[float, Parameter(help="Give up after this many seconds.")] = 600.0,
     json: Json = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
@@ -55,9 +55,9 @@ def erase(
 
     It reads the logs of all replicas, writes a tombstone where one has a value, has the brokers
     clean these partitions at once, and reads them again. Like `ottla compact` it lowers settings of
-    the topic meanwhile. Of a topic in the remote tier, it also reads the objects in the store, and
-    waits until the old ones are deleted (file.delete.delay.ms, a minute). The exit code is 0 only
-    if everything was read and has no value.
+    the topic meanwhile. If the topic is in the remote tier, it also reads the objects in the store,
+    and waits until the old ones are deleted (file.delete.delay.ms, a minute). The exit code is 0
+    only if everything was read and has no value.
     """
     wanted = _key(key, hex)
     with connect(bootstrap_server, command_config) as client:

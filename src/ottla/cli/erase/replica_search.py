@@ -1,6 +1,6 @@
 """Looks for a key in the logs of all replicas of a partition, segment by segment.
 
-Of a topic in the remote tier, only what brokers have on their disks is looked at here.
+If a topic is in the remote tier, only what brokers have on their disks is looked at here.
 """
 
 from __future__ import annotations

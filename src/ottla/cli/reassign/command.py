@@ -39,7 +39,7 @@ PlanFile = Annotated[
 Throttle = Annotated[
     PositiveInt | None,
     Parameter(
-        help="Copy at most so many bytes a second on each broker. `verify` removes the limit."
+        help="Copy at most this many bytes a second on each broker. `verify` removes the limit."
     ),
 ]
 Wait = Annotated[
@@ -186,7 +186,7 @@ def verify(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> int:
-    """Show how far a plan is. The exit code is 0 if all partitions are as planned.
+    """Show the progress of a plan. The exit code is 0 if all partitions are as planned.
 
     If nothing moves any more, the throttles of the topics and of all brokers are removed.
     """

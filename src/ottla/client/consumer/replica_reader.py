@@ -47,7 +47,7 @@ def read_replica(
             if not data.records:
                 if data.high_watermark >= offsets.stop:
                     return
-                continue  # a follower hears of the high watermark a little later
+                continue  # a follower learns the high watermark a little later
             fetched = read_fetched(data.records, route.topic, partition, position)
             position, deadline = fetched.next_offset, client.deadline(name)
             yield [record for record in fetched.records if record.offset < offsets.stop]

@@ -106,7 +106,7 @@ class ControllerQuorumConfig(Component):
         default=2000,
         validator=AtLeast(0),
         doc=(
-            "How long a controller lives without an answer of the leader before it stands for"
+            "How long a controller waits for an answer of the leader before it stands for"
             " election, and how long a leader leads without fetches of a majority."
         ),
         importance="high",

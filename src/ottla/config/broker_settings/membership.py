@@ -7,7 +7,7 @@ from ottla.config.definition import AtLeast
 
 
 class MembershipConfig(Component):
-    """How a broker shows that it lives, and how long the controller believes it."""
+    """How often a broker sends heartbeats, and after how long without any it is fenced."""
 
     broker_heartbeat_interval_ms: int = setting(
         "broker.heartbeat.interval.ms",

@@ -31,7 +31,7 @@ def error_response(response: Message, code: ErrorCode) -> Message:
 
 
 def offset_fetch_error(code: ErrorCode) -> ErrorCode:
-    """Return the error code for OffsetFetch: consumers before Kafka 3.9 do not know all."""
+    """Return a code for OffsetFetch that consumers from before Kafka 3.9 understand."""
     if code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
         return ErrorCode.NOT_COORDINATOR
     return code

@@ -281,7 +281,7 @@ class LogCleaner:
 
     def _cleaned(self, run: CleanRun, cleaned_upto: int) -> None:
         log, stats = run.log, run.stats
-        log.cleaned_upto = min(cleaned_upto, log.log_end_offset)
+        log.note_cleaned(cleaned_upto)
         self.cleans += 1
         self.last_stats = stats
         self.last_clean_ms[self._noted(log)] = self._clock.wall_ms()

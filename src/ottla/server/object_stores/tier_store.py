@@ -8,12 +8,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from queue import SimpleQueue
 from typing import Final, TypeVar
 
 from ottla.ports import ObjectStore, ObjectStoreError
-from ottla.server.background import schedule_as_batch_job
+from ottla.server.background import do_jobs, job_of
 from ottla.server.errors import StartupError
 from ottla.server.object_stores.background_store import BackgroundStore
 
@@ -41,18 +40,6 @@ class StoreThreads:
 
     def submit(self, work: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
         """Run `work` in a thread, then `done` with its result, or its OSError, on the loop."""
-
-        def run() -> None:
-            result: T | OSError
-            try:
-                result = work()
-            except OSError as error:
-                result = error
-            except Exception as bug:
-                self._finished.append(partial(_raise, bug))
-                return
-            self._finished.append(partial(done, result))
-
         if self._is_stopped:
             return
         self._under_way += 1
@@ -60,13 +47,10 @@ class StoreThreads:
             self._threads += 1
             name = f"ottla-tier-{self._threads}"
             threading.Thread(target=self._run, name=name, daemon=True).start()
-        self._work.put(run)
+        self._work.put(job_of(work, done, self._finished))
 
     def _run(self) -> None:
-        schedule_as_batch_job()
-        while (work := self._work.get()) is not None:
-            work()
-            self._wake_loop()
+        do_jobs(self._work, self._wake_loop)
 
     def deliver(self) -> list[Callable[..., object]]:
         """Hand finished results over; called on the loop. Return what took them."""
@@ -100,7 +84,3 @@ def open_tier_store(url: str | None, threads: StoreThreads) -> ObjectStore:
         ) from None
     except (ValueError, ObjectStoreError) as error:
         raise StartupError(f"remote.log.storage.url: {error}") from None
-
-
-def _raise(bug: Exception) -> None:
-    raise bug

@@ -167,7 +167,7 @@ def new_topic(
     is_compacted: bool = False,
     is_tiered: bool = False,
 ) -> CreatableTopic:
-    """Return a topic with three replicas. Of a tiered one, brokers keep the newest records only."""
+    """Return a topic with three replicas. If it is tiered, brokers keep only its newest records."""
     configs = {"min.insync.replicas": str(min_insync_replicas)}
     if segment_bytes is not None:
         configs["internal.segment.bytes"] = str(segment_bytes)

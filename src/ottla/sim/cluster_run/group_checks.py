@@ -60,7 +60,7 @@ def _take_heartbeat(
 ) -> None:
     group, member = request.group_id, request.member_id
     if reply.error_code or request.member_epoch == LEAVE_EPOCH:
-        history.release(group, member)  # a member begins anew after most errors
+        history.release(group, member)  # a member starts over after most errors
         return
     if request.topic_partitions is not None:
         history.release(group, member, _names(request.topic_partitions))

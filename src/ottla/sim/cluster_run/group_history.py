@@ -1,6 +1,6 @@
 """What groups have promised: who owns a partition in a generation, and which offset is committed.
 
-Everything is noted when a coordinator decides it, in that order, not when clients hear of it.
+Everything is noted when a coordinator decides it, in that order, not when clients are told.
 Members commit numbers that grow, and one that hung up sends nothing more, so a committed offset
 that is smaller than an older one was taken back by the cluster.
 """

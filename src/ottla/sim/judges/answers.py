@@ -65,7 +65,7 @@ def judge(model: ClusterModel, exchange: Exchange, conditions: Conditions) -> No
 
 
 def leave_open(model: ClusterModel, exchange: Exchange, conditions: Conditions) -> None:
-    """Take note that a request was handled, and nobody will hear what became of it."""
+    """Take note that a request was handled, and nobody will be told what became of it."""
     if not expect(model, exchange, conditions) and exchange.request is not None:
         model.unanswered.append(exchange)
 

@@ -137,8 +137,9 @@ class Audit:
     def _possible_configs(self, name: str, told: dict[str, str]) -> list[dict[str, str]]:
         """Return what may have become of a topic's settings.
 
-        Changes that nobody heard of were made one after the other. One that was refused is
-        undone, which the next write forces to disk: it may be there in the place of all others.
+        The changes that no client got an answer to were made one after the other. One that was
+        refused is undone, which the next write forces to disk: it may be there in place of all
+        others.
         """
         possible = begun = self._created.get(name, [told])
         made = begun

@@ -28,7 +28,7 @@ _UNKNOWN = 1 << 62
 
 
 def judge_join(model: ClusterModel, exchange: Exchange, conditions: Conditions) -> None:
-    """Check the generation and its leader; only the leader hears who the members are."""
+    """Check the generation and its leader; only the leader is told who the members are."""
     request, reply = exchange.request, exchange.reply
     assert isinstance(request, JoinGroupRequest)
     assert isinstance(reply, JoinGroupResponse)

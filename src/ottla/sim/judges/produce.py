@@ -179,7 +179,7 @@ def _may_be_forgotten(place: Place, sent: Sent) -> bool:
 
 
 def may_be_doubled(place: Place, sent: Sent, conditions: Conditions) -> None:
-    """Take note that a batch was sent again, and nobody heard what became of that."""
+    """Take note that a batch was sent again, and nobody was told what became of that."""
     state = place.partition.producers.get(sent.producer.producer_id)
     if state is not None:
         _expire(state, conditions)

@@ -37,7 +37,7 @@ class BatchSize:
 
 
 def batch_size(options: LoadOptions, cores: int, failures: int) -> BatchSize:
-    """Return the size of batches after so many failures of the next one in a row."""
+    """Return the size of the next batch after it has failed this many times in a row."""
     records = UPSERTED_RECORDS if options.upsert else RECORDS_A_CORE * cores
     size = UPSERTED_BYTES if options.upsert else BYTES_A_CORE * cores
     parts = SHRINK ** max(0, failures - 1)  # the first one may have had any cause

@@ -112,7 +112,7 @@ class ParquetCompaction:
 
     @staticmethod
     def _small(files: list[SinkFile], target_file_size: int) -> list[list[SinkFile]]:
-        """Return groups of small files of one directory, each about `target_file_size` in sum."""
+        """Return groups of small files of one directory, each about `target_file_size` in total."""
         by_directory: defaultdict[str, list[SinkFile]] = defaultdict(list)
         for file in files:
             if file.size < target_file_size / 2:

@@ -77,7 +77,7 @@ class Target(ABC):
         return ""
 
     def why_no_upsert(self, key_columns: int) -> str:
-        """Return why rows cannot be replaced by a key of so many columns; empty if they can."""
+        """Return why a key of this many columns cannot replace rows; empty if it can."""
         return f"a {self.scheme}: table cannot replace rows"
 
     def why_no_compaction(self) -> str:

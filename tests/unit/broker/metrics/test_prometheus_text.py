@@ -8,6 +8,7 @@ from errno import EIO
 from ottla.broker.handlers import SERVED
 from ottla.broker.metrics.prometheus_text import render
 from ottla.wire.apis import request_class
+from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from tests.support.broker import Broker, filled, partition_image, produce
 
@@ -104,6 +105,19 @@ def test_every_api_has_its_samples(broker: Broker) -> None:
     found = samples(broker)
     assert len([key for key in found if key.startswith("ottla_requests_total")]) == len(SERVED)
     assert all(value == 1 for key, value in found.items() if "ottla_requests_total" in key)
+
+
+def test_requests_to_the_controller_have_samples_of_their_own(broker: Broker) -> None:
+    broker.connect().ask(ApiVersionsRequest())
+    broker.node.handle = broker.node.controller_pipeline.handle
+    broker.connect().ask(ApiVersionsRequest())
+    broker.connect().ask(ApiVersionsRequest())
+    found = samples(broker)
+    assert found['ottla_requests_total{api="ApiVersions"}'] == 1
+    labels = 'api="ApiVersions",listener="controller"'
+    assert found[f"ottla_requests_total{{{labels}}}"] == 2
+    assert found[f"ottla_response_bytes_total{{{labels}}}"] > 20
+    assert found[f'ottla_request_duration_seconds_count{{{labels},phase="total"}}'] == 2
 
 
 def test_the_text_does_not_grow_with_partitions(broker: Broker) -> None:
