@@ -234,6 +234,8 @@ class _Change:
             return
         if record.isr == [] and old.leader != NO_LEADER:
             record.last_known_elr = [old.leader]
+        elif record.isr == [] and len(old.isr) == 1:  # it was to lead again: nobody else has more
+            record.last_known_elr = list(old.isr)
         elif old.last_known_elr:
             leader = old.leader if record.leader == NO_LEADER_CHANGE else record.leader
             if leader != NO_LEADER or old.last_known_elr[0] in self._begins_anew:

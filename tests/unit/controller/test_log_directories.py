@@ -133,3 +133,12 @@ def test_a_new_disk_is_neither_eligible_nor_the_last_leader() -> None:
     last = partition(0, -1, (GONE, C), isr=())._replace(last_known_elr=(1,))
     changed, _ = assigned(cluster(last, elr=1), 1, A)
     assert (changed.leader, changed.last_known_elr) == (-1, ())
+
+
+def test_the_last_replica_in_sync_may_lead_again_after_a_crash() -> None:
+    """Its partition had no leader already when eligible leader replicas were switched on."""
+    leaderless = partition(0, -1, (A, C), isr=(1,))
+    (changed,) = after(
+        cluster(leaderless, elr=1), list(return_unclean(cluster(leaderless, elr=1), CONFIG, 1))
+    )
+    assert (changed.leader, changed.isr, changed.last_known_elr) == (-1, (), (1,))
