@@ -138,6 +138,8 @@ def test_static_voters_of_both_become_dynamic(name: str, tmp_path: Path) -> None
             return ottla("features", "upgrade", "kraft.version=1", "-b", cluster.bootstrap)
 
         eventually(is_upgraded, "kraft.version is 1", 60)
+        cluster.nodes[1].stop()
+        cluster.start(1)  # it registers in a cluster that has dynamic voters
         create_topic(cluster.bootstrap, TOPIC, [[1, 2, 3]])
         wait_for_all_replicas(cluster)
 

@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.config.broker import BrokerConfig
-from ottla.controller.brokers import ELR_VERSION, METADATA_VERSION, own_features
+from ottla.controller.brokers import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION, own_features
 from ottla.controller.eligible_leaders import switch_on
 from ottla.metadata.image import FeatureRange, MetadataImage
 from ottla.metadata.records import ClearElrRecord, FeatureLevelRecord
@@ -19,7 +19,6 @@ from ottla.model.errors import ApiError, ErrorCode
 from ottla.raft.voters import MAX_KRAFT_VERSION
 from ottla.wire.message import Message
 
-KRAFT_VERSION = "kraft.version"
 FIRST_DYNAMIC_VOTERS = 21  # the level of metadata.version: Kafka 3.9-IV0
 FIRST_ELR = 23  # the level of metadata.version: Kafka 4.0-IV1
 
