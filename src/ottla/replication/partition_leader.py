@@ -419,9 +419,10 @@ class PartitionLeader:
         keep up with what is written, or it would have to leave the ISR soon.
         """
         log = self.partition.online_log()
-        if follower.log_end_offset < max(log.high_watermark, self.start_offset):
+        end = follower.log_end_offset
+        if end < max(log.high_watermark, self.start_offset):
             return False
-        return follower.keeps_up or self._has_enough_in_sync(log)
+        return end >= log.written_end or follower.keeps_up or self._has_enough_in_sync(log)
 
     @property
     def has_no_follower_behind(self) -> bool:

@@ -204,6 +204,19 @@ def test_with_too_small_an_isr_a_follower_joins_only_if_it_keeps_up() -> None:
     assert case.controller.proposals == [(1, 2)]
 
 
+def test_with_too_small_an_isr_a_follower_that_has_everything_need_not_fetch_again() -> None:
+    """It was fenced for a moment, and waits for records: none come while the ISR is too small."""
+    case = LonelyLeader(LogConfig(min_insync_replicas=2))
+    case.replica.take_role(image(isr=(1, 2), replicas=(1, 2)))
+    case.fetch(1)
+    case.replica.take_role(image(isr=(1,), replicas=(1, 2)))
+    leader = case.replica.partition.as_leader()
+    assert leader.partition.topic.isr_changes is not None
+    leader.partition.topic.isr_changes.consider_all(leader)
+    case.controller.end_wake_up()
+    assert case.controller.proposals == [(1, 2)]
+
+
 LAG_MAX_MS = 30_000.0
 
 
