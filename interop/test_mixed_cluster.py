@@ -6,6 +6,8 @@ offset, none is there twice, and the logs of all replicas have the same bytes.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -115,6 +117,39 @@ SNAPSHOT_SETTINGS = {
     "metadata.max.retention.bytes": "2000",
     "min.insync.replicas": "1",
 }
+UPGRADE_PLANS: dict[str, tuple[Plan, list[int]]] = {
+    "Kafka leads": (
+        {1: (OTTLA, COMBINED), 2: (KAFKA, COMBINED), 3: (KAFKA, COMBINED)}, [1],
+    ),
+    "Ottla leads": (
+        {1: (OTTLA, COMBINED), 2: (OTTLA, COMBINED), 3: (KAFKA, COMBINED)}, [3],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UPGRADE_PLANS)
+def test_static_voters_of_both_become_dynamic(name: str, tmp_path: Path) -> None:
+    """A leader writes the voters into the log when it knows what each of them supports."""
+    plan, later = UPGRADE_PLANS[name]
+    with mixed_cluster(tmp_path, plan, later=later) as cluster:
+        cluster.start(*later)
+
+        def is_upgraded() -> bool:
+            return ottla("features", "upgrade", "kraft.version=1", "-b", cluster.bootstrap)
+
+        eventually(is_upgraded, "kraft.version is 1", 60)
+        cluster.nodes[1].stop()
+        cluster.start(1)  # it registers in a cluster that has dynamic voters
+        create_topic(cluster.bootstrap, TOPIC, [[1, 2, 3]])
+        wait_for_all_replicas(cluster)
+
+
+def ottla(*arguments: str) -> bool:
+    """Run a command; return True if it succeeds."""
+    program = [sys.executable, "-m", "ottla.cli.main", *arguments]
+    return subprocess.run(program, check=False, capture_output=True).returncode == 0
+
+
 SNAPSHOT_PLANS: dict[str, Plan] = {
     "Ottla takes Kafka's": {1: (KAFKA, COMBINED), 2: (OTTLA, BROKER)},
     "Kafka takes Ottla's": {

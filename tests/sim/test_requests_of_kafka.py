@@ -86,6 +86,7 @@ def test_a_broker_names_every_feature_of_kafka() -> None:
         "share.version": 1,
         "streams.version": 1,
         "eligible.leader.replicas.version": 1,
+        "kraft.version": 1,
     }
 
 

@@ -43,7 +43,8 @@ def sim(
         How many processes run seeds at the same time.
     profile
         The kind of run: mixed (each seed something of everything), rough, busy, groups,
-        transactions, copying-group, expiration, compaction, tier, voters or power. With all, each
+        transactions, copying-group, expiration, compaction, tier, voters,
+        eligible-leaders or power. With all, each
         seed has the next kind.
     trace
         Print everything that happens.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import log_config
 from ottla.controller.assignments import directory_of
-from ottla.controller.brokers import ELR_VERSION
+from ottla.controller.eligible_leaders import has_eligible_leaders
 from ottla.controller.partition_change import ChangeRules, change_partition
 from ottla.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from ottla.metadata.records import (
@@ -38,7 +38,7 @@ class PartitionRules:
         self._image = image
         self._config = config
         self._is_active = is_active or (lambda broker_id: is_active_in(image.brokers, broker_id))
-        self._has_elr = image.features.get(ELR_VERSION, 0) > 0
+        self._has_elr = has_eligible_leaders(image)
         self._rules: dict[str, ChangeRules] = {}
 
     def of(self, topic: str) -> ChangeRules:
@@ -156,7 +156,7 @@ def return_unclean(image: MetadataImage, config: BrokerConfig, broker_id: int) -
 
     Its logs may lack their last records. So it is no eligible leader until it is in sync again.
     """
-    if not image.features.get(ELR_VERSION, 0):
+    if not has_eligible_leaders(image):
         return
     rules = PartitionRules(
         image, config, lambda other: other != broker_id and is_active_in(image.brokers, other)

@@ -16,9 +16,11 @@ from ottla.metadata.records import (
 )
 from ottla.model.ids import TopicPartition
 from ottla.model.steps import ITEMS_A_STEP, Steps
+from ottla.raft.voters import MAX_KRAFT_VERSION
 from ottla.wire.message import Message
 
 METADATA_VERSION = "metadata.version"
+KRAFT_VERSION = "kraft.version"  # it is in the log of the quorum, not in the image
 METADATA_LEVEL = 25  # Kafka 4.0-IV3, whose records these are
 MAX_METADATA_LEVEL = 30  # Kafka 4.3-IV0: all its records are read
 MIN_METADATA_LEVEL = 7  # Kafka 3.3-IV3, the oldest level Kafka 4 reads
@@ -102,7 +104,7 @@ def own_features() -> list[FeatureRange]:
 def features_in_a_cluster() -> list[FeatureRange]:
     """Return the features that a node names to others, which may be of Apache Kafka."""
     tolerated = [FeatureRange(name, *levels) for name, levels in TOLERATED_FEATURES.items()]
-    return own_features() + tolerated
+    return [*own_features(), FeatureRange(KRAFT_VERSION, 0, MAX_KRAFT_VERSION), *tolerated]
 
 
 def lead_anew(

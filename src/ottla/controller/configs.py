@@ -25,6 +25,7 @@ from ottla.config.definition import (
 from ottla.config.group import GROUP_SETTINGS
 from ottla.config.topic import TOPIC_SETTINGS, check_turned_off, log_config
 from ottla.controller.decision import Decision, check_number, plain
+from ottla.controller.eligible_leaders import check_broker_settings, forget_eligible_leaders
 from ottla.controller.group_configs import check_group_config, check_group_name
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import ConfigRecord
@@ -111,7 +112,8 @@ def _alter(image: MetadataImage, config: BrokerConfig, change: ConfigChange) -> 
         check_group_config(config, new)
     else:
         _check_broker(image, config, change, new)
-    return [
+        check_broker_settings(image, change.resource_name, old, new)
+    changes = [
         ConfigRecord(
             resource_type=change.resource_type,
             resource_name=change.resource_name,
@@ -121,6 +123,7 @@ def _alter(image: MetadataImage, config: BrokerConfig, change: ConfigChange) -> 
         for name in dict.fromkeys((*old, *new))
         if old.get(name) != new.get(name)
     ]
+    return [*changes, *forget_eligible_leaders(image, changes)]
 
 
 def _check_operations(operations: Sequence[ConfigOperation]) -> None:

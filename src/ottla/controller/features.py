@@ -11,18 +11,16 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.config.broker import BrokerConfig
-from ottla.controller.brokers import ELR_VERSION, METADATA_VERSION, own_features
+from ottla.controller.brokers import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION, own_features
+from ottla.controller.eligible_leaders import switch_on
 from ottla.metadata.image import FeatureRange, MetadataImage
-from ottla.metadata.records import ClearElrRecord, ConfigRecord, FeatureLevelRecord
-from ottla.model.config_resources import ResourceType
+from ottla.metadata.records import ClearElrRecord, FeatureLevelRecord
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.raft.voters import MAX_KRAFT_VERSION
 from ottla.wire.message import Message
 
-KRAFT_VERSION = "kraft.version"
 FIRST_DYNAMIC_VOTERS = 21  # the level of metadata.version: Kafka 3.9-IV0
 FIRST_ELR = 23  # the level of metadata.version: Kafka 4.0-IV1
-MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 
 class UpgradeType(IntEnum):
@@ -98,17 +96,7 @@ def _records(image: MetadataImage, config: BrokerConfig, update: FeatureUpdate) 
         return records
     if update.level == 0:
         return [*records, ClearElrRecord()]
-    cluster_wide = image.config_of(ResourceType.BROKER, "")
-    if MIN_INSYNC_REPLICAS not in cluster_wide:  # all controllers must count with the same
-        records.append(
-            ConfigRecord(
-                resource_type=ResourceType.BROKER,
-                resource_name="",
-                name=MIN_INSYNC_REPLICAS,
-                value=str(config.log_defaults.min_insync_replicas),
-            )
-        )
-    return records
+    return [*records, *switch_on(image, config)]
 
 
 def _reason_against(

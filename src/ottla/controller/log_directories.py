@@ -54,7 +54,9 @@ def lose_directories(
     for topic, partition in all_partitions(image):
         if directories_of(partition).get(broker_id) in lost:
             isr = [each for each in partition.isr if each != broker_id]
-            record = change_partition(topic.topic_id, partition, rules.of(topic.name), isr=isr)
+            record = change_partition(
+                topic.topic_id, partition, rules.of(topic.name), isr=isr, lost=(broker_id,)
+            )
             if record is not None:
                 records.append(record)
     records.append(
@@ -75,7 +77,7 @@ def assign_directories(
 ) -> Steps[Decision[AssignedReplica]]:
     """Note where a broker has its replicas. Those in a directory that failed are not in sync."""
     broker = image.brokers[broker_id]
-    usable, lost = PartitionRules(image, config), _rules_without(image, config, broker_id)
+    usable, unusable = PartitionRules(image, config), _rules_without(image, config, broker_id)
     decision: Decision[AssignedReplica] = Decision([], [])
     for assignment in assignments:
         yield
@@ -86,15 +88,15 @@ def assign_directories(
             decision.results.append(AssignedReplica(assignment, ApiError(code)))
             continue
         partition = topic.partitions[partition_id]
-        isr = None
-        rules = usable.of(topic.name)
+        isr: list[int] | None = None
+        rules, lost = usable.of(topic.name), tuple[int, ...]()
         if not is_online(broker, directory):
-            rules = lost.of(topic.name)
             isr = [each for each in partition.isr if each != broker_id]
+            rules, lost = unusable.of(topic.name), (broker_id,)
         elif not _may_lead(broker, partition):
-            rules = lost.of(topic.name)
+            rules, lost = unusable.of(topic.name), (broker_id,)
         record = change_partition(
-            topic_id, partition, rules, isr=isr, directories={broker_id: directory}
+            topic_id, partition, rules, isr=isr, directories={broker_id: directory}, lost=lost
         )
         if record is not None:
             decision.records.append(record)

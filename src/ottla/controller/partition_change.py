@@ -87,7 +87,7 @@ def change_partition(
 
     `isr` are the replicas that are to be in sync, in any order; None leaves them. `directories`
     says where replicas are now. `lost` are replicas that may lack committed records: they are not
-    eligible leaders any more.
+    eligible leaders any more, and one that begins anew in another directory is not the last leader.
     """
     change = _Change(partition, rules, isr, assignment, directories or {}, lost)
     record = PartitionChangeRecord(partition_id=partition.partition_id, topic_id=topic_id)
@@ -114,6 +114,7 @@ class _Change:
         self._old = partition
         self._rules = rules
         self._lost = lost
+        self._begins_anew = [each for each in lost if each in moved]
         self._directories = {**directories_of(partition), **moved}
         self.isr = partition.isr if isr is None else _in_order(partition, isr)
         self.assignment = assignment or assignment_of(partition)
@@ -233,9 +234,11 @@ class _Change:
             return
         if record.isr == [] and old.leader != NO_LEADER:
             record.last_known_elr = [old.leader]
+        elif record.isr == [] and len(old.isr) == 1:  # it was to lead again: nobody else has more
+            record.last_known_elr = list(old.isr)
         elif old.last_known_elr:
             leader = old.leader if record.leader == NO_LEADER_CHANGE else record.leader
-            if leader != NO_LEADER:
+            if leader != NO_LEADER or old.last_known_elr[0] in self._begins_anew:
                 record.last_known_elr = []
 
 

@@ -37,6 +37,7 @@ class Follower(Role):
     __slots__ = (
         "fetch_deadline_ms",
         "has_fetched",
+        "has_introduced_itself",
         "has_leader_ended",
         "leader_high_watermark",
         "snapshot_id",
@@ -53,12 +54,16 @@ class Follower(Role):
             else quorum.now_ms + quorum.config.fetch_timeout_ms
         )
         self.has_fetched = False
+        self.has_introduced_itself = False
+        """True if the leader was told who this voter is, which static voters do not say."""
         self.has_leader_ended = False
         self.leader_high_watermark: int | None = None
         self.snapshot_id: OffsetAndEpoch | None = None
         """The snapshot that is being fetched."""
         self.snapshot_position = 0
         self.update_voter_at_ms = quorum.now_ms
+        if quorum.voters.kraft_version < DYNAMIC_VOTERS:
+            self.update_voter_at_ms += quorum.config.fetch_timeout_ms * UPDATE_VOTER_FACTOR
 
     def grants_vote(self, request: VoteRequest, is_log_up_to_date: bool) -> bool:
         """Grant a pre-vote if the leader has not answered yet or resigned; a vote never."""
@@ -153,10 +158,19 @@ class Follower(Role):
         )
 
     def _needs_update(self) -> bool:
-        voters = self.quorum.voters
-        return voters.kraft_version >= DYNAMIC_VOTERS and voters.last.needs_update(
-            self.quorum.local
-        )
+        """Return True if the leader should be told where this voter listens, and what it supports.
+
+        With static voters a leader of Apache Kafka must hear that from each of them before it can
+        raise kraft.version.
+        """
+        quorum, voters = self.quorum, self.quorum.voters
+        if voters.kraft_version >= DYNAMIC_VOTERS:
+            return voters.last.needs_update(quorum.local)
+        return quorum.is_voter and not self.has_introduced_itself
+
+    def voter_updated(self) -> None:
+        """Take note that the leader knows this voter, or does not want to."""
+        self.has_introduced_itself = True
 
     def fetched(self, response: FetchResponse) -> None:
         """Do what the leader answered: truncate, fetch a snapshot, or append."""

@@ -81,6 +81,8 @@ def _handle_message(quorum: QuorumState, peer_id: int, response: LeaderResponse)
             role.snapshot_not_found()
         return True
     if isinstance(response, UpdateVoterResponse) and error == ErrorCode.UNSUPPORTED_VERSION:
+        if isinstance(role, Follower):
+            role.voter_updated()
         return True
     if error != ErrorCode.NONE:
         return False
@@ -96,6 +98,7 @@ def _handle_message(quorum: QuorumState, peer_id: int, response: LeaderResponse)
             role.fetched_snapshot(response)
         elif isinstance(response, UpdateVoterResponse):
             role.leader_answered()
+            role.voter_updated()
     return True
 
 

@@ -3,8 +3,10 @@
 A follower that has reached the high watermark may join the ISR, one that lags for too long must
 leave it. The leader proposes, the controller decides (AlterPartition), and the metadata tells.
 Until then the high watermark waits for the old ISR and the proposed one alike, so it is right
-whichever of them counts. Each partition has one proposal at a time; all that come in one wake-up
-are sent together, and one request is in flight.
+whichever of them counts. A follower that lacks only what was committed since its last fetch is
+waited for (`PartitionLeader.awaited`): otherwise it could not join while very much is written. Each
+partition has one proposal at a time; all that come in one wake-up are sent together, and one
+request is in flight.
 
 What becomes of a proposal follows from the answer:
 
@@ -19,9 +21,11 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from ottla.model.errors import ErrorCode
-from ottla.replication.partition_leader import PartitionLeader
+from ottla.replication.partition_leader import NOBODY, PartitionLeader
 
 RETRY_MS: Final = 100
+LONGEST_WAIT_MS: Final = 500
+"""How long a leader commits nothing, at most, so that a follower can join the ISR."""
 _TOLD_BY_METADATA: Final = frozenset(
     {
         ErrorCode.NONE,
@@ -77,14 +81,46 @@ class IsrChanges:
         self._is_in_flight = False
         self._is_scheduled = False
 
+    def fetched(self, leader: PartitionLeader, replica_id: int) -> None:
+        """Take note that a follower outside of the ISR has fetched.
+
+        If it has what was there at the fetch before, it lacks only what was committed since then.
+        So the leader waits for its next fetch, in which it has all that is committed.
+        """
+        was_awaited = leader.awaited == replica_id
+        self.consider(leader, replica_id)
+        if leader.proposed_isr is not None:
+            return
+        follower = leader.followers[replica_id]
+        if was_awaited:
+            leader.stop_waiting()
+        elif (
+            follower.keeps_up
+            and leader.awaited == NOBODY
+            and not leader.has_caught_up(follower)
+            and self._host.is_eligible(replica_id, follower.broker_epoch)
+        ):
+            leader.wait_for(replica_id)
+            fetched_ms = follower.asked_ms
+            self._host.later(
+                LONGEST_WAIT_MS, lambda: self._stop_waiting(leader, replica_id, fetched_ms)
+            )
+
+    def _stop_waiting(self, leader: PartitionLeader, replica_id: int, fetched_ms: float) -> None:
+        """Commit without a follower that has not fetched again."""
+        follower = leader.followers.get(replica_id)
+        if leader.awaited == replica_id and (follower is None or follower.asked_ms == fetched_ms):
+            leader.stop_waiting()
+
     def consider(self, leader: PartitionLeader, replica_id: int) -> None:
         """Propose that a follower joins the ISR, if it has all that is committed."""
         if leader.proposed_isr is not None or replica_id in leader.isr:
             return
         follower = leader.followers[replica_id]
-        if leader.has_caught_up(follower) and self._host.is_eligible(
-            replica_id, follower.broker_epoch
-        ):
+        if not self._host.is_eligible(replica_id, follower.broker_epoch):
+            if leader.awaited == replica_id:
+                leader.stop_waiting()
+        elif leader.has_caught_up(follower):
             self._propose(leader, (*leader.isr, replica_id))
 
     def consider_all(self, leader: PartitionLeader) -> None:
@@ -106,6 +142,7 @@ class IsrChanges:
 
     def _propose(self, leader: PartitionLeader, isr: tuple[int, ...]) -> None:
         leader.proposed_isr = isr
+        leader.awaited = NOBODY
         self._queued[leader] = None
         self._send_soon()
 

@@ -7,7 +7,7 @@ in this object, and nowhere else.
 Invariants:
     the leader is in the ISR, and the ISR is part of the replicas
     the high watermark never goes back while this broker leads, and never moves past the end
-    that a member of the ISR has
+    that a member of the ISR has, nor while the ISR is smaller than min.insync.replicas
     a follower's end is never past the leader's: it is one that the leader's log has
     a waiter is told exactly once: that its append holds, or why it does not
     a leader that has resigned moves no high watermark
@@ -35,6 +35,7 @@ WRITTEN: Final = -1
 """The offset of a waiter that waits for the local write only."""
 
 MAX_OFFSET: Final = 2**63 - 1
+NOBODY: Final = -1
 
 
 class AppendWaiter(Protocol):
@@ -93,6 +94,7 @@ class FollowerState:
         "behind_since_ms",
         "broker_epoch",
         "caught_up_ms",
+        "keeps_up",
         "log_end_offset",
         "log_start_offset",
     )
@@ -110,8 +112,10 @@ class FollowerState:
         """
         self.asked_ms = -1.0
         """When it fetched last."""
-        self.asked_end = 0
+        self.asked_end = MAX_OFFSET
         """Where the leader's log ended then."""
+        self.keeps_up = False
+        """True if it is not in the ISR, and has what was there at the fetch before its last one."""
         self.behind_since_ms = -1.0
         """When something was written that it did not have, after it had everything."""
         self.broker_epoch = -1
@@ -125,6 +129,7 @@ class PartitionLeader:
         "_broker_id",
         "_leader_epoch",
         "_uncommitted",
+        "awaited",
         "delayed",
         "followers",
         "isr",
@@ -144,6 +149,8 @@ class PartitionLeader:
         self.isr: tuple[int, ...] = ()
         self.proposed_isr: tuple[int, ...] | None = None
         """The ISR that the controller was asked for and has not told yet."""
+        self.awaited = NOBODY
+        """A replica that will be in sync with its next fetch. Nothing is committed before that."""
         self.replica_count = 0
         self.followers: dict[int, FollowerState] = {}
         self.delayed: DelayedAppends | None = None
@@ -164,6 +171,7 @@ class PartitionLeader:
         if image.leader_epoch != self._leader_epoch and self.partition.log is not None:
             self.start_offset = self.partition.log.log_end_offset
         self.proposed_isr = None
+        self.awaited = NOBODY
         self.followers = {replica: known.get(replica) or FollowerState() for replica in others}
         self._leader_epoch = image.leader_epoch
         self.replica_count = len(image.replicas)
@@ -360,10 +368,12 @@ class PartitionLeader:
             follower.caught_up_ms = now_ms
         elif fetch_offset >= follower.asked_end:
             follower.caught_up_ms = max(follower.caught_up_ms, follower.asked_ms)
+        is_in_sync = replica_id in self.isr
+        if not is_in_sync:
+            follower.keeps_up = fetch_offset >= min(follower.asked_end, log.written_end)
         follower.asked_ms, follower.asked_end = now_ms, log.written_end
         follower.broker_epoch = broker_epoch
         follower.log_start_offset = log_start_offset
-        is_in_sync = replica_id in self.isr
         if fetch_offset != follower.log_end_offset:
             follower.log_end_offset = fetch_offset
             if is_in_sync or self._is_proposed(replica_id):
@@ -371,22 +381,50 @@ class PartitionLeader:
                 if self._uncommitted:
                     self._tell_committed()
         if not is_in_sync and self.partition.topic.isr_changes is not None:
-            self.partition.topic.isr_changes.consider(self, replica_id)
+            self.partition.topic.isr_changes.fetched(self, replica_id)
+
+    def wait_for(self, replica_id: int) -> None:
+        """Commit nothing until a replica has fetched once more, so that it can join the ISR.
+
+        Otherwise a replica could never join a leader that is alone in the ISR and commits all the
+        time: with each of its fetches, more would be committed than it has.
+        """
+        self.awaited = replica_id
+
+    def stop_waiting(self) -> None:
+        """Commit without the replica that was waited for."""
+        self.awaited = NOBODY
+        self._commit_more()
+
+    def settings_changed(self) -> None:
+        """Commit what is enough in sync now: min.insync.replicas may be another one."""
+        if self.replica_count > 1:
+            self._commit_more()
+
+    def _commit_more(self) -> None:
+        if self.is_leading and self.partition.log is not None:
+            self.advance_high_watermark()
+            self._tell_committed()
 
     def withdraw_proposal(self) -> None:
         """Give up a proposed ISR that the controller refused; nobody waits for it any more."""
         self.proposed_isr = None
-        if self.is_leading and self.partition.log is not None:
-            self.advance_high_watermark()
-            self._tell_committed()
+        self._commit_more()
 
     def _is_proposed(self, replica_id: int) -> bool:
         return self.proposed_isr is not None and replica_id in self.proposed_isr
 
     def has_caught_up(self, follower: FollowerState) -> bool:
-        """Return True if a follower may join the ISR: it has all that is or will be committed."""
+        """Return True if a follower may join the ISR: it has all that is or will be committed.
+
+        While the ISR is too small, nothing is committed that is written. So the follower must
+        keep up with what is written, or it would have to leave the ISR soon.
+        """
         log = self.partition.online_log()
-        return follower.log_end_offset >= max(log.high_watermark, self.start_offset)
+        end = follower.log_end_offset
+        if end < max(log.high_watermark, self.start_offset):
+            return False
+        return end >= log.written_end or follower.keeps_up or self._has_enough_in_sync(log)
 
     @property
     def has_no_follower_behind(self) -> bool:
@@ -429,10 +467,18 @@ class PartitionLeader:
                 follower.behind_since_ms = now_ms
 
     def advance_high_watermark(self) -> None:
-        """Move the high watermark to the smallest end of the ISR, never back; tell watchers."""
+        """Move the high watermark to the smallest end of the ISR, never back; tell watchers.
+
+        It stays while fewer than min.insync.replicas are in sync. What is written then is not
+        committed: an eligible leader that left the ISR before does not have it (KIP-966).
+        """
         partition = self.partition
         log = partition.log
         assert log is not None
+        if len(self.isr) < self.replica_count and (
+            self.awaited != NOBODY or not self._has_enough_in_sync(log)
+        ):
+            return
         end = log.written_end
         counted = self.isr if self.proposed_isr is None else (*self.isr, *self.proposed_isr)
         if len(counted) > 1:
@@ -447,18 +493,20 @@ class PartitionLeader:
                 partition.notify()
 
     def _tell_committed(self) -> None:
-        """Tell the waiters whose appends the high watermark has passed."""
+        """Tell the waiters whose appends the high watermark has passed, or that it cannot pass."""
         uncommitted = self._uncommitted
-        log = self.partition.log
-        if not uncommitted or (log is not None and uncommitted[0][0] > log.high_watermark):
+        if not uncommitted:
             return
         log = self.partition.online_log()
-        error: ApiError | None = None
         if not self._has_enough_in_sync(log):
-            error = ApiError(
-                ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-                f"the ISR shrank to {len(self.isr)} after the append",
+            self._refuse_uncommitted(
+                ApiError(
+                    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+                    f"the ISR shrank to {len(self.isr)} after the append",
+                )
             )
-        while uncommitted and uncommitted[0][0] <= log.high_watermark:
+            return
+        high_watermark = log.high_watermark
+        while uncommitted and uncommitted[0][0] <= high_watermark:
             _, waiter, place, position = uncommitted.popleft()
-            waiter.appended(place, position, error)
+            waiter.appended(place, position, None)

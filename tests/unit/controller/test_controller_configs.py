@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from ottla.config.broker import BrokerConfig
+from ottla.controller.brokers import ELR_VERSION
 from ottla.controller.configs import (
     APPEND,
     DELETE,
@@ -14,8 +15,9 @@ from ottla.controller.configs import (
     ConfigOperation,
     replacement,
 )
+from ottla.controller.eligible_leaders import switch_on
 from ottla.metadata.image import MetadataImage
-from ottla.metadata.records import ConfigRecord, TopicRecord
+from ottla.metadata.records import ConfigRecord, FeatureLevelRecord, PartitionRecord, TopicRecord
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.message import Message
 from tests.support.decisions import alter_configs
@@ -213,3 +215,52 @@ def test_a_request_has_so_many_resources_at_most(image: MetadataImage) -> None:
     assert results[0].error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert results[-1].error is not None
     assert results[-1].error.code == ErrorCode.POLICY_VIOLATION
+
+
+MIN_ISR = "min.insync.replicas"
+
+
+@pytest.fixture
+def eligible(image: MetadataImage, apply: Apply) -> MetadataImage:
+    """Return an image in which replica 2 may lead the partition though it left the ISR."""
+    apply(
+        image,
+        [
+            FeatureLevelRecord(name=ELR_VERSION, feature_level=1),
+            PartitionRecord(
+                partition_id=0,
+                topic_id=b"a" * 16,
+                replicas=[1, 2],
+                isr=[1],
+                leader=1,
+                eligible_leader_replicas=[2],
+            ),
+        ],
+    )
+    return image
+
+
+@pytest.mark.parametrize(("kind", "name"), [(TOPIC, "a"), (BROKER, "")])
+def test_with_other_min_insync_replicas_nobody_outside_of_the_isr_may_lead(
+    change: Change, eligible: MetadataImage, kind: int, name: str
+) -> None:
+    """With 1, the leader alone may commit what replica 2 does not have."""
+    assert change(TOPIC, "a", ("retention.ms", SET, "5")) is None
+    assert eligible.topics["a"].partitions[0].eligible_leader_replicas == (2,)
+    assert change(kind, name, (MIN_ISR, SET, "1")) is None
+    assert eligible.topics["a"].partitions[0].eligible_leader_replicas == ()
+
+
+def test_all_brokers_have_the_same_min_insync_replicas_with_eligible_leaders(
+    change: Change, image: MetadataImage, apply: Apply
+) -> None:
+    assert change(BROKER, "", (MIN_ISR, SET, "2")) is None
+    assert change(BROKER, "1", (MIN_ISR, SET, "3")) is None
+    apply(image, [FeatureLevelRecord(name=ELR_VERSION, feature_level=1), *switch_on(image, CONFIG)])
+    assert image.config_of(BROKER, "1") == {}
+    assert image.config_of(BROKER, "") == {MIN_ISR: "2"}
+    for name, operation in [("1", (MIN_ISR, SET, "3")), ("", (MIN_ISR, DELETE, None))]:
+        error = change(BROKER, name, operation)
+        assert error is not None
+        assert error.code == ErrorCode.INVALID_CONFIG
+    assert image.config_of(BROKER, "") == {MIN_ISR: "2"}

@@ -114,3 +114,31 @@ def test_a_broker_that_crashed_is_no_eligible_leader() -> None:
     (changed,) = after(image, list(return_unclean(image, CONFIG, 1)))
     assert (changed.isr, changed.eligible_leader_replicas) == ((2,), ())
     assert list(return_unclean(cluster(eligible), CONFIG, 1)) == []
+
+
+def test_a_replica_of_a_lost_directory_is_no_eligible_leader() -> None:
+    """The broker may begin it anew, empty, in another directory."""
+    image = cluster(partition(0, 1, (A, C)), elr=1)
+    (changed,) = after(image, list(lose_directories(image, CONFIG, 1, [A])))
+    assert (changed.leader, changed.isr, changed.eligible_leader_replicas) == (2, (2,), ())
+    changed, _ = assigned(image, 1, GONE)
+    assert (changed.leader, changed.isr, changed.eligible_leader_replicas) == (2, (2,), ())
+
+
+def test_a_new_disk_is_neither_eligible_nor_the_last_leader() -> None:
+    """It would lead without a single record as soon as anything else changes."""
+    eligible = partition(0, -1, (GONE, C), isr=())._replace(eligible_leader_replicas=(1, 2))
+    changed, _ = assigned(cluster(eligible, elr=1), 1, A)
+    assert (changed.leader, changed.isr, changed.eligible_leader_replicas) == (2, (2,), ())
+    last = partition(0, -1, (GONE, C), isr=())._replace(last_known_elr=(1,))
+    changed, _ = assigned(cluster(last, elr=1), 1, A)
+    assert (changed.leader, changed.last_known_elr) == (-1, ())
+
+
+def test_the_last_replica_in_sync_may_lead_again_after_a_crash() -> None:
+    """Its partition had no leader already when eligible leader replicas were switched on."""
+    leaderless = partition(0, -1, (A, C), isr=(1,))
+    (changed,) = after(
+        cluster(leaderless, elr=1), list(return_unclean(cluster(leaderless, elr=1), CONFIG, 1))
+    )
+    assert (changed.leader, changed.isr, changed.last_known_elr) == (-1, (), (1,))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ottla.config.topic import LogConfig
 from ottla.model.errors import ErrorCode
 from ottla.replication.isr_changes import IsrChanges
 from ottla.replication.partition_leader import PartitionLeader
@@ -128,6 +129,92 @@ def test_the_metadata_ends_a_proposal_that_the_controller_knows(code: ErrorCode)
     assert case.controller.proposals == [(1, 2, 3)]
     case.replica.take_role(image(isr=(1, 2)))
     assert waiter.told == [None]
+
+
+class LonelyLeader:
+    """A leader that is alone in the ISR, writes between all fetches, and has a follower 2."""
+
+    def __init__(self, config: LogConfig | None = None) -> None:
+        self.controller = Controller()
+        self.replica = Replica(1, image(isr=(1,), replicas=(1, 2)), config=config)
+        self.replica.partition.topic.isr_changes = IsrChanges(self.controller)
+        self.replica.write()
+        self.now_ms = 0.0
+
+    def fetch(self, offset: int) -> None:
+        self.now_ms += 1
+        self.replica.partition.as_leader().record_fetch(2, offset, self.now_ms)
+        self.controller.end_wake_up()
+
+    def begin_to_wait(self) -> Waiter:
+        """Let the follower fetch what there is while more is written."""
+        self.replica.write()
+        self.fetch(0)
+        waiter = self.replica.write()
+        assert waiter.told == [None]
+        self.fetch(2)
+        return self.replica.write()
+
+
+def test_a_follower_joins_a_leader_that_commits_all_the_time() -> None:
+    """With each fetch it has what was there at the one before, and more is committed by then."""
+    case = LonelyLeader()
+    waiter = case.begin_to_wait()
+    assert waiter.told == []
+    case.fetch(3)
+    assert case.controller.proposals == [(1, 2)]
+    assert waiter.told == []
+    case.replica.take_role(image(isr=(1, 2), replicas=(1, 2)))
+    case.fetch(4)
+    assert waiter.told == [None]
+
+
+def test_a_follower_that_is_waited_for_and_falls_behind_is_not_waited_for_any_more() -> None:
+    case = LonelyLeader()
+    waiter = case.begin_to_wait()
+    case.fetch(2)
+    assert waiter.told == [None]
+    assert case.controller.proposals == []
+
+
+def test_a_follower_that_does_not_fetch_again_is_waited_for_only_shortly() -> None:
+    case = LonelyLeader()
+    waiter = case.begin_to_wait()
+    case.controller.run_timers()
+    assert waiter.told == [None]
+
+
+def test_a_follower_that_is_fenced_is_not_waited_for() -> None:
+    case = LonelyLeader()
+    waiter = case.begin_to_wait()
+    case.controller.active.remove(2)
+    leader = case.replica.partition.as_leader()
+    assert leader.partition.topic.isr_changes is not None
+    leader.partition.topic.isr_changes.consider_all(leader)
+    assert waiter.told == [None]
+
+
+def test_with_too_small_an_isr_a_follower_joins_only_if_it_keeps_up() -> None:
+    """The high watermark stays where it is then: to have reached it says little."""
+    case = LonelyLeader(LogConfig(min_insync_replicas=2))
+    case.fetch(0)
+    case.fetch(0)
+    assert case.controller.proposals == []
+    case.fetch(1)
+    assert case.controller.proposals == [(1, 2)]
+
+
+def test_with_too_small_an_isr_a_follower_that_has_everything_need_not_fetch_again() -> None:
+    """It was fenced for a moment, and waits for records: none come while the ISR is too small."""
+    case = LonelyLeader(LogConfig(min_insync_replicas=2))
+    case.replica.take_role(image(isr=(1, 2), replicas=(1, 2)))
+    case.fetch(1)
+    case.replica.take_role(image(isr=(1,), replicas=(1, 2)))
+    leader = case.replica.partition.as_leader()
+    assert leader.partition.topic.isr_changes is not None
+    leader.partition.topic.isr_changes.consider_all(leader)
+    case.controller.end_wake_up()
+    assert case.controller.proposals == [(1, 2)]
 
 
 LAG_MAX_MS = 30_000.0

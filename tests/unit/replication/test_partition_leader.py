@@ -274,6 +274,23 @@ def test_an_isr_that_is_too_small_after_the_append_is_told() -> None:
     waiter = leader.write()
     leader.take_role(image(isr=(1,)))
     assert waiter.codes == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+
+
+def test_too_small_an_isr_commits_nothing() -> None:
+    """An eligible leader that left the ISR before does not have what is written now (KIP-966)."""
+    leader = Replica(1, image(isr=(1,)), config=TWO_IN_SYNC)
+    assert leader.write(acks=1).codes == [OK]
+    fetch(leader, 2, 1)
+    assert leader.log.high_watermark == 0
+    leader.take_role(image(isr=(1, 2)))
+    assert leader.log.high_watermark == 1
+
+
+def test_a_smaller_min_insync_replicas_commits_what_waited() -> None:
+    leader = Replica(1, image(isr=(1,)), config=TWO_IN_SYNC)
+    leader.write(acks=1)
+    leader.log.reconfigure(LogConfig())
+    leader.partition.as_leader().settings_changed()
     assert leader.log.high_watermark == 1
 
 

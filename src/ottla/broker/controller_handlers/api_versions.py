@@ -8,9 +8,6 @@ from ottla.broker.context import RequestContext
 from ottla.broker.controller_handlers import CONTROLLER_SERVED
 from ottla.broker.handlers import api_versions
 from ottla.controller.brokers import features_in_a_cluster
-from ottla.controller.features import KRAFT_VERSION
-from ottla.metadata.image import FeatureRange
-from ottla.raft.voters import MAX_KRAFT_VERSION
 from ottla.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -29,10 +26,9 @@ def handle(node: Node, request: ApiVersionsRequest, context: RequestContext) -> 
         ApiVersion(api_key=int(key), min_version=served.oldest, max_version=served.newest)
         for key, served in sorted(CONTROLLER_SERVED.items())
     ]
-    supported = [*features_in_a_cluster(), FeatureRange(KRAFT_VERSION, 0, MAX_KRAFT_VERSION)]
     response.supported_features = [
         SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
-        for name, lowest, highest in supported
+        for name, lowest, highest in features_in_a_cluster()
         if lowest > 0 or context.version >= api_versions.FIRST_LEVEL_ZERO
     ]
     return response

@@ -7,8 +7,7 @@ import re
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers import advertised
 from ottla.broker.node import Node
-from ottla.controller.brokers import SUPPORTED_FEATURES
-from ottla.controller.features import KRAFT_VERSION
+from ottla.controller.brokers import KRAFT_VERSION, SUPPORTED_FEATURES
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.api_table import ApiKey
 from ottla.wire.messages.api_versions import (

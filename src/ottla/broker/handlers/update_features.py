@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from ottla.broker.context import RequestContext
 from ottla.broker.controller_decisions import carry_out_whole
 from ottla.broker.node import Node
+from ottla.controller.brokers import KRAFT_VERSION
 from ottla.controller.features import (
-    KRAFT_VERSION,
     FeatureUpdate,
     UpgradeType,
     check_kraft_version,

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.controller.brokers import features_in_a_cluster
 from ottla.controller.controllers import can_register
-from ottla.controller.features import KRAFT_VERSION
-from ottla.raft.voters import MAX_KRAFT_VERSION
 from ottla.wire.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
@@ -53,10 +51,7 @@ class ControllerRegistration:
             ],
             features=[
                 Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
-                for name, lowest, highest in (
-                    *features_in_a_cluster(),
-                    (KRAFT_VERSION, 0, MAX_KRAFT_VERSION),
-                )
+                for name, lowest, highest in features_in_a_cluster()
             ],
         )
         node.channel.send(request, 0, ControllerRegistrationResponse, self._answered, TIMEOUT_MS)

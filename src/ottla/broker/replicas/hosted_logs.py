@@ -267,6 +267,8 @@ class HostedLogs:
         for partition in list(topic.partitions.values()):
             if partition.log is not None:
                 partition.log.reconfigure(config)
+                if partition.leader is not None:
+                    partition.leader.settings_changed()
                 if self._node.tier is not None:
                     self._node.tier.config_changed(partition.log)
             yield

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from ottla.controller.features import KRAFT_VERSION
+from ottla.controller.brokers import KRAFT_VERSION
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, ZERO_UUID
 from ottla.raft import messages as raft

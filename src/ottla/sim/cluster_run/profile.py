@@ -74,6 +74,8 @@ class ClusterProfile(NamedTuple):
     """Whether logs are compacted: those of coordinators, and what transactions write."""
     is_dynamic: bool
     """Whether voters of the quorum are added and removed."""
+    has_eligible_leaders: bool
+    """Whether replicas stay eligible to lead that have left too small an ISR (KIP-966)."""
     pipelining: int
     fault_pause_ms: tuple[int, ...]
     """How long nothing new goes wrong, one of them."""
@@ -96,6 +98,7 @@ def profile_of(seed: int) -> ClusterProfile:
     chance = generator(seed, "cluster-profile")
     later_chance = generator(seed, "cluster-profile-transactions")
     tier_chance = generator(seed, "cluster-profile-tier")
+    elr_chance = generator(seed, "cluster-profile-eligible-leaders")
     brokers = chance.choice((3, 3, 3, 3, 4, 5))
     extra_brokers = chance.choice((0, 0, 1, 1, 2))
     lose_power = chance.choice(_RATES)
@@ -160,6 +163,7 @@ def profile_of(seed: int) -> ClusterProfile:
         output_segment_bytes=chance.choice((700, 2000, 1_048_576)),
         cleans=False,
         is_dynamic=False,
+        has_eligible_leaders=elr_chance.random() < 0.25,
         group_copiers=later_chance.choice((0, 0, 0, 2)),
     )
     if chance.random() < 0.3:
@@ -229,6 +233,7 @@ def rough_profile(seed: int) -> ClusterProfile:
         cleans=False,
         tiers=False,
         is_dynamic=False,
+        has_eligible_leaders=False,
         brokers=3,
         extra_brokers=0,
         properties=properties,
@@ -315,6 +320,21 @@ def voters_profile(seed: int) -> ClusterProfile:
     return with_voter_changes(rough_profile(seed))
 
 
+def eligible_profile(seed: int) -> ClusterProfile:
+    """Return a rough profile in which ISRs become empty, with eligible leader replicas.
+
+    Most brokers have no vote: so the quorum goes on while all replicas of a partition are away.
+    """
+    return rough_profile(seed)._replace(
+        has_eligible_leaders=True,
+        min_insync_replicas=2,
+        extra_brokers=3,
+        partitions=2,
+        outage_ms=(50, 500, 3000),
+        weights={"stop": 3.0, "kill": 2.0, "isolate": 1.0, "pause": 1.0, "target_leader": 3.0},
+    )
+
+
 def dark_profile(seed: int) -> ClusterProfile:
     """Return a rough profile in which machines lose their power."""
     profile = rough_profile(seed)
@@ -341,6 +361,7 @@ PROFILES: Final[Mapping[str, Callable[[int], ClusterProfile]]] = {
     "compaction": cleaned_profile,
     "tier": tiered_profile,
     "voters": voters_profile,
+    "eligible-leaders": eligible_profile,
     "power": dark_profile,
 }
 """The kinds of runs by the names that `ottla sim --profile` takes."""

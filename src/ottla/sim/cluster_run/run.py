@@ -17,7 +17,7 @@ from ottla.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.raft.voters import VoterSet
 from ottla.sim.clients.connected_client import ConnectedClient
 from ottla.sim.cluster import SimCluster
-from ottla.sim.cluster_run.admin import ClusterAdmin, SegmentSetter
+from ottla.sim.cluster_run.admin import ClusterAdmin, FeatureSetter, SegmentSetter
 from ottla.sim.cluster_run.checks import Checks
 from ottla.sim.cluster_run.clients import (
     ClusterClient,
@@ -224,6 +224,8 @@ class ClusterRun:
             self._clients.append(
                 SegmentSetter("setter", self, generator(seed, "setter"), _CLEANED_SEGMENT_BYTES)
             )
+        if profile.has_eligible_leaders:
+            self._clients.append(FeatureSetter("features", self, generator(seed, "features")))
         chance = generator(seed, "cluster-clients")
         self._producers: list[ClusterProducer] = []
         for number in range(max(profile.producers, 1)):
