@@ -72,11 +72,12 @@ class DeadLetterTable:
         return last is not None and last >= batch.number
 
     def put(self, batch: Batch, misfits: DataFrame) -> None:
-        """Add rows through Spark's file sink."""
+        """Add rows through Spark's file sink. Most batches of a load have no dead letters."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
 
         self._table.prepare(misfits.schema, (), widen=True)
+        self._table.fill_gaps(batch)
         rows = misfits.select(*COLUMNS, F.col(REASON).alias(REASON_COLUMN))
         self._table.add(batch, rows, Observation(), 0)
 

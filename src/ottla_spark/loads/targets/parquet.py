@@ -200,6 +200,11 @@ class ParquetTableWriter(TableWriter):
             self._storage.remove(uri)
         return removed + sum(not is_mark(uri) for uri in left)
 
+    def fill_gaps(self, batch: Batch) -> None:
+        """Prepare the log for a batch whose predecessors may have added nothing to the table."""
+        self._owner()
+        self._log.fill_gaps(batch.number, self._log_interval)
+
     def compact(self, target_file_size: int) -> int:
         """Merge small files, and replace the log files that list them."""
         return self._compaction.run(target_file_size)
