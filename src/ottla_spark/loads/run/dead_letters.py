@@ -66,6 +66,10 @@ class DeadLetterTable:
         self.name = path
         self._table = ParquetTableWriter(spark, path)
 
+    def is_of_another(self, query_id: str | None) -> bool:
+        """Return whether the table has the dead letters of another load."""
+        return self._table.is_of_another(query_id)
+
     def holds(self, batch: Batch) -> bool:
         """Return whether the table's log has the batch."""
         last = self._table.last_batch(batch.query_id)

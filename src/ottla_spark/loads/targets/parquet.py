@@ -144,6 +144,10 @@ class ParquetTableWriter(TableWriter):
             raise LoadUsageError(self._other_checkpoint)
         return last
 
+    def is_of_another(self, query_id: str | None) -> bool:
+        """Return whether the table belongs to the checkpoint of another load."""
+        return self._owner() not in {None, query_id}
+
     def missing_files(self) -> list[str]:
         """Return the files that the log lists and the directory lacks."""
         there = {stored.uri for stored in self._storage.data_files(self.data_directory)}
