@@ -41,6 +41,8 @@ _FRAME = re.compile(r"\s+at [\w.$/<>@-]+\(|\s*\.\.\. \d+ more|\s*Suppressed: |Ca
 _NOISE = re.compile(
     r"(WARNING|NOTE): |Picked up \w+: |Using Spark's default log4j profile|.* VM warning: |#$"
 )
+_UNCAUGHT = 'Exception in thread "'
+"""A thread of Java that ends. If that matters, the command has a message of its own."""
 _RAISED = re.compile(
     r'(?:Exception in thread "[^"]*" )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (.+)'
 )
@@ -107,7 +109,7 @@ class JavaProcess:
                 file.flush()
                 if not self._has_started:
                     self._said.append(line)
-                elif not is_noise(line):
+                elif not is_noise(line) and not line.startswith(_UNCAUGHT):
                     sys.stderr.write(line)
 
 

@@ -123,6 +123,20 @@ def test_other_shells_get_a_script_too(shell: str) -> None:
     assert "bootstrap-server" in script
 
 
+def test_names_of_files_are_completed_for_values() -> None:
+    """zsh needs an action for every argument: without one it does not even complete options."""
+    assert "complete -o default -F _ottla ottla" in run_ottla("completion", "bash").stdout
+    script = run_ottla("completion", "zsh").stdout
+    for value in (
+        "'*:Files of a log, or directories.",
+        "server.properties.]:config",
+        "]:partitions",
+    ):
+        lines = [line for line in script.splitlines() if value in line]
+        assert lines
+        assert all(line.endswith(":_files' \\") for line in lines)
+
+
 def _in_shell(shell: str, program: str) -> str:
     path = shutil.which(shell)
     if path is None:

@@ -129,6 +129,20 @@ def test_properties_need_not_be_text() -> None:
             it.create_topic("t")
     with pytest.raises(TypeError, match=r"num\.partitions"):
         Cluster(properties={"num.partitions": None})  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match=r"num\.partitions must be text"):
+        Cluster(properties={"num.partitions": b"3"})  # type: ignore[dict-item]
+
+
+def test_a_wrong_number_of_partitions_is_named() -> None:
+    with Cluster(memory=True) as it:
+        for wrong in (0, -2):
+            with pytest.raises(ValueError, match=f"partitions must be at least 1.* not {wrong}"):
+                it.create_topic("t", wrong)
+        for wrong_type in ("3", 1.5, True):
+            with pytest.raises(TypeError, match="partitions must be a whole number"):
+                it.create_topic("t", wrong_type)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="replication_factor must be at least 1"):
+            it.create_topic("t", replication_factor=0)
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])

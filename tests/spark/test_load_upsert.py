@@ -93,6 +93,50 @@ def test_a_row_with_a_time_that_python_does_not_have_stays(
     assert rows_of(to, catalog) == {b"u0": 0, b"u1": 3}
 
 
+def test_a_column_that_another_program_added_keeps_its_values(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    topic: MakeTopic,
+    produce: Produce,
+    tmp_path: Path,
+) -> None:
+    from deltalake import DeltaTable, Field
+    from deltalake.schema import PrimitiveType, StructType
+
+    name = topic()
+
+    def load(numbers: range) -> None:
+        produce(
+            name,
+            len(numbers),
+            first=numbers.start,
+            key=lambda i: f"u{i % 4}".encode(),
+            value=lambda i: json.dumps({"n": i, 'a "quoted" name': i, "in": {"x": i}}).encode(),
+        )
+        to = f"delta:{tmp_path}/table"
+        servers = bootstrap_servers
+        ottla_spark.load(
+            name, to, bootstrap_servers=servers, spark=spark, format="json", upsert=True
+        )
+
+    load(range(3))
+    DeltaTable(tmp_path / "table").alter.add_columns(Field("note", PrimitiveType("string")))
+    more = StructType([Field("y", PrimitiveType("long"))])
+    DeltaTable(tmp_path / "table").alter.add_columns(Field("in", more))
+    DeltaTable(tmp_path / "table").update({"note": "'checked'"})
+    load(range(2, 5))
+
+    rows = DeltaTable(tmp_path / "table").to_pyarrow_table().to_pylist()
+    found = {bytes(row["_key"]): (row["n"], row['a "quoted" name'], row["note"]) for row in rows}
+    assert all(row["in"] == {"x": row["n"], "y": None} for row in rows)
+    assert found == {
+        b"u0": (4, 4, "checked"),
+        b"u1": (1, 1, "checked"),
+        b"u2": (2, 2, "checked"),
+        b"u3": (3, 3, None),
+    }
+
+
 def rows_of(to: str, catalog: dict[str, str]) -> dict[bytes, int]:
     if to.startswith("delta:"):
         from deltalake import DeltaTable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -19,6 +20,8 @@ else
 fi
 """
 """Completes at once if zsh has loaded the script from $fpath; else registers the function."""
+_ZSH_VALUE = re.compile(r"( +'(?:[0-9*]|[^\[]*\[.*\]):(?:\\.|'\\''|[^:'\\])+)' \\")
+_BASH_END = "complete -F _ottla ottla"
 
 
 def completion(
@@ -35,11 +38,26 @@ def completion(
     script = build_app(whole=True).generate_completion(shell=shell)
     if shell == "zsh":
         assert f"{_ZSH_FUNCTION}()" in script
-        script += _ZSH_END
+        script = _with_files(script) + _ZSH_END
     elif shell == "fish":
         script = _without_files(script)
+    else:
+        assert _BASH_END in script
+        script = script.replace(_BASH_END, _BASH_END.replace("-F", "-o default -F"))
     print(script)
     return OK
+
+
+def _with_files(script: str) -> str:
+    """Let zsh offer names of files for values of which nothing is known, as bash and fish do.
+
+    With nothing to offer for an argument, zsh would not even complete options.
+    """
+    lines = (_ZSH_VALUE.fullmatch(line) for line in script.splitlines())
+    return "\n".join(
+        f"{match[1]}:_files' \\" if match else line
+        for match, line in zip(lines, script.splitlines(), strict=True)
+    )
 
 
 def _without_files(script: str) -> str:

@@ -36,7 +36,9 @@ def tell(message: str) -> None:
 
 
 def _print_wrapped(message: str, prefix: str) -> None:
-    for line in message.splitlines():
+    from ottla.cli.control_characters import visible  # here, as a broker starts without it
+
+    for line in map(visible, message.splitlines()):
         for part in _wrapped(line, len(prefix)) if sys.stderr.isatty() else [line]:
             print(f"{prefix}{part}", file=sys.stderr, flush=True)
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
+from ottla.cli.control_characters import visible
 from ottla.cli.errors import tell
 
 JsonValue: TypeAlias = (
@@ -48,6 +49,7 @@ def print_json(value: JsonValue) -> None:
 
 def print_headline(facts: Sequence[str]) -> None:
     """Print facts about one thing in one line, or on a terminal in as many lines as it needs."""
+    facts = [visible(fact) for fact in facts]
     if not sys.stdout.isatty():
         print("  ".join(facts))
         return
@@ -65,6 +67,7 @@ def print_table(columns: Sequence[Column], rows: Rows, empty: str | None = None)
 
     If there are no rows, print only the text `empty`, if given, as a message for people.
     """
+    rows = [[visible(cell) for cell in row] for row in rows]
     if not rows and empty is not None:
         tell(empty)
     elif sys.stdout.isatty():

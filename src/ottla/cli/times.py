@@ -15,16 +15,23 @@ _DURATION: Final = re.compile(
 )
 _MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
 
+_LAST_TIMESTAMP_MS: Final = 2**63 - 1
+
 
 def timestamp_ms(text: str, option: str) -> int:
     """Return the milliseconds of a time such as 2026-01-31T12:00:00, or of milliseconds as text.
 
-    The time is local unless it names a time zone.
+    The time is local unless it names a time zone. Times before 1970 count as 1970, because no
+    message is older, and negative times have a meaning of their own.
     """
     try:
         if text.isascii() and text.isdigit():
-            return int(text)
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
+            found = int(text)
+        else:
+            found = int(datetime.fromisoformat(text).timestamp() * 1000)
+        if found > _LAST_TIMESTAMP_MS:
+            raise OverflowError
+        return max(0, found)
     except (ValueError, OverflowError):
         raise UsageError(
             f"{option} {text!r} should be a time like 2026-01-31T12:00:00, or milliseconds"

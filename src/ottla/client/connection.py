@@ -31,6 +31,7 @@ from ottla.client.errors import (
     ProtocolViolation,
     TimedOut,
     Unreachable,
+    Unsendable,
     UnsupportedByBroker,
     check,
 )
@@ -38,7 +39,7 @@ from ottla.client.transport import PLAIN_TRANSPORT, Transport
 from ottla.model.errors import ErrorCode
 from ottla.ports import Buffer
 from ottla.wire.apis import ApiKey
-from ottla.wire.codec import DecodeError, decoder, part_encoder
+from ottla.wire.codec import DecodeError, EncodeError, decoder, part_encoder
 from ottla.wire.header import decode_response_header, request_header
 from ottla.wire.message import Message
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -212,7 +213,10 @@ class Connection:
         self._correlation_id += 1
         key = request.API_KEY
         header = request_header(key, version, self._correlation_id, self._client_id)
-        parts = part_encoder(type(request), version)(request)
+        try:
+            parts = part_encoder(type(request), version)(request)
+        except EncodeError as error:
+            raise Unsendable(f"a value cannot be sent: {error}") from error
         self._pending.append(_Pending(self._correlation_id, key, version))
         size = len(header) + sum(map(len, parts))
         if _log.isEnabledFor(logging.DEBUG):

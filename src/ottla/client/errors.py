@@ -55,6 +55,10 @@ class ConnectionLost(ClientError):
     """The connection broke during a request. The broker may or may not have executed it."""
 
 
+class Unsendable(ClientError):
+    """A request has a number that is too large, or text that is not valid Unicode."""
+
+
 class TimedOut(ClientError):
     """The deadline of the operation passed."""
 

@@ -202,12 +202,16 @@ class Cluster:
     ) -> str:
         """Create a topic, wait until it has leaders, and return its name.
 
-        Without `partitions` or `replication_factor`, those of the brokers' settings are taken.
+        Without `partitions` or `replication_factor`, or with -1, those of the brokers' settings
+        are taken. Raise TypeError or ValueError if they are not whole numbers from 1 on.
         Raise `ottla.client.errors.Refused` if the broker refuses, for instance because the topic
         exists.
         """
         from ottla.client.topics.topics import BROKER_DEFAULT, create_topics
 
+        for what, count in (("partitions", partitions), ("replication_factor", replication_factor)):
+            if count is not None:
+                _check_count(what, count)
         overrides = {key: _text(key, value) for key, value in (configs or {}).items()}
         with self._client() as client:
             (outcome,) = create_topics(
@@ -337,12 +341,20 @@ class Cluster:
             temporary.cleanup()
 
 
+def _check_count(what: str, count: int) -> None:
+    """Raise TypeError or ValueError unless this is -1, or a whole number from 1 on."""
+    if not isinstance(count, int) or isinstance(count, bool):
+        raise TypeError(f"{what} must be a whole number, not {count!r}")
+    if count < 1 and count != -1:
+        raise ValueError(f"{what} must be at least 1, or -1 for the default, not {count}")
+
+
 def _text(name: str, value: PropertyValue) -> str:
     """Return a value as Kafka's properties files write it. Raise TypeError for any other type."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float):
         return str(value)
-    if isinstance(value, Iterable):
+    if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray):
         return ",".join(value)
     raise TypeError(f"{name} must be text, a number, a bool or a list of texts, not {value!r}")

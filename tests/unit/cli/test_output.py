@@ -25,6 +25,23 @@ def test_json_keeps_other_scripts(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(shown) == {"name": "größe", "ids": [1, 2]}
 
 
+def test_control_characters_of_names_are_shown_and_not_obeyed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, shown = "a\x1b[31m\n\u202eb \u00e9\u65e5", r"a\x1b[31m\n\u202eb " + "\u00e9\u65e5"
+    for on_terminal in (False, True):
+        monkeypatch.setattr("sys.stdout.isatty", lambda on=on_terminal: on)
+        monkeypatch.setattr("sys.stderr.isatty", lambda on=on_terminal: on)
+        print_table([Column("group")], [[name]])
+        print_headline([name, "Stable"])
+        tell(f"1 offset of group {name} set")
+        complain(f"group {name}")
+        out, err = capsys.readouterr()
+        assert out.count(shown) == 2
+        assert err.count(r"a\x1b[31m") == 2  # a message may have several lines
+        assert "\x1b[31m" not in out + err
+
+
 MEMBER = "consumer-orders-1-0b0ef2a7-5d1e-4c39-9d3c-bd8a4c2f9e11"
 LAG_COLUMNS = [
     Column("topic"),

@@ -15,11 +15,17 @@ from ottla.client.errors import (
     ProtocolViolation,
     TimedOut,
     Unreachable,
+    Unsendable,
     UnsupportedByBroker,
 )
 from ottla.wire.api_table import ApiKey
+from ottla.wire.message import Message
 from ottla.wire.messages.fetch import FetchRequest
-from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from ottla.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -110,6 +116,25 @@ def test_pipelined_requests_are_answered_in_order(fake_broker: FakeBroker) -> No
     assert [topic.name for topic in first.topics] == ["a", "b"]
     assert second.topics == []
     assert connection.pending == 0
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        MetadataRequest(topics=[MetadataRequestTopic(name="\udcff")]),
+        ProduceRequest(acks=2**40),
+    ],
+)
+def test_a_value_that_no_request_can_have(fake_broker: FakeBroker, request_: Message) -> None:
+    connection = connect(fake_broker.address)
+    deadline = Deadline(3_000, "the test")
+    try:
+        with pytest.raises(Unsendable, match=r"a value cannot be sent: .*Request v"):
+            connection.send(request_, deadline)
+        connection.send(MetadataRequest(topics=None), deadline)
+        assert connection.receive(MetadataResponse, deadline).topics == []
+    finally:
+        connection.close()
 
 
 @pytest.mark.parametrize("size", [10, 64 * 1024, 8_000_000])

@@ -127,3 +127,22 @@ def test_the_reason_of_a_failed_start(lines: list[str], reason: str) -> None:
 )
 def test_only_lines_for_people_reach_the_terminal(line: str, noise: bool) -> None:
     assert is_noise(line) is noise
+
+
+def test_a_thread_of_java_that_ends_is_told_in_the_log_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uncaught = 'Exception in thread "stream execution thread" java.lang.StackOverflowError'
+    go, log = tmp_path / "go", tmp_path / "log"
+    log.touch()
+    script = f"until [ -e {go} ]; do sleep 0.01; done; echo '{uncaught}'; echo for people"
+    process = JavaProcess(["/bin/sh", "-c", script], {"PATH": os.environ["PATH"]}, log)
+    try:
+        process.started()
+        go.touch()
+        eventually(lambda: "for people" in log.read_text(), "the last line", PATIENCE_S)
+    finally:
+        process.end()
+    process.reason()  # waits until everything has been read
+    assert uncaught in log.read_text()
+    assert capsys.readouterr().err == "for people\n"

@@ -187,7 +187,7 @@ def named_partitions(client: Client, scopes: Sequence[TopicScope]) -> list[Topic
 
 
 def _time_ago_ms(duration: str) -> int:
-    return int(time.time() * 1000) - duration_ms(duration, "--by-duration")
+    return max(0, int(time.time() * 1000) - duration_ms(duration, "--by-duration"))
 
 
 def _check_scope(target: Target, scopes: Sequence[TopicScope], all_topics: bool) -> None:

@@ -292,7 +292,8 @@ def load(
                 rounds = Rounds(lambda name: load_one(name, log, stop, None, False), tell, stop)
                 try:
                     rounds.run(
-                        lambda: topics_now(topic, properties), TRIGGER_S if continuous else interval
+                        lambda: topics_now(topic, properties, dead_letters),
+                        TRIGGER_S if continuous else interval,
                     )
                 finally:
                     print_results(rounds.results.values(), json)

@@ -10,6 +10,7 @@ from ottla.client.settings import client_settings
 from ottla.client.topics.topics import list_topics
 
 PLACE = "{topic}"
+_TOPIC = "topic:"
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -18,12 +19,16 @@ def is_several(text: str) -> bool:
     return not _NAME.fullmatch(text)
 
 
-def chosen_topics(text: str, there: Iterable[str]) -> list[str]:
+def chosen_topics(text: str, there: Iterable[str], dead_letters: str | None = None) -> list[str]:
     """Return the topics that a list of names and regular expressions means.
 
-    An expression must match the whole name. It never matches internal topics.
+    An expression must match the whole name. It never matches internal topics, nor topics that get
+    the dead letters of these topics.
     """
-    known = sorted(there)
+    names = set(there)
+    if dead_letters is not None and dead_letters.startswith(_TOPIC):
+        names -= {placed(dead_letters.removeprefix(_TOPIC), name) for name in names}
+    known = sorted(names)
     chosen: list[str] = []
     for word in (part.strip() for part in text.split(",")):
         if _NAME.fullmatch(word):
@@ -36,12 +41,15 @@ def chosen_topics(text: str, there: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(chosen))
 
 
-def topics_now(text: str, properties: Mapping[str, str]) -> list[str]:
+def topics_now(
+    text: str, properties: Mapping[str, str], dead_letters: str | None = None
+) -> list[str]:
     """Return the topics that the text means now; ask the brokers only for an expression."""
     if all(_NAME.fullmatch(part.strip()) for part in text.split(",")):
         return chosen_topics(text, ())
     with client_settings(properties).connect() as client:
-        return chosen_topics(text, [topic.name for topic in list_topics(client)])
+        there = [topic.name for topic in list_topics(client)]
+        return chosen_topics(text, there, dead_letters)
 
 
 def check_several(to: str, dead_letters: str | None, checkpoint: str | None) -> None:

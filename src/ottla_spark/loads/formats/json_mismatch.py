@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import datetime
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, TypeGuard
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def _fits(value: object, kind: DataType) -> bool:
         bits = _BITS[kind.typeName()]
         return _is_whole(value) and -(1 << bits) <= value < 1 << bits
     if isinstance(kind, T.DecimalType):
-        return _is_number(value) and abs(value) < 10 ** (kind.precision - kind.scale)
+        return _fits_decimal(value, kind.precision, kind.scale)
     if isinstance(kind, T.NumericType):
         return _is_number(value) or value in _SPECIAL_NUMBERS
     if isinstance(kind, T.TimestampType) and _is_whole(value):
@@ -76,6 +77,22 @@ def _fits(value: object, kind: DataType) -> bool:
     if isinstance(kind, T.DateType | T.TimestampType | T.TimestampNTZType):
         return isinstance(value, str) and _is_time(value)
     return True
+
+
+def _fits_decimal(value: object, precision: int, scale: int) -> bool:
+    """Return whether a number, or a text that is one, fits when it is rounded. 1,234.5 is one."""
+    if isinstance(value, str) and value == value.strip():
+        text = value.replace(",", "")
+    elif _is_number(value):
+        text = str(value)
+    else:
+        return False
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return False
+    unit = Decimal(1).scaleb(-scale)
+    return number.is_finite() and abs(number) < 10 ** (precision - scale) - unit / 2
 
 
 def _is_whole(value: object) -> TypeGuard[int]:

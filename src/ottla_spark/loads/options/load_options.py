@@ -90,6 +90,7 @@ class LoadOptions:
                 f"--isolation-level should be {READ_COMMITTED} or {READ_UNCOMMITTED}"
             )
         start_options(self.starting_offsets, self.topic)
+        self._check_dead_letters()
 
     def _check_target(self) -> None:
         target = self.to.target
@@ -103,6 +104,20 @@ class LoadOptions:
         if why:
             raise LoadUsageError(
                 f"--compact: {why}. Only {compaction_schemes()} tables can be compacted"
+            )
+
+    def _check_dead_letters(self) -> None:
+        """Raise LoadUsageError if dead letters would be loaded again, or be part of the table."""
+        wanted = self.dead_letters
+        if wanted.topic == self.topic:
+            raise LoadUsageError(
+                f"--dead-letters topic:{wanted.topic} is the topic that is loaded: use another one"
+            )
+        here, there = (f"{path.rstrip('/')}/" for path in (self.to.location, wanted.path))
+        if wanted.path and (here.startswith(there) or there.startswith(here)):
+            raise LoadUsageError(
+                f"--dead-letters {wanted.path} and --to {self.to} need directories apart from each"
+                " other"
             )
 
     def _check_raw(self) -> None:

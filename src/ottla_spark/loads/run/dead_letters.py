@@ -66,17 +66,22 @@ class DeadLetterTable:
         self.name = path
         self._table = ParquetTableWriter(spark, path)
 
+    def is_of_another(self, query_id: str | None) -> bool:
+        """Return whether the table has the dead letters of another load."""
+        return self._table.is_of_another(query_id)
+
     def holds(self, batch: Batch) -> bool:
         """Return whether the table's log has the batch."""
         last = self._table.last_batch(batch.query_id)
         return last is not None and last >= batch.number
 
     def put(self, batch: Batch, misfits: DataFrame) -> None:
-        """Add rows through Spark's file sink."""
+        """Add rows through Spark's file sink. Most batches of a load have no dead letters."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
 
         self._table.prepare(misfits.schema, (), widen=True)
+        self._table.fill_gaps(batch)
         rows = misfits.select(*COLUMNS, F.col(REASON).alias(REASON_COLUMN))
         self._table.add(batch, rows, Observation(), 0)
 

@@ -21,6 +21,7 @@ _RAISED = re.compile(
 )
 _JAVA_CALL = "An error occurred while calling"
 _LOSS = "DataLoss"
+_SOURCE_ADVICE = " To continue with the records that are left"  # with an option of the source
 _NO_SOURCE = "DATA_SOURCE_NOT_FOUND"
 
 
@@ -47,7 +48,8 @@ def load_error(error: PySparkException | Py4JJavaError, kept: BaseException | No
     if cause.startswith(NO_FILE_SYSTEM):
         return LoadUsageError(cause)
     if f"{_LOSS}:" in text or "DATA_LOSS" in text:
-        return DataLost(f"{cause}. Or load the remaining records with --allow-data-loss")
+        lost = cause.partition(_SOURCE_ADVICE)[0].rstrip(".")
+        return DataLost(f"{lost}. Load the remaining records with --allow-data-loss")
     return LoadError(f"the load stopped: {cause}. Run the same command to continue the load")
 
 

@@ -65,7 +65,9 @@ def prepare(
         spark, to.location, options.topic, catalog=options.catalog, compacted=options.compact
     )
     directory = load_directory(spark, options, table)
+    query_id = None
     if directory is not None:
+        query_id = directory.checkpoint.query_id()
         _take(directory, table, options, held)
     saved = None if directory is None else directory.schema()
     values = sample_values() if _needs_sample(options, saved) else []
@@ -84,7 +86,7 @@ def prepare(
     directory.set_schema_digest(options.schema_digest)
     if form is not None and form.schema != saved:
         _save_schema(directory, form.schema, saved, say)
-    dead_letters = _dead_letters(spark, options, table)
+    dead_letters = _dead_letters(spark, options, table, query_id)
     if options.reset:
         dead_letters.reset()
     places = [table.data_directory]
@@ -169,14 +171,29 @@ def _save_schema(
         say(f"  {name} {kind}")
 
 
-def _dead_letters(spark: SparkSession, options: LoadOptions, table: TableWriter) -> DeadLetterSink:
+def _dead_letters(
+    spark: SparkSession, options: LoadOptions, table: TableWriter, query_id: str | None
+) -> DeadLetterSink:
+    """Return where dead letters go. A Parquet table takes those of one load.
+
+    `query_id` is the id of the load's checkpoint, before --reset. Without one, a load that starts
+    over takes the table for its own.
+    """
     wanted = options.dead_letters
     if wanted.topic:
         return DeadLetterTopic(wanted.topic, options.client)
     path = wanted.path or f"{table.data_directory}-dead-letters"
     if wanted.is_delta or is_object_store(path):
         return DeltaDeadLetters(spark, path, options.topic)
-    return DeadLetterTable(spark, path)
+    ours = DeadLetterTable(spark, path)
+    if not ours.is_of_another(query_id) or (options.reset and query_id is None):
+        return ours
+    beside = DeadLetterTable(spark, f"{path}-{options.topic}")
+    if wanted.path or beside.is_of_another(query_id):
+        raise LoadUsageError(
+            f"{path} has the dead letters of another load: choose another place with --dead-letters"
+        )
+    return beside
 
 
 def _check_and_clean(

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
 from ottla_spark.loads.errors import LoadUsageError, RolledBack
+from ottla_spark.loads.schema.arrow_types import arrow_schema
 from ottla_spark.loads.schema.evolution import as_nullable, difference, missing_fields
 from ottla_spark.loads.state.load_directory import HIDDEN
 from ottla_spark.loads.state.object_store import delta_options, unreachable
@@ -33,6 +34,7 @@ from ottla_spark.loads.targets.target import Glance, Target
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable, Transaction
     from deltalake.transaction import AddAction
+    from pyarrow import RecordBatchReader
     from pyspark.sql import DataFrame, Observation, SparkSession
     from pyspark.sql.types import StructType
 
@@ -248,9 +250,11 @@ class DeltaTableWriter(TableWriter):
     def _merge(
         self, files: list[StagedFile], table: DeltaTable, batch: Batch, key: Sequence[str]
     ) -> None:
-        source = staged_rows(files).scanner().to_reader()
-        on = " AND ".join(f't."{name}" = s."{name}"' for name in key)
-        columns = {f'"{f.name}"': f's."{f.name}"' for f in table.schema().fields}
+        source = _with_nested_fields(staged_rows(files).scanner().to_reader(), _schema_of(table))
+        on = " AND ".join(f"t.{_quoted(name)} = s.{_quoted(name)}" for name in key)
+        names = [name for name in source.schema.names if name != DELETED]
+        # The table may have other columns too: they keep their values.
+        columns = {_quoted(name): f"s.{_quoted(name)}" for name in names}
         merge = table.merge(
             source,
             predicate=on,
@@ -314,6 +318,26 @@ def _commit_properties(
     from deltalake import CommitProperties
 
     return CommitProperties(custom_metadata={NOTE: json.dumps(note)}, app_transactions=transactions)
+
+
+def _quoted(name: str) -> str:
+    """Return a name for an expression of delta-rs."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+def _with_nested_fields(rows: RecordBatchReader, there: StructType) -> RecordBatchReader:
+    """Return rows whose structs have all fields of the table, which may have more of them."""
+    import pyarrow as pa
+
+    wanted = arrow_schema(there)
+    fields = [
+        wanted.field(field.name)
+        if field.name in wanted.names and pa.types.is_nested(field.type)
+        else field
+        for field in rows.schema
+    ]
+    return rows.cast(pa.schema(fields))
 
 
 def _schema_of(table: DeltaTable) -> StructType:

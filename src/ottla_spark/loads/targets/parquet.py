@@ -144,6 +144,10 @@ class ParquetTableWriter(TableWriter):
             raise LoadUsageError(self._other_checkpoint)
         return last
 
+    def is_of_another(self, query_id: str | None) -> bool:
+        """Return whether the table belongs to the checkpoint of another load."""
+        return self._owner() not in {None, query_id}
+
     def missing_files(self) -> list[str]:
         """Return the files that the log lists and the directory lacks."""
         there = {stored.uri for stored in self._storage.data_files(self.data_directory)}
@@ -199,6 +203,11 @@ class ParquetTableWriter(TableWriter):
         for uri in sorted(left, key=is_mark):
             self._storage.remove(uri)
         return removed + sum(not is_mark(uri) for uri in left)
+
+    def fill_gaps(self, batch: Batch) -> None:
+        """Prepare the log for a batch whose predecessors may have added nothing to the table."""
+        self._owner()
+        self._log.fill_gaps(batch.number, self._log_interval)
 
     def compact(self, target_file_size: int) -> int:
         """Merge small files, and replace the log files that list them."""

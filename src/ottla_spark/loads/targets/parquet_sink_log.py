@@ -56,12 +56,7 @@ class SinkLog:
 
         With `until`, return those that list the table as it was after that batch.
         """
-        all_names = sorted(
-            LogName(int(name.removesuffix(COMPACT)), name.endswith(COMPACT))
-            for name in self._storage.children(self._directory)
-            if name.removesuffix(COMPACT).isdigit()
-        )
-        found = [name for name in all_names if until is None or name.batch <= until]
+        found = [name for name in self._all_names() if until is None or name.batch <= until]
         compact = max((name.batch for name in found if name.compact), default=-1)
         return [name for name in found if name.batch > compact or name == (compact, True)]
 
@@ -79,14 +74,14 @@ class SinkLog:
 
     def files(self) -> list[SinkFile]:
         """Return all files of the table."""
-        return [file for name in self.names() for file in self.read(name)]
+        return self._files_until(None)
 
     def added_by(self, batch: int) -> list[SinkFile]:
         """Return the files that this batch, the last one, added."""
         name = next(name for name in self.names() if name.batch == batch)
         if not name.compact:
             return self.read(name)
-        before = {file.path for each in self.names(batch - 1) for file in self.read(each)}
+        before = {file.path for file in self._files_until(batch - 1)}
         return [file for file in self.read(name) if file.path not in before]
 
     def append(self, spark: SparkSession, batch: int, paths: Sequence[str]) -> None:
@@ -108,6 +103,19 @@ class SinkLog:
         if not log.add(batch, listed):
             raise LoadError(f"{self._directory} has batch {batch} already: another load wrote it")
 
+    def fill_gaps(self, batch: int, interval: int) -> None:
+        """Add the log files that Spark reads to add `batch` and to read the table after it.
+
+        Spark expects a log file for every batch, but batches that added nothing may have none.
+        `interval` tells which log files are compact ones.
+        """
+        there = set(self._all_names())
+        for name in _needed_before(batch, interval):
+            if name in there:
+                continue
+            files = self._files_until(name.batch) if name.compact else []
+            self._storage.write_text(f"{self._directory}/{name}", _log_text(files))
+
     def remove(self) -> None:
         """Remove the whole log."""
         self._storage.remove(self._directory)
@@ -118,10 +126,36 @@ class SinkLog:
 
         If the block raises an exception, the old log file stays.
         """
-        text = "\n".join([VERSION, *(file.line for file in files)])
         assert isinstance(self._storage, HadoopStorage), "only Spark replaces log files"
-        with self._storage.replacement(f"{self._directory}/{name}", text):
+        with self._storage.replacement(f"{self._directory}/{name}", _log_text(files)):
             yield
+
+    def _all_names(self) -> list[LogName]:
+        """Return all log files by batch, also those that a compact one repeats."""
+        return sorted(
+            LogName(int(name.removesuffix(COMPACT)), name.endswith(COMPACT))
+            for name in self._storage.children(self._directory)
+            if name.removesuffix(COMPACT).isdigit()
+        )
+
+    def _files_until(self, batch: int | None) -> list[SinkFile]:
+        """Return the files of the table as it was after a batch, or as it is now."""
+        return [file for name in self.names(batch) for file in self.read(name)]
+
+
+def _needed_before(batch: int, interval: int) -> list[LogName]:
+    """Return the log files that Spark needs before it adds a batch, the oldest first.
+
+    These are all since the last compact one, and the compact one before that: Spark takes the
+    distance of the last two for the interval.
+    """
+    last_compact = batch // interval * interval - 1
+    batches = [last_compact - interval, *range(last_compact, batch)]
+    return [LogName(each, (each + 1) % interval == 0) for each in batches if each >= 0]
+
+
+def _log_text(files: Sequence[SinkFile]) -> str:
+    return "\n".join([VERSION, *(file.line for file in files)])
 
 
 def _parse(line: str) -> SinkFile:

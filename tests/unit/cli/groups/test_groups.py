@@ -48,7 +48,8 @@ def test_what_is_no_duration(text: str) -> None:
 def test_moments() -> None:
     assert timestamp_ms("1970-01-01T00:00:01+00:00", "--at") == 1000
     assert timestamp_ms("1500", "--at") == 1500
-    for text in ("noon", "2026-13-01", "1e3", "99999999-01-01"):
+    assert timestamp_ms("1960-01-01T00:00:00+00:00", "--at") == 0
+    for text in ("noon", "2026-13-01", "1e3", "99999999-01-01", str(2**63)):
         with pytest.raises(UsageError, match="--at"):
             timestamp_ms(text, "--at")
 

@@ -101,3 +101,17 @@ def test_rounds_add_up_until_they_are_stopped() -> None:
     stopped = Rounds(load, print, stop)
     with pytest.raises(KeyboardInterrupt):
         stopped.run(lambda: ["a"], None)
+
+
+@pytest.mark.parametrize(
+    ("dead_letters", "topics"),
+    [
+        ("topic:bad", ["orders", "orders-bad", "orders-bad-bad", "users"]),
+        ("topic:{topic}-bad", ["bad", "orders", "users"]),
+        ("delta:/lake/bad", ["bad", "orders", "orders-bad", "orders-bad-bad", "users"]),
+    ],
+)
+def test_an_expression_leaves_dead_letters_out(dead_letters: str, topics: list[str]) -> None:
+    there = ["bad", "orders", "orders-bad", "orders-bad-bad", "users"]
+    assert chosen_topics(".*", there, dead_letters) == topics
+    assert chosen_topics("bad,orders-bad", there, dead_letters) == ["bad", "orders-bad"]

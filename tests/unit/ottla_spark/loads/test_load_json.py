@@ -145,6 +145,12 @@ SCHEMA = StructType(
         (b'{"id": 9223372036854775808}', "id: expected BIGINT, found 9223372036854775808"),
         (b'{"at": "2026-13-01", "id": 1}', 'at: expected TIMESTAMP, found "2026-13-01"'),
         (b'{"money": 123456.5, "id": 1}', "money: expected DECIMAL(5,2), found 123456.5"),
+        (b'{"money": 999.999, "id": 1}', "money: expected DECIMAL(5,2), found 999.999"),
+        (b'{"money": " 7 "}', 'money: expected DECIMAL(5,2), found " 7 "'),
+        (b'{"money": "NaN"}', 'money: expected DECIMAL(5,2), found "NaN"'),
+        (b'{"money": "12.34", "id": 1.0}', "id: expected BIGINT, found 1.0"),
+        (b'{"money": "1,2.344", "who": 1}', "who: expected an object, found 1"),
+        (b'{"money": 999.994, "who": 1}', "who: expected an object, found 1"),
         (b'{"of": {"x": 1, "y": "z"}}', 'of.y: expected BIGINT, found "z"'),
     ],
 )

@@ -21,6 +21,7 @@ from ottla_spark.loads.schema.evolution import as_nullable, difference, missing_
 from ottla_spark.loads.schema.table_columns import table_columns
 from ottla_spark.loads.targets.address import TableAddress
 from ottla_spark.loads.targets.delta_statistics import delta_statistics
+from pyspark_ottla.source.data_loss import ADVICE
 
 MIB = 1 << 20
 
@@ -171,6 +172,11 @@ def test_errors_that_end_a_load() -> None:
 
     lost = load_error(PySparkException(WORKER_FAILED), None)
     assert isinstance(lost, DataLost)
+    advice = f"{DataLost.__module__}.DataLoss: t-0: 3 records are lost: x. {ADVICE}"
+    lost = load_error(PySparkException(f"Traceback (most recent call last)\n{advice}"), None)
+    assert str(lost) == (
+        "t-0: 3 records are lost: x. Load the remaining records with --allow-data-loss"
+    )
     kept = LoadUsageError("mine")
     assert load_error(PySparkException("x"), kept) is kept
     assert type(load_error(PySparkException("x"), ValueError("y"))) is LoadError
