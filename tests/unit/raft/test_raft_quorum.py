@@ -15,6 +15,7 @@ from ottla.raft import messages as msg
 from ottla.raft.election import ElectionState
 from ottla.raft.quorum import Quorum
 from ottla.raft.quorum_state import TRANSITIONS
+from ottla.raft.requests import MOST_EPOCHS_AHEAD
 from ottla.raft.voters import ReplicaKey, VoterSet
 from tests.support.raft_cluster import MemoryLog, Record, voter
 
@@ -111,6 +112,17 @@ def test_an_epoch_after_which_nobody_could_be_elected_is_refused(claim: msg.AnyR
     (reply,) = replies(quorum.step(ev.Request(1, claim), 1))
     assert reply.error == ErrorCode.INVALID_REQUEST
     assert quorum.election == ElectionState(4, 2)
+
+
+@pytest.mark.parametrize("epoch", [2**30, 2**31 - 200])
+def test_several_requests_cannot_lead_to_the_last_epoch_either(epoch: int) -> None:
+    quorum, _ = start(1, 2, 3, election=ElectionState(epoch, 2))
+    ahead = [1000, MOST_EPOCHS_AHEAD + 1, MOST_EPOCHS_AHEAD]
+    for number, step in enumerate(ahead):
+        claim = msg.VoteRequest(ReplicaKey(3), epoch + step, None, 0, 0, False)
+        (reply,) = replies(quorum.step(ev.Request(number, claim), 1))
+        assert (reply.error == ErrorCode.INVALID_REQUEST) == (step > MOST_EPOCHS_AHEAD)
+    assert quorum.election.epoch == epoch + MOST_EPOCHS_AHEAD
 
 
 def replies(effects: Sequence[object]) -> list[msg.AnyResponse]:
