@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ottla.controller.brokers import features_in_a_cluster
 from ottla.model.errors import ErrorCode
 from ottla.sim.cluster import CONTROLLER, PORT, SimCluster, host_of
@@ -19,6 +21,7 @@ from ottla.wire.messages.broker_registration import (
     Feature,
     Listener,
 )
+from ottla.wire.messages.controller_registration import ControllerRegistrationRequest
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -121,9 +124,9 @@ def test_only_what_the_controller_decides_may_be_in_an_envelope() -> None:
 # -- a broker's life ------------------------------------------------------------------------------
 
 
-def register(cluster: SimCluster) -> int:
-    """Register a broker whose address takes connections, so that the controller lets it live."""
-    request = BrokerRegistrationRequest(
+def registration(cluster: SimCluster) -> BrokerRegistrationRequest:
+    """Return that of a broker whose address takes connections: the controller lets it live."""
+    return BrokerRegistrationRequest(
         broker_id=GUEST,
         cluster_id=cluster.node(1).cluster_id,
         incarnation_id=b"k" * 16,
@@ -132,7 +135,10 @@ def register(cluster: SimCluster) -> int:
                   for n, a, b in features_in_a_cluster()],
         log_dirs=[b"d" * 16],
     )  # fmt: skip
-    answer = ask_controller(cluster, leader_of(cluster), request, 4)
+
+
+def register(cluster: SimCluster) -> int:
+    answer = ask_controller(cluster, leader_of(cluster), registration(cluster), 4)
     assert answer.error_code == 0
     return int(answer.broker_epoch)
 
@@ -145,6 +151,30 @@ def beat(cluster: SimCluster, epoch: int, offset: int, *, stops: bool = False) -
         want_shut_down=stops,
     )
     return ask_controller(cluster, leader_of(cluster), request, 1)
+
+
+def test_brokers_and_controllers_that_cannot_be_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = started(6)
+    leader = leader_of(cluster)
+
+    def refused(request: Message, version: int) -> int:
+        return int(ask_controller(cluster, leader, request, version).error_code)
+
+    request = registration(cluster)
+    request.broker_id = -1
+    assert refused(request, 4) == ErrorCode.INVALID_REQUEST
+    assert refused(ControllerRegistrationRequest(controller_id=-1), 0) == ErrorCode.INVALID_REQUEST
+    request = registration(cluster)
+    request.features = [each for each in request.features if each.name != "metadata.version"]
+    assert refused(request, 4) == ErrorCode.UNSUPPORTED_VERSION
+    monkeypatch.setattr("ottla.controller.brokers.MOST_NODES", len(NODES))
+    assert refused(registration(cluster), 4) == ErrorCode.POLICY_VIOLATION
+    another = ControllerRegistrationRequest(controller_id=GUEST)
+    assert refused(another, 0) == ErrorCode.POLICY_VIOLATION
+    assert set(cluster.node(leader).image.brokers) == set(NODES)
+    assert set(cluster.node(leader).image.controllers) <= set(NODES)
 
 
 def test_a_broker_is_unfenced_with_the_offset_of_its_registration() -> None:

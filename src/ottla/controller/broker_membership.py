@@ -110,6 +110,8 @@ class BrokerMembership:
             raise ApiError(
                 ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is the cluster {image.cluster_id}"
             )
+        brokers.check_room(image.brokers, broker_id)
+        brokers.check_features(image, registration.features)
         known = image.brokers.get(broker_id)
         if (
             known is not None

@@ -48,9 +48,11 @@ def code_of(response: Any) -> int:
     return int(response.topics[0].partitions[0].error_code)
 
 
-def prepared(**settings: str) -> tuple[Broker, ScriptedCoordinator, Client]:
+def prepared(verifies: str = "true") -> tuple[Broker, ScriptedCoordinator, Client]:
     broker = Broker(
-        offsets_topic_num_partitions="1", offsets_topic_replication_factor="1", **settings
+        offsets_topic_num_partitions="1",
+        offsets_topic_replication_factor="1",
+        transaction_partition_verification_enable=verifies,
     )
     broker.topic()
     coordinator, client = with_coordinator(broker), broker.connect()
@@ -91,7 +93,7 @@ def test_the_coordinator_is_asked_again_after_a_marker_of_the_transaction_before
 
 @pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (PRODUCER, -1)])
 def test_offsets_of_no_producer_are_refused(producer_id: int, epoch: int) -> None:
-    _, _, client = prepared(transaction_partition_verification_enable="false")
+    _, _, client = prepared(verifies="false")
     request = commit(epoch)
     request.producer_id = producer_id
     assert code_of(client.ask(request, 4)) == ErrorCode.INVALID_PRODUCER_ID_MAPPING

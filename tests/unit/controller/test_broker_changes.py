@@ -46,6 +46,10 @@ def cluster(leader: int, *, fenced: bool = False) -> MetadataImage:
     )
 
 
+def lose_directory(image: MetadataImage, config: BrokerConfig, broker_id: int) -> Steps[Any]:
+    return lose_directories(image, config, broker_id, [directory(broker_id)])
+
+
 def record_count(steps: Steps[Any]) -> int:
     """Return how many records steps make. None of the steps makes many calls."""
     results: list[Any] = []
@@ -72,9 +76,9 @@ def record_count(steps: Steps[Any]) -> int:
         (broker_changes.shut_down, cluster(1)),
         (broker_changes.unregister, cluster(1)),
         (broker_changes.unfence, cluster(-1, fenced=True)),
-        (lambda *given: lose_directories(*given, [directory(1)]), cluster(1)),
+        (lose_directory, cluster(1)),
     ],
-    ids=["fence", "shut_down", "unregister", "unfence", "lose_directories"],
+    ids=["fence", "shut_down", "unregister", "unfence", "lose_directory"],
 )
 def test_all_partitions_and_the_broker_change_in_steps(
     change: Callable[[MetadataImage, BrokerConfig, int], Steps[Any]], image: MetadataImage
