@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from ottla.config.broker import BrokerConfig
-from ottla.config.topic import log_config
+from ottla.config.topic import usable_log_config
 from ottla.controller.assignments import directory_of
 from ottla.controller.brokers import ELR_VERSION
 from ottla.controller.partition_change import ChangeRules, change_partition
@@ -53,7 +53,7 @@ class PartitionRules:
         """Return the rules for the partitions of a topic."""
         rules = self._rules.get(topic)
         if rules is None:
-            settings = log_config(self._config, self._image.topic_config(topic))
+            settings, _ = usable_log_config(self._config, self._image.topic_config(topic))
             rules = self._rules[topic] = ChangeRules(
                 self._is_active,
                 settings.unclean_leader_election_enable,
