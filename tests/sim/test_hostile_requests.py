@@ -42,6 +42,15 @@ MOST_CALLS = 12_000
 TIMES_REQUEST = 64
 CONSTANT_BYTES = 256 * 1024
 APIS: dict[str, Mapping[int, Served]] = {LISTENER: SERVED, CONTROLLER: CONTROLLER_SERVED}
+QUORUM = (
+    ApiKey.VOTE,
+    ApiKey.BEGIN_QUORUM_EPOCH,
+    ApiKey.END_QUORUM_EPOCH,
+    ApiKey.FETCH,
+    ApiKey.FETCH_SNAPSHOT,
+    ApiKey.DESCRIBE_QUORUM,
+)
+"""What voters send each other, and whoever wants to look like one."""
 REMOVES = {ApiKey.UNREGISTER_BROKER, ApiKey.REMOVE_RAFT_VOTER}
 """They do what they are asked for, and then the cluster has fewer nodes."""
 
@@ -110,6 +119,55 @@ def test_odd_requests_end_no_node(listener: str) -> None:
     cluster.run_for(30_000)  # some of them have led to elections
     cluster.run_until(lambda: active(cluster) is not None)
     create(cluster, "after", 1, replicas=1)
+    restart(cluster)
+
+
+def quorum_values(cluster: SimCluster) -> dict[str, tuple[Any, ...]]:
+    """Return values for the requests of voters: epochs and offsets near those of the quorum."""
+    members = [cluster.node(number).controller.member for number in NODES]
+    epoch = max(each.driver.epoch for each in members if each is not None)
+    epochs = (epoch, epoch, epoch + 1, epoch + 1, epoch + 2, epoch - 1, epoch + 2**30, 2**31 - 1)
+    offsets = (0, 1, cluster.node(1).image.end_offset, 2**62)
+    nodes = (*NODES, len(NODES) + 1)
+    return {
+        "cluster_id": (cluster.node(1).image.cluster_id,),
+        "topic_name": (METADATA_TOPIC,),
+        "name": (METADATA_TOPIC, "CONTROLLER"),
+        "topic_id": (METADATA_TOPIC_ID,),
+        "partition_index": (0,),
+        "partition": (0,),
+        **dict.fromkeys(("leader_id", "replica_id", "voter_id", "candidate_id"), nodes),
+        **dict.fromkeys(("replica_epoch", "leader_epoch", "current_leader_epoch"), epochs),
+        **dict.fromkeys(("last_fetched_epoch", "last_offset_epoch", "epoch"), epochs),
+        **dict.fromkeys(("fetch_offset", "last_offset", "end_offset", "position"), offsets),
+    }
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + 3))
+def test_false_voters_end_no_node_and_not_the_quorum(seed: int) -> None:
+    cluster = started(seed)
+    chance = Random(seed)
+    for _ in range(CASES):
+        requests = RandomRequests(chance, quorum_values(cluster))
+        key = chance.choice(QUORUM)
+        served = CONTROLLER_SERVED[key]
+        frame = requests.frame(key, chance.randint(served.oldest, served.newest))
+        sender = Sender(cluster, chance.choice(NODES), CONTROLLER)
+        sender.send(frame)
+        cluster.run_for(chance.choice((0, 1, 5, 100)))
+        sender.close()
+    cluster.run_until(lambda: active(cluster) is not None, 60_000)
+    restart(cluster)
+
+
+def restart(cluster: SimCluster) -> None:
+    """Kill all nodes; what they have stored must let them start again."""
+    for number in NODES:
+        cluster.kill(number)
+    for number in NODES:
+        cluster.start(number)
+    cluster.run_for(30_000)
+    cluster.run_until(lambda: active(cluster) is not None, 60_000)
 
 
 def large_requests(listener: str) -> list[Any]:

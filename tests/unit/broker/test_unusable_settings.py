@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ottla.metadata.records import ConfigRecord
 from ottla.model.config_resources import ResourceType
+from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.support.broker import Broker
 
 
@@ -49,6 +50,10 @@ def test_settings_of_a_topic(broker: Broker) -> None:
     assert not log.config.remote_storage_enable
     reports = [each for each in broker.reports if each.startswith("t has settings")]
     assert len(reports) == 1
+    resource = DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name="t")
+    response = broker.connect().ask(DescribeConfigsRequest(resources=[resource]), 4)
+    values = {each.name: each.value for each in response.results[0].configs}
+    assert (values["segment.bytes"], values["retention.ms"]) == ("large", "7000")
 
 
 def test_a_default_that_contradicts_a_topic(broker: Broker) -> None:
