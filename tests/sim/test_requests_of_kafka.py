@@ -12,8 +12,12 @@ from ottla.sim.cluster import CONTROLLER, PORT, SimCluster, host_of
 from ottla.sim.network.exchange import make_exchange
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import decoder, encoder
-from ottla.wire.header import decode_response_header
+from ottla.wire.header import decode_response_header, request_header
 from ottla.wire.message import Message
+from ottla.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.wire.messages.broker_registration import (
@@ -30,6 +34,7 @@ from ottla.wire.messages.create_topics import (
 from ottla.wire.messages.default_principal_data import DefaultPrincipalData
 from ottla.wire.messages.envelope import EnvelopeRequest
 from ottla.wire.messages.metadata import MetadataRequest
+from tests.sim.test_hostile_requests import Sender
 from tests.sim.test_quorum_of_several import NODES, active
 from tests.sim.test_replication import started
 
@@ -151,6 +156,34 @@ def beat(cluster: SimCluster, epoch: int, offset: int, *, stops: bool = False) -
         want_shut_down=stops,
     )
     return ask_controller(cluster, leader_of(cluster), request, 1)
+
+
+def test_each_broker_gets_other_producer_ids_while_another_decision_is_made() -> None:
+    cluster = started(6)
+    node = cluster.node(leader_of(cluster))
+    node.sliced_work.slice_ms = 0
+    topics = [
+        CreatableTopic(name=f"t{number}", num_partitions=20, replication_factor=1)
+        for number in range(20)
+    ]
+    senders = [Sender(cluster, node.node_id, CONTROLLER) for _ in range(3)]
+    senders[0].send(frame_of(CreateTopicsRequest(topics=topics), 7))
+    for number, sender in zip(NODES, senders[1:], strict=False):
+        epoch = node.image.brokers[number].broker_epoch
+        asked = AllocateProducerIdsRequest(broker_id=number, broker_epoch=epoch)
+        sender.send(frame_of(asked, 0))
+    cluster.run_until(lambda: all(each.is_done for each in senders), 30_000)
+    blocks = [
+        decoder(AllocateProducerIdsResponse, 0)(bytes(each.received), 9, len(each.received))[0]
+        for each in senders[1:]
+    ]
+    assert [(each.error_code, each.producer_id_len) for each in blocks] == [(0, 1000)] * 2
+    assert len({each.producer_id_start for each in blocks}) == 2
+
+
+def frame_of(request: Message, version: int) -> bytes:
+    header = request_header(request.API_KEY, version, CORRELATION_ID, "c")
+    return header + encoder(type(request), version)(request)
 
 
 def test_brokers_and_controllers_that_cannot_be_are_refused(

@@ -73,7 +73,7 @@ def assign_directories(
     assignments: Sequence[DirectoryAssignment],
 ) -> Steps[Decision[AssignedReplica]]:
     """Note where a broker has its replicas. Those in a directory that failed are not in sync."""
-    broker = image.brokers[broker_id]
+    broker = image.brokers.get(broker_id)
     usable, lost = PartitionRules(image, config), rules_without(image, config, broker_id)
     decision: Decision[AssignedReplica] = Decision([], [])
     for assignment in assignments:
@@ -81,7 +81,7 @@ def assign_directories(
         directory, topic_id, partition_id = assignment
         topic = image.topics_by_id.get(topic_id)
         code = _code(image, broker_id, assignment)
-        if code is not ErrorCode.NONE or topic is None:
+        if code is not ErrorCode.NONE or topic is None or broker is None:
             decision.results.append(AssignedReplica(assignment, ApiError(code)))
             continue
         partition = topic.partitions[partition_id]
@@ -103,6 +103,8 @@ def assign_directories(
 
 def _code(image: MetadataImage, broker_id: int, assignment: DirectoryAssignment) -> ErrorCode:
     """Return why a replica cannot be assigned to a directory; NONE if it can."""
+    if broker_id not in image.brokers:
+        return ErrorCode.STALE_BROKER_EPOCH  # it was unregistered meanwhile
     topic = image.topics_by_id.get(assignment.topic_id)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID

@@ -91,6 +91,13 @@ def test_an_assignment_to_a_lost_directory_moves_the_leader() -> None:
         assert (changed.leader, changed.isr, changed.directories[0]) == (2, (2,), directory)
 
 
+def test_nothing_is_assigned_to_a_broker_that_was_unregistered() -> None:
+    image = cluster(partition(0, 1, (A, C)))._replace(brokers={})
+    changed, code = assigned(image, 1, B)
+    assert code == ErrorCode.STALE_BROKER_EPOCH
+    assert changed.directories == (A, C)
+
+
 def test_what_cannot_be_assigned() -> None:
     image = cluster(partition(0, 1, (A, C)))
     assert assigned(image, 1, B, topic=b"x" * 16)[1] == ErrorCode.UNKNOWN_TOPIC_ID
