@@ -510,10 +510,10 @@ def usable_log_config(
         return log_config(broker, overrides), ()
     except ConfigError as error:
         errors = error.errors
-    values: Values = {}
+    values: dict[str, Value] = {}
     for name, text in overrides.items():
         try:
-            values.update(parse_all(TOPIC_SETTINGS, {name: text}))
+            values |= parse_all(TOPIC_SETTINGS, {name: text})
         except ConfigError:
             continue
     config = _with_values(broker.log_defaults, values)
