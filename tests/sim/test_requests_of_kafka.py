@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ottla.controller.brokers import features_in_a_cluster
 from ottla.model.errors import ErrorCode
 from ottla.sim.cluster import CONTROLLER, PORT, SimCluster, host_of
 from ottla.sim.network.exchange import make_exchange
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import decoder, encoder
-from ottla.wire.header import decode_response_header
+from ottla.wire.header import decode_response_header, request_header
 from ottla.wire.message import Message
+from ottla.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.wire.messages.broker_registration import (
@@ -19,6 +25,7 @@ from ottla.wire.messages.broker_registration import (
     Feature,
     Listener,
 )
+from ottla.wire.messages.controller_registration import ControllerRegistrationRequest
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -27,6 +34,7 @@ from ottla.wire.messages.create_topics import (
 from ottla.wire.messages.default_principal_data import DefaultPrincipalData
 from ottla.wire.messages.envelope import EnvelopeRequest
 from ottla.wire.messages.metadata import MetadataRequest
+from tests.sim.test_hostile_requests import Sender
 from tests.sim.test_quorum_of_several import NODES, active
 from tests.sim.test_replication import started
 
@@ -122,9 +130,9 @@ def test_only_what_the_controller_decides_may_be_in_an_envelope() -> None:
 # -- a broker's life ------------------------------------------------------------------------------
 
 
-def register(cluster: SimCluster) -> int:
-    """Register a broker whose address takes connections, so that the controller lets it live."""
-    request = BrokerRegistrationRequest(
+def registration(cluster: SimCluster) -> BrokerRegistrationRequest:
+    """Return that of a broker whose address takes connections: the controller lets it live."""
+    return BrokerRegistrationRequest(
         broker_id=GUEST,
         cluster_id=cluster.node(1).cluster_id,
         incarnation_id=b"k" * 16,
@@ -133,7 +141,10 @@ def register(cluster: SimCluster) -> int:
                   for n, a, b in features_in_a_cluster()],
         log_dirs=[b"d" * 16],
     )  # fmt: skip
-    answer = ask_controller(cluster, leader_of(cluster), request, 4)
+
+
+def register(cluster: SimCluster) -> int:
+    answer = ask_controller(cluster, leader_of(cluster), registration(cluster), 4)
     assert answer.error_code == 0
     return int(answer.broker_epoch)
 
@@ -146,6 +157,58 @@ def beat(cluster: SimCluster, epoch: int, offset: int, *, stops: bool = False) -
         want_shut_down=stops,
     )
     return ask_controller(cluster, leader_of(cluster), request, 1)
+
+
+def test_each_broker_gets_other_producer_ids_while_another_decision_is_made() -> None:
+    cluster = started(6)
+    node = cluster.node(leader_of(cluster))
+    node.sliced_work.slice_ms = 0
+    topics = [
+        CreatableTopic(name=f"t{number}", num_partitions=20, replication_factor=1)
+        for number in range(20)
+    ]
+    senders = [Sender(cluster, node.node_id, CONTROLLER) for _ in range(3)]
+    senders[0].send(frame_of(CreateTopicsRequest(topics=topics), 7))
+    for number, sender in zip(NODES, senders[1:], strict=False):
+        epoch = node.image.brokers[number].broker_epoch
+        asked = AllocateProducerIdsRequest(broker_id=number, broker_epoch=epoch)
+        sender.send(frame_of(asked, 0))
+    cluster.run_until(lambda: all(each.is_done for each in senders), 30_000)
+    blocks = [
+        decoder(AllocateProducerIdsResponse, 0)(bytes(each.received), 9, len(each.received))[0]
+        for each in senders[1:]
+    ]
+    assert [(each.error_code, each.producer_id_len) for each in blocks] == [(0, 1000)] * 2
+    assert len({each.producer_id_start for each in blocks}) == 2
+
+
+def frame_of(request: Message, version: int) -> bytes:
+    header = request_header(request.API_KEY, version, CORRELATION_ID, "c")
+    return header + encoder(type(request), version)(request)
+
+
+def test_brokers_and_controllers_that_cannot_be_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = started(6)
+    leader = leader_of(cluster)
+
+    def refused(request: Message, version: int) -> int:
+        return int(ask_controller(cluster, leader, request, version).error_code)
+
+    request = registration(cluster)
+    request.broker_id = -1
+    assert refused(request, 4) == ErrorCode.INVALID_REQUEST
+    assert refused(ControllerRegistrationRequest(controller_id=-1), 0) == ErrorCode.INVALID_REQUEST
+    request = registration(cluster)
+    request.features = [each for each in request.features if each.name != "metadata.version"]
+    assert refused(request, 4) == ErrorCode.UNSUPPORTED_VERSION
+    monkeypatch.setattr("ottla.controller.brokers.MOST_NODES", len(NODES))
+    assert refused(registration(cluster), 4) == ErrorCode.POLICY_VIOLATION
+    another = ControllerRegistrationRequest(controller_id=GUEST)
+    assert refused(another, 0) == ErrorCode.POLICY_VIOLATION
+    assert set(cluster.node(leader).image.brokers) == set(NODES)
+    assert set(cluster.node(leader).image.controllers) <= set(NODES)
 
 
 def test_a_broker_is_unfenced_with_the_offset_of_its_registration() -> None:

@@ -72,12 +72,15 @@ def carry_out(
 def carry_out_whole(
     node: Node,
     context: RequestContext,
-    decide: Callable[[MetadataImage], Sequence[Message]],
+    decide: Callable[[MetadataImage], list[Message] | Steps[list[Message]]],
     respond: Callable[[ApiError | None], Message],
     *,
     validate_only: bool = False,
 ) -> None:
-    """Carry out a request that succeeds or fails as a whole. `decide` may raise ApiError."""
+    """Carry out a request that succeeds or fails as a whole.
+
+    `decide` returns the records, or steps that make them, or raises ApiError.
+    """
     reply = context.defer()
     refusal: ApiError | None = None
 
@@ -86,6 +89,8 @@ def carry_out_whole(
         yield
         try:
             decided = decide(image)
+            if not isinstance(decided, list):
+                decided = yield from decided
         except ApiError as error:
             refusal = plain(error)
             return []

@@ -25,6 +25,7 @@ from ottla.broker.sliced_work import SlicedWork
 from ottla.broker.step_imports import GROUPS, TRANSACTIONS, import_in_steps
 from ottla.config.broker import BrokerConfig
 from ottla.config.broker_settings.replication import RACK_AWARE
+from ottla.config.definition import ConfigError
 from ottla.config.listeners import Endpoint
 from ottla.controller.quorum_controller import QuorumController
 from ottla.log.append_rules import WITH_KEYS, AppendLater
@@ -540,11 +541,17 @@ class Node:
         return self.image.cluster_id
 
     def apply_dynamic_config(self, image: MetadataImage) -> None:
-        """Follow the broker settings that were changed while running."""
-        self.config = self.config.with_dynamic(
-            image.config_of(ResourceType.BROKER, ""),
-            image.config_of(ResourceType.BROKER, str(self.node_id)),
-        )
+        """Follow the broker settings that were changed while running.
+
+        A controller has checked them, but not with the file of this broker.
+        """
+        cluster_wide = image.config_of(ResourceType.BROKER, "")
+        per_broker = image.config_of(ResourceType.BROKER, str(self.node_id))
+        try:
+            self.config = self.config.with_dynamic(cluster_wide, per_broker)
+        except ConfigError as error:
+            self.report(f"dynamic broker settings cannot be used: {'; '.join(error.errors)}")
+            self.config = self.config.with_usable(cluster_wide, per_broker)
         self.fetch_max_bytes = self.config.fetch.fetch_max_bytes
         replication, now_ms = self.config.replication, self.clock.monotonic_ms()
         self.leader_throttle = rate_limit(

@@ -3,17 +3,42 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.controller.producer_ids import ProducerIdBlock, allocate_producer_ids
+from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.steps import Steps
+from ottla.wire.message import Message
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
 REQUEST_TIMEOUT_MS = 10_000
+GiveBlock: TypeAlias = Callable[[ProducerIdBlock | ApiError], None]
 Take: TypeAlias = Callable[[int | ApiError], None]
+
+
+def allocate_block(node: Node, broker_id: int, broker_epoch: int, done: GiveBlock) -> None:
+    """Let this node, the active controller, give a broker a block that nobody else gets.
+
+    `done` gets it once that is committed. The block is chosen when it is this decision's turn, so
+    two brokers that ask while another decision is made do not get the same one.
+    """
+    found: list[ProducerIdBlock | ApiError] = []
+
+    def decide(image: MetadataImage) -> Steps[Sequence[Message]]:
+        yield
+        try:
+            decision = allocate_producer_ids(image, broker_id, broker_epoch)
+        except ApiError as error:
+            found.append(error)
+            return []
+        found.extend(decision.results)
+        return decision.records
+
+    node.controller.decide(decide, lambda failure: done(failure or found[0]))
 
 
 class ProducerIds:
@@ -44,22 +69,15 @@ class ProducerIds:
         if not node.config.is_alone:
             self._ask_controller()
             return
-        try:
-            decision = allocate_producer_ids(
-                node.controller.latest_image, node.node_id, node.hosted_logs.broker_epoch
-            )
-        except ApiError as error:
-            self._refuse(error)
-            return
 
-        def done(failure: ApiError | None) -> None:
-            if failure is None:
-                (self._block,) = decision.results
-                self._serve()
+        def done(result: ProducerIdBlock | ApiError) -> None:
+            if isinstance(result, ApiError):
+                self._refuse(result)
             else:
-                self._refuse(failure)
+                self._block = result
+                self._serve()
 
-        node.controller.submit(decision.records, done)
+        allocate_block(node, node.node_id, node.hosted_logs.broker_epoch, done)
 
     def _ask_controller(self) -> None:
         """Get the next block from the active controller."""

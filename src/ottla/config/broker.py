@@ -205,6 +205,28 @@ class BrokerConfig(Component):
         """Return a config with the same file and these dynamic settings. Raise ConfigError."""
         return BrokerConfig(self.static, cluster_wide, per_broker)
 
+    def with_usable(
+        self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]
+    ) -> BrokerConfig:
+        """Return the same without the dynamic settings that are not valid beside this file.
+
+        Without any, if only several of them together are not valid.
+        """
+        try:
+            return self.with_dynamic(self._usable(cluster_wide), self._usable(per_broker))
+        except ConfigError:
+            return self.with_dynamic({}, {})
+
+    def _usable(self, dynamic: Mapping[str, str]) -> dict[str, str]:
+        usable = {}
+        for name, text in dynamic.items():
+            try:
+                self.with_dynamic({name: text}, {})
+            except ConfigError:
+                continue
+            usable[name] = text
+        return usable
+
 
 def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
     """Return the file's settings. As in Kafka, node.id and broker.id stand for each other."""

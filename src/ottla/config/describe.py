@@ -18,7 +18,7 @@ from ottla.config.broker import (
     broker_settings,
     prefixed_setting,
 )
-from ottla.config.definition import READ_ONLY, Setting, Type, format_value
+from ottla.config.definition import READ_ONLY, ConfigError, Setting, Type, format_value
 from ottla.config.group import GROUP_SETTINGS, default_of
 from ottla.config.topic import SYNONYMS, TOPIC_SETTINGS
 
@@ -119,7 +119,7 @@ def _topic_entry(config: BrokerConfig, overrides: Mapping[str, str], setting: Se
     origins = list(_broker_origins(config, setting.name))
     text = overrides.get(setting.name)
     if text is not None:
-        value = format_value(setting.parse(text))
+        value = _shown(setting, text)
         origins.insert(0, Origin(setting.name, value, Source.TOPIC))
     elif setting.internal:
         value = None
@@ -127,6 +127,14 @@ def _topic_entry(config: BrokerConfig, overrides: Mapping[str, str], setting: Se
         value = format_value(_from_broker(config, setting))
     source = origins[0].source if origins else Source.DEFAULT
     return Entry(setting, value, source, False, origins)
+
+
+def _shown(setting: Setting, text: str) -> str | None:
+    """Return a value as Kafka shows it, or its text if it cannot be used here."""
+    try:
+        return format_value(setting.parse(text))
+    except ConfigError:
+        return text
 
 
 def _from_broker(

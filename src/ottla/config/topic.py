@@ -499,6 +499,29 @@ def log_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
     return config
 
 
+def usable_log_config(
+    broker: BrokerConfig, overrides: Mapping[str, str]
+) -> tuple[LogConfig, tuple[str, ...]]:
+    """Return the settings of a topic as far as this broker can use them, and what is wrong.
+
+    A controller has checked them, but with the settings that it had itself at that time.
+    """
+    try:
+        return log_config(broker, overrides), ()
+    except ConfigError as error:
+        errors = error.errors
+    values: dict[str, Value] = {}
+    for name, text in overrides.items():
+        try:
+            values |= parse_all(TOPIC_SETTINGS, {name: text})
+        except ConfigError:
+            continue
+    config = _with_values(broker.log_defaults, values)
+    if config.remote_storage_enable and not broker.tiered.remote_log_storage_system_enable:
+        config = config.replace(remote_storage_enable=False)
+    return config, errors
+
+
 def check_turned_off(old: Mapping[str, str], new: LogConfig) -> None:
     """Raise ConfigError if a topic's tier is turned off and its remote segments are not deleted."""
     was_tiered = old.get("remote.storage.enable", "false").strip().lower() == "true"

@@ -30,7 +30,7 @@ from ottla.controller.quorum_controller import QuorumController
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import BrokerImage, FeatureRange, MetadataImage
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.model.steps import Steps
+from ottla.model.steps import Steps, in_steps
 from ottla.model.value import Value
 from ottla.ports import Clock
 from ottla.replication.timers import Timer, Timers
@@ -110,6 +110,8 @@ class BrokerMembership:
             raise ApiError(
                 ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is the cluster {image.cluster_id}"
             )
+        brokers.check_room(image.brokers, broker_id)
+        brokers.check_features(image, registration.features)
         known = image.brokers.get(broker_id)
         if (
             known is not None
@@ -128,10 +130,12 @@ class BrokerMembership:
             records: list[Message] = []
             other = latest.brokers.get(broker_id)
             if other is not None and other.incarnation_id != registration.incarnation_id:
-                records += broker_changes.fence(latest, self._config(), broker_id)
+                records += yield from broker_changes.fence(latest, self._config(), broker_id)
                 if registration.previous_epoch not in (None, other.broker_epoch):
-                    latest = MetadataDelta(latest).replay_all(records).apply()
-                    records += broker_changes.return_unclean(latest, self._config(), broker_id)
+                    latest = yield from _after(latest, records)
+                    records += yield from broker_changes.return_unclean(
+                        latest, self._config(), broker_id
+                    )
             epochs.append(controller.next_offset + len(records))
             return records + _record_of(registration, epochs[0])
 
@@ -186,7 +190,7 @@ class BrokerMembership:
             records: list[Message] = []
             is_stopping = False
             if broker_id in latest.brokers:
-                records = self._changes(
+                records = yield from self._changes(
                     latest, session, broker_id, wants_fence, wants_shutdown, is_caught_up
                 )
                 is_stopping = wants_shutdown and (
@@ -195,8 +199,10 @@ class BrokerMembership:
                 if failed_dirs and not set(failed_dirs).isdisjoint(
                     latest.brokers[broker_id].log_dirs
                 ):
-                    latest = MetadataDelta(latest).replay_all(records).apply()
-                    records += lose_directories(latest, self._config(), broker_id, failed_dirs)
+                    latest = yield from _after(latest, records)
+                    records += yield from lose_directories(
+                        latest, self._config(), broker_id, failed_dirs
+                    )
             if is_stopping and session.shutdown_offset is None:
                 session.shutdown_offset = self._controller.next_offset + len(records) - 1
             return records
@@ -218,21 +224,23 @@ class BrokerMembership:
         wants_fence: bool,
         wants_shutdown: bool,
         is_caught_up: bool,
-    ) -> list[Message]:
+    ) -> Steps[list[Message]]:
         config = self._config()
         broker = image.brokers[broker_id]
-        has_ended = wants_shutdown and self._has_handed_over(session, broker_id)
+        has_ended = wants_shutdown and (yield from self._has_handed_over(session, broker_id))
         if wants_fence or has_ended:
-            return broker_changes.fence(image, config, broker_id)
-        if wants_shutdown and (broker.fenced or self._must_wait(image, session, broker_id)):
-            return []
+            return (yield from broker_changes.fence(image, config, broker_id))
         if wants_shutdown:
-            return broker_changes.shut_down(image, config, broker_id)
+            if broker.fenced or (yield from self._must_wait(image, session, broker_id)):
+                return []
+            return (yield from broker_changes.shut_down(image, config, broker_id))
         if broker.fenced and is_caught_up:
-            return broker_changes.unfence(image, config, broker_id)
+            return (yield from broker_changes.unfence(image, config, broker_id))
         return []
 
-    def _must_wait(self, image: MetadataImage, session: BrokerSession, broker_id: int) -> bool:
+    def _must_wait(
+        self, image: MetadataImage, session: BrokerSession, broker_id: int
+    ) -> Steps[bool]:
         """Return True if a broker that wants to stop is needed until others have caught up.
 
         So brokers can be restarted one after the other without a pause for acks=all.
@@ -241,7 +249,9 @@ class BrokerMembership:
         if asked_ms is None or image.brokers[broker_id].in_controlled_shutdown:
             return False
         is_due = self._clock.monotonic_ms() - asked_ms >= LONGEST_WAIT_FOR_OTHERS_MS
-        return not is_due and not broker_changes.can_be_spared(image, self._config(), broker_id)
+        if is_due:
+            return False
+        return not (yield from broker_changes.can_be_spared(image, self._config(), broker_id))
 
     def _reply(self, session: BrokerSession, broker_id: int, is_caught_up: bool) -> HeartbeatReply:
         image = self._controller.image
@@ -250,13 +260,16 @@ class BrokerMembership:
         may_stop = is_fenced and session.shutdown_asked_ms is not None
         return HeartbeatReply(is_caught_up, is_fenced, may_stop)
 
-    def _has_handed_over(self, session: BrokerSession, broker_id: int) -> bool:
+    def _has_handed_over(self, session: BrokerSession, broker_id: int) -> Steps[bool]:
         """Return True if the others lead what a broker led, and all of them know it."""
-        image = self._controller.image
-        if not broker_changes.leads_nothing(image, broker_id) and self._others(broker_id):
-            return False
         if session.shutdown_offset is None:
             return False
+        if self._others(broker_id):
+            leads_nothing = yield from broker_changes.leads_nothing(
+                self._controller.image, broker_id
+            )
+            if not leads_nothing:
+                return False
         return self._heartbeats.lowest_offset(self._others(broker_id)) >= session.shutdown_offset
 
     def _others(self, broker_id: int) -> list[int]:
@@ -319,9 +332,9 @@ class BrokerMembership:
                 # It may have been heard of since then: a decision waits for those before it.
                 is_alive = self._heartbeats.is_alive(broker_id, self._clock.monotonic_ms())
                 if broker_id in latest.brokers and not is_alive:
-                    some = broker_changes.fence(latest, self._config(), broker_id)
+                    some = yield from broker_changes.fence(latest, self._config(), broker_id)
                     records += some
-                    latest = MetadataDelta(latest).replay_all(some).apply()
+                    latest = yield from _after(latest, some)
                 yield
             return records
 
@@ -337,6 +350,13 @@ class BrokerMembership:
 
 def _ignore(error: ApiError | None) -> None:
     """Do nothing: if it failed, another controller decides."""
+
+
+def _after(image: MetadataImage, records: Sequence[Message]) -> Steps[MetadataImage]:
+    """Return the image with some records more."""
+    delta = MetadataDelta(image)
+    yield from in_steps(delta.replay, records)
+    return (yield from delta.apply_in_steps())
 
 
 def _record_of(registration: Registration, epoch: int) -> list[Message]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 from ottla.config.listeners import SECURITY_PROTOCOLS, Endpoint
 from ottla.metadata.image import FeatureRange, MetadataImage, PartitionImage
@@ -14,6 +15,7 @@ from ottla.metadata.records import (
     PartitionChangeRecord,
     RegisterBrokerRecord,
 )
+from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.model.steps import ITEMS_A_STEP, Steps
 from ottla.raft.voters import MAX_KRAFT_VERSION
@@ -54,6 +56,28 @@ TOLERATED_FEATURES = {
 Apache Kafka's controller refuses a broker that does not name every feature in use. What these
 stand for is served by the brokers that have it.
 """
+
+
+MOST_NODES: Final = 5000
+"""Brokers, or controllers, of a cluster. All of them are in the memory of every node."""
+
+
+def check_room(known: Mapping[int, object], node_id: int) -> None:
+    """Raise POLICY_VIOLATION if a node is new and there are too many already."""
+    if node_id not in known and len(known) >= MOST_NODES:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, f"There are {MOST_NODES} such nodes already")
+
+
+def check_features(image: MetadataImage, features: Iterable[FeatureRange]) -> None:
+    """Raise UNSUPPORTED_VERSION if a broker does not support a feature as the cluster uses it."""
+    supported = {name: (lowest, highest) for name, lowest, highest in features}
+    for name, level in image.features.items():
+        lowest, highest = supported.get(name, (0, 0))
+        if level and not lowest <= level <= highest:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"The cluster uses {name} {level}, and the broker supports {lowest} to {highest}",
+            )
 
 
 def begin_cluster(image: MetadataImage) -> list[Message]:

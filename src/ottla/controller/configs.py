@@ -244,6 +244,8 @@ def _check_broker(
     per_broker = new if change.resource_name else image.config_of(ResourceType.BROKER, own)
     cluster_wide = image.config_of(ResourceType.BROKER, "") if change.resource_name else new
     try:
+        if not change.resource_name:
+            config.with_dynamic(new, {})  # other brokers have no settings of their own for it
         config.with_dynamic(cluster_wide, per_broker)
     except ConfigError as error:
         raise _invalid("; ".join(error.errors)) from error

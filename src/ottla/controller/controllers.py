@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.config.listeners import SECURITY_PROTOCOLS
-from ottla.controller.brokers import METADATA_VERSION
+from ottla.controller.brokers import METADATA_VERSION, check_room
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import BrokerEndpoint, BrokerFeature, RegisterControllerRecord
 from ottla.model.errors import ApiError, ErrorCode
@@ -24,8 +24,9 @@ def register_controller(
     """Return the record of a controller.
 
     Raise UNSUPPORTED_VERSION if the metadata is too old, INVALID_REQUEST if a listener has an
-    unknown security protocol.
+    unknown security protocol, POLICY_VIOLATION if there are too many controllers.
     """
+    check_room(image.controllers, request.controller_id)
     if not can_register(image):
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,

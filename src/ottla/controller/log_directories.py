@@ -12,14 +12,14 @@ from typing import NamedTuple
 from ottla.config.broker import BrokerConfig
 from ottla.controller.broker_changes import (
     PartitionRules,
-    all_partitions,
-    is_active_in,
+    change_all,
     is_online,
+    rules_without,
 )
 from ottla.controller.decision import Decision
 from ottla.controller.partition_change import change_partition, directories_of
-from ottla.metadata.image import BrokerImage, MetadataImage, PartitionImage
-from ottla.metadata.records import BrokerRegistrationChangeRecord
+from ottla.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from ottla.metadata.records import BrokerRegistrationChangeRecord, PartitionChangeRecord
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from ottla.model.steps import Steps
@@ -43,30 +43,29 @@ class AssignedReplica(NamedTuple):
 
 def lose_directories(
     image: MetadataImage, config: BrokerConfig, broker_id: int, failed: Collection[bytes]
-) -> list[Message]:
+) -> Steps[list[Message]]:
     """Return the records for log directories that a broker cannot use any more."""
     broker = image.brokers[broker_id]
     lost = set(failed).intersection(broker.log_dirs)
     if not lost:
         return []
-    rules = _rules_without(image, config, broker_id)
-    records: list[Message] = []
-    for topic, partition in all_partitions(image):
-        if directories_of(partition).get(broker_id) in lost:
-            isr = [each for each in partition.isr if each != broker_id]
-            record = change_partition(
-                topic.topic_id, partition, rules.of(topic.name), isr=isr, lost=(broker_id,)
-            )
-            if record is not None:
-                records.append(record)
-    records.append(
-        BrokerRegistrationChangeRecord(
-            broker_id=broker_id,
-            broker_epoch=broker.broker_epoch,
-            log_dirs=[each for each in broker.log_dirs if each not in lost],
+    rules = rules_without(image, config, broker_id)
+
+    def change(topic: TopicImage, partition: PartitionImage) -> PartitionChangeRecord | None:
+        if directories_of(partition).get(broker_id) not in lost:
+            return None
+        isr = [each for each in partition.isr if each != broker_id]
+        return change_partition(
+            topic.topic_id, partition, rules.of(topic.name), isr=isr, lost=(broker_id,)
         )
+
+    records = yield from change_all(image, change)
+    registration = BrokerRegistrationChangeRecord(
+        broker_id=broker_id,
+        broker_epoch=broker.broker_epoch,
+        log_dirs=[each for each in broker.log_dirs if each not in lost],
     )
-    return records
+    return [*records, registration]
 
 
 def assign_directories(
@@ -76,15 +75,15 @@ def assign_directories(
     assignments: Sequence[DirectoryAssignment],
 ) -> Steps[Decision[AssignedReplica]]:
     """Note where a broker has its replicas. Those in a directory that failed are not in sync."""
-    broker = image.brokers[broker_id]
-    usable, unusable = PartitionRules(image, config), _rules_without(image, config, broker_id)
+    broker = image.brokers.get(broker_id)
+    usable, unusable = PartitionRules(image, config), rules_without(image, config, broker_id)
     decision: Decision[AssignedReplica] = Decision([], [])
     for assignment in assignments:
         yield
         directory, topic_id, partition_id = assignment
         topic = image.topics_by_id.get(topic_id)
         code = _code(image, broker_id, assignment)
-        if code is not ErrorCode.NONE or topic is None:
+        if code is not ErrorCode.NONE or topic is None or broker is None:
             decision.results.append(AssignedReplica(assignment, ApiError(code)))
             continue
         partition = topic.partitions[partition_id]
@@ -106,6 +105,8 @@ def assign_directories(
 
 def _code(image: MetadataImage, broker_id: int, assignment: DirectoryAssignment) -> ErrorCode:
     """Return why a replica cannot be assigned to a directory; NONE if it can."""
+    if broker_id not in image.brokers:
+        return ErrorCode.STALE_BROKER_EPOCH  # it was unregistered meanwhile
     topic = image.topics_by_id.get(assignment.topic_id)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
@@ -123,9 +124,3 @@ def _may_lead(broker: BrokerImage, partition: PartitionImage) -> bool:
     """
     directory = directories_of(partition).get(broker.broker_id, UNASSIGNED_DIRECTORY)
     return directory == LOST_DIRECTORY or is_online(broker, directory)
-
-
-def _rules_without(image: MetadataImage, config: BrokerConfig, broker_id: int) -> PartitionRules:
-    return PartitionRules(
-        image, config, lambda other: other != broker_id and is_active_in(image.brokers, other)
-    )

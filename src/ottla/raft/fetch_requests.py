@@ -1,7 +1,9 @@
 """The leader's answers to Fetch and FetchSnapshot requests (KIP-595, KIP-630).
 
 A Fetch that finds nothing new is parked until the log grows, the high watermark moves, its
-time is over, or the leadership ends. There is one parked Fetch for each replica.
+time is over, or the leadership ends. There is one parked Fetch for each replica. Whoever can reach
+a controller can fetch as any number of replicas, and close its connections: so there is a limit of
+their number, and of the time that they wait.
 """
 
 from __future__ import annotations
@@ -18,11 +20,13 @@ from ottla.raft.messages import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
 )
+from ottla.raft.replicas import MOST_OBSERVERS
 from ottla.raft.role import NEVER
 from ottla.raft.voters import Endpoint
 
 LeaderFields: TypeAlias = tuple[int, int | None, tuple[Endpoint, ...]]
 BOOTSTRAP_SNAPSHOT_ID = OffsetAndEpoch(0, 0)
+MOST_WAIT_MS = 30_000
 
 
 class ParkedFetch(NamedTuple):
@@ -49,7 +53,7 @@ def handle(leader: Leader, request_id: object, request: FetchRequest) -> None:
         quorum.emit(Reply(request_id, response))
     else:
         _note_replica(leader, request)
-        deadline_ms = quorum.now_ms + request.max_wait_ms
+        deadline_ms = quorum.now_ms + min(request.max_wait_ms, MOST_WAIT_MS)
         parked = ParkedFetch(request_id, request, deadline_ms)
         if _has_news(leader, request) or request.max_wait_ms <= 0:
             _reply(leader, parked)
@@ -57,6 +61,8 @@ def handle(leader: Leader, request_id: object, request: FetchRequest) -> None:
             earlier = leader.parked_fetches.pop(request.replica, None)
             if earlier is not None:  # of a connection that may be gone
                 _reply(leader, earlier)
+            if len(leader.parked_fetches) >= MOST_OBSERVERS:
+                _reply(leader, leader.parked_fetches.pop(next(iter(leader.parked_fetches))))
             leader.parked_fetches[request.replica] = parked
 
 

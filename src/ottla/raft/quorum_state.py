@@ -307,6 +307,15 @@ class QuorumState:
         role = Resigned(self, preferred_candidates)
         self._become(role, self.election, self.leader_endpoints)
 
+    def is_led_by_another(self, epoch: int, leader_id: int | None) -> bool:
+        """Return True if a message names a leader of this epoch, which has another one.
+
+        Only somebody who pretends to be a leader can have told one of them. It does not matter who
+        is right: the first one is kept, and if it does not answer there is another election.
+        """
+        known = self.election.leader_id
+        return epoch == self.epoch and leader_id is not None and known not in (None, leader_id)
+
     def learn_leader(
         self, epoch: int, leader_id: int | None, endpoints: tuple[Endpoint, ...]
     ) -> None:
@@ -317,11 +326,7 @@ class QuorumState:
         """
         if epoch < self.epoch:
             return
-        if epoch == self.epoch:
-            known = self.election.leader_id
-            assert known in (None, leader_id) or leader_id is None, (
-                f"two leaders of epoch {epoch}: {known} and {leader_id}"
-            )
+        assert not self.is_led_by_another(epoch, leader_id), f"{leader_id}: {self.election}"
         if leader_id is not None and not endpoints:
             endpoints = self.voters.last.endpoints(leader_id)
         if leader_id in (None, self.local.key.id) or not endpoints:

@@ -35,9 +35,12 @@ from ottla.raft.messages import (
 from ottla.raft.quorum_state import QuorumState
 from ottla.raft.voters import ReplicaKey
 
-MOST_EPOCHS_AHEAD = 2**30
-"""How far ahead the epoch of a request may be. Epochs are 32-bit numbers: at the last of them no
-leader could be elected any more, and so one wrong request would end the quorum."""
+ENOUGH_EPOCHS = 2**30
+"""No quorum has so many elections. Up to here, the epoch of a request may be any number ahead."""
+MOST_EPOCHS_AHEAD = 100
+"""How far ahead the epoch of a request may be after that. Epochs are 32-bit numbers: at the last of
+them no leader could be elected any more. A few wrong requests must not lead there. Who is further
+behind learns the epoch from the answers to its own requests."""
 
 
 def handle(quorum: QuorumState, event: Request) -> None:
@@ -126,13 +129,13 @@ def _check_leader(quorum: QuorumState, leader_id: int, epoch: int) -> ErrorCode 
         return ErrorCode.FENCED_LEADER_EPOCH
     if leader_id < 0 or _is_too_far_ahead(quorum, epoch):
         return ErrorCode.INVALID_REQUEST
-    if epoch == quorum.epoch and quorum.election.leader_id not in (None, leader_id):
-        return ErrorCode.INVALID_REQUEST  # an epoch has one leader, and it is another one
+    if quorum.is_led_by_another(epoch, leader_id):
+        return ErrorCode.INVALID_REQUEST
     return None
 
 
 def _is_too_far_ahead(quorum: QuorumState, epoch: int) -> bool:
-    return epoch > quorum.epoch + MOST_EPOCHS_AHEAD
+    return epoch > max(ENOUGH_EPOCHS, quorum.epoch + MOST_EPOCHS_AHEAD)
 
 
 def _is_meant(quorum: QuorumState, voter: ReplicaKey | None) -> bool:

@@ -50,6 +50,9 @@ def handle(quorum: QuorumState, event: Response | RequestFailed) -> None:
         if isinstance(role, Prospective):
             role.won()  # the peer knows no pre-votes: do without them
         return
+    if quorum.is_led_by_another(response.epoch, response.leader_id):
+        quorum.connections.pause(peer_id, quorum.now_ms)
+        return
     quorum.learn_leader(response.epoch, response.leader_id, response.endpoints)
     if response.epoch == quorum.epoch and _handle_message(quorum, peer_id, response):
         return

@@ -83,6 +83,17 @@ def test_old_coordinators_are_refused(broker: Broker) -> None:
     assert set(codes(response).values()) == {ErrorCode.TRANSACTION_COORDINATOR_FENCED}
 
 
+@pytest.mark.parametrize(("producer_id", "producer_epoch"), [(-1, 0), (-(2**63), 0), (7, -1)])
+def test_markers_of_no_producer_are_refused(
+    broker: Broker, producer_id: int, producer_epoch: int
+) -> None:
+    log = broker.topic().online_log()
+    request = markers(producer_id, producer_epoch=producer_epoch)
+    response = broker.connect().ask(request)
+    assert set(codes(response).values()) == {ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+    assert log.log_end_offset == 0
+
+
 def test_a_request_without_markers_is_answered(broker: Broker) -> None:
     assert broker.connect().ask(WriteTxnMarkersRequest()).markers == []
 

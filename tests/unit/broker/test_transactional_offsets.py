@@ -48,8 +48,12 @@ def code_of(response: Any) -> int:
     return int(response.topics[0].partitions[0].error_code)
 
 
-def prepared() -> tuple[Broker, ScriptedCoordinator, Client]:
-    broker = Broker(offsets_topic_num_partitions="1", offsets_topic_replication_factor="1")
+def prepared(verifies: str = "true") -> tuple[Broker, ScriptedCoordinator, Client]:
+    broker = Broker(
+        offsets_topic_num_partitions="1",
+        offsets_topic_replication_factor="1",
+        transaction_partition_verification_enable=verifies,
+    )
     broker.topic()
     coordinator, client = with_coordinator(broker), broker.connect()
     client.ask(FindCoordinatorRequest(key="g"), 3)
@@ -85,6 +89,15 @@ def test_the_coordinator_is_asked_again_after_a_marker_of_the_transaction_before
     broker.node.settle()
     ((_, response),) = client.replies()
     assert code_of(response) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (PRODUCER, -1)])
+def test_offsets_of_no_producer_are_refused(producer_id: int, epoch: int) -> None:
+    _, _, client = prepared(verifies="false")
+    request = commit(epoch)
+    request.producer_id = producer_id
+    assert code_of(client.ask(request, 4)) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert code_of(client.ask(commit(1), 4)) == ErrorCode.NONE
 
 
 def test_a_transaction_has_a_limit_of_offsets_that_its_marker_applies(

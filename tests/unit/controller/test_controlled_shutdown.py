@@ -11,6 +11,7 @@ from ottla.controller.broker_changes import can_be_spared
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
 from ottla.model.config_resources import ResourceType
+from ottla.model.steps import run_to_end
 from ottla.wire.message import Message
 
 ID = b"t" * 16
@@ -52,4 +53,4 @@ def test_can_be_spared(
             ),
         ],
     )
-    assert can_be_spared(image, BrokerConfig(), 1) is expected
+    assert run_to_end(can_be_spared(image, BrokerConfig(), 1)) is expected

@@ -94,6 +94,13 @@ def test_brokers_are_set_one_by_one_and_all_together(change: Change, image: Meta
     assert image.config_of(BROKER, "") == {"log.retention.ms": "6"}
 
 
+def test_a_setting_for_all_brokers_is_checked_though_this_one_has_its_own(change: Change) -> None:
+    assert change(BROKER, "1", ("log.cleaner.threads", SET, "2")) is None
+    refusal = change(BROKER, "", ("log.cleaner.threads", SET, "many"))
+    assert refusal is not None
+    assert refusal.code == ErrorCode.INVALID_REQUEST
+
+
 @pytest.mark.parametrize(
     ("attempt", "code", "message"),
     [

@@ -62,17 +62,17 @@ def assigned(
 
 def test_a_lost_directory_takes_only_its_own_replicas_out() -> None:
     image = cluster(partition(0, 1, (A, C)), partition(1, 1, (B, D)), partition(2, 2, (A, C)))
-    records = lose_directories(image, CONFIG, 1, [A, GONE])
+    records = run_to_end(lose_directories(image, CONFIG, 1, [A, GONE]))
     changed = after(image, list(records))
     assert [(each.leader, each.isr) for each in changed] == [(2, (2,)), (1, (1, 2)), (2, (2,))]
     delta = MetadataDelta(image).replay_all(records)
     assert delta.apply().brokers[1].log_dirs == (B,)
-    assert lose_directories(image, CONFIG, 1, [GONE]) == []
+    assert run_to_end(lose_directories(image, CONFIG, 1, [GONE])) == []
 
 
 def test_nobody_leads_if_the_only_replica_in_sync_is_lost() -> None:
     image = cluster(partition(0, 1, (A, C), isr=(1,)))
-    (changed,) = after(image, list(lose_directories(image, CONFIG, 1, [A])))
+    (changed,) = after(image, list(run_to_end(lose_directories(image, CONFIG, 1, [A]))))
     assert (changed.leader, changed.isr) == (-1, (1,))
 
 
@@ -89,6 +89,13 @@ def test_an_assignment_to_a_lost_directory_moves_the_leader() -> None:
     for directory in (LOST_DIRECTORY, GONE):
         changed, _ = assigned(image, 1, directory)
         assert (changed.leader, changed.isr, changed.directories[0]) == (2, (2,), directory)
+
+
+def test_nothing_is_assigned_to_a_broker_that_was_unregistered() -> None:
+    image = cluster(partition(0, 1, (A, C)))._replace(brokers={})
+    changed, code = assigned(image, 1, B)
+    assert code == ErrorCode.STALE_BROKER_EPOCH
+    assert changed.directories == (A, C)
 
 
 def test_what_cannot_be_assigned() -> None:
@@ -111,15 +118,15 @@ def test_a_new_disk_does_not_lead_what_it_does_not_have() -> None:
 def test_a_broker_that_crashed_is_no_eligible_leader() -> None:
     eligible = partition(0, 2, (A, C), isr=(2,))._replace(eligible_leader_replicas=(1,))
     image = cluster(eligible, elr=1)
-    (changed,) = after(image, list(return_unclean(image, CONFIG, 1)))
+    (changed,) = after(image, list(run_to_end(return_unclean(image, CONFIG, 1))))
     assert (changed.isr, changed.eligible_leader_replicas) == ((2,), ())
-    assert list(return_unclean(cluster(eligible), CONFIG, 1)) == []
+    assert run_to_end(return_unclean(cluster(eligible), CONFIG, 1)) == []
 
 
 def test_a_replica_of_a_lost_directory_is_no_eligible_leader() -> None:
     """The broker may begin it anew, empty, in another directory."""
     image = cluster(partition(0, 1, (A, C)), elr=1)
-    (changed,) = after(image, list(lose_directories(image, CONFIG, 1, [A])))
+    (changed,) = after(image, list(run_to_end(lose_directories(image, CONFIG, 1, [A]))))
     assert (changed.leader, changed.isr, changed.eligible_leader_replicas) == (2, (2,), ())
     changed, _ = assigned(image, 1, GONE)
     assert (changed.leader, changed.isr, changed.eligible_leader_replicas) == (2, (2,), ())
@@ -137,8 +144,6 @@ def test_a_new_disk_is_neither_eligible_nor_the_last_leader() -> None:
 
 def test_the_last_replica_in_sync_may_lead_again_after_a_crash() -> None:
     """Its partition had no leader already when eligible leader replicas were switched on."""
-    leaderless = partition(0, -1, (A, C), isr=(1,))
-    (changed,) = after(
-        cluster(leaderless, elr=1), list(return_unclean(cluster(leaderless, elr=1), CONFIG, 1))
-    )
+    image = cluster(partition(0, -1, (A, C), isr=(1,)), elr=1)
+    (changed,) = after(image, list(run_to_end(return_unclean(image, CONFIG, 1))))
     assert (changed.leader, changed.isr, changed.last_known_elr) == (-1, (), (1,))

@@ -13,8 +13,11 @@ from ottla.raft import effects as fx
 from ottla.raft import events as ev
 from ottla.raft import messages as msg
 from ottla.raft.election import ElectionState
+from ottla.raft.fetch_requests import MOST_WAIT_MS
 from ottla.raft.quorum import Quorum
 from ottla.raft.quorum_state import TRANSITIONS
+from ottla.raft.replicas import MOST_OBSERVERS
+from ottla.raft.requests import MOST_EPOCHS_AHEAD
 from ottla.raft.voters import ReplicaKey, VoterSet
 from tests.support.raft_cluster import MemoryLog, Record, voter
 
@@ -111,6 +114,33 @@ def test_an_epoch_after_which_nobody_could_be_elected_is_refused(claim: msg.AnyR
     (reply,) = replies(quorum.step(ev.Request(1, claim), 1))
     assert reply.error == ErrorCode.INVALID_REQUEST
     assert quorum.election == ElectionState(4, 2)
+
+
+@pytest.mark.parametrize("epoch", [2**30, 2**31 - 200])
+def test_several_requests_cannot_lead_to_the_last_epoch_either(epoch: int) -> None:
+    quorum, _ = start(1, 2, 3, election=ElectionState(epoch, 2))
+    ahead = [1000, MOST_EPOCHS_AHEAD + 1, MOST_EPOCHS_AHEAD]
+    for number, step in enumerate(ahead):
+        claim = msg.VoteRequest(ReplicaKey(3), epoch + step, None, 0, 0, False)
+        (reply,) = replies(quorum.step(ev.Request(number, claim), 1))
+        assert (reply.error == ErrorCode.INVALID_REQUEST) == (step > MOST_EPOCHS_AHEAD)
+    assert quorum.election.epoch == epoch + MOST_EPOCHS_AHEAD
+
+
+def test_fetches_that_wait_are_bounded_in_number_and_time() -> None:
+    quorum, log = start(1)
+    log.records.append(Record(1, "leader"))
+    quorum.step(ev.LogFlushed(1), 0)
+    answered: set[object] = set()
+    for number in range(3 * MOST_OBSERVERS):
+        replica = ReplicaKey(1000, number.to_bytes(16))
+        fetch = msg.FetchRequest(replica, 1, 1, 1, 1, 2**31 - 1, 1000)
+        for effect in quorum.step(ev.Request(number, fetch), 1):
+            if isinstance(effect, fx.ReplyWithRecords):
+                answered.add(effect.request_id)
+    assert answered == set(range(2 * MOST_OBSERVERS))
+    late = quorum.step(ev.TimePassed(), 1 + MOST_WAIT_MS)
+    assert len([each for each in late if isinstance(each, fx.ReplyWithRecords)]) == MOST_OBSERVERS
 
 
 def replies(effects: Sequence[object]) -> list[msg.AnyResponse]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
+from ottla.broker.producer_ids import allocate_block
 from ottla.controller.alter_partition import check_broker
-from ottla.controller.producer_ids import allocate_producer_ids
+from ottla.controller.producer_ids import ProducerIdBlock
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
@@ -23,18 +24,13 @@ def handle(node: Node, request: AllocateProducerIdsRequest, context: RequestCont
     if not controller.is_active:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
     check_broker(controller.latest_image, request.broker_id, request.broker_epoch)
-    decision = allocate_producer_ids(
-        controller.latest_image, request.broker_id, request.broker_epoch
-    )
-    (block,) = decision.results
     reply = context.defer()
 
-    def done(error: ApiError | None) -> None:
-        if error is not None:
-            reply.send(AllocateProducerIdsResponse(error_code=error.code))
-            return
-        reply.send(
-            AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.size)
-        )
+    def done(result: ProducerIdBlock | ApiError) -> None:
+        if isinstance(result, ApiError):
+            reply.send(AllocateProducerIdsResponse(error_code=result.code))
+        else:
+            first, size = result
+            reply.send(AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=size))
 
-    controller.submit(decision.records, done)
+    allocate_block(node, request.broker_id, request.broker_epoch, done)

@@ -27,6 +27,7 @@ MOST_ITEMS: Final = 256
 
 def handle(node: Node, request: BrokerRegistrationRequest, context: RequestContext) -> None:
     """Register the broker, and answer with its epoch."""
+    check_id(request.broker_id)
     check_lengths(request.listeners, request.features, request.log_dirs)
     registration = Registration(
         request.broker_id,
@@ -54,6 +55,12 @@ def handle(node: Node, request: BrokerRegistrationRequest, context: RequestConte
         node.membership.register(registration, done)
     except ApiError as error:
         done(error)
+
+
+def check_id(node_id: int) -> None:
+    """Raise INVALID_REQUEST for an id that stands for nobody."""
+    if node_id < 0:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"a node cannot have the id {node_id}")
 
 
 def check_lengths(*items: Sized) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.controller_decisions import carry_out_whole, error_fields
-from ottla.broker.controller_handlers.broker_registration import check_lengths
+from ottla.broker.controller_handlers.broker_registration import check_id, check_lengths
 from ottla.controller.controllers import register_controller
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.controller_registration import (
@@ -22,6 +22,7 @@ def handle(node: Node, request: ControllerRegistrationRequest, context: RequestC
     """Answer once the registration is committed."""
     if not node.controller.is_active:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
+    check_id(request.controller_id)
     check_lengths(request.listeners, request.features)
     carry_out_whole(node, context, lambda image: register_controller(image, request), _response)
 

@@ -19,8 +19,13 @@ class BrokerConnections:
         self._broker_ids: dict[Connection, int] = {}
 
     def add(self, connection: Connection, broker_id: int) -> None:
-        """Note that a connection is a broker's."""
+        """Note that a connection is a broker's.
+
+        It may have been closed while its request waited for a decision.
+        """
         self._broker_ids[connection] = broker_id
+        if connection.closed:
+            self.closed(connection)
 
     def closed(self, connection: Connection) -> None:
         """Note that a connection was closed."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ottla.broker import metadata_publisher
 from ottla.broker.identity import establish
 from ottla.broker.replicas.broker_cleaner import BrokerCleaner
-from ottla.config.topic import LogConfig, log_config
+from ottla.config.topic import LogConfig, usable_log_config
 from ottla.controller import brokers
 from ottla.controller.metadata_log import METADATA_LOG_CONFIG
 from ottla.controller.metadata_snapshots import SnapshotConfig
@@ -75,6 +75,8 @@ class HostedLogs:
         """
         self._checkpointed_writes = (0, 0)
         """How often partitions had been written to at the last two checks for high watermarks."""
+        self._unusable_settings: dict[str, tuple[str, ...]] = {}
+        """What was reported about the settings of topics."""
         self._unmade: dict[TopicPartition, Partition] = {}
         """Partitions of this broker whose log could not be created or opened: the disk was full."""
         self._is_serving = False
@@ -256,7 +258,11 @@ class HostedLogs:
     def log_config(self, topic: str, image: MetadataImage | None = None) -> LogConfig:
         """Return the settings of a topic's logs, as of an image that may not be current yet."""
         image = image or self._node.image
-        return log_config(self._node.config, image.topic_config(topic))
+        config, errors = usable_log_config(self._node.config, image.topic_config(topic))
+        if errors and self._unusable_settings.get(topic) != errors:
+            self._unusable_settings[topic] = errors
+            self._ports.report(f"{topic} has settings that cannot be used: {'; '.join(errors)}")
+        return config
 
     def _reconfigure(self, name: str, image: MetadataImage) -> Steps[None]:
         """Apply the current settings of a topic to its logs."""

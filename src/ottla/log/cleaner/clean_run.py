@@ -492,12 +492,13 @@ class CleanRun:
     def _slow_down(self, size: int) -> Steps[None]:
         if self._is_unlimited:
             return
-        left_ms = self._world.throttle.delay_ms(size, self._resources.clock.monotonic_ms())
+        throttle, clock = self._world.throttle, self._resources.clock
+        throttle.charge(size, clock.monotonic_ms())
+        left_ms = throttle.delay_ms(clock.monotonic_ms())
         while left_ms > 0:
-            pause_ms = min(left_ms, _LONGEST_PAUSE_MS)
-            yield from after(pause_ms, self._world.call_later)
+            yield from after(min(left_ms, _LONGEST_PAUSE_MS), self._world.call_later)
             self._check()
-            left_ms -= pause_ms
+            left_ms = throttle.delay_ms(clock.monotonic_ms())
             if left_ms > 0:
                 yield from self._ask(pack({"task": "ping", "clean": self._id}))
 

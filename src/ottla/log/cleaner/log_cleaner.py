@@ -87,7 +87,8 @@ class LogCleaner:
         self._host = host
         self._config = config
         self._clock = store.resources.clock
-        self._throttle = IoThrottle(config.log_cleaner_io_max_bytes_per_second)
+        self._rate = config.log_cleaner_io_max_bytes_per_second
+        self._throttle = IoThrottle(self._rate)
         self._is_checking = False
         self._is_wanted_again = False
         self._started = 0
@@ -112,7 +113,10 @@ class LogCleaner:
     def reconfigure(self, config: CleanerConfig) -> None:
         """Use new settings from the next clean on, and the new rate at once."""
         self._config = config
-        self._throttle.bytes_per_second = config.log_cleaner_io_max_bytes_per_second
+        rate = config.log_cleaner_io_max_bytes_per_second
+        if rate != self._rate:
+            self._rate = rate
+            self._throttle.change(rate)
 
     # -- choosing ------------------------------------------------------------------------
 

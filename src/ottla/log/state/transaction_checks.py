@@ -80,7 +80,11 @@ def check_from_coordinator(
     """
     producer_id, producer_epoch = batch.producer_id, batch.producer_epoch
     assert batch.is_transactional, batch
-    assert producer_id >= 0, batch
+    if producer_id < 0 or producer_epoch < 0:  # they come from requests
+        raise ApiError(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+            f"A transaction has no producer {producer_id} with epoch {producer_epoch}",
+        )
     if not batch.is_control:
         entry = producers.entries.get(producer_id)
         if not _is_in_transaction(entry, producer_epoch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ottla.config.topic import LogConfig
 from ottla.log.cleaner.clean_run import CleanRun, CleanSettings, CleanWorld
 from ottla.log.cleaner.cleanable import cleanable
@@ -15,9 +17,29 @@ from tests.support.log import NOW, new_log
 
 def test_the_rate_holds_on_average() -> None:
     throttle = IoThrottle(1000)
-    assert throttle.delay_ms(500, now_ms=0) == 500
-    assert throttle.delay_ms(500, now_ms=500) == 500
-    assert throttle.delay_ms(500, now_ms=2000) == 500, "time in which nothing was done is lost"
+    throttle.charge(500, now_ms=0)
+    assert throttle.delay_ms(now_ms=0) == 500
+    throttle.charge(500, now_ms=500)
+    assert throttle.delay_ms(now_ms=500) == 500
+    throttle.charge(500, now_ms=2000)
+    assert throttle.delay_ms(now_ms=2000) == 500, "time in which nothing was done is lost"
+    assert throttle.delay_ms(now_ms=9000) == 0
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-300])
+def test_a_rate_of_nothing_is_very_slow(rate: float) -> None:
+    throttle = IoThrottle(rate)
+    throttle.charge(500, now_ms=0)
+    assert throttle.delay_ms(now_ms=0) == 500_000
+    throttle.change(1000)
+    assert throttle.delay_ms(now_ms=1) == 0, "whoever waits goes on with the new rate"
+
+
+@pytest.mark.parametrize("rate", [float("nan"), -1.0, float("-inf"), float("inf")])
+def test_what_is_no_rate_is_no_limit(rate: float) -> None:
+    throttle = IoThrottle(rate)
+    throttle.charge(500, now_ms=0)
+    assert throttle.delay_ms(now_ms=0) == 0
 
 
 def test_a_clean_takes_as_long_as_its_bytes() -> None:

@@ -32,4 +32,7 @@ def _own(broker: Broker, group_id: str, name: str) -> int | None:
     configs = broker.image.configs.get((ResourceType.GROUP, group_id))
     if configs is None or name not in configs:
         return None
-    return int(configs[name])
+    try:
+        return int(configs[name])
+    except ValueError:  # what a newer controller has checked may be no number
+        return None
