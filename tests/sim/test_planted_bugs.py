@@ -325,7 +325,7 @@ PLANTED = [
     pytest.param(acknowledge_before_the_disk, DARK, 5, 25),
     pytest.param(lead_by_old_metadata, ROUGH, 5, 80),
     pytest.param(elect_anybody, ROUGH, 8, 80),
-    pytest.param(elect_the_dead, ROUGH, 5, 6),
+    pytest.param(elect_the_dead, ROUGH, 5, 25),
     pytest.param(complete_reassignments_early, BUSY, 5, 25),
     pytest.param(give_producer_ids_twice, BUSY, 5, 25),
     pytest.param(vote_twice, OWN, 4, 80),

@@ -39,6 +39,8 @@ _CALL_BYTES: Final = 256 * 1024
 
 Linux may let nobody else have the processor before the call ends.
 """
+_DISK_BYTES: Final = 1024 * 1024
+"""After how many bytes the system begins to write to disk then."""
 
 
 def main() -> None:
@@ -92,7 +94,8 @@ class OutputFile:
         if os.getppid() != broker:  # another broker may use the same names by now
             raise ProcessLookupError(ESRCH, "the broker is gone")
         self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        self._size = 0
+        self._size = self._begun = 0
+        """How much was written, and how much of it the system has begun to write to disk."""
 
     def write(self, buffers: Sequence[Buffer]) -> None:
         """Append these bytes."""
@@ -114,9 +117,10 @@ class OutputFile:
             rest = memoryview(b"".join(buffers))[-left:]
             while rest:
                 rest = rest[os.write(self._fd, rest) :]
-        if HelperPace.beside_clients:
-            _begin_to_store(self._fd, self._size, size)
         self._size += size
+        if HelperPace.beside_clients and self._size - self._begun >= _DISK_BYTES:
+            _begin_to_store(self._fd, self._begun, self._size - self._begun)
+            self._begun = self._size
 
     def close(self) -> None:
         """Close the file."""
