@@ -395,7 +395,7 @@ class ObjectStore(Protocol):
         length: int,
         done: Callable[[FileRange | ObjectStoreError], None],
     ) -> None:
-        """Have what `get` reads in memory, as a part of a file: it is sent without a copy."""
+        """Read what `get` reads; `done` gets it as a part of a file, to be sent without a copy."""
         ...
 
     def size(self, key: str, done: Callable[[int | ObjectStoreError], None]) -> None:

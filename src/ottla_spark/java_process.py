@@ -42,7 +42,7 @@ _NOISE = re.compile(
     r"(WARNING|NOTE): |Picked up \w+: |Using Spark's default log4j profile|.* VM warning: |#$"
 )
 _UNCAUGHT = 'Exception in thread "'
-"""A thread of Java that ends. If that matters, the command has a message of its own."""
+"""Java's report of a thread that has failed. If it matters, the command has its own message."""
 _RAISED = re.compile(
     r'(?:Exception in thread "[^"]*" )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (.+)'
 )

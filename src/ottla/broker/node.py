@@ -78,7 +78,7 @@ MOST_COMPLETED: Final = 200
 """How many parked requests are answered at a time."""
 
 MOST_APPEND_MS: Final = 3.0
-"""How old a wake-up may be when an append begins a segment, which takes up to 2 ms."""
+"""Appends begin new segments, which takes up to 2 ms, only in a wake-up younger than this."""
 
 _PAUSE_MS: Final = 0.05
 
@@ -501,7 +501,7 @@ class Node:
 
     @property
     def started_transaction_verifier(self) -> TransactionVerifier | None:
-        """The same, if anything has needed it yet."""
+        """The transaction verifier, if anything has needed it yet."""
         return self._transaction_verifier
 
     @property

@@ -142,7 +142,7 @@ class TransactionVerifier:
         return route
 
     def brokers_changed(self) -> None:
-        """Give up what brokers were asked that are fenced now."""
+        """Give up the questions to brokers that are fenced now."""
         brokers = self._node.image.brokers
         for broker_id in list(self._routes):
             broker = brokers.get(broker_id)

@@ -49,9 +49,9 @@ def completion(
 
 
 def _with_files(script: str) -> str:
-    """Let zsh offer names of files for values of which nothing is known, as bash and fish do.
+    """Let zsh complete file names where a command has no values to offer, as bash and fish do.
 
-    With nothing to offer for an argument, zsh would not even complete options.
+    If zsh has nothing to offer for an argument, it does not complete options either.
     """
     lines = (_ZSH_VALUE.fullmatch(line) for line in script.splitlines())
     return "\n".join(

@@ -1,4 +1,4 @@
-"""Control characters in names that brokers tell, such as client ids and groups.
+"""Control characters in names that brokers report, such as client ids and groups.
 
 Anybody may choose these names. Printed as they are, they could move the cursor, hide text or break
 a table.

@@ -47,9 +47,9 @@ def log_dirs(
 ) -> int:
     """Show the log directories of brokers and the logs in them: sizes and state of compaction.
 
-    `dirty` is the share of a compacted log that was written since the last clean, of all that can
-    be cleaned now. `last clean` is `-` if there was none since the broker started. Brokers of
-    Apache Kafka tell only sizes.
+    `dirty` is for compacted logs: of the bytes that can be cleaned now, the share that was written
+    since the last clean. `last clean` is `-` if there was none since the broker started. Brokers
+    of Apache Kafka report only sizes.
     """
     with connect(bootstrap_server, command_config) as client:
         partitions = _partitions(client, topic) if topic else None

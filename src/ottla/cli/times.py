@@ -21,8 +21,8 @@ _LAST_TIMESTAMP_MS: Final = 2**63 - 1
 def timestamp_ms(text: str, option: str) -> int:
     """Return the milliseconds of a time such as 2026-01-31T12:00:00, or of milliseconds as text.
 
-    The time is local unless it names a time zone. Times before 1970 count as 1970, because no
-    message is older, and negative times have a meaning of their own.
+    The time is local unless it names a time zone. Times before 1970 count as 1970: no message is
+    older, and in Kafka's requests negative times have special meanings.
     """
     try:
         if text.isascii() and text.isdigit():

@@ -208,9 +208,9 @@ class BrokerConfig(Component):
     def with_usable(
         self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]
     ) -> BrokerConfig:
-        """Return the same without the dynamic settings that are not valid beside this file.
+        """Return a config with the dynamic settings that are valid together with this file.
 
-        Without any, if only several of them together are not valid.
+        If each of them is valid, but not all together, return a config without any.
         """
         try:
             return self.with_dynamic(self._usable(cluster_wide), self._usable(per_broker))

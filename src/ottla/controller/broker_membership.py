@@ -353,7 +353,7 @@ def _ignore(error: ApiError | None) -> None:
 
 
 def _after(image: MetadataImage, records: Sequence[Message]) -> Steps[MetadataImage]:
-    """Return the image with some records more."""
+    """Return the image that results from these records."""
     delta = MetadataDelta(image)
     yield from in_steps(delta.replay, records)
     return (yield from delta.apply_in_steps())

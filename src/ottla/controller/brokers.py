@@ -59,7 +59,7 @@ stand for is served by the brokers that have it.
 
 
 MOST_NODES: Final = 5000
-"""Brokers, or controllers, of a cluster. All of them are in the memory of every node."""
+"""How many brokers, and how many controllers, a cluster may have: every node remembers them all."""
 
 
 def check_room(known: Mapping[int, object], node_id: int) -> None:

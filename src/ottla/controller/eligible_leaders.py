@@ -1,9 +1,9 @@
 """What eligible leader replicas (KIP-966) mean for min.insync.replicas.
 
 A replica stays eligible to lead after it has left the ISR because nothing is committed while fewer
-than min.insync.replicas are in sync. With another min.insync.replicas that conclusion is void: so
-nobody is eligible any more who is not in the ISR. All controllers must count with the same number:
-it is a setting of topics and of the cluster, not of single brokers.
+than min.insync.replicas are in sync. If min.insync.replicas changes, this does not follow any more:
+then replicas outside of the ISR lose their eligibility. All controllers must count with the same
+number: it is a setting of topics and of the cluster, not of single brokers.
 """
 
 from __future__ import annotations

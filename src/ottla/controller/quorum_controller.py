@@ -253,7 +253,7 @@ class QuorumController:
         return bool(self._writing or self._queued)
 
     def submit(self, records: Sequence[Message], done: Callable[[ApiError | None], None]) -> None:
-        """Have records committed; `done` gets None then, or KAFKA_STORAGE_ERROR.
+        """Submit records; `done` gets None when they are committed, or KAFKA_STORAGE_ERROR.
 
         Without records, wait for everything submitted before. `done` may be called at once.
         """

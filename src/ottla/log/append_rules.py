@@ -242,7 +242,7 @@ class AppendRules:
             _stamp(batch, 0, len(batch), now_ms)
 
     def take_back_stamp(self, batch: bytearray, start: int, end: int) -> None:
-        """Make a batch that `prepare` has stamped one that it takes again."""
+        """Take the timestamp of `prepare` back, so that `prepare` accepts the batch again."""
         if self.log_append_time:
             batch[start + ATTRIBUTES_OFFSET + 1] &= ~TIMESTAMP_TYPE_MASK & 0xFF
             seal(batch, start, end)

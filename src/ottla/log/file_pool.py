@@ -44,7 +44,7 @@ class FilePool:
         self._open_files: OrderedDict[FileOwner, File] = OrderedDict()
         self._open_maps: OrderedDict[MapOwner, Mapping] = OrderedDict()
         self._last_used: FileOwner | None = None
-        """Whose file was asked for last: if it is open, it is the last one of the open files."""
+        """The owner that asked last. If its file is open, it is the last one in `_open_files`."""
         self._max_maps = max(limit // 4, 1)
         self._max_files = max(limit - self._max_maps, 1)
 

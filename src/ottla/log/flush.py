@@ -55,7 +55,7 @@ class FlushJob:
         self._directory = directory
         self._is_new_directory = is_new_directory
         self._segments = segments
-        """Those that are not wholly on disk below `upto`."""
+        """The segments with bytes below `upto` that are not on disk yet."""
         self.upto = upto
         self.is_given_up = False
         """True if it should force no more files to disk: another job will."""

@@ -142,7 +142,7 @@ class Log:
         self.cleaned_upto = 0
         """The offset below which the log cleaner has cleaned the log."""
         self.truncations = 0
-        """How often closed segments were cut. Work on their records does not count any more."""
+        """How often closed segments were truncated. A clean that began before must be given up."""
         self.high_watermark = 0
         """The offset below which batches are committed: the partition moves it."""
         self.highest_remote_offset = -1
@@ -460,10 +460,11 @@ class Log:
     ) -> int:
         """Queue the whole batches in [start, end) as the leader wrote them; return their size.
 
-        A batch that is cut off at the end is left out, and so is all that comes after a batch for
-        whose segment there is no time: it is fetched again. Raise ApiError(CORRUPT_MESSAGE), and
-        queue nothing, if a batch is damaged or does not come after the log end offset. Raise
-        OSError if a segment that is needed cannot be begun: the batches before it stay queued.
+        A batch that is cut off at the end is left out. If there is no time to begin the segment
+        that a batch needs, it is left out with all that follow: they are fetched again. Raise
+        ApiError(CORRUPT_MESSAGE), and queue nothing, if a batch is damaged or does not come after
+        the log end offset. Raise OSError if a segment that is needed cannot be begun: the batches
+        before it stay queued.
         """
         if self._failure is not None:
             raise self._failure

@@ -308,10 +308,10 @@ class QuorumState:
         self._become(role, self.election, self.leader_endpoints)
 
     def is_led_by_another(self, epoch: int, leader_id: int | None) -> bool:
-        """Return True if a message names a leader of this epoch, which has another one.
+        """Return True if a message names another leader of this epoch than the one known here.
 
-        Only somebody who pretends to be a leader can have told one of them. It does not matter who
-        is right: the first one is kept, and if it does not answer there is another election.
+        An epoch has one leader, so one of the two is false. It does not matter which: the first
+        one is kept, and if it does not answer there is another election.
         """
         known = self.election.leader_id
         return epoch == self.epoch and leader_id is not None and known not in (None, leader_id)

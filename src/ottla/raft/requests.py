@@ -36,11 +36,14 @@ from ottla.raft.quorum_state import QuorumState
 from ottla.raft.voters import ReplicaKey
 
 ENOUGH_EPOCHS = 2**30
-"""No quorum has so many elections. Up to here, the epoch of a request may be any number ahead."""
+"""No quorum holds this many elections. Below it, the epoch of a request may be any number ahead."""
 MOST_EPOCHS_AHEAD = 100
-"""How far ahead the epoch of a request may be after that. Epochs are 32-bit numbers: at the last of
-them no leader could be elected any more. A few wrong requests must not lead there. Who is further
-behind learns the epoch from the answers to its own requests."""
+"""How far ahead of this node the epoch of a request may be, from ENOUGH_EPOCHS on.
+
+Epochs are 32-bit numbers, and after the last one no leader could be elected any more. So a few
+false requests must not lead there. A node that is further behind learns the epoch from the answers
+to its own requests.
+"""
 
 
 def handle(quorum: QuorumState, event: Request) -> None:

@@ -117,9 +117,9 @@ def _usual_records(
 ) -> tuple[int, int, Shape | None]:
     """Check records up to one that needs more, or that is as large as the one before.
 
-    Return where the next one is, its index, and in the second case the shape. Usual are
-    records with numbers of one to three bytes, keys below 64 bytes and no headers. `safe_bytes`:
-    timestamp deltas of this many bytes are not decoded. `null`: the first byte of a null key.
+    Return where the next one is, its index, and in the second case the shape. Usual records have
+    numbers of one to three bytes, keys below 64 bytes and no headers. `safe_bytes`: timestamp
+    deltas of this many bytes are not decoded. `null`: the first byte of a null key.
     """
     try_runs_upto = count - SHORTEST_RUN
     last = min(count, index + steps)

@@ -66,8 +66,8 @@ class FetchEntry:
     ) -> None:
         """Set what the request says about this partition. A negative leader epoch means none.
 
-        A follower that asks again from where it asked before, or in another leader epoch, may not
-        have taken what it was told last: it is told again.
+        A follower that asks again from the same offset, or in another leader epoch, may not have
+        used the last answer: so the high watermark is sent again.
         """
         if self.fetcher.is_follower and (
             fetch_offset <= self.fetch_offset or current_leader_epoch != self.current_leader_epoch

@@ -1,16 +1,16 @@
 """Changes of in-sync replicas, as the leaders on this broker ask the controller for them.
 
 A follower that has reached the high watermark may join the ISR, one that lags for too long must
-leave it. The leader proposes, the controller decides (AlterPartition), and the metadata tells.
-Until then the high watermark waits for the old ISR and the proposed one alike, so it is right
-whichever of them counts. A follower that lacks only what was committed since its last fetch is
-waited for (`PartitionLeader.awaited`): otherwise it could not join while very much is written. Each
-partition has one proposal at a time; all that come in one wake-up are sent together, and one
-request is in flight.
+leave it. The leader proposes, the controller decides (AlterPartition), and the metadata says what
+was decided. Until then the high watermark waits for the old ISR and the proposed one alike, so it
+is right whichever of them counts. A follower that lacks only what was committed since its last
+fetch is waited for (`PartitionLeader.awaited`): otherwise it could not join while very much is
+written. Each partition has one proposal at a time; all that come in one wake-up are sent together,
+and one request is in flight.
 
 What becomes of a proposal follows from the answer:
 
-    agreed, or the controller knows a newer state    it stands until the metadata tells
+    agreed, or the controller knows a newer state    it stands until the metadata has it
     refused                                          it is withdrawn, and considered again later
     no answer, or not from the active controller     it stands, and is sent again
 """

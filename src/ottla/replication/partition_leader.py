@@ -397,7 +397,7 @@ class PartitionLeader:
         self._commit_more()
 
     def settings_changed(self) -> None:
-        """Commit what is enough in sync now: min.insync.replicas may be another one."""
+        """Commit what waited for a larger ISR, if min.insync.replicas is smaller now."""
         if self.replica_count > 1:
             self._commit_more()
 

@@ -21,7 +21,10 @@ _NO_SLOT: Final = -(1 << 62)
 
 
 class Timer:
-    """A call at a time. Cancelling it is free; it is forgotten when its time comes near."""
+    """A function that is called at its deadline.
+
+    To cancel it costs nothing. A cancelled timer is forgotten when its deadline is near.
+    """
 
     __slots__ = ("action", "deadline_ms", "sequence")
 

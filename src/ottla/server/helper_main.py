@@ -40,7 +40,7 @@ _CALL_BYTES: Final = 256 * 1024
 Linux may let nobody else have the processor before the call ends.
 """
 _DISK_BYTES: Final = 1024 * 1024
-"""After how many bytes the system begins to write to disk then."""
+"""While clients are served, the system begins to write to disk after this many bytes."""
 
 
 def main() -> None:

@@ -134,7 +134,7 @@ class KqueuePoller:
         self._api = api
         self._interests: dict[int, int] = {}
         self._kept: Events = []
-        """Events that `has_events` has found: kqueue tells some of them once."""
+        """Events that `has_events` has found: kqueue reports some of them only once."""
         self._kqueue = api.kqueue()
 
     def register(self, fileno: int, interest: int) -> None:

@@ -71,7 +71,7 @@ class Reactor:
         self._writable: list[Channel] = []
         """Channels that take more of their replies. They are served after everybody else."""
         self._found: Events = []
-        """Events that were found meanwhile."""
+        """Events that were found while these sent."""
         self._poller.register(self._waker.fd, READ)
 
     # -- from other threads and signal handlers ------------------------------------------

@@ -44,7 +44,7 @@ class SimCluster:
         remote_tier: SharedObjects | None = None,
         on_start: Callable[[int, Machine], None] = lambda number, machine: None,
     ) -> None:
-        """Start brokers, each a cluster of its own unless they are one.
+        """Start brokers, as one cluster or each as a cluster of its own.
 
         `clock_rates` says whose clocks run faster or slower than the time line. `extra` brokers
         beyond `count` have no vote and do not run yet. `remote_tier` is the object store of all of

@@ -103,7 +103,7 @@ class SimObjectStore:
         length: int,
         done: Callable[[FileRange | ObjectStoreError], None],
     ) -> None:
-        """Have a range of an object as a part of a file."""
+        """Read a range of an object; `done` gets it as a part of a file in memory."""
 
         def work() -> FileRange:
             file = MemoryFiles().open("object", create=True)

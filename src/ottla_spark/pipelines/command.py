@@ -196,7 +196,7 @@ def _run(target: Target, trigger: Trigger | None, running: Running) -> int:
 
 
 def _stopped(trigger: Trigger) -> int:
-    """Return the exit code of a run that was stopped: others than `once` only end in this way."""
+    """Return the exit code of a run that was stopped: 0 unless it would have ended by itself."""
     return INTERRUPTED if isinstance(trigger, Once) else OK
 
 

@@ -31,8 +31,8 @@ _I16 = Struct(">h")
 _I32 = Struct(">i")
 _ACKS = Struct(">hi")
 _unpack_named: dict[int, Callable[[bytearray, int], tuple[Any, ...]]] = {}
-"""By the length of the topic's name as the request has it: reads a request up to its records if it
-has one topic and one partition."""
+"""Functions that unpack a request with one topic and one partition, up to its records. The key is
+the length of the topic's name, as it stands in the request."""
 _MOST_NAMED = 0x7F
 """The largest length in `_unpack_named`: it takes one byte."""
 

@@ -58,7 +58,7 @@ def handle(node: Node, request: BrokerRegistrationRequest, context: RequestConte
 
 
 def check_id(node_id: int) -> None:
-    """Raise INVALID_REQUEST for an id that stands for nobody."""
+    """Raise INVALID_REQUEST for a negative id, which no node can have."""
     if node_id < 0:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"a node cannot have the id {node_id}")
 

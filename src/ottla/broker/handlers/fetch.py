@@ -147,7 +147,7 @@ class Context(RequestContext):
     def begin(self, request: FetchRequest) -> None:
         """Take over the limits that the request sets.
 
-        What every fetch reads is set as well: the defaults of the class are read more slowly.
+        Fields that every fetch reads are set too, because defaults of the class are read slowly.
         """
         node = self.node
         self.session = self.throttle = self.leaders = self.timer = None
@@ -625,7 +625,10 @@ class Context(RequestContext):
             self.answer_soon()
 
     def _has_committed(self, entry: FetchEntry, log: Log) -> bool:
-        """Return True if a read_committed consumer that takes a single byte gets one: the usual."""
+        """Return True if there is enough for a read_committed consumer with min_bytes 0 or 1.
+
+        That is the usual case, and quick to find out.
+        """
         return (
             self.min_bytes <= 1
             and self.replica_id < 0

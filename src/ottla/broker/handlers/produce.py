@@ -95,7 +95,7 @@ class Context(RequestContext):
     def appended(
         self, results: list[PartitionResult], position: int, error: ApiError | None
     ) -> None:
-        """Take the result of an append: what was noted about it is true, or this error is."""
+        """Take the result of an append: it is as noted in the answers, or this error."""
         if error is None and self.open_appends == 1 and self.acks and self.timer is None:
             self.open_appends = 0  # the only append, or the last: nearly always
             self.complete(
@@ -361,7 +361,7 @@ def _append_later(
     guard: int,
     needed: AppendLater | None = None,
 ) -> None:
-    """Let a batch wait for a helper process, a new segment, or those before it."""
+    """Let a batch wait for a helper process, a new segment, or the batches before it."""
     append = DelayedAppend(context, results, len(results), acks_all=context.acks < 0, guard=guard)
     try:
         append_later(node, leader, append, buffer, view, first, last, needed)

@@ -79,7 +79,7 @@ class LargeProduce(Context):
     def appended(
         self, results: list[PartitionResult], position: int, error: ApiError | None
     ) -> None:
-        """Take the result of an append: what was noted about it is true, or this error is."""
+        """Take the result of an append: it is as noted in the answers, or this error."""
         if error is not None:
             index = results[position][0]
             results[position] = refused(index, error.code, error.message, error.bad_records)

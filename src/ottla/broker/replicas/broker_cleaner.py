@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _LOGS_A_STEP: Final = 500
 _COUNTED_EVERY_MS: Final = 200
 _FEW_PER_SECOND: Final = 20
-"""So many requests come from clients that only wait: long polls and heartbeats."""
+"""Clients that only wait (long polls, heartbeats) send about this many requests."""
 
 
 class BrokerCleaner:
@@ -32,8 +32,9 @@ class BrokerCleaner:
         self.cleaner: LogCleaner | None = None
         self._is_looking = False
         self._requests = 0
-        """How many requests there were when they were last counted, at the next time."""
+        """How many requests there were when they were last counted."""
         self._counted_ms = node.monotonic_ms
+        """When they were last counted."""
         self._serves_clients = False
         node.on_config.append(self._reconfigure)
 

@@ -149,9 +149,9 @@ def describe(
 ) -> int:
     """Show the id, partitions, leaders, replicas, offsets, sizes and own settings of topics.
 
-    Sizes are those of the leaders' logs. For a compacted topic, `dirty` is the
-    share that was written since the last clean, of all that can be cleaned now. `last clean` is
-    `-` if there was none since the broker started.
+    Sizes are those of the leaders' logs. `dirty` is for compacted topics: of the bytes that can be
+    cleaned now, the share that was written since the last clean. `last clean` is `-` if there was
+    none since the broker started.
     """
     with connect(bootstrap_server, command_config) as client:
         descriptions = only.of(describe_topics(client, names or None))

@@ -30,9 +30,9 @@ class Shard(ABC):
     """The state of one partition, and how its records and responses are treated."""
 
     LATEST_ONLY: ClassVar[tuple[bytes, ...]] = ()
-    """Key prefixes. Only the last record of such a key counts, in any order among all others.
+    """Prefixes of keys of which only the last record counts.
 
-    The loader decodes and replays only that one.
+    The loader decodes and replays only that one, in any order among the records of other keys.
     """
 
     def __init__(

@@ -39,9 +39,9 @@ class _State(NamedTuple):
     headers: BatchHeaders
     output: ChunkOutput
     begin_epoch: Array
-    """Which ones are the first ones of their leader epochs, if these are kept."""
+    """True for the first batch of each leader epoch, if these are kept."""
     may_keep_header: Array
-    """Which ones may be needed although none of their records stays."""
+    """True for batches whose header may be needed although none of their records stays."""
 
 
 class ArraySession(CleaningSession):

@@ -176,9 +176,9 @@ class LogStore:
     # Creating and deleting
 
     def create(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
-        """Create a log in the directory asked for, else in the one with the fewest.
+        """Create a log in the directory asked for, else in the one with the fewest logs.
 
-        Raise KAFKA_STORAGE_ERROR if none is online.
+        Raise KAFKA_STORAGE_ERROR if no directory is online.
         """
         assert partition not in self._logs, f"{partition} exists"
         if not self.directories:

@@ -55,7 +55,7 @@ class BackgroundStore:
         length: int,
         done: Callable[[FileRange | ObjectStoreError], None],
     ) -> None:
-        """Have what `get` reads in memory, as a part of a file."""
+        """Read what `get` reads; `done` gets it as a part of a file."""
         self._submit(lambda: self._store.get_file(key, position, length), done)
 
     def size(self, key: str, done: Callable[[int | ObjectStoreError], None]) -> None:

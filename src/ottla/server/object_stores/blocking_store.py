@@ -36,7 +36,7 @@ class BlockingStore(Protocol):
         ...
 
     def get_file(self, key: str, position: int, length: int) -> FileRange:
-        """Have what `get` reads in memory, as a part of a file."""
+        """Return what `get` reads as a part of a file, to be sent without a copy."""
         ...
 
     def size(self, key: str) -> int:

@@ -11,8 +11,8 @@ from ottla.ports import File
 from ottla.server.os_files import OsFile
 
 _CALL_BYTES: Final = 64 * 1024
-"""How much one system call copies: a thread that becomes ready waits for the end of the one that
-keeps its core, and a mebibyte of new memory may take 2 ms."""
+"""How much one system call copies. To copy a mebibyte into new memory may take 2 ms, and a thread
+that becomes ready meanwhile may have to wait for the end of the call."""
 
 _memfd_create: Final[Callable[[str], int] | None] = getattr(os, "memfd_create", None)
 
@@ -20,8 +20,8 @@ _memfd_create: Final[Callable[[str], int] | None] = getattr(os, "memfd_create", 
 def memory_file(path: str, content: bytes) -> File:
     """Return a file with this content, whose memory is freed with the last reference to it.
 
-    Where there are no such files (macOS), or no more are allowed, it is one of the process, and
-    what is sent from it is copied.
+    If the system has no such files (macOS), or allows no more of them, the content stays in the
+    memory of this process, and is copied when it is sent.
     """
     file = _new_file(path)
     view = memoryview(content)
