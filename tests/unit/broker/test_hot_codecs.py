@@ -7,12 +7,12 @@ import struct
 
 import pytest
 
-from ottla.broker.codecs import fetch as fetch_codec
+from ottla.broker.codecs import fetch_request as fetch_codec
 from ottla.broker.codecs import produce as produce_codec
-from ottla.broker.codecs.fetch import (
+from ottla.broker.codecs.fetch_request import decode_fetch
+from ottla.broker.codecs.fetch_response import (
     PartitionData,
     Records,
-    decode_fetch,
     encode_fetch_in_steps,
     encode_fetch_response,
 )

@@ -16,13 +16,11 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.broker.codecs.current_leaders import Leader
-from ottla.broker.codecs.fetch import (
-    FIRST_TOPIC_ID,
+from ottla.broker.codecs.fetch_request import FIRST_TOPIC_ID, FetchRequest, decode_fetch
+from ottla.broker.codecs.fetch_response import (
     FIRST_WITH_LEADERS,
-    FetchRequest,
     PartitionData,
     Records,
-    decode_fetch,
     encode_fetch_response,
 )
 from ottla.broker.codecs.large_request import MOST_PARTITIONS

@@ -10,13 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ottla.broker.codecs.fetch import (
-    FIRST_TOPIC_ID,
-    FetchRequest,
-    PartitionData,
-    Records,
-    encode_fetch_in_steps,
-)
+from ottla.broker.codecs.fetch_request import FIRST_TOPIC_ID, FetchRequest
+from ottla.broker.codecs.fetch_response import PartitionData, Records, encode_fetch_in_steps
 from ottla.broker.handlers.fetch import Context, Found
 from ottla.model.errors import ApiError
 from ottla.model.steps import Steps

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.codecs.fetch import PartitionData
+from ottla.broker.codecs.fetch_response import PartitionData
 from ottla.log.log import Log
 from ottla.log.segment.index_jobs import IndexNotReady
 from ottla.log.segment.txn_index import AbortedTxn
