@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
 
+import pytest
+
 from ottla.broker.auto_topic_creation import auto_create
 from ottla.broker.connection import Connection
+from ottla.broker.handlers import Served
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
 from ottla.metadata.image import PartitionImage
@@ -17,6 +20,7 @@ from ottla.ports import Files, HelperProcesses, ObjectStore
 from ottla.records.record import build_batch
 from ottla.replication.partition import Partition
 from ottla.testing.fakes import START_MS, FakeClock, FakeRandom, fake_ports
+from ottla.wire.api_table import ApiKey
 from ottla.wire.apis import response_class
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.header import decode_response_header, request_header
@@ -247,6 +251,16 @@ def error_codes(message: Message, version: int) -> Iterator[int]:
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, Message):
                 yield from error_codes(part, version)
+
+
+def each_version(served: Mapping[int, Served], *, without: int | None = None) -> list[object]:
+    """Return a test parameter (API key, version) for each version of all APIs but one."""
+    return [
+        pytest.param(key, version, id=f"{ApiKey(key).name}-{version}")
+        for key, versions in served.items()
+        if key != without
+        for version in range(versions.oldest, versions.newest + 1)
+    ]
 
 
 def has_throttle_time(key: int, version: int) -> bool:

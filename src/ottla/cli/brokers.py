@@ -101,7 +101,7 @@ def unregister(
     *,
     force: Annotated[
         bool,
-        Parameter(help="Do it even if partitions have replicas on the broker.", show_default=False),
+        Parameter(help="Unregister the broker even if it has replicas.", show_default=False),
     ] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,

@@ -23,15 +23,19 @@ from ottla.wire.messages.create_topics import (
 )
 from ottla.wire.messages.default_principal_data import DefaultPrincipalData
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from tests.support.broker import CLIENT_ID, Broker, Client, Denying, Throttling, error_codes, filled
+from tests.support.broker import (
+    CLIENT_ID,
+    Broker,
+    Client,
+    Denying,
+    Throttling,
+    each_version,
+    error_codes,
+    filled,
+)
 
-DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-VERSIONS = [
-    pytest.param(key, version, id=f"{ApiKey(key).name}-{version}")
-    for key, served in CONTROLLER_SERVED.items()
-    if key != ApiKey.API_VERSIONS
-    for version in range(served.oldest, served.newest + 1)
-]
+DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # what `denying` answers
+VERSIONS = each_version(CONTROLLER_SERVED, without=ApiKey.API_VERSIONS)
 CREATE_VERSION = 7
 
 
@@ -39,13 +43,6 @@ def on_controller_listener(broker: Broker) -> Client:
     """Return a connection whose requests go to the controller's pipeline."""
     broker.node.handle = broker.node.controller_pipeline.handle
     return broker.connect()
-
-
-@pytest.fixture(scope="module")
-def denying() -> Broker:
-    broker = Broker()
-    broker.node.pipeline.authorizer = Denying(ApiError(DENIED, "not you"))
-    return broker
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)

@@ -305,6 +305,26 @@ def test_fetch_responses_are_encoded_in_steps_as_at_once(version: int) -> None:
     assert _joined(parts) == _joined(expected)
 
 
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+@pytest.mark.parametrize("count", [1, 3])
+def test_no_file_is_read_while_a_fetch_response_is_encoded(
+    version: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that fails then would leave half a response, and a slow one would hold the loop."""
+
+    def refuse(*args: object) -> bytes:
+        raise AssertionError("the encoder reads a file")
+
+    records = [file_of(bytes(SMALL_READ_BYTES + 1)), FileSlices([file_of(b"ab")] * 2, 4), b"few"]
+    read: list[Records] = list(records[:count])
+    data = [PartitionData(TOPIC_ID, i, 0, 10, 10, 1, file_of(b"unread")) for i in range(count)]
+    monkeypatch.setattr(type(file_of(b"")), "pread", refuse)
+    at_once = encode_fetch_response(version, 42, 0, 7, data, read)
+    assert _joined(run_to_end(encode_fetch_in_steps(version, 42, 7, data, read, 0))) == _joined(
+        at_once
+    )
+
+
 def _joined(parts: list[bytes | FileSlice]) -> list[bytes | FileSlice]:
     """Return the parts, with bytes that follow each other put together."""
     joined: list[bytes | FileSlice] = [b""]

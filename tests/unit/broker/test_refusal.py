@@ -22,28 +22,16 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from tests.support.broker import Broker, Denying, error_codes, filled, produce
+from tests.support.broker import Broker, Denying, each_version, error_codes, filled, produce
 
-DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-VERSIONS = [
-    pytest.param(key, version, id=f"{ApiKey(key).name}-{version}")
-    for key, served in SERVED.items()
-    if key != ApiKey.API_VERSIONS
-    for version in range(served.oldest, served.newest + 1)
-]
+DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # what `denying` answers
+VERSIONS = each_version(SERVED, without=ApiKey.API_VERSIONS)
 NO_ROOM = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
 """Responses without an error of their own: like Kafka's they name no log directory."""
 
 
 def api_versions() -> ApiVersionsRequest:
     return ApiVersionsRequest(client_software_name="test", client_software_version="1")
-
-
-@pytest.fixture(scope="module")
-def denying() -> Broker:
-    broker = Broker()
-    broker.node.pipeline.authorizer = Denying(ApiError(DENIED, "not you"))
-    return broker
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)

@@ -6,7 +6,6 @@ import pytest
 
 from ottla.broker.handlers import SERVED
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.wire.api_table import ApiKey
 from ottla.wire.apis import request_class
 from ottla.wire.message import Message
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -18,17 +17,14 @@ from tests.support.broker import (
     Client,
     Denying,
     Throttling,
+    each_version,
     filled,
     has_throttle_time,
     produce,
 )
 
 THROTTLE_MS = 250
-VERSIONS = [
-    pytest.param(key, version, id=f"{ApiKey(key).name}-{version}")
-    for key, served in SERVED.items()
-    for version in range(served.oldest, served.newest + 1)
-]
+VERSIONS = each_version(SERVED)
 
 
 def throttled(time_ms: int = THROTTLE_MS) -> Broker:

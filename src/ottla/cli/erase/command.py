@@ -210,6 +210,6 @@ def _check_cleanable(logs: Sequence[LogDescription]) -> None:
             )
         if log.first_dirty_offset is None:
             raise DataError(
-                f"broker {log.broker} does not tell how far {log.partition} is clean: the"
+                f"broker {log.broker} does not report how far {log.partition} is clean: the"
                 " tombstone is written; a broker of Apache Kafka removes the values when it cleans"
             )

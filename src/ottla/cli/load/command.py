@@ -140,7 +140,7 @@ def load(
     max_bytes_per_batch: Annotated[
         str | None,
         Parameter(
-            help="About the maximum size of the records of a commit, such as 512m. Default: 1g per"
+            help="The approximate maximum size of a commit in bytes, such as 512m. Default: 1g per"
             " core."
         ),
     ] = None,

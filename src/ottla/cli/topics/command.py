@@ -162,7 +162,7 @@ def describe(
         for description in descriptions:
             print_description(description, logs)
         if not descriptions:
-            tell("No partition is like that." if only.is_asked_for else _NO_TOPICS)
+            tell("No partition matches." if only.is_asked_for else _NO_TOPICS)
     return OK
 
 

@@ -13,7 +13,7 @@ from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect
 from ottla.cli.output import Column, JsonValue, print_json, print_table
 from ottla.client.cluster import Client
 from ottla.client.topics.topics import list_topics
-from ottla.client.transactions.hanging import hanging
+from ottla.client.transactions.hanging_transactions import hanging
 from ottla.client.transactions.open_transactions import (
     OpenTransaction,
     abort_on_partition,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.client.errors import Refused
-from ottla.client.transactions.hanging import hanging
+from ottla.client.transactions.hanging_transactions import hanging
 from ottla.client.transactions.open_transactions import (
     OpenTransaction,
     abort_on_partition,
