@@ -3,6 +3,8 @@
 A throttled request is answered as usual, and its response says for how long its connection is not
 served. That is enforced here, since clients may not keep to it. The time runs from the request,
 also for a request that is answered later.
+
+Quotas by user or client id (KIP-124) would be a file beside this one that implements `Quotas`.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class Receiver:
         return False
 
     def _receive_more(self, channel: Channel) -> bool:
-        """Receive of a frame that has a buffer of its own, or is expected to need one."""
+        """Receive more of a frame that has a buffer of its own, or is expected to need one."""
         if self._buffers.retired_bytes >= MOST_RETIRED_BYTES:
             self._engine.settle()
             if channel.closed or channel.starved or not takes_requests(channel):

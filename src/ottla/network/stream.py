@@ -21,8 +21,9 @@ class Stream(Protocol):
     """A connected, or connecting, stream of bytes that never blocks.
 
     Every call raises BlockingIOError when nothing can be done now, and another OSError when
-    the stream is broken. A stream that buffers (TLS) hands out all it has decrypted before it
-    raises BlockingIOError.
+    the stream is broken. The engine may call `recv_into` once in a wake-up and leave bytes behind.
+    So a stream that buffers (TLS) must be reported as readable by its poller as long as it has
+    decrypted bytes, even if its socket has none.
     """
 
     def fileno(self) -> int:
