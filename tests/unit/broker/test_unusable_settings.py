@@ -61,3 +61,11 @@ def test_a_default_that_contradicts_a_topic(broker: Broker) -> None:
     broker.write_metadata(setting("max.compaction.lag.ms", "10", "t", topic=True))
     broker.write_metadata(setting("log.cleaner.min.compaction.lag.ms", "20"))
     assert (log.config.min_compaction_lag_ms, log.config.max_compaction_lag_ms) == (20, 10)
+
+
+def test_settings_that_are_wrong_again_are_reported_again(broker: Broker) -> None:
+    broker.topic()
+    for value in ("large", "9000000", "large", "large"):
+        broker.write_metadata(setting("segment.bytes", value, "t", topic=True))
+    reports = [each for each in broker.reports if each.startswith("t has settings")]
+    assert len(reports) == 2

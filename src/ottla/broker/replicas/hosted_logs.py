@@ -76,7 +76,7 @@ class HostedLogs:
         self._checkpointed_writes = (0, 0)
         """How often partitions had been written to at the last two checks for high watermarks."""
         self._unusable_settings: dict[str, tuple[str, ...]] = {}
-        """What was reported about the settings of topics."""
+        """What was reported about the present settings of topics."""
         self._unmade: dict[TopicPartition, Partition] = {}
         """Partitions of this broker whose log could not be created or opened: the disk was full."""
         self._is_serving = False
@@ -259,7 +259,9 @@ class HostedLogs:
         """Return the settings of a topic's logs, as of an image that may not be current yet."""
         image = image or self._node.image
         config, errors = usable_log_config(self._node.config, image.topic_config(topic))
-        if errors and self._unusable_settings.get(topic) != errors:
+        if not errors:
+            self._unusable_settings.pop(topic, None)
+        elif self._unusable_settings.get(topic) != errors:
             self._unusable_settings[topic] = errors
             self._ports.report(f"{topic} has settings that cannot be used: {'; '.join(errors)}")
         return config
@@ -356,6 +358,7 @@ class HostedLogs:
     def _remove(self, topic_id: bytes) -> Steps[None]:
         topic = self.topics.remove(topic_id)
         if topic is not None:
+            self._unusable_settings.pop(topic.name, None)
             for index, partition in topic.partitions.items():
                 partition.remove()
                 log = self.store.get(TopicPartition(topic.name, index))
