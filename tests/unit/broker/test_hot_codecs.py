@@ -315,8 +315,9 @@ def test_no_file_is_read_while_a_fetch_response_is_encoded(
     def refuse(*args: object) -> bytes:
         raise AssertionError("the encoder reads a file")
 
-    records = [file_of(bytes(SMALL_READ_BYTES + 1)), FileSlices([file_of(b"ab")] * 2, 4), b"few"]
-    read: list[Records] = list(records[:count])
+    slices = FileSlices([file_of(b"ab")] * 2, 4)
+    records: list[Records] = [file_of(bytes(SMALL_READ_BYTES + 1)), slices, b"few"]
+    read = records[:count]
     data = [PartitionData(TOPIC_ID, i, 0, 10, 10, 1, file_of(b"unread")) for i in range(count)]
     monkeypatch.setattr(type(file_of(b"").file), "pread", refuse)
     at_once = encode_fetch_response(version, 42, 0, 7, data, read)
