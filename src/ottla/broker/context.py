@@ -17,12 +17,13 @@ request, or when its records are written or committed. Its state:
 from __future__ import annotations
 
 from struct import Struct
+from struct import error as struct_error
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.connection import LARGE_REPLY_BYTES, Connection, Part
 from ottla.model.errors import ApiError
 from ottla.model.steps import Steps
-from ottla.wire.codec import encoder, step_encoder
+from ottla.wire.codec import EncodeError, encoder, step_encoder
 from ottla.wire.message import Message
 from ottla.wire.primitives import DecodeError
 
@@ -117,13 +118,23 @@ class RequestContext:
         """Answer with a message; nothing happens if the peer has gone."""
         if self.throttle_ms and hasattr(response, "throttle_time"):
             response.throttle_time = self.throttle_ms
-        self.send_body(encoder(type(response), self.version)(response))
+        try:
+            body = encoder(type(response), self.version)(response)
+        except EncodeError as error:
+            self._disconnect_without(error)
+        else:
+            self.send_body(body)
 
     def send_in_slices(self, response: Message) -> Steps[None]:
         """Answer with a message that may be large."""
         if self.throttle_ms and hasattr(response, "throttle_time"):
             response.throttle_time = self.throttle_ms
-        self.send_body((yield from step_encoder(type(response), self.version)(response)))
+        try:
+            body = yield from step_encoder(type(response), self.version)(response)
+        except EncodeError as error:
+            self._disconnect_without(error)
+        else:
+            self.send_body(body)
 
     def run_in_slices(self, steps: Steps[None]) -> None:
         """Do what answers this request a few milliseconds at a time; stop if the peer goes."""
@@ -142,6 +153,15 @@ class RequestContext:
         self.state = ANSWERED
         connection.close_after_replies(str(error))
         self.node.ready.append(connection)
+
+    def _disconnect_without(self, error: EncodeError) -> None:
+        """Close the connection if a value has no room in this version of the response (ADR 16).
+
+        Everything else is done by now. For the client it is as if the response was lost.
+        """
+        if not isinstance(error.__cause__, struct_error):
+            raise error
+        self.disconnect(DecodeError(f"the response cannot be sent: {error}"))
 
     def send_body(self, body: bytes) -> None:
         """Answer with a response that is encoded already, but for its header."""

@@ -42,6 +42,9 @@ SUBTRACT = 3
 MOST_SETTINGS = 1000
 """How many settings of a resource a request may change: there are fewer."""
 
+MOST_VALUE_BYTES = 0x7FFF
+"""Old versions of DescribeConfigs have no room for more. APPEND could make longer values."""
+
 _VERBS = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
 
@@ -210,7 +213,14 @@ def _edit_list(
     else:
         unwanted = set(words)
         parts = [part for part in parts if part not in unwanted]
-    return ",".join(parts)
+    joined = ",".join(parts)
+    if len(joined.encode()) > MOST_VALUE_BYTES:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            "The configuration value cannot be added because it exceeds the maximum value size of"
+            f" {MOST_VALUE_BYTES} bytes.",
+        )
+    return joined
 
 
 def _check_topic(

@@ -120,12 +120,13 @@ class MetadataLog:
         """Return whole batches from an offset on, at least one; None at the end of the log.
 
         What is queued is written first, so that followers get it while this node forces it to
-        disk.
+        disk. Whatever a peer asks for, it gets a part that is read in a moment.
         """
         log = self.log
         if log.has_queued:
             log.write_queued()
-        piece = log.read(offset, max_bytes, log.log_end_offset, at_least_one=True)
+        most = min(max_bytes, _READ_BYTES)
+        piece = log.read(offset, most, log.log_end_offset, at_least_one=True)
         return None if piece is None else piece.file.pread(piece.length, piece.position)
 
     def batches(self, offset: int) -> Iterator[tuple[Batch, bytes]]:

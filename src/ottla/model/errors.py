@@ -153,6 +153,10 @@ UNKNOWN_TOPIC_ID = "This server does not host this topic ID."
 """The messages that Kafka gives these errors where there is no other."""
 
 
+_MOST_CHARACTERS: Final = 4096
+"""Messages repeat what a client sent, and responses of old versions have room for 32 KiB."""
+
+
 class ApiError(Exception):
     """The error for a request, or a part of it, that the broker refuses with an error code.
 
@@ -165,6 +169,8 @@ class ApiError(Exception):
         message: str | None = None,
         bad_records: Mapping[int, str] = NO_BAD_RECORDS,
     ) -> None:
+        if message is not None and len(message) > _MOST_CHARACTERS:
+            message = message[:_MOST_CHARACTERS] + " ..."
         super().__init__(code, message)
         self.code = code
         self.message = message

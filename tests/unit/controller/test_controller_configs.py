@@ -23,6 +23,7 @@ from ottla.wire.message import Message
 from tests.support.decisions import alter_configs
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+MANY_REPLICAS = ",".join(f"{index}:1" for index in range(6000))
 CONFIG = BrokerConfig({"log.retention.hours": "5"})
 Apply = Callable[[MetadataImage, list[Message]], None]
 Change = Callable[..., ApiError | None]
@@ -123,6 +124,11 @@ def test_a_setting_for_all_brokers_is_checked_though_this_one_has_its_own(change
             (TOPIC, "a", ("nothing", SUBTRACT, "1")),
             ErrorCode.INVALID_CONFIG,
             "Can't SUBTRACT to key nothing because its type is not LIST.",
+        ),
+        (
+            (TOPIC, "a", ("follower.replication.throttled.replicas", APPEND, MANY_REPLICAS)),
+            ErrorCode.INVALID_CONFIG,
+            "The configuration value cannot be added because it exceeds the maximum value size of",
         ),
         (
             (TOPIC, "a", ("cleanup.policy", APPEND, "shred")),

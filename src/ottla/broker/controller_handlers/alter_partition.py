@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.context import RequestContext
 from ottla.broker.controller_decisions import carry_out, error_fields
@@ -28,6 +28,9 @@ from ottla.wire.messages.alter_partition import (
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
+
+MOST_MEMBERS: Final = 1000
+"""As many of an ISR are looked at. No partition has so many replicas: it is refused for these."""
 
 
 def handle(node: Node, request: AlterPartitionRequest, context: RequestContext) -> None:
@@ -59,10 +62,9 @@ def _changes(request: AlterPartitionRequest, version: int) -> Iterator[IsrChange
 
 def _members(asked: RequestPartitionData, version: int) -> tuple[IsrMember, ...]:
     if version >= 3:
-        return tuple(
-            IsrMember(each.broker_id, each.broker_epoch) for each in asked.new_isr_with_epochs
-        )
-    return tuple(IsrMember(broker_id) for broker_id in asked.new_isr)
+        members = asked.new_isr_with_epochs[:MOST_MEMBERS]
+        return tuple(IsrMember(each.broker_id, each.broker_epoch) for each in members)
+    return tuple(IsrMember(broker_id) for broker_id in asked.new_isr[:MOST_MEMBERS])
 
 
 def _response(

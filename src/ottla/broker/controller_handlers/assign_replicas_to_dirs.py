@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.controller_decisions import carry_out, error_fields
 from ottla.controller.alter_partition import check_broker
 from ottla.controller.brokers import DIRECTORIES_LEVEL, METADATA_VERSION
+from ottla.controller.decision import Decision
 from ottla.controller.log_directories import (
     AssignedReplica,
     DirectoryAssignment,
     assign_directories,
 )
+from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.steps import ITEMS_A_STEP, Steps, in_steps
+from ottla.wire.lazy_list import LazyList
 from ottla.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -36,39 +40,43 @@ def handle(node: Node, request: AssignReplicasToDirsRequest, context: RequestCon
     if image.features.get(METADATA_VERSION, 0) < DIRECTORIES_LEVEL:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
     check_broker(image, request.broker_id, request.broker_epoch)
-    assignments = [
-        DirectoryAssignment(directory.id_, topic.topic_id, partition.partition_index)
-        for directory in request.directories
-        for topic in directory.topics
-        for partition in topic.partitions
-    ]
-    carry_out(
-        node,
-        context,
-        lambda image: assign_directories(image, node.config, request.broker_id, assignments),
-        _response,
-    )
+
+    def decide(image: MetadataImage) -> Steps[Decision[AssignedReplica]]:
+        assignments = yield from in_steps(lambda each: each, _assignments(request))
+        return (yield from assign_directories(image, node.config, request.broker_id, assignments))
+
+    carry_out(node, context, decide, _response)
+
+
+def _assignments(request: AssignReplicasToDirsRequest) -> Iterator[DirectoryAssignment]:
+    for directory in request.directories:
+        for topic in directory.topics:
+            for partition in topic.partitions:
+                yield DirectoryAssignment(directory.id_, topic.topic_id, partition.partition_index)
 
 
 def _response(
     results: Sequence[tuple[AssignedReplica, ApiError | None]],
-) -> AssignReplicasToDirsResponse:
+) -> Steps[AssignReplicasToDirsResponse]:
     found: dict[bytes, dict[bytes, list[ResponsePartitionData]]] = {}
-    for (assignment, _), error in results:
+    for number, ((assignment, _), error) in enumerate(results, 1):
+        if not number % ITEMS_A_STEP:
+            yield
         directory, topic_id, index = assignment
         code, _ = error_fields(error)
         found.setdefault(directory, {}).setdefault(topic_id, []).append(
             ResponsePartitionData(partition_index=index, error_code=code)
         )
-    return AssignReplicasToDirsResponse(
-        directories=[
-            ResponseDirectoryData(
-                id_=directory,
-                topics=[
-                    ResponseTopicData(topic_id=topic_id, partitions=partitions)
-                    for topic_id, partitions in topics.items()
-                ],
-            )
-            for directory, topics in found.items()
-        ]
-    )
+    return AssignReplicasToDirsResponse(directories=LazyList(_directory, list(found.items())))
+
+
+def _directory(
+    found: tuple[bytes, dict[bytes, list[ResponsePartitionData]]],
+) -> ResponseDirectoryData:
+    directory, topics = found
+    return ResponseDirectoryData(id_=directory, topics=LazyList(_topic, list(topics.items())))
+
+
+def _topic(found: tuple[bytes, list[ResponsePartitionData]]) -> ResponseTopicData:
+    topic_id, partitions = found
+    return ResponseTopicData(topic_id=topic_id, partitions=partitions)

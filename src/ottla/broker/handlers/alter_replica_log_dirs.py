@@ -16,6 +16,7 @@ from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
     AlterReplicaLogDirTopicResult,
 )
 
@@ -69,18 +70,17 @@ def refuse(
     request: AlterReplicaLogDirsRequest, error: ApiError, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
     """Return the error for every replica."""
-    return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirTopicResult(
-                topic_name=topic.name,
-                partitions=LazyList(
-                    lambda index: AlterReplicaLogDirPartitionResult(
-                        partition_index=index, error_code=error.code
-                    ),
-                    topic.partitions,
+
+    def refused(topic: AlterReplicaLogDirTopic) -> AlterReplicaLogDirTopicResult:
+        return AlterReplicaLogDirTopicResult(
+            topic_name=topic.name,
+            partitions=LazyList(
+                lambda index: AlterReplicaLogDirPartitionResult(
+                    partition_index=index, error_code=error.code
                 ),
-            )
-            for directory in request.dirs
-            for topic in directory.topics
-        ]
-    )
+                topic.partitions,
+            ),
+        )
+
+    topics = [topic for directory in request.dirs for topic in directory.topics]
+    return AlterReplicaLogDirsResponse(results=LazyList(refused, topics))

@@ -6,6 +6,7 @@ replica.alter.log.dirs.io.max.bytes.per.second.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.store.log_move import LogMove
@@ -23,6 +24,8 @@ SMALLEST_COPY: Final = 4 * 1024
 PAUSE_MS: Final = 0.1
 WAIT_MS: Final = 20
 MOST_PREFERRED: Final = 10_000
+CHECKED_AT_ONCE: Final = 16
+"""There may be thousands of moves, and a step comes every tenth of a millisecond."""
 
 
 class LogMoves:
@@ -114,10 +117,7 @@ class LogMoves:
     def _step(self) -> None:
         """Copy a little of the next move."""
         self._is_scheduled = False
-        for partition, move in list(self.moves.items()):
-            is_usable = move.target in self._node.store.directories
-            if partition.removed or partition.log is not move.log or not is_usable:
-                self._cancel(partition)
+        self._cancel_impossible()
         if not self.moves:
             return
         partition = next(iter(self.moves))
@@ -127,6 +127,13 @@ class LogMoves:
         if wait_ms <= 0 or move.is_caught_up:
             wait_ms = self._advance(partition, move)
         self._schedule(wait_ms)
+
+    def _cancel_impossible(self) -> None:
+        """Give up moves whose replica or directory is gone, a few at a time: all have a turn."""
+        for partition, move in list(islice(self.moves.items(), CHECKED_AT_ONCE)):
+            is_usable = move.target in self._node.store.directories
+            if partition.removed or partition.log is not move.log or not is_usable:
+                self._cancel(partition)
 
     def _wait_ms(self) -> float:
         node = self._node

@@ -29,6 +29,8 @@ from ottla.wire.messages import vote as wire_vote
 _FIRST_WITH_DIRECTORIES = 1
 """The version of Vote and similar requests that names voters by directory."""
 
+MOST_LISTENERS = 256
+
 
 def check_cluster(asked: str | None, own: str) -> None:
     """Raise INCONSISTENT_CLUSTER_ID for a request of another cluster."""
@@ -328,6 +330,9 @@ def _meant(node_id: int, directory_id: bytes, version: int) -> ReplicaKey | None
 
 
 def _listeners(listeners: Sequence[Any]) -> tuple[Endpoint, ...]:
+    """Return where a voter listens. All of it is in the voter set of every node from then on."""
+    if len(listeners) > MOST_LISTENERS:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"more than {MOST_LISTENERS} listeners")
     return tuple(Endpoint(each.name, each.host, each.port) for each in listeners)
 
 

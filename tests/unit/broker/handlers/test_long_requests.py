@@ -7,12 +7,15 @@ calls for each of the items. `test_request_cost.py` has requests that make more 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from ottla.broker.connection import Connection
-from ottla.broker.handlers import SERVED
+from ottla.broker.controller_handlers import CONTROLLER_SERVED
+from ottla.broker.handlers import SERVED, Served
+from ottla.broker.pipeline import Pipeline
 from ottla.wire.api_table import ApiKey
 from ottla.wire.apis import request_class
 from ottla.wire.codec import encoder
@@ -27,6 +30,15 @@ MANY = 5000
 MOST_CALLS = 12_000
 """Two for each item: that is a millisecond. Steps that do more with each item have fewer items."""
 MOST_WAKE_UPS = 200_000
+CONTROLLER = "controllers"
+LISTENERS: dict[str, Mapping[int, Served]] = {
+    "clients": SERVED,
+    CONTROLLER: {
+        key: CONTROLLER_SERVED[key]
+        for key in (ApiKey.ALTER_PARTITION, ApiKey.ASSIGN_REPLICAS_TO_DIRS)
+    },
+}
+"""What the quorum and the membership answer needs a cluster (`tests/sim/test_hostile_requests`)."""
 AT_ONCE = {ApiKey.ADD_PARTITIONS_TO_TXN: 1000}
 """What a transaction adds is decided at once, and refused if it is much."""
 
@@ -45,8 +57,9 @@ KNOWN: dict[str, Any] = {
 
 def cases() -> list[Any]:
     return [
-        pytest.param(key, served.newest, depth, distinct, id=f"{ApiKey(key).name} {depth} {d}")
-        for key, served in sorted(SERVED.items())
+        pytest.param(name, key, served.newest, depth, distinct, id=f"{name} {key} {depth} {d}")
+        for name, apis in LISTENERS.items()
+        for key, served in sorted(apis.items())
         for depth in range(depth_of(request_class(key)))
         for d, distinct in (("repeated", False), ("distinct", True))
     ]
@@ -63,28 +76,37 @@ def broker() -> Broker:
     return made
 
 
-@pytest.mark.parametrize(("key", "version", "depth", "distinct"), cases())
+@pytest.mark.parametrize(("listener", "key", "version", "depth", "distinct"), cases())
 def test_no_step_is_for_all_items(
-    broker: Broker, key: int, version: int, depth: int, distinct: bool
+    broker: Broker, listener: str, key: int, version: int, depth: int, distinct: bool
 ) -> None:
-    known = {**KNOWN, "topic_id": broker.node.image.topics["t"].topic_id}
+    image = broker.node.image
+    known = {
+        **KNOWN,
+        "topic_id": image.topics["t"].topic_id,
+        "broker_id": broker.node.node_id,
+        "broker_epoch": image.brokers[broker.node.node_id].broker_epoch,
+    }
+    node = broker.node
+    pipeline = node.controller_pipeline if listener == CONTROLLER else node.pipeline
 
     def request(count: int) -> bytearray:
         kind = request_class(key)
         made = with_long_arrays(kind, version, count, known, depth=depth, distinct=distinct)
         return bytearray(request_header(key, version, 1, "c") + encoder(kind, version)(made))
 
-    most_calls(broker, request(1000))  # imports and compiles what it needs
+    most_calls(broker, pipeline, request(1000))  # imports and compiles what it needs
     at_once = AT_ONCE.get(ApiKey(key), MANY)
-    assert most_calls(broker, request(min(MANY, at_once))) <= MOST_CALLS * MANY // at_once
+    calls = most_calls(broker, pipeline, request(min(MANY, at_once)))
+    assert calls <= MOST_CALLS * MANY // at_once
 
 
-def most_calls(broker: Broker, frame: bytearray) -> int:
+def most_calls(broker: Broker, pipeline: Pipeline, frame: bytearray) -> int:
     """Return the calls of the wake-up that had most, until the request is answered or refused."""
     node, connection = broker.node, Connection("127.0.0.1", "PLAINTEXT")
 
     def handle() -> None:
-        node.handle(connection, frame, memoryview(frame), 0, len(frame))
+        pipeline.handle(connection, frame, memoryview(frame), 0, len(frame))
         node.settle()
 
     def wake_up() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from errno import EIO
 
-from ottla.broker.replicas.log_moves import MOST_PREFERRED
+from ottla.broker.replicas.log_moves import CHECKED_AT_ONCE, MOST_PREFERRED
 from ottla.log.log import Log
 from ottla.log.store.log_store import parent_of
 from ottla.metadata.records import ConfigRecord, PartitionChangeRecord
@@ -181,6 +181,33 @@ def test_only_so_many_directories_are_remembered() -> None:
     preferred = broker.node.store.preferred
     assert len(preferred) == MOST_PREFERRED
     assert TopicPartition("t", 0) not in preferred
+
+
+class Lookups(dict[str, object]):
+    """Log directories that count how often somebody asks for one."""
+
+    count = 0
+
+    def __contains__(self, path: object) -> bool:
+        self.count += 1
+        return super().__contains__(path)
+
+
+def test_a_step_does_not_look_at_all_moves() -> None:
+    """Thousands of replicas may move, and a step comes ten thousand times a second."""
+    broker = Broker(log_dirs="/one,/two")
+    limit(broker, "1")
+    for number in range(100):
+        broker.topic(f"t{number}")
+        path = "/two" if number % 2 == 0 else "/one"
+        assert move(broker, path, topic=f"t{number}") == 0
+    assert len(broker.node.log_moves.moves) == 100
+    for number in range(100):
+        broker.connect().ask(produce(f"t{number}"), 12)
+    directories = Lookups(broker.node.store.directories)
+    broker.node.store.directories = directories  # type: ignore[assignment]
+    broker.pass_time(100)
+    assert 1 <= directories.count <= 2 * CHECKED_AT_ONCE
 
 
 def test_a_deleted_topic_ends_its_move() -> None:
