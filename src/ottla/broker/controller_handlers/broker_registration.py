@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.config.listeners import SECURITY_PROTOCOLS, Endpoint
 from ottla.controller.broker_membership import Registration
+from ottla.controller.node_limits import check_counts, check_listeners, check_texts
 from ottla.metadata.image import FeatureRange
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.broker_registration import (
@@ -21,14 +21,13 @@ if TYPE_CHECKING:
 
 FIRST_WITH_PREVIOUS_EPOCH = 3
 
-MOST_ITEMS: Final = 256
-"""Listeners, features or log directories of a node."""
-
 
 def handle(node: Node, request: BrokerRegistrationRequest, context: RequestContext) -> None:
     """Register the broker, and answer with its epoch."""
     check_id(request.broker_id)
-    check_lengths(request.listeners, request.features, request.log_dirs)
+    check_counts(request.features, request.log_dirs)
+    check_listeners(request.listeners)
+    check_texts(request.rack, *(each.name for each in request.features))
     registration = Registration(
         request.broker_id,
         request.cluster_id,
@@ -61,15 +60,6 @@ def check_id(node_id: int) -> None:
     """Raise INVALID_REQUEST for a negative id, which no node can have."""
     if node_id < 0:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"a node cannot have the id {node_id}")
-
-
-def check_lengths(*items: Sized) -> None:
-    """Raise INVALID_REQUEST if a registration has more of something than a node can have.
-
-    All of it is in the metadata of every node from then on.
-    """
-    if any(len(each) > MOST_ITEMS for each in items):
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"more than {MOST_ITEMS} items in a registration")
 
 
 def _endpoint(listener: Listener) -> Endpoint:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.controller_decisions import carry_out_whole, error_fields
-from ottla.broker.controller_handlers.broker_registration import check_id, check_lengths
+from ottla.broker.controller_handlers.broker_registration import check_id
 from ottla.controller.controllers import register_controller
+from ottla.controller.node_limits import check_counts, check_listeners, check_texts
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.controller_registration import (
     ControllerRegistrationRequest,
@@ -23,7 +24,9 @@ def handle(node: Node, request: ControllerRegistrationRequest, context: RequestC
     if not node.controller.is_active:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
     check_id(request.controller_id)
-    check_lengths(request.listeners, request.features)
+    check_counts(request.features)
+    check_listeners(request.listeners)
+    check_texts(*(each.name for each in request.features))
     carry_out_whole(node, context, lambda image: register_controller(image, request), _response)
 
 

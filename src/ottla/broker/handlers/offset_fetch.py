@@ -11,6 +11,7 @@ from functools import partial
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
+from ottla.broker.response_limit import ResponseLimit
 from ottla.broker.sliced_reply import SlicedReply
 from ottla.coordinator.groups.group_shard import GroupShard
 from ottla.coordinator.groups.offset_fetch import fetch_offsets, refuse_fetch
@@ -56,9 +57,10 @@ def handle(
 ) -> Steps[OffsetFetchResponse | None]:
     """Return the offsets of each group, each partition once."""
     answers = []
+    limit = ResponseLimit()
     groups = yield from _groups(request, context)
     for asked in (yield from _once(groups)):
-        answers.append((yield from _fetch(node, asked, request, context)))
+        answers.append((yield from _fetch(node, asked, request, context, limit)))
         yield
 
     def respond(groups: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
@@ -86,9 +88,11 @@ def _fetch(
     asked: OffsetFetchRequestGroup,
     request: OffsetFetchRequest,
     context: RequestContext,
+    limit: ResponseLimit,
 ) -> Steps[tuple[ShardRuntime[GroupShard] | None, OffsetFetchResponseGroup]]:
     """Return the answer for one group, and the runtime whose commits it has to wait for."""
     try:
+        limit.check()
         runtime = node.groups.runtime_of(asked.group_id)
     except ApiError as error:
         return None, refuse_fetch(asked, error.code)
@@ -98,7 +102,16 @@ def _fetch(
         by_id=context.version >= FIRST_TOPIC_ID,
         require_stable=request.require_stable,
     )
+    if len(request.groups) > 1:
+        for topic in fetched.topics:
+            yield from limit.add(_size, topic.partitions)
+            yield
     return runtime, fetched
+
+
+def _size(partition: OffsetFetchResponsePartitions) -> int:
+    """Return about how many bytes a partition takes in the response."""
+    return 20 + len(partition.metadata or "")
 
 
 def _once(groups: Sequence[OffsetFetchRequestGroup]) -> Steps[list[OffsetFetchRequestGroup]]:

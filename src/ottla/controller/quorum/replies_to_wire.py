@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ottla.controller.node_limits import check_listeners
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, ZERO_UUID
 from ottla.raft import messages as raft
@@ -28,8 +29,6 @@ from ottla.wire.messages import vote as wire_vote
 
 _FIRST_WITH_DIRECTORIES = 1
 """The version of Vote and similar requests that names voters by directory."""
-
-MOST_LISTENERS = 256
 
 
 def check_cluster(asked: str | None, own: str) -> None:
@@ -330,9 +329,8 @@ def _meant(node_id: int, directory_id: bytes, version: int) -> ReplicaKey | None
 
 
 def _listeners(listeners: Sequence[Any]) -> tuple[Endpoint, ...]:
-    """Return where a voter listens. All of it is in the voter set of every node from then on."""
-    if len(listeners) > MOST_LISTENERS:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"more than {MOST_LISTENERS} listeners")
+    """Return where a voter listens."""
+    check_listeners(listeners)
     return tuple(Endpoint(each.name, each.host, each.port) for each in listeners)
 
 
