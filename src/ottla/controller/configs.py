@@ -24,7 +24,7 @@ from ottla.config.definition import (
 )
 from ottla.config.group import GROUP_SETTINGS
 from ottla.config.topic import TOPIC_SETTINGS, check_turned_off, log_config
-from ottla.controller.decision import Decision, check_number, plain
+from ottla.controller.decision import Decision, check_number, check_value, plain
 from ottla.controller.eligible_leaders import check_broker_settings, forget_eligible_leaders
 from ottla.controller.group_configs import check_group_config, check_group_name
 from ottla.metadata.image import MetadataImage
@@ -41,9 +41,6 @@ APPEND = 2
 SUBTRACT = 3
 MOST_SETTINGS = 1000
 """How many settings of a resource a request may change: there are fewer."""
-
-MOST_VALUE_BYTES = 0x7FFF
-"""Old versions of DescribeConfigs have no room for more. APPEND could make longer values."""
 
 _VERBS = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
@@ -189,10 +186,12 @@ def _apply(
     for name, operation, value in change.operations:
         if operation == DELETE or value is None:
             new.pop(name, None)
-        elif operation == SET:
+            continue
+        if operation == SET:
             new[name] = value
         else:
             new[name] = _edit_list(settings, name, operation, new.get(name), value)
+        check_value(new[name])
     return new
 
 
@@ -213,14 +212,7 @@ def _edit_list(
     else:
         unwanted = set(words)
         parts = [part for part in parts if part not in unwanted]
-    joined = ",".join(parts)
-    if len(joined.encode()) > MOST_VALUE_BYTES:
-        raise ApiError(
-            ErrorCode.INVALID_CONFIG,
-            "The configuration value cannot be added because it exceeds the maximum value size of"
-            f" {MOST_VALUE_BYTES} bytes.",
-        )
-    return joined
+    return ",".join(parts)
 
 
 def _check_topic(

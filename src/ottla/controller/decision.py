@@ -14,6 +14,7 @@ from ottla.wire.message import Message
 
 R = TypeVar("R")
 MAX_PER_REQUEST = 10_000
+MAX_VALUE_BYTES = 0x7FFF
 
 
 class Decision(NamedTuple, Generic[R]):
@@ -34,4 +35,17 @@ def check_number(number: int, what: str) -> None:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,
             f"One request may have {MAX_PER_REQUEST} {what}, not {number}: split it up",
+        )
+
+
+def check_value(value: str) -> None:
+    """Raise INVALID_CONFIG for a longer value of a setting than Kafka takes.
+
+    Compact strings have room for more, old versions of DescribeConfigs have not.
+    """
+    if len(value) > MAX_VALUE_BYTES // 4 and len(value.encode()) > MAX_VALUE_BYTES:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            "The configuration value cannot be added because it exceeds the maximum value size of"
+            f" {MAX_VALUE_BYTES} bytes.",
         )

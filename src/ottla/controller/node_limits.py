@@ -13,8 +13,8 @@ from ottla.model.errors import ApiError, ErrorCode
 MOST_ITEMS: Final = 256
 """Listeners, features or log directories of a node."""
 
-MOST_CHARACTERS: Final = 64 * 1024
-"""In all names and hosts together."""
+MOST_CHARACTERS: Final = 8 * 1024
+"""In all names and hosts together. Old versions of Metadata have room for 32767 bytes."""
 
 
 class Listener(Protocol):

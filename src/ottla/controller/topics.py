@@ -13,7 +13,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.definition import ConfigError
 from ottla.config.topic import log_config
 from ottla.controller.assignments import check_assignment, new_partition
-from ottla.controller.decision import Decision, check_number, plain
+from ottla.controller.decision import Decision, check_number, check_value, plain
 from ottla.controller.placement import place
 from ottla.metadata.image import MetadataImage, TopicImage
 from ottla.metadata.records import ConfigRecord, RemoveTopicRecord, TopicRecord
@@ -152,6 +152,7 @@ class _Creation:
                 raise ApiError(
                     ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {name}"
                 )
+            check_value(value)
             configs[name] = value
         try:
             log_config(self._config, configs)

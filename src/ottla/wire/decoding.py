@@ -45,13 +45,6 @@ Each takes memory and time, and not everything that is done with all of them is 
 NUMBERS_AN_ITEM = 4
 """How many numbers or ids take about the memory of one item."""
 
-MOST_STRING_BYTES = 0x7FFF
-"""How long a string of a request may be, in all versions, as in Kafka.
-
-Compact strings have room for more. But what a client sets comes back in responses of other versions
-and in records, which have no room for longer ones.
-"""
-
 UNPACK = {type_: Repeated("unpack_from", code) for type_, code in FIXED.items()}
 NAMES: dict[str, object] = {
     "DecodeError": DecodeError,
@@ -99,7 +92,6 @@ def generate_decoder(
             source.add("yield")
         with source.block("try:"):
             decoding = _Decoding(source, version, flexible, in_steps)
-            decoding.is_request = message.__name__.endswith("Request")
             if up_to is None:
                 result = decoding.struct(message)
                 decoding.flush()
@@ -119,7 +111,6 @@ class _Decoding:
         self.version = version
         self.flexible = flexible
         self.in_steps = in_steps
-        self.is_request = False
         self.end = "end"
         self.run: list[tuple[str, str, str]] = []  # (Struct code, target, path of the field)
 
@@ -246,10 +237,6 @@ class _Decoding:
                 self.source.add(
                     f"{length}, position = read_uvarint(buffer, position - 1, {self.end})"
                 )
-                if type_ == "string" and self.is_request:
-                    self.fail_if(
-                        f"{length} > {MOST_STRING_BYTES + 1}", f"has length {{{length} - 1}}"
-                    )
         return length
 
     def null(self, length: str, target: str, nullable: bool) -> None:

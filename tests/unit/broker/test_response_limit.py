@@ -20,6 +20,7 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.support.broker import Broker
 
 GROUPS = ["a", "b", "c"]
@@ -54,7 +55,16 @@ def join(broker: Broker, group_id: str) -> None:
         protocols=[protocol],
     )
     request.member_id = ask(broker, request, 7).member_id
-    assert ask(broker, request, 7).error_code == 0
+    joined = ask(broker, request, 7)
+    assert joined.error_code == 0
+    own = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"a")
+    sync = SyncGroupRequest(
+        group_id=group_id,
+        generation_id=joined.generation_id,
+        member_id=joined.member_id,
+        assignments=[own],
+    )
+    assert ask(broker, sync, 4).error_code == 0
 
 
 def commit(broker: Broker, group_id: str) -> None:

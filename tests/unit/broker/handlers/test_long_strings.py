@@ -1,4 +1,4 @@
-"""Strings of a request are as long as Kafka's, and none of them makes a response impossible.
+"""No string of a request, however long, makes a response impossible.
 
 A string has room for 32767 bytes in most versions. Compact strings have room for more, and messages
 of errors repeat what a client sent: neither may end in a response, or a record, that has no form.
@@ -13,19 +13,23 @@ import pytest
 from ottla.broker.handlers import SERVED
 from ottla.metadata.records import ConfigRecord
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.model.steps import run_to_end
 from ottla.wire.api_table import ApiKey
 from ottla.wire.apis import request_class
-from ottla.wire.codec import decoder, encoder, step_decoder
-from ottla.wire.decoding import MOST_STRING_BYTES
+from ottla.wire.layout import is_flexible
 from ottla.wire.message import Message
-from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages import alter_configs, incremental_alter_configs
+from ottla.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
-from ottla.wire.primitives import DecodeError
 from tests.support.broker import Broker
 
-LONG = "é" * (MOST_STRING_BYTES // 2)
+NAME = "leader.replication.throttled.replicas"
+MOST_STRING_BYTES = 0x7FFF
+LONG, LONGER = "é" * (MOST_STRING_BYTES // 2), "é" * MOST_STRING_BYTES
 KNOWN: dict[str, Any] = {
     **dict.fromkeys(("name", "topic", "topic_name", "resource_name"), "t"),
     **dict.fromkeys(("group_id", "group"), "g"),
@@ -39,22 +43,22 @@ KNOWN: dict[str, Any] = {
 }
 
 
-def with_long_string(kind: type[Message], version: int, path: tuple[str, ...]) -> Message:
-    """Return a message in which the string at a path is long; arrays have one item."""
+def with_string(kind: type[Message], version: int, path: tuple[str, ...], text: str) -> Message:
+    """Return a message with a text in the string at a path; arrays have one item."""
     made = kind()
     for field in kind.FIELDS:
         if not field.exists(version):
             continue
         rest = path[1:] if path and path[0] == field.name else ()
         if field.type in ("array", "struct"):
-            value: Any = LONG if rest == () and path[:1] == (field.name,) else "t"
+            value: Any = text if rest == () and path[:1] == (field.name,) else "t"
             if isinstance(field.of, type):
-                value = with_long_string(field.of, version, rest)
+                value = with_string(field.of, version, rest, text)
             elif field.of != "string":
                 value = {"uuid": bytes(16), "bool": False}.get(str(field.of), 0)
             setattr(made, field.name, [value] if field.type == "array" else value)
         elif path == (field.name,):
-            setattr(made, field.name, LONG)
+            setattr(made, field.name, text)
         elif field.name in KNOWN:
             setattr(made, field.name, KNOWN[field.name])
     return made
@@ -94,9 +98,10 @@ def broker() -> Broker:
 @pytest.mark.parametrize(("key", "version"), cases())
 def test_every_long_string_is_answered(broker: Broker, key: int, version: int) -> None:
     kind = request_class(key)
+    text = LONGER if is_flexible(kind, version) else LONG
     for path in strings_of(kind, version):
         client = broker.connect()
-        client.send(with_long_string(kind, version, path), version)
+        client.send(with_string(kind, version, path, text), version)
         for _ in range(100):
             broker.pass_time(1000)
             if client.connection.out:
@@ -105,22 +110,31 @@ def test_every_long_string_is_answered(broker: Broker, key: int, version: int) -
         assert not client.connection.closing, path
 
 
-def test_a_string_may_not_be_longer_than_in_other_versions() -> None:
-    longest, longer = ("x" * size for size in (MOST_STRING_BYTES, MOST_STRING_BYTES + 1))
-    for version in range(CreateTopicsRequest.MIN_VERSION, CreateTopicsRequest.MAX_VERSION + 1):
-        data = encoder(CreateTopicsRequest, version)(with_name(longest))
-        assert (
-            decoder(CreateTopicsRequest, version)(data, 0, len(data))[0].topics[0].name == longest
+@pytest.mark.parametrize("api", ["CreateTopics", "AlterConfigs", "IncrementalAlterConfigs"])
+def test_a_setting_may_not_be_longer_than_in_old_versions(broker: Broker, api: str) -> None:
+    value = ",".join(f"{index}:1" for index in range(6000))
+    assert len(value) > MOST_STRING_BYTES
+    client = broker.connect()
+    if api == "CreateTopics":
+        config = CreatableTopicConfig(name=NAME, value=value)
+        topic = CreatableTopic(name="u", num_partitions=1, replication_factor=1, configs=[config])
+        (result,) = client.ask(CreateTopicsRequest(topics=[topic]), 7).topics
+    elif api == "AlterConfigs":
+        old = [alter_configs.AlterableConfig(name=NAME, value=value)]
+        resource = alter_configs.AlterConfigsResource(
+            resource_type=2, resource_name="t", configs=old
         )
-    data = encoder(CreateTopicsRequest, 7)(with_name(longer))
-    with pytest.raises(DecodeError, match=r"topics\.name has length 32768"):
-        decoder(CreateTopicsRequest, 7)(data, 0, len(data))
-    with pytest.raises(DecodeError, match=r"topics\.name has length 32768"):
-        run_to_end(step_decoder(CreateTopicsRequest, 7)(data, 0, len(data)))
-
-
-def with_name(name: str) -> CreateTopicsRequest:
-    return CreateTopicsRequest(topics=[CreatableTopic(name=name)])
+        request: Message = alter_configs.AlterConfigsRequest(resources=[resource])
+        (result,) = client.ask(request, 2).responses
+    else:
+        new = [incremental_alter_configs.AlterableConfig(name=NAME, value=value)]
+        changed = incremental_alter_configs.AlterConfigsResource(
+            resource_type=2, resource_name="t", configs=new
+        )
+        request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[changed])
+        (result,) = client.ask(request, 1).responses
+    assert result.error_code == ErrorCode.INVALID_CONFIG
+    assert "exceeds the maximum value size of 32767 bytes" in result.error_message
 
 
 def test_messages_are_clipped() -> None:
@@ -131,9 +145,8 @@ def test_messages_are_clipped() -> None:
 
 
 def test_a_response_without_room_for_a_value_closes_its_connection(broker: Broker) -> None:
-    name = "leader.replication.throttled.replicas"
     broker.write_metadata(
-        ConfigRecord(resource_type=2, resource_name="t", name=name, value="1:1," * 10_000 + "1:1")
+        ConfigRecord(resource_type=2, resource_name="t", name=NAME, value="1:1," * 10_000 + "1:1")
     )
     request = DescribeConfigsRequest(
         resources=[DescribeConfigsResource(resource_type=2, resource_name="t")]
