@@ -20,6 +20,8 @@ from ottla.wire.message import Field, Message
 from ottla.wire.primitives import ONE_BYTE, uvarint
 
 ITEMS_A_STEP = 32
+NUMBERS_AN_ITEM = 64
+"""How many numbers of an array take about the time of one item."""
 
 PACK = {type_: Repeated("pack", code) for type_, code in FIXED.items()}
 NAMES: dict[str, object] = {
@@ -63,7 +65,7 @@ def generate_encoder(
             source.add("parts = []")
             encoding = _Encoding(source, version, flexible, in_steps)
             if in_steps:
-                source.add("count, chunks = 0, []")
+                source.add(f"count, pause, chunks = 0, {ITEMS_A_STEP}, []")
                 source.add("yield")
             encoding.struct(message, "message")
             encoding.flush()
@@ -198,6 +200,8 @@ class _Encoding:
             with source.block(f"if {items}:"):
                 pack = source.constant("pack", PACK[of])
                 source.add(f"{self.parts}.append({pack}[len({items})](*{items}))")
+                if self.in_steps:
+                    source.add(f"count += len({items}) // {NUMBERS_AN_ITEM}")
         elif of == "uuid":
             source.add(f"{self.parts}.extend({items})")
         else:
@@ -217,7 +221,8 @@ class _Encoding:
     def end_step(self) -> None:
         """Emit a pause after every few items."""
         self.source.add("count += 1")
-        with self.source.block(f"if not count % {ITEMS_A_STEP}:"):
+        with self.source.block("if count >= pause:"):
+            self.source.add(f"pause = count + {ITEMS_A_STEP}")
             if self.parts == "parts":  # not in a tagged field, which needs its length first
                 self.source.add("chunks.append(b''.join(parts))")
                 self.source.add("parts.clear()")

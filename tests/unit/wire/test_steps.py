@@ -74,6 +74,14 @@ def test_too_many_items_are_refused() -> None:
         run_to_end(step_decoder(MetadataRequest, 11, 500)(body, 0, len(body)))
 
 
+def test_long_arrays_of_numbers_are_written_in_more_steps() -> None:
+    """Ten thousand assigned partitions take as long as hundreds of other items."""
+    numbers = list(range(10_000))
+    topics = [TopicRequest(name="t", partition_indexes=numbers) for _ in range(20)]
+    steps = step_encoder(DescribeProducersRequest, 0)(DescribeProducersRequest(topics=topics))
+    assert sum(1 for _ in steps) == 1 + len(topics)
+
+
 @pytest.mark.parametrize("numbers", [1, 2048, 2049, 10_000])
 def test_numbers_are_read_in_steps(numbers: int) -> None:
     request = DescribeProducersRequest(
