@@ -132,8 +132,9 @@ def _take_free(
         if len(have) == len(wanted):
             continue
         owner_of = owners.get(topic_id, _NO_OWNERS)
-        missing = sorted(wanted - have.keys())
-        free = [p for p in missing if owner_of.get(p, member_id) == member_id]
+        missing = free = sorted(wanted - have.keys())
+        if not owner_of.keys().isdisjoint(missing):
+            free = [p for p in missing if owner_of.get(p, member_id) == member_id]
         if free:
             kept[topic_id] = {**have, **dict.fromkeys(free, target.epoch)}
         complete = complete and len(free) == len(missing)
@@ -187,14 +188,16 @@ def current_value(current: Current) -> ConsumerGroupCurrentMemberAssignmentValue
 
 
 def _stored(partitions: EpochPartitions) -> list[CurrentTopicPartitions]:
-    return [
-        CurrentTopicPartitions(
-            topic_id=topic_id,
-            partitions=sorted(epochs),
-            assignment_epochs=[epoch for _, epoch in sorted(epochs.items())],
+    stored = []
+    for topic_id, epochs in partitions.items():
+        numbers = sorted(epochs)
+        epochs_in_order = list(map(epochs.__getitem__, numbers))
+        stored.append(
+            CurrentTopicPartitions(
+                topic_id=topic_id, partitions=numbers, assignment_epochs=epochs_in_order
+            )
         )
-        for topic_id, epochs in partitions.items()
-    ]
+    return stored
 
 
 def current_of(value: ConsumerGroupCurrentMemberAssignmentValue) -> Current:

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.groups.consumer.assignment import Partitions
@@ -24,6 +26,7 @@ MAX_ROUNDS = 64
 """How often the classes of topics are balanced. Each round about halves the imbalance."""
 
 _Topics = dict[bytes, frozenset[int]]
+_topic_of = itemgetter(0)
 
 
 # -- equal subscriptions -----------------------------------------------------------------
@@ -106,9 +109,13 @@ def _deal(free: list[tuple[bytes, int]], kept: list[_Topics], room: list[int]) -
     hands: dict[int, dict[bytes, list[int]]] = {position: {} for position in takers}
     rest = iter(free)
     while takers:
-        for position, (topic_id, partition) in zip(takers, rest, strict=False):
-            hands[position].setdefault(topic_id, []).append(partition)
-            room[position] -= 1
+        rounds = min(room[position] for position in takers)
+        dealt = list(islice(rest, rounds * len(takers)))
+        for place, position in enumerate(takers):
+            for topic_id, items in groupby(dealt[place :: len(takers)], _topic_of):
+                numbers = [partition for _, partition in items]
+                hands[position].setdefault(topic_id, []).extend(numbers)
+            room[position] -= rounds
         takers = [position for position in takers if room[position] > 0]
     for position, hand in hands.items():
         own = kept[position]
