@@ -13,7 +13,7 @@ it leaves the engine and ends the process, because nobody knows what state is le
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.connection import Connection
@@ -34,6 +34,10 @@ MOST_PIECES: Final = 8  # of SEND_BYTES that a connection sends while nobody els
 MOST_STREAMED: Final = 3  # large frames of one connection that are answered with the one before
 MOST_CLOSED: Final = 50  # idle connections that a wake-up closes
 MOST_ROUNDS: Final = 4  # in which a wake-up takes requests that waited; the next one takes the rest
+
+
+def _never() -> bool:
+    return False
 
 
 class Engine:
@@ -65,6 +69,8 @@ class Engine:
         self.to_resume: list[Channel] = []
         """Channels with requests that are received and wait for the next wake-up."""
         self.slow_readers = SlowReaders(most_unsent_bytes, most_unsent_ranges)
+        self.is_late: Callable[[], bool] = _never
+        """Whether a wake-up should leave requests to the next one. An event loop replaces it."""
         self._rounds = 0
         self._limits = limits
         self._max_request_bytes = max_request_bytes
@@ -181,9 +187,12 @@ class Engine:
         """Go on with requests that an earlier wake-up has left. Call it before `settle`."""
         channels = list(self.to_resume)
         self.to_resume.clear()
-        for channel in channels:
+        for number, channel in enumerate(channels, 1):
             if not channel.closed:
                 self._resume(channel)
+            if number < len(channels) and self.is_late():
+                self.to_resume[:0] = channels[number:]
+                break
 
     def _resume(self, channel: Channel) -> None:
         """Handle the requests that a channel has kept, if it takes requests now."""
@@ -280,7 +289,7 @@ class Engine:
         if channel.interest != READ:
             self.flow_control.show_interest(channel)
         if channel.need and channel.filled >= channel.need:
-            if self._rounds + 1 < MOST_ROUNDS:
+            if self._rounds + 1 < MOST_ROUNDS and not self.is_late():
                 self._resume(channel)
             else:
                 self.to_resume.append(channel)

@@ -24,6 +24,7 @@ _FIRST_ARENA_BYTES: Final = 512 * 1024
 CHUNK_BYTES: Final = 256 * 1024
 LITTLE_CHUNK_BYTES: Final = 8 * 1024  # while others wait for memory
 AHEAD: Final = 16  # a frame gets this many times the memory of what has arrived
+FEW_REPLIES: Final = 16  # of one connection before somebody looks how late it is
 MOST_RETIRED_BYTES: Final = 8 * 1024 * 1024  # buffers that wait for the node to settle
 MOST_LARGE_BYTES: Final = 16 * 1024 * 1024  # large replies of one wake-up before they are sent
 
@@ -210,14 +211,15 @@ class Receiver:
                 position = stop
                 if connection.closing:
                     position = end
-                if (
-                    position == end
-                    or connection.parked is not None
-                    or connection.large_bytes
-                    or len(connection.out) >= channel.most_replies
-                    or len(connection.pending) >= channel.most_replies
-                ):
+                if position == end or connection.parked is not None or connection.large_bytes:
                     break
+                replies = max(len(connection.out), len(connection.pending))
+                if replies >= FEW_REPLIES:
+                    if replies >= channel.most_replies:
+                        break
+                    if self._engine.is_late():
+                        self._engine.to_resume.append(channel)
+                        break
         except DecodeError as error:
             self._engine.refuse(channel, error)
             return end

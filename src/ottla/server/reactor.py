@@ -63,6 +63,7 @@ class Reactor:
             max_request_bytes,
             most_unsent_ranges=most_unsent_ranges,
         )
+        self.engine.is_late = self._is_late
         self._waker = Waker()
         self._calls: deque[Callable[[], object]] = deque()
         self._running = True
@@ -182,6 +183,10 @@ class Reactor:
                 self._left = [fd for fd, _ in rest]
                 break
         return []
+
+    def _is_late(self) -> bool:
+        """Return True if this wake-up should handle no more of the requests that are here."""
+        return self._node.clock.monotonic_ms() - self._node.monotonic_ms > MOST_MS
 
     def _in_turn(self, events: Events) -> Events:
         """Return events in the order in which they are handled: first those that were left."""

@@ -1,0 +1,84 @@
+"""Clients that pipeline hundreds of small requests hold the loop for no longer than others."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from ottla.broker.connection import Connection
+from ottla.broker.node import Node
+from ottla.network.buffers import RequestBuffers
+from ottla.network.limits import ConnectionLimits
+from ottla.network.receiver import FEW_REPLIES
+from ottla.server import reactor as reactor_module
+from ottla.server.event_wait import Events
+from ottla.server.reactor import FEW_EVENTS, MOST_MS, Reactor
+from tests.support.network import EchoNode, FakePoller, FakeStream, framed
+
+REQUESTS = 300
+
+
+class SlowNode(EchoNode):
+    """Takes a millisecond for each request, and notes how many each wake-up handles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_ms = 0.0
+        self.clock = SimpleNamespace(monotonic_ms=lambda: self.now_ms)
+        self.counts: list[int] = [0]
+        self.loop_stalls = SimpleNamespace(add=lambda *_: None, note=lambda *_: None)
+
+    def advance(self) -> None:
+        self.monotonic_ms = self.now_ms
+        self.counts.append(0)
+
+    def handle(
+        self, connection: Connection, buffer: bytearray, view: memoryview, start: int, end: int
+    ) -> None:
+        super().handle(connection, buffer, view, start, end)
+        self.now_ms += 1
+        self.counts[-1] += 1
+
+
+class Poller(FakePoller):
+    """Tells of everything that has arrived; ends the loop when nothing has for a while."""
+
+    readable, writable, gone = 1, 2, 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.streams: list[FakeStream] = []
+        self.idle = 0
+        self.reactor: Reactor
+
+    def poll(self, timeout_s: float) -> Events:
+        events = [(each.fileno(), self.readable) for each in self.streams if each.inbox]
+        self.idle = 0 if events else self.idle + 1
+        if self.idle > 1000:
+            self.reactor._end()
+        return events
+
+
+@pytest.mark.parametrize("clients", [1, FEW_EVENTS, 50])
+def test_a_wake_up_leaves_pipelined_requests_to_the_next(
+    monkeypatch: pytest.MonkeyPatch, clients: int
+) -> None:
+    poller, node = Poller(), SlowNode()
+    monkeypatch.setattr(reactor_module, "make_poller", lambda: poller)
+    monkeypatch.setattr(FakeStream, "numbers", 10_000)  # unlike the waker's
+    limits = ConnectionLimits(100, 100, {}, -1)
+    poller.reactor = Reactor(cast(Node, node), [], limits, RequestBuffers(10**8), 10**6)
+    for number in range(clients):
+        stream = FakeStream()
+        assert poller.reactor.engine.accept(stream, "host", "PLAINTEXT") is not None
+        stream.inbox += framed(*(b"request %d of %d" % (each, number) for each in range(REQUESTS)))
+        poller.streams.append(stream)
+    poller.reactor.run()
+    assert len(node.handled) == clients * REQUESTS
+    # A connection's last few are handled whatever the time is, and a few connections are.
+    assert max(node.counts) <= MOST_MS + (FEW_EVENTS + 2) * FEW_REPLIES
+    for number, stream in enumerate(poller.streams):
+        answers = framed(*(b"request %d of %d" % (each, number) for each in range(REQUESTS)))
+        assert stream.sent == answers
