@@ -1,16 +1,19 @@
 """An HTTP endpoint for Prometheus: `GET /metrics`.
 
-It has a thread of its own and serves one request at a time. The figures are read on the broker's
-loop, so that they belong together; the thread waits for them.
+It has a thread of its own, and one for each connection: a client that sends half a request keeps
+nobody waiting. If there are too many, the oldest connection is closed. The figures are read on the
+broker's loop, for one request at a time, so that they belong together.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from socketserver import TCPServer
-from typing import Final
+from socket import SHUT_RDWR, socket
+from socketserver import TCPServer, ThreadingMixIn
+from typing import Any, Final
 
 from ottla.broker.metrics.prometheus_text import CONTENT_TYPE
 from ottla.server.errors import StartupError
@@ -18,14 +21,51 @@ from ottla.server.errors import StartupError
 PATH: Final = "/metrics"
 _CLIENT_TIMEOUT_S: Final = 5
 _LOOP_TIMEOUT_S: Final = 5
+MOST_CONNECTIONS: Final = 16
 
 
-class _Server(HTTPServer):
-    """A server that does not look up the name of its address, which takes seconds on some Macs."""
+class _Server(ThreadingMixIn, HTTPServer):
+    """A server with a few threads.
+
+    It does not look up the name of its address, which takes seconds on some Macs.
+    """
+
+    daemon_threads = True
+    request_queue_size = 64
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._open: list[socket] = []
+        self._lock = threading.Lock()
+        super().__init__(address, handler)
 
     def server_bind(self) -> None:
         TCPServer.server_bind(self)
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread; hang up on the oldest one if there are too many."""
+        with self._lock:
+            self._open.append(request)
+            if len(self._open) > MOST_CONNECTIONS:
+                self._hang_up(self._open.pop(0))
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection whose thread has done its work."""
+        with self._lock:
+            if request in self._open:
+                self._open.remove(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Write nothing: the client is gone."""
+
+    @staticmethod
+    def _hang_up(connection: socket) -> None:
+        """Let the thread of a connection end."""
+        with suppress(OSError):
+            connection.shutdown(SHUT_RDWR)
 
 
 class MetricsEndpoint:
@@ -39,6 +79,7 @@ class MetricsEndpoint:
     ) -> None:
         """Listen; raise StartupError if the port cannot be had."""
         self._read = read
+        self._reading = threading.Lock()
         try:
             self._server = _Server((host, port), self._handler())
         except OSError as error:
@@ -77,8 +118,9 @@ class MetricsEndpoint:
             found.append(text)
             done.set()
 
-        self._read(take)
-        return found[0] if done.wait(_LOOP_TIMEOUT_S) else None
+        with self._reading:
+            self._read(take)
+            return found[0] if done.wait(_LOOP_TIMEOUT_S) else None
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         endpoint = self
