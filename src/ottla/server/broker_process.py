@@ -24,7 +24,8 @@ from ottla.server.errors import StartupError
 from ottla.server.file_limit import file_limit
 from ottla.server.helper_lanes import HelperLanes
 from ottla.server.listener import Listener
-from ottla.server.os_files import OsFile, OsFiles, lock_directory
+from ottla.server.os_file import OsFile
+from ottla.server.os_files import OsFiles, lock_directory
 from ottla.server.reactor import Reactor
 
 if TYPE_CHECKING:

@@ -1,30 +1,23 @@
 """The operating system's files behind the `Files` port.
 
-A File closes its descriptor when `close` is called or its last reference goes, so that a
-file evicted from a pool lives exactly as long as the fetches that still send from it.
-Writes are positional and continue where a partial one stopped, at most IOV_MAX buffers a
-call. Syncs are fdatasync on Linux. On macOS fsync leaves the bytes in the disk's own cache, so
-syncs are F_FULLFSYNC there.
+Syncs are fdatasync on Linux. On macOS fsync leaves the bytes in the disk's own cache, so syncs are
+F_FULLFSYNC there. An open file is in `os_file.py`.
 """
 
 from __future__ import annotations
 
 import fcntl
-import mmap
 import os
 import stat
 import sys
 from collections.abc import Callable, Sequence
 from errno import EINVAL, ENOTSUP, ENOTTY
-from functools import cache
-from typing import Final, cast
+from typing import Final
 
-from ottla.ports import Buffer, Entry, Mapping
+from ottla.ports import Buffer, Entry
+from ottla.server.os_file import OsFile, Write
 
-IOV_MAX = 1024
 _MODE = 0o644
-_KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
-_SCARCE = 10  # with less than a tenth of the volume free nothing is allocated ahead
 _CANNOT_SYNC: Final = (EINVAL, ENOTSUP, ENOTTY)
 
 
@@ -49,105 +42,12 @@ _sync_data: Callable[[int], None] = (
     _full_sync if _has_full_sync else getattr(os, "fdatasync", os.fsync)
 )
 _sync_directory: Callable[[int], None] = _full_sync if _has_full_sync else os.fsync
-_pwritev: Callable[[int, Sequence[Buffer], int], int] = getattr(os, "pwritev", _write_joined)
+_pwritev: Write = getattr(os, "pwritev", _write_joined)
 
 
-class OsFile:
-    """An open descriptor."""
-
-    __slots__ = ("__weakref__", "_fd", "_path")
-
-    def __init__(self, path: str, fd: int) -> None:
-        self._path = path
-        self._fd = fd
-
-    @property
-    def path(self) -> str:
-        return self._path
-
-    def fileno(self) -> int:
-        return self._fd
-
-    def size(self) -> int:
-        return os.fstat(self._fd).st_size
-
-    def pread(self, length: int, position: int) -> bytes:
-        content = os.pread(self._fd, length, position)
-        if len(content) < length and content:
-            return self._pread_rest(content, length, position)
-        return content
-
-    def _pread_rest(self, content: bytes, length: int, position: int) -> bytes:
-        while len(content) < length:
-            more = os.pread(self._fd, length - len(content), position + len(content))
-            if not more:
-                break
-            content += more
-        return content
-
-    def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
-        if len(buffers) > IOV_MAX:
-            for first in range(0, len(buffers), IOV_MAX):
-                chunk = buffers[first : first + IOV_MAX]
-                self.pwritev(chunk, position)
-                position += sum(map(len, chunk))
-            return
-        written = _pwritev(self._fd, buffers, position)
-        if written != sum(map(len, buffers)):
-            self._write_rest(buffers, written, position + written)
-
-    def _write_rest(self, buffers: Sequence[Buffer], written: int, position: int) -> None:
-        """Go on after a partial write; the error that stopped it shows at the next attempt."""
-        for content in buffers:
-            size = len(content)
-            if written >= size:
-                written -= size
-                continue
-            rest = memoryview(content)[written:]
-            written = 0
-            while rest:
-                count = os.pwrite(self._fd, rest, position)
-                position += count
-                rest = rest[count:]
-
-    def truncate(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
-
-    def allocate(self, position: int, length: int) -> None:
-        volume = os.fstatvfs(self._fd)
-        if volume.f_bavail * _SCARCE < volume.f_blocks:
-            return  # others may need the room at once
-        fallocate = _fallocate()
-        if fallocate is not None:
-            fallocate(self._fd, _KEEP_SIZE, position, length)
-
-    def sync(self) -> None:
-        _sync_data(self._fd)
-
-    def map(self, *, writable: bool) -> Mapping:
-        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
-        return mmap.mmap(self._fd, 0, access=access)
-
-    def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def __del__(self) -> None:
-        self.close()
-
-
-@cache
-def _fallocate() -> Callable[[int, int, int, int], int] | None:
-    """Return the system call, which Python has only in a form that changes the file's size."""
-    import ctypes  # not before the first large file: it takes time and memory
-
-    try:
-        function = ctypes.CDLL(None).fallocate64
-    except (AttributeError, OSError):
-        return None
-    function.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-    return cast(Callable[[int, int, int, int], int], function)
+def file_of(path: str, fd: int) -> OsFile:
+    """Return the file of an open descriptor."""
+    return OsFile(path, fd, _pwritev, _sync_data)
 
 
 class OsFiles:
@@ -157,7 +57,7 @@ class OsFiles:
 
     def open(self, path: str, *, create: bool = False, writable: bool = False) -> OsFile:
         flags = os.O_CLOEXEC | (os.O_RDWR if writable or create else os.O_RDONLY)
-        return OsFile(path, os.open(path, flags | os.O_CREAT if create else flags, _MODE))
+        return file_of(path, os.open(path, flags | os.O_CREAT if create else flags, _MODE))
 
     def exists(self, path: str) -> bool:
         try:

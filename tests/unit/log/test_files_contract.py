@@ -11,7 +11,8 @@ import pytest
 
 from ottla.memory_files import MemoryFiles
 from ottla.ports import Files, read_file, write_file_atomically
-from ottla.server.os_files import IOV_MAX, DirectoryInUse, OsFile, OsFiles, lock_directory
+from ottla.server.os_file import IOV_MAX, OsFile
+from ottla.server.os_files import DirectoryInUse, OsFiles, lock_directory
 from ottla.testing.fakes import FakeClock
 from ottla.testing.faulty_files import FaultyFiles
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from ottla.memory_files import MemoryFiles
 from ottla.ports import File
-from ottla.server.os_files import OsFile
+from ottla.server.os_files import file_of
 
 _CALL_BYTES: Final = 64 * 1024
 """How much one system call copies. To copy a mebibyte into new memory may take 2 ms, and a thread
@@ -33,7 +33,7 @@ def memory_file(path: str, content: bytes) -> File:
 def _new_file(path: str) -> File:
     if _memfd_create is not None:
         try:
-            return OsFile(path, _memfd_create("ottla"))
+            return file_of(path, _memfd_create("ottla"))
         except OSError:
             pass
     return MemoryFiles().open("content", create=True)
