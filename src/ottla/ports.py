@@ -313,6 +313,9 @@ class HelperPace:
     beside_clients = False
     """True while clients are served: tasks use one thread and short system calls."""
 
+    stores_soon = False
+    """True if somebody will wait until what is written now is on disk."""
+
 
 def start_beside(work: Callable[[], T]) -> Callable[[], T]:
     """Start work in a second thread if there is one, otherwise do it when its result is needed."""

@@ -40,7 +40,7 @@ _CALL_BYTES: Final = 256 * 1024
 Linux may let nobody else have the processor before the call ends.
 """
 _DISK_BYTES: Final = 1024 * 1024
-"""While clients are served, the system begins to write to disk after this many bytes."""
+"""The system begins to write to disk after this many bytes, if it does so early."""
 
 
 def main() -> None:
@@ -118,7 +118,8 @@ class OutputFile:
             while rest:
                 rest = rest[os.write(self._fd, rest) :]
         self._size += size
-        if HelperPace.beside_clients and self._size - self._begun >= _DISK_BYTES:
+        is_early = HelperPace.beside_clients or HelperPace.stores_soon
+        if is_early and self._size - self._begun >= _DISK_BYTES:
             _begin_to_store(self._fd, self._begun, self._size - self._begun)
             self._begun = self._size
 

@@ -156,10 +156,11 @@ class ArrayKeyOffsets:
         """Return the offsets of records, and note if a batch without gaps has other ones."""
         batches = records.batches
         offsets: Array = group.base_offsets[batches] + records.offset_deltas
-        numbers = np.arange(len(offsets)) - places.firsts[batches]
-        is_dense = _are_dense(group.base_offsets, group.last_offsets, group.counts)
-        if ((numbers != records.offset_deltas) & is_dense[batches]).any():
-            self._are_marks_useful = False
+        is_other = np.arange(len(offsets)) - places.firsts[batches] != records.offset_deltas
+        if is_other.any():
+            is_dense = _are_dense(group.base_offsets, group.last_offsets, group.counts)
+            if is_dense[batches[is_other]].any():
+                self._are_marks_useful = False
         return offsets
 
     def _put(self, high: Array, low: Array, offsets: Array) -> bool:

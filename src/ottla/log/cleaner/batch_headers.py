@@ -128,10 +128,7 @@ class BatchHeaders:
 
     def check_crcs(self, chosen: Array) -> None:
         """Raise CorruptBatch if one of these batches does not match its CRC."""
-        starts = (self.starts[chosen] + ATTRIBUTES_OFFSET).tolist()
-        ends = self.ends[chosen].tolist()
-        with memoryview(self._data) as view:
-            computed = [crc32c(view[start:end]) for start, end in zip(starts, ends, strict=True)]
+        computed = _crcs(self._data, self.starts[chosen], self.ends[chosen])
         is_wrong = np.array(computed, np.uint32) != self._fields["crc"][chosen]
         if is_wrong.any():
             wrong = int(np.flatnonzero(is_wrong)[0])
@@ -183,9 +180,14 @@ class BatchHeaders:
             made = bytearray().join(pieces)
         ends = np.cumsum(sizes + HEADER_SIZE)
         starts = ends - sizes - HEADER_SIZE
-        with memoryview(made) as view:
-            ranges = zip((starts + ATTRIBUTES_OFFSET).tolist(), ends.tolist(), strict=True)
-            computed = [crc32c(view[start:end]) for start, end in ranges]
+        computed = _crcs(made, starts, ends)
         words = np.ndarray((len(made) - 3,), "V4", made, strides=(1,))
         words[starts + CRC_OFFSET] = np.array(computed, ">u4").view("V4")
         return made, ends
+
+
+def _crcs(data: bytearray, starts: Array, ends: Array) -> list[int]:
+    """Return the CRCs of batches, each from its attributes on."""
+    with memoryview(data) as view:
+        ranges = map(slice, (starts + ATTRIBUTES_OFFSET).tolist(), ends.tolist())
+        return list(map(crc32c, map(view.__getitem__, ranges)))

@@ -111,9 +111,13 @@ class _Chunk(NamedTuple):
 class _Output:
     """The files that take the place of a group of segments."""
 
-    def __init__(self, group: list[Segment], files: CleanedFiles, creating: Started[None]) -> None:
+    def __init__(
+        self, group: list[Segment], files: CleanedFiles, creating: Started[None], *, is_last: bool
+    ) -> None:
         self.group = group
         self.files = files
+        self.is_last = is_last
+        """Whether no other group is written while this one is forced to disk."""
         self.begun = [creating]
         """What the background still does with them, one after the other."""
         self.is_written = False
@@ -294,7 +298,7 @@ class CleanRun:
 
     def _write_groups(self, groups: list[list[Segment]]) -> Steps[None]:
         """Write what stays of each group, while that of the one before is forced to disk."""
-        self._create_output(groups[:1])
+        self._create_output(groups)
         for number in range(len(groups)):
             output = self._outputs[-1]
             try:
@@ -305,15 +309,16 @@ class CleanRun:
                 yield from self._swap_forced()
                 raise
             # Work in the background is done in turn, and forcing files to disk takes a while.
-            self._create_output(groups[number + 1 : number + 2])
+            self._create_output(groups[number + 1 :])
             yield from self._swap_forced()
             output.force(self._start(partial(output.files.finish, last_time_entry)), fields)
 
     def _create_output(self, groups: list[list[Segment]]) -> None:
-        """Begin to create the files for a group, if there is one."""
-        for group in groups:
+        """Begin to create the files for the first of these groups, if there is one."""
+        for group in groups[:1]:
             files = CleanedFiles(self._resources.files, self.log.directory, group[0].base_offset)
-            self._outputs.append(_Output(group, files, self._start(files.create)))
+            is_last = len(groups) == 1
+            self._outputs.append(_Output(group, files, self._start(files.create), is_last=is_last))
 
     def _swap_forced(self) -> Steps[None]:
         """Put the segment that is being forced to disk, if any, in the place of its group."""
@@ -351,7 +356,11 @@ class CleanRun:
         return fields, parts[0]
 
     def _clean_segment(self, segment: Segment, output: _Output) -> Steps[None]:
-        fields = {"task": "filter", "latest_offset": self._latest_offset}
+        fields = {
+            "task": "filter",
+            "latest_offset": self._latest_offset,
+            "stores_soon": output.is_last,
+        }
         for chunk in self._chunks(segment, 0, fields):
             answer, parts = yield from self._process(chunk)
             most = 0 if len(parts[0]) else _WRITES_AHEAD

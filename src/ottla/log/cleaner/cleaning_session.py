@@ -294,11 +294,17 @@ class BatchStream:
         """Batches before the one offset, and from the other on, do not count."""
         self._ahead: Callable[[], None] | None = None
         """Waits until the next chunk is in the other buffer."""
+        self._expected = 0, 0
+        """The size of that chunk, and how many bytes of the segment come after it."""
 
     def begin(self, first_offset: int = 0, end_offset: int = MAX_LONG) -> None:
         """Begin another segment; leave out batches before one offset, and from the other on."""
         self._start = self._end = self._needed = 0
         self.first_offset, self.end_offset = first_offset, end_offset
+        self._forget_ahead()
+
+    def _forget_ahead(self) -> None:
+        """Wait until nothing is being read, and forget it."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             with suppress(OSError, CorruptBatch):
@@ -310,6 +316,8 @@ class BatchStream:
         Raise CorruptBatch if the segment is too short for the next batch.
         """
         rest = self._end - self._start
+        if self._expected != (chunk.size, chunk.left):
+            self._forget_ahead()
         ahead, self._ahead = self._ahead, None
         if ahead is None:
             ahead = self._write(chunk.size, chunk.fill)
@@ -324,7 +332,9 @@ class BatchStream:
         self._buffer, self._other = self._other, self._buffer
         self._start, self._end = room - rest, room + chunk.size
         if chunk.following is not None:
-            self._ahead = start_beside(self._write(*chunk.following))
+            size, fill = chunk.following
+            self._expected = size, chunk.left - size
+            self._ahead = start_beside(self._write(size, fill))
         if self._needed > rest + chunk.size + chunk.left:
             raise CorruptBatch(0, f"a batch of {self._needed} bytes is longer than its segment")
         return self._buffer

@@ -54,6 +54,7 @@ def run(data: Buffer) -> bytes:
     fields, parts = unpack(data)
     name, clean_id = fields.pop("task"), fields.pop("clean")
     HelperPace.beside_clients = fields.pop("beside_clients", False)
+    HelperPace.stores_soon = fields.pop("stores_soon", False)
     if name == "begin":
         while len(_sessions) >= _MOST_SESSIONS:
             _sessions.pop(next(iter(_sessions))).close_files()
@@ -93,7 +94,7 @@ def new_session(fields: dict[str, Any], producers: Buffer, aborted: Buffer) -> C
     return PlainSession(fields, producers, aborted)
 
 
-class _Unread(Exception):
+class _Unread(OSError):
     """The file cannot be read here. Nothing of the part was looked at."""
 
 
@@ -115,9 +116,13 @@ def _map(session: CleaningSession, fields: dict[str, Any], parts: list[memoryvie
 def _chunks(
     session: CleaningSession, fields: dict[str, Any], parts: list[memoryview]
 ) -> Iterator[Chunk]:
-    """Yield the chunks of a part. A part whose bytes came with the task is one chunk."""
+    """Yield the chunks of a part. A part whose bytes came with the task is one chunk.
+
+    The first chunk of the next part is read while the broker sends the next task.
+    """
     left: int = fields["left"]
     if fields["is_first"]:
+        session.close_input()
         session.begin_input(*fields.get("offsets", ()))
     if parts:
         yield Chunk(len(parts[0]), partial(_copy, parts[0]), left)
@@ -128,14 +133,14 @@ def _chunks(
         (position, min(step, end - position), partial(_read, file, position, position > start))
         for position in range(start, end, step)
     ]
+    next_part = (min(step, left), partial(_read, file, end, False)) if left else None
     for number, (position, size, fill) in enumerate(found):
-        following = found[number + 1][1:] if number + 1 < len(found) else None
+        following = found[number + 1][1:] if number + 1 < len(found) else next_part
         yield Chunk(size, fill, left + end - position - size, following)
 
 
 def _opened(session: CleaningSession, fields: dict[str, Any]) -> SharedFile:
-    if fields["is_first"] or session.file is None:
-        session.close_input()
+    if session.file is None:
         if HelperFiles.open is None:
             raise _Unread("there are no files here")
         try:

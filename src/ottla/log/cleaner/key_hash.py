@@ -67,7 +67,8 @@ class KeyHash:
     def _add(self, sums: list[Array], words: Array, at: Array, rest: Array, number: int) -> None:
         """Add the word at these positions, of which `rest` bytes belong to the key."""
         word = words[at].view("<u8").astype(np.uint64, copy=False)
-        word = word & _MASKS[np.minimum(rest, 8)]
+        if rest.min() < 8:
+            word = word & _MASKS[np.minimum(rest, 8)]
         low, high = word & _LOW, word >> _HALF
         secret = self._secret
         for part, total in enumerate(sums):

@@ -29,6 +29,8 @@ _FEW_BATCHES: Final = 24
 """Up to this many batches, a loop in Python is faster than operations on arrays."""
 _MIN_BODY_BYTES: Final = 6
 _MORE: Final = 0x80
+_NULL: Final = 1
+"""The length -1 as a varint."""
 _DAMAGED: Final = "a record is longer than its batch, or shorter than its fields"
 
 
@@ -66,7 +68,6 @@ class RecordArrays(NamedTuple):
     batches: Array
     """The number of the batch of each record."""
     offset_deltas: Array
-    timestamp_deltas: Array
     key_starts: Array
     key_lengths: Array
     """-1 for a record without a key."""
@@ -109,18 +110,15 @@ def read_records(group: RecordGroup, places: RecordPlaces) -> RecordArrays:
     bodies = _after_varints(view, starts)
     if (ends - bodies < _MIN_BODY_BYTES).any():
         raise CorruptBatch(0, _DAMAGED)
-    timestamp_deltas, at = _varints(view, bodies + 1)
-    offset_deltas, at = _varints(view, at)
+    offset_deltas, at = _varints(view, _after_varints(view, bodies + 1))
     key_lengths, key_starts = _varints(view, at)
-    key_ends = key_starts + np.maximum(key_lengths, 0)
-    if key_lengths.min() < -1 or (key_ends >= ends).any():
+    shortest = key_lengths.min()
+    if shortest < -1:
         raise CorruptBatch(0, _DAMAGED)
-    value_lengths, at = _varints(view, key_ends)
-    if (at > ends).any():
+    key_ends = key_starts + (key_lengths if shortest >= 0 else np.maximum(key_lengths, 0))
+    if (key_ends >= ends).any():
         raise CorruptBatch(0, _DAMAGED)
-    return RecordArrays(
-        batches, offset_deltas, timestamp_deltas, key_starts, key_lengths, value_lengths < 0
-    )
+    return RecordArrays(batches, offset_deltas, key_starts, key_lengths, view[key_ends] == _NULL)
 
 
 def read_timestamp_deltas(data: Buffer, starts: Array) -> Array:

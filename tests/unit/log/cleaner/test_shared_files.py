@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from errno import ENOSPC
+from errno import EIO, ENOSPC
 from functools import partial
 from pathlib import Path
 
@@ -21,9 +21,9 @@ from ottla.log.log import Log
 from ottla.log.startup.open_log import create_log
 from ottla.model.ids import TopicPartition
 from ottla.model.steps import Wait, run_to_end
-from ottla.ports import Buffer, HelperFiles, SharedOutput, TaskFailed
+from ottla.ports import Buffer, HelperFiles, SecondThread, SharedOutput, TaskFailed
 from ottla.server.helper_lanes import HelperLanes
-from ottla.server.helper_main import OpenFile, OutputFile
+from ottla.server.helper_main import Beside, OpenFile, OutputFile
 from ottla.server.os_files import OsFiles
 from tests.support.cleaner import Done, clean, clean_run, fill, keyed, seen
 from tests.support.log import names_in, new_resources
@@ -152,6 +152,101 @@ class FullDisk:
 
     def close(self) -> None:
         pass
+
+
+def log_of_large_segments(directory: Path, *, segments: int, batches: int) -> Log:
+    """Return a log whose segments the helper reads in several tasks."""
+    resources = new_resources(OsFiles())
+    log = create_log(resources, str(directory / "t-0"), TopicPartition("t", 0), bytes(16), COMPACT)
+    for segment in range(segments):
+        numbers = range(segment * batches, (segment + 1) * batches)
+        records = [[(f"k{(each * 7 + n) % 900}", "v" * 90) for n in range(9)] for each in numbers]
+        fill(log, [keyed(*each, codec=(0, 3, 4)[len(each) % 3]) for each in records])
+    return log
+
+
+class NotedFile(OpenFile):
+    """A file that notes what is read from it."""
+
+    reads: list[tuple[str, int, int]]
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._path = path
+
+    def read_into(self, target: memoryview, position: int) -> int:
+        self.reads.append((self._path, position, len(target)))
+        return super().read_into(target, position)
+
+
+@pytest.fixture(params=[False, True], ids=["one thread", "two threads"])
+def threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    SecondThread.start = Beside().start if request.param else None
+    yield
+    SecondThread.start = None
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "arrays"])
+def session(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleaning_task, "BUSY_FROM_BYTES", 1 << 40)
+    monkeypatch.setattr(cleaning_task, "ARRAYS_FROM_BYTES", 0 if request.param else 1 << 40)
+
+
+def test_each_task_goes_on_where_the_one_before_has_read_ahead(
+    tmp_path: Path, shared_files: None, threads: None, session: None
+) -> None:
+    NotedFile.reads = []
+    HelperFiles.open = NotedFile
+    expected = log_of_large_segments(tmp_path / "here", segments=2, batches=150)
+    log = log_of_large_segments(tmp_path / "there", segments=2, batches=150)
+    sizes = [segment.size for segment in list(log.segments)[:2]]
+    assert min(sizes) > 2 * 16 * CHUNK_BYTES
+    clean(log, chunk_bytes=CHUNK_BYTES)
+    assert sum(size for _, _, size in NotedFile.reads) == 2 * sum(sizes), "in each of two passes"
+    HelperFiles.open = None
+    clean(expected, chunk_bytes=CHUNK_BYTES)
+    assert seen(log) == seen(expected)
+
+
+def test_the_broker_reads_what_the_helper_cannot_read_ahead(
+    tmp_path: Path, shared_files: None, threads: None, session: None
+) -> None:
+    class BrokenFile(OpenFile):
+        def read_into(self, target: memoryview, position: int) -> int:
+            if position >= 16 * CHUNK_BYTES:
+                raise OSError(EIO, os.strerror(EIO))
+            return super().read_into(target, position)
+
+    HelperFiles.open = BrokenFile
+    expected = log_of_large_segments(tmp_path / "here", segments=1, batches=150)
+    log = log_of_large_segments(tmp_path / "there", segments=1, batches=150)
+    clean(log, chunk_bytes=CHUNK_BYTES)
+    HelperFiles.open = None
+    clean(expected, chunk_bytes=CHUNK_BYTES)
+    assert seen(log) == seen(expected)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks at /proc")
+def test_only_the_last_segment_is_stored_while_it_is_written(
+    tmp_path: Path, shared_files: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are forced to disk while the next ones are written."""
+    begun: list[str] = []
+
+    def note(fd: int, position: int, length: int, advice: int) -> None:
+        begun.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name)
+
+    monkeypatch.setattr(os, "posix_fadvise", note)
+    HelperFiles.open_output = partial(OutputFile, os.getppid())
+    resources = new_resources(OsFiles())
+    config = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=3_000_000)
+    log = create_log(resources, str(tmp_path / "t-0"), TopicPartition("t", 0), bytes(16), config)
+    for number in range(3):
+        fill(log, [keyed((f"k{number}-{n}", "v" * 100_000)) for n in range(25)])
+    clean(log)
+    last = list(log.segments)[2].base_offset
+    assert begun == [f"{last:020}.log.cleaned"] * len(begun)
+    assert begun
 
 
 def test_an_error_of_a_write_is_an_error_of_the_clean(tmp_path: Path, shared_files: None) -> None:
