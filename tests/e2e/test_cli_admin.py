@@ -63,7 +63,7 @@ def test_settings_of_a_topic(server: BrokerProcess, ottla: Ottla) -> None:
     assert "have their defaults" in ottla("configs", "describe", "--topic", "set").stderr
     done = ottla("configs", "alter", "--topic", "set", "--set", "retention.ms=5", "--set", "x=1")
     assert (done.returncode, "unknown" in done.stderr.lower()) == (1, True)
-    done = ottla("configs", "alter", "--topic", "set", "--set", "retention.ms=5")
+    done = ottla("configs", "alter", "--topic", "set", "--config", "retention.ms=5")
     assert "Settings of topic set changed: retention.ms" in done.stderr
     (setting,) = json.loads(ottla("configs", "describe", "--topic", "set", "--json").stdout)
     assert (setting["name"], setting["value"]) == ("retention.ms", "5")

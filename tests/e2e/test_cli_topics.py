@@ -108,6 +108,7 @@ def test_what_is_there_or_not_may_be_fine(topics: Topics) -> None:
         (["create", "mistake", "--config", "retention.ms=soon"], "retention.ms"),
         (["create", "mistake", "--replication-factor", "3"], "INVALID_REPLICATION_FACTOR"),
         (["describe", "mistake"], "ottla topics list"),
+        (["delete", "mistake"], "ottla topics list"),
         (["delete", "mistake"], "UNKNOWN_TOPIC_OR_PARTITION"),
         (["alter", "mistake", "--config", "retention.ms=1"], "UNKNOWN_TOPIC_OR_PARTITION"),
     ],

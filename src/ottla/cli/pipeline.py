@@ -34,7 +34,10 @@ State = Annotated[
     str | None, Parameter(help="A checkpoint directory to use instead of the file's state.")
 ]
 Conf = Annotated[
-    list[str], Parameter(name="--conf", help="A Spark setting, as name=value. Repeatable.")
+    list[str],
+    Parameter(
+        name="--conf", help="A Spark setting, as name=value. Repeatable.", show_default=False
+    ),
 ]
 _NONE: list[str] = []
 _LOCAL = "local[*]"

@@ -19,11 +19,18 @@ def sim(
     seconds: Annotated[float, Parameter(validator=Number(gt=0))] = 20,
     seeds: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
     jobs: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
-    profile: str = "mixed",
-    trace: bool = False,
+    profile: Annotated[
+        str,
+        Parameter(
+            help="The kind of run: mixed (each seed something of everything), rough, busy, groups,"
+            " transactions, copying-group, expiration, compaction, tier, voters, eligible-leaders"
+            " or power. With all, each seed has the next kind."
+        ),
+    ] = "mixed",
+    trace: Annotated[bool, Parameter(show_default=False)] = False,
     without: list[str] | None = None,
     faults: Annotated[int, Parameter(validator=Number(gte=-1))] = -1,
-    shrink: bool = False,
+    shrink: Annotated[bool, Parameter(show_default=False)] = False,
 ) -> int:
     """Run a cluster in virtual time, let things go wrong, and check that it keeps its promises.
 
@@ -41,11 +48,6 @@ def sim(
         How many seeds to run, from the first on.
     jobs
         How many processes run seeds at the same time.
-    profile
-        The kind of run: mixed (each seed something of everything), rough, busy, groups,
-        transactions, copying-group, expiration, compaction, tier, voters,
-        eligible-leaders or power. With all, each
-        seed has the next kind.
     trace
         Print everything that happens.
     without

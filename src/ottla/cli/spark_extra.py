@@ -31,5 +31,5 @@ def need_spark() -> None:
     if missing:
         raise DataError(
             f"this command needs the extra spark. These packages are missing: {', '.join(missing)}."
-            ' Install them with: pip install "ottla[spark]"'
+            ' Install them with: pip install "ottla[spark]" (in a clone: pip install ".[spark]")'
         )

@@ -43,6 +43,9 @@ from ottla.cli.main import main
         ("load t --to delta:/x/y --dead-letters parquet:/x/y/z", "apart from each other"),
         ("load t --to parquet:/x/y --dead-letters delta:/x/", "apart from each other"),
         ("load t --to parquet:/x --partition-by week(x)", "day(timestamp)"),
+        ("load t --to parquet:/x --conf spark", "--conf 'spark' should be name=value"),
+        ("load t --to iceberg:c.n.t --catalog uri", "--catalog 'uri' should be name=value"),
+        ("load t[ --to parquet:/x/{topic}", "no regular expression"),
         ("load t --to parquet:/x --target-file-size big", "128m or 1g"),
         ("produce t --header x", "--header 'x' should be name=value"),
         ("produce t --key-separator=", "must not be empty"),
@@ -194,15 +197,18 @@ COMMANDS = [
     *("elect-leaders", "leaders rebalance"),
     *("transactions find-hanging", "transactions abort"),
 ]
+EXPLAINED_ELSEWHERE = [*(f"pipeline {each}" for each in ("run", "plan", "check")), "sim"]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, *EXPLAINED_ELSEWHERE])
 def test_every_option_is_explained(capsys: pytest.CaptureFixture[str], command: str) -> None:
     assert main([*command.split(), "--help"]) == 0
     options = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  --")]
     assert options
     for line in options:
         assert len(line.partition(": ")[2]) > 10, line
+        assert "[default: False]" not in line, line
+        assert "[default: []]" not in line, line
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -234,4 +240,4 @@ def test_without_spark_all_missing_packages_are_named(
     assert main(["load", "t", "--to", "parquet:/x"]) == 1
     said = capsys.readouterr().err
     assert "These packages are missing: pyspark, numba. Install them with: pip install" in said
-    assert 'pip install "ottla[spark]"' in said
+    assert 'pip install "ottla[spark]" (in a clone: pip install ".[spark]")' in said

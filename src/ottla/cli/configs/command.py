@@ -106,7 +106,7 @@ def alter(
     set: Annotated[
         list[str],
         Parameter(
-            name="--set",
+            name=("--set", "--config"),
             help="A setting as name=value, such as retention.ms=3600000. Repeatable.",
             show_default=False,
         ),
@@ -114,7 +114,7 @@ def alter(
     delete: Annotated[
         list[str],
         Parameter(
-            name="--delete",
+            name=("--delete", "--delete-config"),
             help="A setting to reset to its default. Repeatable.",
             show_default=False,
         ),

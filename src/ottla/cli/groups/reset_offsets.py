@@ -215,7 +215,7 @@ def _read_csv(path: str) -> dict[TopicPartition, int]:
     """Return the offsets in a CSV file. Raise DataError that names the first wrong line."""
     try:
         if path == "-":
-            return _parse_csv(path, sys.stdin.read())
+            return _parse_csv("stdin", sys.stdin.read())
         with open(path, encoding="utf-8", newline="") as file:
             return _parse_csv(path, file.read())
     except (OSError, UnicodeDecodeError) as error:

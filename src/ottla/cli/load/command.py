@@ -231,6 +231,7 @@ def load(
     if several:
         check_several(to, dead_letters, checkpoint)
     properties = client_properties(bootstrap_server, command_config)
+    settings, catalog_properties = pairs(conf, "--conf"), pairs(catalog, "--catalog")
     reset_already: set[str] = set()
     for number in (signal.SIGINT, signal.SIGTERM):  # both end it cleanly from here on
         signal.signal(number, signal.default_int_handler)
@@ -244,7 +245,7 @@ def load(
                 placed(to, name),
                 client=properties,
                 master=master,
-                conf=pairs(conf, "--conf"),
+                conf=settings,
                 listener=metrics.watched(view, name, placed(to, name)),
                 every=every,
                 continuous=continuous,
@@ -269,7 +270,7 @@ def load(
                 allow_data_loss=allow_data_loss,
                 reset=reset and name not in reset_already,
                 isolation_level=isolation_level,
-                catalog=pairs(catalog, "--catalog"),
+                catalog=catalog_properties,
                 log=log,
                 stop=stop,
             )
@@ -278,7 +279,7 @@ def load(
 
     try:
         with (
-            spark_log(LoadError, ClientError, DataError, verbose=verbose) as log,
+            spark_log(LoadError, ClientError, DataError, UsageError, verbose=verbose) as log,
             MetricsServer(metrics_port) as metrics,
         ):
             if metrics.port is not None:

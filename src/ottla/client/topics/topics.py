@@ -331,7 +331,7 @@ def _outcome(name: str, topic_id: bytes, code: int, message: str | None) -> Outc
         )  # fail the whole request: `retry` looks the controller up again
     if code == ErrorCode.NONE:
         return Outcome(name, _text_id(topic_id), None)
-    return Outcome(name, None, Refused(code, f"topic {name}", message or _advice(code)))
+    return Outcome(name, None, Refused(code, f"topic {name}", _advice(code) or message))
 
 
 def _advice(code: int) -> str | None:

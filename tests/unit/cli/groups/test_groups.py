@@ -73,7 +73,7 @@ def test_offsets_may_come_from_stdin(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("t,0,5\nt,x,3\n"))
     assert main(["groups", "reset-offsets", "g", "--from-file", "-"]) == 1
-    assert "-, line 2: expected topic,partition,offset" in capsys.readouterr().err
+    assert "stdin, line 2: expected topic,partition,offset" in capsys.readouterr().err
 
 
 def test_a_partition_twice_in_a_file_is_refused(
@@ -81,7 +81,7 @@ def test_a_partition_twice_in_a_file_is_refused(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("t,0,5\nt,1,5\nt,0,7\n"))
     assert main(["groups", "reset-offsets", "g", "--from-file", "-"]) == 1
-    assert "-, line 3: t-0 is there twice" in capsys.readouterr().err
+    assert "stdin, line 3: t-0 is there twice" in capsys.readouterr().err
 
 
 def test_a_group_that_has_not_committed_anything_has_no_lag_of_0(
