@@ -244,10 +244,11 @@ def test_a_reader_that_leaves_while_nothing_comes(
     assert reader.wait(TIMEOUT_S) == 0
 
 
-def test_lines_before_a_bad_one_are_sent(server: BrokerProcess, topic: str) -> None:
+@pytest.mark.parametrize("separator", [":", r"\t"])
+def test_lines_before_a_bad_one_are_sent(server: BrokerProcess, topic: str, separator: str) -> None:
     done = subprocess.run(
-        [*COMMAND, "produce", topic, "-b", server.bootstrap_servers, "--key-separator", ":"],
-        input="a:1\nb:2\nnothing\nc:3\n",
+        [*COMMAND, "produce", topic, "-b", server.bootstrap_servers, "--key-separator", separator],
+        input="a:1\nb:2\nnothing\nc:3\n".replace(":", "\t" if separator == r"\t" else ":"),
         text=True,
         capture_output=True,
         timeout=TIMEOUT_S,
@@ -255,7 +256,8 @@ def test_lines_before_a_bad_one_are_sent(server: BrokerProcess, topic: str) -> N
     )
     assert done.returncode == 1
     assert done.stderr.splitlines()[0].startswith(f"2 messages to {topic}")
-    assert done.stderr.splitlines()[1] == "ottla: line 3 has no key: it does not contain ':'"
+    said = f"ottla: line 3 has no key: it does not contain '{separator}'"
+    assert done.stderr.splitlines()[1] == said
     values = consume(server, topic, "--from-beginning", "--max-messages", "2")
     assert sorted(values) == ["1", "2"]
 

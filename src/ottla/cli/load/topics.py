@@ -45,8 +45,11 @@ def topics_now(
     text: str, properties: Mapping[str, str], dead_letters: str | None = None
 ) -> list[str]:
     """Return the topics that the text means now; ask the brokers only for an expression."""
-    if all(_NAME.fullmatch(part.strip()) for part in text.split(",")):
+    expressions = [word for part in text.split(",") if not _NAME.fullmatch(word := part.strip())]
+    if not expressions:
         return chosen_topics(text, ())
+    for word in expressions:
+        _compiled(word)  # a mistake is reported before the brokers are asked
     with client_settings(properties).connect() as client:
         there = [topic.name for topic in list_topics(client)]
         return chosen_topics(text, there, dead_letters)

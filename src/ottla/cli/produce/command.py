@@ -124,7 +124,7 @@ def _splitter(separator: str | None) -> Callable[[bytes, int], tuple[bytes | Non
     def split(line: bytes, number: int) -> tuple[bytes | None, bytes]:
         key, found, value = line.partition(wanted)
         if not found:
-            raise DataError(f"line {number} has no key: it does not contain {separator!r}")
+            raise DataError(f"line {number} has no key: it does not contain '{separator}'")
         return key, value
 
     return split
