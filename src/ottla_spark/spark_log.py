@@ -40,7 +40,7 @@ def spark_log(*expected: type[Exception], verbose: bool) -> Iterator[Path | None
         is_kept = path is not None
         _write_trace(path, error)
         if path is not None:
-            shown.add_note(f"what Spark said is in {path}")
+            shown.add_note(f"details are in {path}")
         raise shown from error.__cause__ or error
     finally:
         if path is not None and not is_kept:

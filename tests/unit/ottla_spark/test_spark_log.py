@@ -36,12 +36,12 @@ def test_an_expected_error_without_a_cause_needs_no_file(tmp_path: Path) -> None
 
 def test_the_cause_of_an_expected_error_is_in_the_file(tmp_path: Path) -> None:
     with (
-        pytest.raises(ValueError, match=r"^wrong\nwhat") as raised,
+        pytest.raises(ValueError, match=r"^wrong\ndetails are in ") as raised,
         spark_log(ValueError, verbose=False),
     ):
         raise ValueError("wrong") from KeyError("the long story")
     (file,) = tmp_path.iterdir()
-    assert message_of(raised.value) == f"wrong\nwhat Spark said is in {file}"
+    assert message_of(raised.value) == f"wrong\ndetails are in {file}"
     assert "the long story" in file.read_text()
 
 
@@ -49,7 +49,7 @@ def test_an_unexpected_error_shows_its_first_line(tmp_path: Path) -> None:
     with pytest.raises(UnexpectedError) as raised, spark_log(ValueError, verbose=False):
         raise OSError("no space\n  at many.frames")
     (file,) = tmp_path.iterdir()
-    assert message_of(raised.value) == f"OSError: no space\nwhat Spark said is in {file}"
+    assert message_of(raised.value) == f"OSError: no space\ndetails are in {file}"
     assert "at many.frames" in file.read_text()
 
 
@@ -69,7 +69,7 @@ def test_an_unexpected_exception_of_java_shows_its_cause(tmp_path: Path) -> None
             return "An error occurred while calling o1.f.\n: java.io.IOException: disk full\n\tat a"
 
     with (
-        pytest.raises(UnexpectedError, match=r"^disk full\nwhat Spark said"),
+        pytest.raises(UnexpectedError, match=r"^disk full\ndetails are in"),
         spark_log(verbose=False),
     ):
         raise JavaError

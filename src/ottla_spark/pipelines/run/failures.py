@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from ottla_spark.pipelines.spark_errors import plain_text
+from ottla_spark.spark_messages import without_codes
 
 if TYPE_CHECKING:
     from pyspark.errors import StreamingQueryException
@@ -15,6 +16,7 @@ _HINTS: Final = {
     "MALFORMED_RECORD_IN_PARSING": "; set `bad_records: drop` or `keep` at the source to continue",
 }
 _SLOW_PYTHON: Final = "Timed out while waiting for the Python worker to connect back"
+_SPARKS_OWN: Final = "pyspark.errors."
 _TRACEBACK: Final = "Traceback (most recent call last):\n"
 
 
@@ -48,8 +50,12 @@ def is_slow_python(error: StreamingQueryException) -> bool:
 
 
 def _raised_in_python(text: str) -> str:
-    """Return the line of the exception after the last Python traceback."""
+    """Return the line of the exception after the last Python traceback.
+
+    An error of Spark has a traceback too, where a table is written by a function in Python.
+    """
     _, found, rest = text.rpartition(_TRACEBACK)
     if not found:
         return ""
-    return next((line.strip() for line in rest.splitlines() if line[:1].strip()), "")
+    line = next((line.strip() for line in rest.splitlines() if line[:1].strip()), "")
+    return without_codes(line) if line.startswith(_SPARKS_OWN) else line

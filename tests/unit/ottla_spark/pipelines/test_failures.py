@@ -34,6 +34,17 @@ ValueError: no square
 Identifier: numbers
 """
 
+WRITING_A_TABLE = """\
+An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
+  File "captured.py", line 262, in deco
+    raise converted from None
+pyspark.errors.exceptions.captured.SparkRuntimeException: [USER_RAISED_EXCEPTION] Malformed \
+records in sources.in: not one JSON object SQLSTATE: P0001
+
+JVM stacktrace:
+org.apache.spark.SparkRuntimeException
+"""
+
 
 def chain(*texts: str) -> StreamingQueryException:
     errors = [StreamingQueryException(text) for text in texts]
@@ -44,6 +55,11 @@ def chain(*texts: str) -> StreamingQueryException:
 
 def test_the_message_of_a_python_exception() -> None:
     assert cause_of(chain(PYTHON)) == "ValueError: no square"
+
+
+def test_an_error_of_spark_that_python_raised_again() -> None:
+    words = "Malformed records in sources.in: not one JSON object"
+    assert cause_of(chain(WRITING_A_TABLE)) == words
 
 
 def test_the_deepest_cause_with_a_spark_name_and_a_hint() -> None:
