@@ -6,6 +6,7 @@ Options of the data source are passed by name: `columns="key,value"`.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -148,9 +149,15 @@ def load(
                 return answer
             if not is_running():
                 listener.say(f"Spark at {master}, {prepare_environment(master).describe()}")
-            spark = session(master, conf=conf, log=log, stop=event)
-            if event.is_set():
-                raise KeyboardInterrupt
+            began = time.monotonic()
+            try:
+                spark = session(master, conf=conf, log=log, stop=event)
+                if event.is_set():
+                    raise KeyboardInterrupt
+            except KeyboardInterrupt:
+                if isinstance(options.when, Once) or not event.is_set():
+                    raise
+                return LoadResult(options, time.monotonic() - began)
         with explain_failure():
             return run_load(spark, options, listener, event)
 

@@ -33,7 +33,8 @@ class DefaultSource(DataSource):
         """Return the reader of a batch query. Raise OptionError if the user set a schema."""
         options = batch_options(self.options)
         _check_schema(schema, options.source.columns)
-        return FilteredBatchReader(options) if spark_pushes_filters() else BatchReader(options)
+        takes_filters = options.push_filters and spark_pushes_filters()
+        return FilteredBatchReader(options) if takes_filters else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> StreamReader:
         """Return the reader of a streaming query. Raise OptionError if the user set a schema."""

@@ -94,6 +94,22 @@ def test_a_stop_before_the_first_record_is_no_failure(
     assert (result.tally.records, result.exit_code) == (0, 0)
 
 
+def test_a_stop_while_spark_starts_is_no_failure(
+    spark: SparkSession, bootstrap_servers: str, topic: MakeTopic, produce: Produce, tmp_path: Path
+) -> None:
+    name, table = topic(), tmp_path / "table"
+    produce(name, 1)
+    stop = threading.Event()
+    stop.set()
+    result = load(
+        name, f"parquet:{table}", bootstrap_servers=bootstrap_servers, continuous=True, stop=stop
+    )
+    assert (result.tally.records, result.exit_code) == (0, 0)
+    with pytest.raises(KeyboardInterrupt):
+        load(name, f"parquet:{table}", bootstrap_servers=bootstrap_servers, stop=stop)
+    assert not table.exists()
+
+
 def ask_to_stop(number: int, before: object, pause_s: float) -> None:
     """Send this process a signal, some time after it got another handler than `before`."""
     eventually(lambda: signal.getsignal(number) is not before, "a load that listens", PATIENCE_S)

@@ -308,14 +308,30 @@ def test_filters_restrict_what_is_fetched_and_change_no_result(
     name = topic(2, configs=KEPT)
     minutes = [0, 5, 1, 6, 2, 7]  # of each partition, in the order of offsets
     produce(name, 12, timestamp_ms=lambda number: FIRST_MS + 60_000 * minutes[number // 2])
-    frame = read(subscribe=name, maxRecordsPerPartition="1")
+
+    def once() -> DataFrame:
+        return read(subscribe=name, maxRecordsPerPartition="1", pushFilters="true")
+
     spark.conf.set("spark.sql.python.filterPushdown.enabled", pushed)
     try:
-        chosen = frame.where("partition = 1 AND offset >= 2 AND offset < 4")
+        chosen = once().where("partition = 1 AND offset >= 2 AND offset < 4")
         assert offsets_of(chosen) == [(1, 2), (1, 3)]
-        late = frame.where(f"timestamp >= timestamp_millis({FIRST_MS + 6 * 60_000})")
+        late = once().where(f"timestamp >= timestamp_millis({FIRST_MS + 6 * 60_000})")
         assert offsets_of(late) == [(0, 3), (0, 5), (1, 3), (1, 5)]
         tasks = [rows.rdd.getNumPartitions() for rows in (chosen, late)]
         assert tasks == ([2, 6] if pushed == "true" else [12, 12])
     finally:
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+
+
+def test_a_dataframe_with_filters_has_all_records_in_its_other_uses(
+    read: Read, topic: MakeTopic, produce: Produce
+) -> None:
+    """Spark keeps the plan of the last filters that were pushed, for every use of a `load()`."""
+    name = topic(2)
+    produce(name, 12)
+    frame = read(subscribe=name)
+    one, other = frame.where("partition = 0 AND offset < 2"), frame.where("partition = 1")
+    assert one.count() == 2
+    assert frame.count() == 12
+    assert one.union(other).count() == 2 + 6

@@ -1,6 +1,6 @@
 """All options of the source: those of Spark's own Kafka source, and a few more.
 
-Names are those of Spark's own source and ignore case. `columns`, `groupId` and
+Names are those of Spark's own source and ignore case. `columns`, `pushFilters`, `groupId` and
 `groupIdPrefix` exist only here. An unknown option whose name is close to a known one is
 rejected as a typing error.
 """
@@ -37,6 +37,7 @@ KNOWN = (
     "failOnDataLoss",
     "includeHeaders",
     "columns",
+    "pushFilters",
     "minPartitions",
     "maxRecordsPerPartition",
     "maxOffsetsPerTrigger",
@@ -86,6 +87,7 @@ class BatchOptions:
     source: SourceOptions
     start: OffsetSpec
     end: OffsetSpec
+    push_filters: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def batch_options(options: Mapping[str, str]) -> BatchOptions:
     for name in _STREAM_ONLY:
         if name in options:
             _log.warning("%s has no effect in a batch query", name)
-    return BatchOptions(source, start, end)
+    return BatchOptions(source, start, end, boolean(options, "pushFilters", False))
 
 
 def stream_options(options: Mapping[str, str]) -> StreamOptions:

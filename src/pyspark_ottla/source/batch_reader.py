@@ -86,7 +86,12 @@ class BatchReader(DataSourceReader):
 
 
 class FilteredBatchReader(BatchReader):
-    """A reader that leaves out what the filters of the query do not want."""
+    """A reader that leaves out what the filters of the query do not want.
+
+    Spark (4.3) keeps the plan of this reader for every use of the same `load()`. Another query,
+    or another branch of the same one, would get the ranges of the filters that were pushed last.
+    So the option `pushFilters` asks for this reader where a DataFrame is used once.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:
         """Take the filters into account, and return all of them: Spark evaluates them again."""

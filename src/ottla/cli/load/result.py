@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from ottla.cli.output import Column, JsonValue, print_json, print_table
 
 _KIB = 1024.0
+_LEAST_WHOLE_RATE = 10
 
 
 def print_result(told: Mapping[str, str | int | float | dict[str, str]], as_json: bool) -> None:
@@ -49,7 +50,7 @@ def _rows(told: Mapping[str, str | int | float | dict[str, str]]) -> list[tuple[
         ("files", f"{_count(told['files'])} ({_size(told['bytes'])})"),
         ("files compacted", _count(told["compacted_files"]) if told["compacted_files"] else ""),
         ("seconds", f"{told['seconds']:.1f}" if isinstance(told["seconds"], float) else ""),
-        ("records/s", _count(told["records_per_second"]) if told["batches"] else ""),
+        ("records/s", _rate(told["records_per_second"]) if told["batches"] else ""),
         ("group", str(told["group"])),
     ]
 
@@ -57,6 +58,11 @@ def _rows(told: Mapping[str, str | int | float | dict[str, str]]) -> list[tuple[
 def _count(value: object) -> str:
     assert isinstance(value, int | float)
     return f"{value:,.0f}"
+
+
+def _rate(value: object) -> str:
+    assert isinstance(value, int | float)
+    return f"{value:,.0f}" if value >= _LEAST_WHOLE_RATE else f"{value:.1f}"
 
 
 def _size(value: object) -> str:
