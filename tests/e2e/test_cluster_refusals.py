@@ -58,3 +58,18 @@ def test_a_node_whose_id_is_taken_is_told_where_the_other_one_is() -> None:
         message = f"id {taken_id} is running at 127.0.0.1:{taken}"
         with pytest.raises(StartupError, match=message):
             BrokerThread(second, memory=True).start()
+
+
+def test_a_controller_whose_id_is_taken_is_told_where_the_other_one_is() -> None:
+    with TwoClusters(3, memory=True) as cluster:
+        taken_id = next(n for n in (1, 2, 3) if n != cluster.controller())
+        first = cluster.settings_of(taken_id)
+        (port,) = free_ports(1)
+        second = first | {
+            "listeners": f"CONTROLLER://127.0.0.1:{port}",
+            "process.roles": "controller",
+        }
+        second.pop("advertised.listeners", None)
+        message = f"another controller with the id {taken_id} is running at 127.0.0.1:"
+        with pytest.raises(StartupError, match=message):
+            BrokerThread(second, memory=True).start()

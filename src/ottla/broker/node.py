@@ -257,7 +257,7 @@ class Node:
         """Call `ready` once this node takes requests, or `refused` with the reason why not.
 
         A broker of a cluster is ready when it is unfenced and knows of `brokers` that are, itself
-        among them. A controller is ready when there is a leader.
+        among them. A node of controllers only is ready when there is a leader and it is registered.
         """
         self.refuse = refused
         if self.config.is_alone:
@@ -270,9 +270,10 @@ class Node:
             self._wait_for_leader(ready)
 
     def _wait_for_leader(self, ready: Callable[[], None]) -> None:
-        member = self.controller.member
+        member, registration = self.controller.member, self.controller_registration
         assert member is not None
-        if member.leader is not None:
+        assert registration is not None
+        if member.leader is not None and registration.is_settled:
             ready()
         else:
             self.timers.at(

@@ -54,7 +54,7 @@ class QuorumAutoJoin:
         if member.leader is None or version < DYNAMIC_VOTERS:
             self._try_later()
         elif own is not None:
-            self._remove(own.key)
+            self._remove_lost(own.key)
         else:
             self._add()
 
@@ -71,6 +71,14 @@ class QuorumAutoJoin:
             ],
         )
         node.channel.send(request, 0, AddRaftVoterResponse, self._answered, TIMEOUT_MS)
+
+    def _remove_lost(self, lost: ReplicaKey) -> None:
+        """Take the vote of an earlier life, once it is clear that it has ended."""
+        registration = self._node.controller_registration
+        if registration is not None and registration.is_settled:
+            self._remove(lost)
+        else:
+            self._try_later()
 
     def _remove(self, lost: ReplicaKey) -> None:
         request = RemoveRaftVoterRequest(
