@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from ottla.cli.main import main
 from tests.e2e.test_cli_cluster import _free_ports
 from tests.e2e.test_metrics import METRICS, read
@@ -54,6 +56,35 @@ def test_a_broker_is_added_and_unregistered(tmp_path: Path) -> None:
         gone.communicate()
         words = ["brokers", "unregister", "2", "--force", *server]
         eventually(lambda: main(words) == 0, "the broker is noticed to be gone", 60)
+    finally:
+        for process in running:
+            process.kill()
+            process.communicate()
+
+
+def test_a_voter_is_added_and_removed_by_its_id(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two, port = _free_ports(3)
+    server = ("--bootstrap-server", f"127.0.0.1:{port}")
+    running = [started(tmp_path, 101, "controller", one, one)]
+    try:
+        assert first_line(running[0]).endswith("as a controller")
+        running.append(started(tmp_path, 102, "controller", two, one))
+        running.append(started(tmp_path, 1, "broker", port, one))
+        assert first_line(running[1]).endswith("as a controller")
+        assert first_line(running[2]).startswith("Ottla is ready")
+        for words, code, message in (
+            (["add", "1"], 1, "node 1 has not registered as a controller"),
+            (["add", "7"], 1, "no node with the id 7 follows the metadata"),
+            (["remove", "102"], 1, "controller 102 is no voter"),
+            (["add", "102"], 0, "controller 102: is a voter now"),
+            (["add", "102"], 1, "controller 102 is a voter already"),
+            (["remove", "101"], 0, "controller 101: is no voter any more"),
+        ):
+            assert main(["quorum", *words, *server]) == code
+            shown = capsys.readouterr()
+            assert message in shown.out + shown.err
     finally:
         for process in running:
             process.kill()

@@ -85,6 +85,13 @@ def test_a_controller_tells_its_own_apis_and_the_features() -> None:
     assert finalized == {"metadata.version": 25, "group.version": 1, "transaction.version": 2}
 
 
+def test_a_broker_of_a_cluster_tells_the_levels_of_kraft_version() -> None:
+    request = ApiVersionsRequest(client_software_name="k", client_software_version="4")
+    answer: Any = started(0).ask(1, request, 4)
+    supported = {f.name: (f.min_version, f.max_version) for f in answer.supported_features}
+    assert supported["kraft.version"] == (0, 1)
+
+
 def test_a_broker_names_every_feature_of_kafka() -> None:
     names = {feature.name: feature.max_level for feature in features_in_a_cluster()}
     assert names == {

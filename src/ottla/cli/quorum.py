@@ -11,17 +11,19 @@ from cyclopts import App, Parameter
 from ottla.cli.errors import OK, UsageError
 from ottla.cli.options import BootstrapServer, CommandConfig, Json, connect
 from ottla.cli.output import Column, JsonValue, print_json, print_table
-from ottla.client.address import parse_addresses
+from ottla.client.address import Address, parse_addresses
+from ottla.client.errors import ClientError
 from ottla.client.quorum import QuorumReplica, QuorumState, add_voter, describe_quorum, remove_voter
-from ottla.model.ids import uuid_from_text
+from ottla.model.ids import ZERO_UUID, uuid_from_text
 
 quorum = App(name="quorum", help="Show the metadata quorum, or change its voters.")
 
 NodeId = Annotated[int, Parameter(name="--node", help="The id of a controller.")]
 DirectoryId = Annotated[
-    str,
+    str | None,
     Parameter(
         help="The directory.id in the meta.properties of the controller's metadata directory."
+        " Needed only if the quorum knows several of this controller."
     ),
 ]
 _UUID_BYTES = 16
@@ -66,8 +68,11 @@ def describe(
 def add(
     node: NodeId,
     *,
-    directory_id: DirectoryId,
-    endpoint: Annotated[str, Parameter(help="Where the controller listens: host:port.")],
+    directory_id: DirectoryId = None,
+    endpoint: Annotated[
+        str | None,
+        Parameter(help="Where the controller listens: host:port. Default: as it has registered."),
+    ] = None,
     listener: Annotated[
         str, Parameter(help="The name of the controller's listener.")
     ] = "CONTROLLER",
@@ -75,12 +80,13 @@ def add(
     command_config: CommandConfig = None,
 ) -> int:
     """Let a controller vote. It must run, and follow the metadata as an observer."""
-    try:
-        (address,) = parse_addresses(endpoint)
-    except ValueError:
-        raise UsageError(f"--endpoint {endpoint!r} should be host:port") from None
-    uuid = _uuid(directory_id)
+    address = None if endpoint is None else _address(endpoint)
+    uuid = None if directory_id is None else _uuid(directory_id)
     with connect(bootstrap_server, command_config) as client:
+        if uuid is None or address is None:
+            found = _only_replica(describe_quorum(client), node, directory_id, is_voter=False)
+            uuid = uuid or _uuid(found.directory_id or "")
+            address = address or _registered_address(found)
         add_voter(client, node, uuid, listener, address)
     print(f"controller {node}: is a voter now")
     return OK
@@ -90,16 +96,61 @@ def add(
 def remove(
     node: NodeId,
     *,
-    directory_id: DirectoryId,
+    directory_id: DirectoryId = None,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> int:
     """Take the vote from a controller. It goes on as an observer until it is stopped."""
-    uuid = _uuid(directory_id)
+    uuid = None if directory_id is None else _uuid(directory_id)
     with connect(bootstrap_server, command_config) as client:
+        if uuid is None:
+            found = _only_replica(describe_quorum(client), node, None, is_voter=True)
+            uuid = uuid_from_text(found.directory_id) if found.directory_id else ZERO_UUID
         remove_voter(client, node, uuid)
     print(f"controller {node}: is no voter any more")
     return OK
+
+
+def _only_replica(
+    state: QuorumState, node_id: int, directory_id: str | None, *, is_voter: bool
+) -> QuorumReplica:
+    """Return the voter or observer with an id. Raise ClientError if there is not just one."""
+    found = [each for each in state.replicas if each.node_id == node_id]
+    matching = [
+        each
+        for each in found
+        if each.is_voter == is_voter and directory_id in (None, each.directory_id)
+    ]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        ids = ", ".join(each.directory_id or "-" for each in matching)
+        raise ClientError(
+            f"controller {node_id} has been seen with several directories: {ids}."
+            " Say which one with --directory-id"
+        )
+    if found:
+        raise ClientError(
+            f"controller {node_id} is {'no voter' if is_voter else 'a voter already'}"
+        )
+    raise ClientError(f"no node with the id {node_id} follows the metadata")
+
+
+def _registered_address(replica: QuorumReplica) -> Address:
+    if not replica.endpoints:
+        raise ClientError(
+            f"node {replica.node_id} has not registered as a controller;"
+            " if it is one, say where it listens with --endpoint"
+        )
+    return _address(replica.endpoints[0])
+
+
+def _address(endpoint: str) -> Address:
+    try:
+        (address,) = parse_addresses(endpoint)
+    except ValueError:
+        raise UsageError(f"--endpoint {endpoint!r} should be host:port") from None
+    return address
 
 
 def _uuid(text: str) -> bytes:

@@ -9,6 +9,7 @@ from ottla.broker.handlers import advertised
 from ottla.broker.node import Node
 from ottla.controller.brokers import KRAFT_VERSION, SUPPORTED_FEATURES
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.raft.voters import MAX_KRAFT_VERSION
 from ottla.wire.api_table import ApiKey
 from ottla.wire.messages.api_versions import (
     ApiVersion,
@@ -32,7 +33,7 @@ def handle(node: Node, request: ApiVersionsRequest, context: RequestContext) -> 
         context.connection.client_software = " ".join(names)[:_LONGEST_KEPT]
     return ApiVersionsResponse(
         api_keys=_api_keys(),
-        supported_features=_supported(context.version),
+        supported_features=_supported(node, context.version),
         finalized_features_epoch=node.image.end_offset - 1,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
@@ -54,11 +55,14 @@ def unsupported_version() -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
 
 
-def _supported(version: int) -> list[SupportedFeatureKey]:
+def _supported(node: Node, version: int) -> list[SupportedFeatureKey]:
     """Return the levels this broker supports; clients of version 3 do not understand level 0."""
+    levels = SUPPORTED_FEATURES
+    if not node.config.is_alone:
+        levels = levels | {KRAFT_VERSION: (0, MAX_KRAFT_VERSION)}
     return [
         SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
-        for name, (lowest, highest) in SUPPORTED_FEATURES.items()
+        for name, (lowest, highest) in levels.items()
         if lowest > 0 or version >= FIRST_LEVEL_ZERO
     ]
 

@@ -11,6 +11,8 @@ from ottla.controller.quorum.replies_to_wire import description
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import METADATA_TOPIC
 from ottla.model.steps import ITEMS_A_STEP, Steps
+from ottla.raft.description import QuorumDescription
+from ottla.raft.voters import Endpoint
 from ottla.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -28,7 +30,21 @@ def handle(
     found = node.controller.describe_quorum(node.monotonic_ms)
     if found is None:
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another controller leads the quorum")
-    return description(found, node.wall_ms - node.monotonic_ms)
+    endpoints = _registered(node, found) | found.endpoints
+    return description(found._replace(endpoints=endpoints), node.wall_ms - node.monotonic_ms)
+
+
+def _registered(node: Node, found: QuorumDescription) -> dict[int, tuple[Endpoint, ...]]:
+    """Return where the observers listen that are controllers: each could become a voter."""
+    controllers = node.image.controllers
+    return {
+        key.id: tuple(
+            Endpoint(each.listener_name, each.host, each.port)
+            for each in controllers[key.id].endpoints
+        )
+        for key, *_ in found.observers
+        if key.id in controllers
+    }
 
 
 def _asked(request: DescribeQuorumRequest) -> Iterator[tuple[str, int]]:
