@@ -219,7 +219,12 @@ class Node:
         self.controller.on_leadership.append(self.channel.follow_leader)
         probe = BrokerProbe(self.ports.network, f"controller-{self.node_id}-probe")
         self.membership = BrokerMembership(
-            self.controller, lambda: self.config, self.clock, self.timers, probe
+            self.controller,
+            lambda: self.config,
+            self.clock,
+            self.timers,
+            probe,
+            self.hosted_logs.first_records,
         )
         LeaderBalance(self.controller, lambda: self.config, self.clock, self.timers)
         self.broker_connections = BrokerConnections(self.membership.connection_lost)

@@ -73,8 +73,10 @@ class BrokerMembership:
         clock: Clock,
         timers: Timers,
         probe: BrokerProbe,
+        first_records: Callable[[MetadataImage], list[Message]],
     ) -> None:
         self._controller = controller
+        self._first_records = first_records
         self._config = config
         self._clock = clock
         self._timers = timers
@@ -93,7 +95,7 @@ class BrokerMembership:
             image = self._controller.latest_image
             self._heartbeats.begin(image.brokers.values(), self._clock.monotonic_ms())
             if brokers.METADATA_VERSION not in image.features:  # it is a new cluster
-                self._controller.submit(brokers.begin_cluster(image), _ignore)
+                self._controller.submit(self._first_records(image), _ignore)
             self._watch()
             for broker_id in self._unfenced():
                 self._ask(broker_id)

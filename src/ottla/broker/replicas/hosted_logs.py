@@ -37,7 +37,9 @@ from ottla.wire.message import Message
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
+    from ottla.controller.bootstrap_metadata import BootstrapMetadata
 
+BOOTSTRAP_FILE = "bootstrap.checkpoint"
 RETRY_INTERVAL_MS = 1000
 TRASH_INTERVAL_MS = 1000
 IDLE_INTERVAL_MS = 60_000
@@ -66,8 +68,7 @@ class HostedLogs:
             producer_expiration_ms=node.config.producer_ids.producer_id_expiration_ms,
         )
         self.store.on_offline = self._logs_lost
-        self.broker_epoch = -1
-        """The epoch of this broker's registration; -1 before it."""
+        self._bootstrap: BootstrapMetadata | None = None
         self._may_lead = node.config.is_alone
         """False until the metadata has the registration of this process.
 
@@ -116,6 +117,7 @@ class HostedLogs:
                 metadata.metadata_max_retention_ms,
             ),
         )
+        self._read_bootstrap()
         if node.config.is_alone:
             self.controller.start()
         else:
@@ -141,6 +143,24 @@ class HostedLogs:
         self.store.resources.index_jobs.is_serving = True
         self._is_serving = True
 
+    def _read_bootstrap(self) -> None:
+        """Read what Kafka's tool has left for a new cluster, if this may be one."""
+        config, files = self._node.config, self._ports.files
+        is_controller = config.is_alone or "controller" in config.node.process_roles
+        if not is_controller or self.controller.log.log_end_offset:
+            return
+        path = f"{self._metadata_dir}/{BOOTSTRAP_FILE}"
+        if files.exists(path):
+            from ottla.controller.bootstrap_metadata import read_bootstrap
+
+            self._bootstrap = read_bootstrap(files, path, self._ports.report)
+
+    def first_records(self, image: MetadataImage) -> list[Message]:
+        """Return what begins a new cluster, or the levels of features that an older one lacks."""
+        if self._bootstrap is None:
+            return brokers.begin_cluster(image)
+        return self._bootstrap.first_records(image, self._node.config)
+
     def _join_quorum(self) -> None:
         from ottla.broker.membership.quorum_membership import membership
 
@@ -163,7 +183,7 @@ class HostedLogs:
         """Return the records that register this broker; after a crash with new leader epochs."""
         node, image = self._node, self._node.image
         self.broker_epoch = self.controller.log.log_end_offset
-        records = brokers.begin_cluster(image) + brokers.register_broker(
+        records = self.first_records(image) + brokers.register_broker(
             broker_id=node.node_id,
             broker_epoch=self.broker_epoch,
             incarnation_id=self._ports.random.uuid(),
