@@ -13,6 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
+from ottla.broker.controller_handlers import CONTROLLER_SERVED  # noqa: E402
 from ottla.broker.handlers import advertised  # noqa: E402
 from ottla.config.broker import DECLARED  # noqa: E402
 from ottla.config.broker_settings.accepted import ACCEPTED  # noqa: E402
@@ -119,6 +120,13 @@ What is above one of these limits gets POLICY_VIOLATION; split the request.
 | DescribeProducers | about 200,000 producers in the response |
 """
 
+_OF_CONTROLLERS = """\
+## On the listeners of controllers
+
+Controllers and brokers of a cluster send each other these requests. A controller's listener also takes
+all requests that only the controller decides about, such as CreateTopics: brokers pass them on.
+"""
+
 
 def supported_apis() -> str:
     """Return the content of docs/supported-apis.md."""
@@ -127,11 +135,19 @@ def supported_apis() -> str:
         (str(key), API_INFO[key].name, f"{oldest} to {newest}")
         for key, (oldest, newest) in sorted(served.items())
     ]
-    missing = ", ".join(info.name for key, info in sorted(API_INFO.items()) if key not in served)
+    known = served.keys() | CONTROLLER_SERVED.keys()
+    missing = ", ".join(info.name for key, info in sorted(API_INFO.items()) if key not in known)
+    of_controllers = [
+        (str(int(key)), API_INFO[key].name, f"{each.oldest} to {each.newest}")
+        for key, each in sorted(CONTROLLER_SERVED.items())
+        if not each.is_forwarded
+    ]
     parts = [
         _APIS_INTRODUCTION,
         _table(("key", "API", "versions"), rows),
         _LIMITS,
+        _OF_CONTROLLERS,
+        _table(("key", "API", "versions"), of_controllers),
         "## Not supported\n",
         f"{missing}.\n",
     ]
