@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, TopicPartition
 
 CALL_TIMEOUT_S = 10
 
@@ -30,7 +30,10 @@ class GroupMember:
         """Records that were read again after the group had moved on."""
         self.committed: dict[int, int] = {}
         self.went_back: list[tuple[int, int, int]] = []
-        """Partition, committed offset before, and the lower one after."""
+        """Partition, committed offset before, and the lower one after.
+
+        OFFSET_INVALID, the lowest one, stands for a partition without a commit.
+        """
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -62,7 +65,7 @@ class GroupMember:
         except KafkaException:
             return  # the coordinator moves: the next commit has all of it
         for place in found:
-            before = self.committed.get(place.partition, -1)
+            before = self.committed.get(place.partition, OFFSET_INVALID)
             if place.offset < before:
                 self.went_back.append((place.partition, before, place.offset))
             self.committed[place.partition] = place.offset
