@@ -123,8 +123,9 @@ What is above one of these limits gets POLICY_VIOLATION; split the request.
 _OF_CONTROLLERS = """\
 ## On the listeners of controllers
 
-Controllers and brokers of a cluster send each other these requests. A controller's listener also takes
-all requests that only the controller decides about, such as CreateTopics: brokers pass them on.
+Controllers and brokers of a cluster send each other these requests. A controller's listener
+also takes all requests that only the controller decides about, such as CreateTopics: brokers
+pass them on.
 """
 
 
