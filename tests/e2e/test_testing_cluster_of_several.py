@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ottla.client.address import parse_addresses
 from ottla.client.cluster import Client
+from ottla.log.file_names import CLEAN_SHUTDOWN
 from ottla.server.errors import StartupError
 from ottla.testing import Cluster
 from tests.harness.confluent import Confluent
@@ -62,8 +65,9 @@ def test_brokers_without_proxies() -> None:
             cluster.partition_network(1)
 
 
-def test_a_killed_broker_is_replaced() -> None:
-    with Cluster(3, processes=True, memory=True) as cluster:
+@pytest.mark.parametrize("processes", [False, True])
+def test_a_killed_broker_is_replaced(processes: bool) -> None:
+    with Cluster(3, processes=processes, memory=True) as cluster:
         cluster.create_topic("orders")
         first = cluster.leader("orders")
         cluster.kill(first)
@@ -95,8 +99,9 @@ def leader_for_others(cluster: Cluster, away: int) -> int:
         return topic.partitions[0].leader_id if topic.partitions else -1
 
 
-def test_a_paused_broker_goes_on() -> None:
-    with Cluster(3, processes=True, memory=True, properties=FAST) as cluster:
+@pytest.mark.parametrize("processes", [False, True])
+def test_a_paused_broker_goes_on(processes: bool) -> None:
+    with Cluster(3, processes=processes, memory=True, properties=FAST) as cluster:
         cluster.create_topic("orders")
         first = cluster.leader("orders")
         cluster.pause(first)
@@ -105,6 +110,24 @@ def test_a_paused_broker_goes_on() -> None:
         )
         cluster.resume(first)
         write(cluster, "orders", b"1")
+        cluster.pause(first)
+        cluster.pause(first)
+
+
+def test_a_killed_thread_loses_nothing_and_is_no_clean_shutdown(tmp_path: Path) -> None:
+    with Cluster(data_dir=tmp_path) as cluster:
+        cluster.create_topic("orders")
+        for number in range(4):
+            write(cluster, "orders", str(number).encode())
+            cluster.kill()
+            assert not cluster.running
+            assert not (tmp_path / CLEAN_SHUTDOWN).exists()
+            cluster.start()
+        with Confluent().consumer(cluster.bootstrap_servers) as consumer:
+            consumer.assign({("orders", 0): 0})
+            assert [each.value for each in consumer.take(4)] == [b"0", b"1", b"2", b"3"]
+        cluster.stop()
+        assert (tmp_path / CLEAN_SHUTDOWN).exists()
 
 
 def test_what_a_cluster_cannot_do() -> None:
@@ -117,8 +140,9 @@ def test_what_a_cluster_cannot_do() -> None:
     with Cluster(memory=True) as one:
         with pytest.raises(RuntimeError, match="several brokers"):
             one.partition_network(1)
-        with pytest.raises(RuntimeError, match="processes=True"):
-            one.kill()
         with pytest.raises(RuntimeError, match="there is no broker 2"):
             one.stop(2)
         assert one.controller() == 1
+        one.stop()
+        with pytest.raises(RuntimeError, match="broker 1 is not running"):
+            one.kill()

@@ -57,6 +57,14 @@ class BackgroundThread:
             self.deliver()
         self.deliver()
 
+    def end(self) -> None:
+        """Finish what was submitted, and deliver nothing: the broker is gone."""
+        if self._thread is not None:
+            self._work.put(None)
+            self._thread.join()
+            self._thread = None
+        self._finished.clear()
+
 
 def job_of(
     work: Callable[[], T], done: Callable[[T | OSError], None], finished: deque[Callable[[], None]]

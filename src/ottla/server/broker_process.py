@@ -364,6 +364,21 @@ class Broker:
         self._close_reactor()
         self._release_directories()
 
+    def vanish(self) -> None:
+        """Let go of everything as `abandon` does, and leave no thread: this process goes on."""
+        self._close_metrics()
+        self._helpers.stop()
+        self._stop_store_threads()
+        self._close_reactor()
+        if self._node is not None:
+            self._node.store.stop_flushes()
+        self._background.end()
+        self._release_directories()
+
+    def hold(self, until: Callable[[], object]) -> None:
+        """Let the loop stand still until a function returns; safe from any thread."""
+        self._call(until)
+
     def _close_metrics(self) -> None:
         if self._metrics is not None:
             self._metrics.close()

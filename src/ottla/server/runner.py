@@ -11,6 +11,7 @@ from ottla.server.broker_process import Broker
 from ottla.server.errors import StartupError
 
 _METRICS_TIMEOUT_S: Final = 60
+_LOOK_AGAIN_S: Final = 0.1
 
 
 def _ignore(message: str) -> None:
@@ -30,6 +31,8 @@ class BrokerThread:
         self._thread = threading.Thread(target=self._serve, name="ottla", daemon=True)
         self._failure: Exception | None = None
         self._answers: SimpleQueue[str | None] = SimpleQueue()
+        self._resumed = threading.Event()
+        self._resumed.set()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -77,8 +80,35 @@ class BrokerThread:
 
         Without `hand_over` it does not wait for other nodes to take over its partitions.
         """
+        self.resume()
         self._broker.stop(hand_over=hand_over)
         self._thread.join()
         if self._failure is not None:
             raise RuntimeError("the broker ended after an unexpected error") from self._failure
         self._broker.close()
+
+    def kill(self) -> None:
+        """End it as SIGKILL would end a process: nobody takes over, nothing more is written."""
+        self.resume()
+        self._broker.stop(hand_over=False)
+        self._thread.join()
+        self._broker.vanish()
+
+    def pause(self) -> None:
+        """Let it stand still, as SIGSTOP would: it keeps its connections and is silent."""
+        if not self._resumed.is_set():
+            return
+        self._resumed.clear()
+        stands_still = threading.Event()
+
+        def stand_still() -> None:
+            stands_still.set()
+            self._resumed.wait()
+
+        self._broker.hold(stand_still)
+        while not stands_still.wait(_LOOK_AGAIN_S) and self._thread.is_alive():
+            pass
+
+    def resume(self) -> None:
+        """Let it go on; fine if it does not stand still."""
+        self._resumed.set()

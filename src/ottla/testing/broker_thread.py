@@ -9,9 +9,10 @@ from ottla.testing.broker_log import BROKER_LOG
 
 
 class ThreadBroker:
-    """A broker that can be started again after it was stopped."""
+    """A broker that can be started again after it was stopped or killed."""
 
-    def __init__(self, settings: Callable[[], dict[str, str]], memory: bool) -> None:
+    def __init__(self, node_id: int, settings: Callable[[], dict[str, str]], memory: bool) -> None:
+        self._node_id = node_id
         self._settings = settings
         self._memory = memory
         self._thread: BrokerThread | None = None
@@ -47,7 +48,26 @@ class ThreadBroker:
         if thread is not None:
             thread.stop(hand_over=hand_over)
 
+    def kill(self) -> None:
+        """End it as a crash would end a process."""
+        thread = self._running()
+        self._thread = None
+        thread.kill()
+
+    def pause(self) -> None:
+        """Let it stand still: its connections stay open and nobody answers."""
+        self._running().pause()
+
+    def resume(self) -> None:
+        """Let a paused broker go on."""
+        self._running().resume()
+
     def metrics(self) -> str:
         """Return the broker's metrics in Prometheus' text format."""
         assert self._thread is not None
         return self._thread.metrics()
+
+    def _running(self) -> BrokerThread:
+        if self._thread is None:
+            raise RuntimeError(f"broker {self._node_id} is not running")
+        return self._thread

@@ -33,9 +33,9 @@ class Cluster:
     """Brokers on free ports of 127.0.0.1, with a temporary directory unless told otherwise.
 
     `brokers` is their number; their ids are 1, 2, 3 and so on. `processes` runs each in a process
-    of its own, which can be killed and paused. `properties` are Kafka's broker settings and win
-    over what the cluster sets itself. `memory` keeps everything in memory, which a restart then
-    forgets. `data_dir` is where the data goes and stays. `racks` has the rack
+    of its own, instead of on a thread. `properties` are Kafka's broker settings and win over what
+    the cluster sets itself. `memory` keeps everything in memory, which a restart then forgets.
+    `data_dir` is where the data goes and stays. `racks` has the rack
     of each broker. `proxied` lets brokers reach each other through small proxies, which
     `partition_network` needs; without them they are as fast as in production. In a coroutine, use
     it with `async with`: the event loop goes on while brokers start and stop.
@@ -138,16 +138,16 @@ class Cluster:
     # -- faults --------------------------------------------------------------------------
 
     def kill(self, n: int = 1) -> None:
-        """End the process of broker n with SIGKILL, as a crash would."""
-        self._process(n).kill()
+        """End broker n as a crash would: its process with SIGKILL, or its thread at once."""
+        self._broker(n).kill()
 
     def pause(self, n: int = 1) -> None:
-        """Stop the process of broker n with SIGSTOP: it keeps its connections and is silent."""
-        self._process(n).pause()
+        """Let broker n stand still, a process with SIGSTOP: it keeps its connections, silently."""
+        self._broker(n).pause()
 
     def resume(self, n: int = 1) -> None:
         """Let a paused broker go on."""
-        self._process(n).resume()
+        self._broker(n).resume()
 
     def partition_network(self, *nodes: int) -> None:
         """Cut these brokers off the others, in both directions; clients still reach all.
@@ -280,14 +280,6 @@ class Cluster:
             raise RuntimeError(f"there is no broker {n}: the cluster has {self._count}")
         return broker
 
-    def _process(self, n: int) -> ProcessBroker:
-        from ottla.testing.broker_process import ProcessBroker
-
-        broker = self._broker(n)
-        if not isinstance(broker, ProcessBroker):
-            raise RuntimeError("only a Cluster(processes=True) can kill and pause its brokers")
-        return broker
-
     def _make_brokers(self) -> None:
         if self._brokers:
             return
@@ -312,7 +304,7 @@ class Cluster:
             return ProcessBroker(n, settings, self._memory)
         from ottla.testing.broker_thread import ThreadBroker
 
-        return ThreadBroker(settings, self._memory)
+        return ThreadBroker(n, settings, self._memory)
 
     def _settings(self, n: int) -> dict[str, str]:
         directory = None if self._memory else self._directory()
