@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_MS: Final = 10_000
 RETRY_MS: Final = 1_000
-SETTLE_MS: Final = 100
+SETTLE_MS: Final = 500
 """An earlier life that has not ended registers again at once; after this time it would be known.
 
 Every other time it waits for RETRY_MS. A registration may take long, see `_settled_ms`.
