@@ -59,7 +59,7 @@ from ottla.cli.main import main
         ("groups list --type new", "one of classic, consumer"),
         ("brokers describe", "--broker"),
         ("brokers unregister three", '"three" into int'),
-        ("quorum add 2", "--directory-id"),
+        ("quorum add", "--node"),
         ("quorum add 2 --directory-id x --endpoint h:1", "--directory-id 'x' should be 22"),
         ("quorum add 2 --directory-id x --endpoint h:x", "--endpoint 'h:x' should be host:port"),
         ("quorum remove 2 --directory-id short", "22 characters"),
