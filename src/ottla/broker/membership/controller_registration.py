@@ -75,7 +75,10 @@ class ControllerRegistration:
         self._other_is_shown(known)
         if not self._is_waiting and can_register(image):
             self._is_waiting = True
-            self._node.timers.at(max(self._node.monotonic_ms, self._not_before_ms), self._register)
+            if self._node.monotonic_ms >= self._not_before_ms:
+                self._register()
+            else:
+                self._node.timers.at(self._not_before_ms, self._register)
 
     def _is_now_shown(self) -> None:
         """Note that the metadata has this incarnation.
