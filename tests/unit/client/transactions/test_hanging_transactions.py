@@ -39,6 +39,30 @@ def opened(producer_id: int, partition: TopicPartition = PARTITION) -> OpenTrans
     return OpenTransaction(partition, producer_id, 0, -1, 5, 1000)
 
 
+def show_open(broker: FakeBroker, *transactions: OpenTransaction) -> None:
+    """Let a broker lead the partitions of `t`, with these open transactions."""
+
+    def describe(request: DescribeProducersRequest) -> DescribeProducersResponse:
+        (topic,) = request.topics
+        partitions = [
+            PartitionResponse(
+                partition_index=index,
+                active_producers=[
+                    ProducerState(
+                        producer_id=each.producer_id, current_txn_start_offset=each.start_offset
+                    )
+                    for each in transactions
+                    if each.partition == TopicPartition("t", index)
+                ],
+            )
+            for index in topic.partition_indexes
+        ]
+        return DescribeProducersResponse(topics=[TopicResponse(name="t", partitions=partitions)])
+
+    broker.add_topic("t", 2)
+    broker.handlers[ApiKey.DESCRIBE_PRODUCERS] = describe
+
+
 def test_producers_with_a_transaction_are_found(fake_broker: FakeBroker, connect: Connect) -> None:
     fake_broker.add_topic("t", 2)
 
@@ -100,9 +124,27 @@ def test_what_coordinators_know_does_not_hang(fake_broker: FakeBroker, connect: 
     fake_broker.handlers[ApiKey.DESCRIBE_TRANSACTIONS] = described
     elsewhere = opened(7, TopicPartition("t", 1))
     candidates = [opened(6), opened(7), opened(8), opened(9), elsewhere]
+    show_open(fake_broker, *candidates)
     with connect(fake_broker.address) as client:
         assert hanging(client, candidates) == [opened(6), opened(8), elsewhere]
         assert hanging(client, []) == []
+
+
+def test_what_ends_meanwhile_does_not_hang(fake_broker: FakeBroker, connect: Connect) -> None:
+    """The transaction of 6 has ended, that of 7 too and the next has begun; the id of 8 expires."""
+    listing = lt.ListTransactionsResponse(
+        transaction_states=[lt.TransactionState(transactional_id="gone", producer_id=8)]
+    )
+    unknown = dt.TransactionState(
+        transactional_id="gone", error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    )
+    fake_broker.handlers[ApiKey.LIST_TRANSACTIONS] = lambda request: listing
+    fake_broker.handlers[ApiKey.DESCRIBE_TRANSACTIONS] = lambda request: (
+        dt.DescribeTransactionsResponse(transaction_states=[unknown])
+    )
+    show_open(fake_broker, opened(7)._replace(start_offset=9), opened(8))
+    with connect(fake_broker.address) as client:
+        assert hanging(client, [opened(6), opened(7), opened(8)]) == [opened(8)]
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH])
