@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import TopicPartition as AioTopicPartition
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 from kafka import KafkaProducer
 
@@ -136,6 +137,27 @@ async def _read_with_aiokafka(servers: str, topic: str, count: int) -> list[byte
         return [(await asyncio.wait_for(consumer.getone(), 60)).value for _ in range(count)]
     finally:
         await consumer.stop()
+
+
+def test_a_producer_may_be_the_first_to_commit_offsets() -> None:
+    """Nobody has looked for the coordinator of a group, so there is no topic for offsets."""
+    with Cluster(memory=True) as cluster:
+        cluster.create_topic("input")
+        asyncio.run(asyncio.wait_for(_commit_offset(cluster.bootstrap_servers), 60))
+        asked = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g"}
+        consumer = Consumer(asked)
+        (found,) = consumer.committed([TopicPartition("input", 0)], timeout=60)
+        consumer.close()
+        assert found.offset == 5
+
+
+async def _commit_offset(servers: str) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=servers, transactional_id="first")
+    await producer.start()
+    async with producer.transaction():
+        offsets = {AioTopicPartition("input", 0): 5}
+        await producer.send_offsets_to_transaction(offsets, "g")
+    await producer.stop()
 
 
 def test_an_open_transaction_is_seen_after_its_end(alone: Cluster) -> None:

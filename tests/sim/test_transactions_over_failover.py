@@ -49,6 +49,8 @@ class TransactionalClient:
         settings = {
             "transaction.state.log.num.partitions": str(STATE_PARTITIONS),
             "transaction.state.log.replication.factor": "3",
+            "offsets.topic.num.partitions": "4",
+            "offsets.topic.replication.factor": "3",
         }
         self.cluster = cluster = SimCluster(3, seed, settings, are_one_cluster=True)
         cluster.run_until(lambda: all(unfenced(cluster, n) == set(NODES) for n in NODES))
@@ -66,9 +68,13 @@ class TransactionalClient:
 
     def coordinator(self) -> int:
         """Return the coordinator of the transactional id, once there is one."""
+        return self.find(ID, key_type=1)
+
+    def find(self, key: str, key_type: int) -> int:
+        """Return the coordinator of a transactional id (1) or a group (0), once there is one."""
         for _ in range(300):
             number = self.alive()[0]
-            request = FindCoordinatorRequest(key_type=1, coordinator_keys=[ID])
+            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
             response: Any = self.cluster.ask(number, request, 4)
             (found,) = response.coordinators
             if found.error_code == ErrorCode.NONE and self.cluster.is_running(found.node_id):
