@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.handlers.fetch import Context
 from ottla.broker.replicas.hosted_logs import HostedLogs
 from ottla.controller import partition_change
 from ottla.controller.broker_changes import PartitionRules
@@ -33,6 +34,7 @@ from ottla.raft.effects import Append, Truncate
 from ottla.raft.messages import VoteRequest
 from ottla.raft.quorum_state import QuorumState
 from ottla.raft.replicas import Replicas
+from ottla.replication.fetch_partitions import FetchEntry
 from ottla.replication.isr_changes import IsrChanges
 from ottla.replication.partition import Partition
 from ottla.replication.partition_follower import PartitionFollower
@@ -140,6 +142,33 @@ def serve_what_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
         return read(self, offset, max_bytes, upto, at_least_one=at_least_one)
 
     monkeypatch.setattr(Log, "read", open_handed)
+
+
+def read_elsewhere(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """Let consumers who ask for certain offsets read at others."""
+    look = Context._look
+
+    def careless(self: Context, entry: FetchEntry, room: int, first: bool) -> Any:
+        asked, log = entry.fetch_offset, None if entry.partition is None else entry.partition.log
+        is_inside = log is not None and 0 < asked + step < log.high_watermark - 1
+        if self.replica_id < 0 and not asked % 3 and is_inside:
+            entry.fetch_offset = asked + step
+        try:
+            return look(self, entry, room, first)
+        finally:
+            entry.fetch_offset = asked
+
+    monkeypatch.setattr(Context, "_look", careless)
+
+
+def skip_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out batches that a consumer polls for."""
+    read_elsewhere(monkeypatch, 20)
+
+
+def repeat_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answer a consumer with the batch before the one that it polls for."""
+    read_elsewhere(monkeypatch, -1)
 
 
 def elect_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,6 +367,16 @@ PLANTED = [
     pytest.param(take_commits_of_old_generations, GROUPED, 5, 160, marks=pytest.mark.slow),
 ]
 """Each bug, the kind of runs, their seconds, and within how many seeds it is found."""
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("plant", "told"), [(skip_batches, " comes after "), (repeat_batches, " comes again after ")]
+)
+def test_polls_that_skip_or_go_back_are_found(
+    plant: Plant, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert told in find(plant, rough_profile, 4, 6, monkeypatch)
 
 
 @pytest.mark.timeout(600)

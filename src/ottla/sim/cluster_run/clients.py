@@ -429,6 +429,8 @@ class ClusterConsumer(ClusterClient):
         for batch in scan(data, 0, len(data)):
             if batch.base_offset > self.position and not self.allows_gaps:
                 raise Violation(f"{self.name}: {batch.base_offset} comes after {self.position}")
+            if batch.next_offset <= self.position:
+                raise Violation(f"{self.name}: {batch} comes again after {self.position}")
             if batch.next_offset > history.end:
                 raise Violation(f"{self.name} reads {batch}; {history.end} is committed")
             history.compare(self.name, batch, data[batch.position : batch.end])
