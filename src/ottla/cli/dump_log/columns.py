@@ -153,6 +153,36 @@ def _field(name: str) -> Cell:
     return lambda fields: value_text(fields[name]) if name in fields else ""
 
 
+def _value(fields: Fields) -> str:
+    value = fields.get("value")
+    if isinstance(value, dict) and "transactionStatus" in value:
+        return _transaction(value)
+    return value_text(value) if "value" in fields else ""
+
+
+def _transaction(value: Fields) -> str:
+    """Return a transaction of `__transaction_state`, with its partitions last: they may be cut."""
+    parts = [
+        f"{value['transactionStatus']} producer {value['producerId']}/{value['producerEpoch']}",
+        f"timeout {value['transactionTimeoutMs']} ms",
+    ]
+    started = timestamp_text(value["transactionStartTimestampMs"])
+    if started:
+        parts.append(f"started {started}")
+    partitions = _partitions(value["transactionPartitions"])
+    if partitions:
+        parts.append(" ".join(partitions))
+    return _cut(", ".join(parts), "characters")
+
+
+def _partitions(topics: JsonValue) -> list[str]:
+    found = []
+    for topic in topics if isinstance(topics, list) else ():
+        if isinstance(topic, dict) and isinstance(topic["partitionIds"], list):
+            found += [f"{topic['topic']}-{index}" for index in topic["partitionIds"]]
+    return found
+
+
 def _headers(fields: Fields) -> str:
     headers = fields.get("headers")
     if not isinstance(headers, list):
@@ -178,7 +208,7 @@ _RECORD: Final[list[ColumnView]] = [
     ("offset", True, _number("offset")),
     ("timestamp", False, lambda fields: timestamp_text(fields.get("timestamp"))),
     ("key", False, _field("key")),
-    ("value", False, _field("value")),
+    ("value", False, _value),
     ("record", False, _what),
     ("headers", False, _headers),
 ]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ottla.client.cluster import NO_NODE, Client
 from ottla.client.errors import Refused, check
-from ottla.client.topics.route import find_route
+from ottla.client.topics.route import check_partition, find_route
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.wire.messages.describe_producers import (
@@ -46,7 +46,8 @@ def open_transactions(
         route = find_route(client, topic, deadline)
         by_leader: defaultdict[int, list[int]] = defaultdict(list)
         for index in route.leaders if partitions is None else partitions:
-            by_leader[route.leaders.get(index, NO_NODE)].append(index)
+            check_partition(route, index)
+            by_leader[route.leaders[index]].append(index)
         found: list[OpenTransaction] = []
         for leader, indexes in by_leader.items():
             if leader == NO_NODE:
@@ -103,8 +104,10 @@ def abort_on_partition(
     )
 
     def ask() -> None:
-        leader = find_route(client, partition.topic, deadline).leaders.get(partition.partition)
-        if leader in (None, NO_NODE):
+        route = find_route(client, partition.topic, deadline)
+        check_partition(route, partition.partition)
+        leader = route.leaders[partition.partition]
+        if leader == NO_NODE:
             raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, str(partition))
         connection = client.node(leader, deadline)
         request = WriteTxnMarkersRequest(markers=[marker])

@@ -70,6 +70,9 @@ def list_transactions(
         connection = client.node(node_id, deadline)
         _require_filters(connection.version_of(ListTransactionsRequest), duration_ms, pattern)
         response = client.call(connection, request, ListTransactionsResponse, deadline)
+        if response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION:
+            advice = "it is no regular expression that the broker can use"
+            raise Refused(response.error_code, f"the pattern {pattern!r}", advice)
         check(response.error_code, f"the transactions of broker {node_id}")
         return [
             TransactionListing(

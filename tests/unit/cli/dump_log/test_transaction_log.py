@@ -46,6 +46,29 @@ def test_transactions_and_tombstones(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert unknown["type"] == "kind 9"
 
 
+def test_the_state_is_the_first_thing_in_a_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ongoing = TransactionLogValue(
+        producer_id=7,
+        producer_epoch=3,
+        transaction_timeout_ms=60_000,
+        transaction_status=TransactionState.ONGOING,
+        transaction_partitions=[PartitionsOfTopic(topic="t", partition_ids=range(100))],
+        transaction_start_timestamp_ms=0,
+    )
+    record = encode((TransactionLogKey(transactional_id="id"), ongoing))
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(build_batch([(*record, 1000, ())]))
+    assert dump([str(path)], transactions=True) == 0
+    (line,) = [each for each in capsys.readouterr().out.splitlines() if "ONGOING" in each]
+    assert (
+        "ONGOING producer 7/3, timeout 60000 ms, started 1970-01-01 00:00:00.000, t-0 t-1 t-2"
+        in line
+    )
+    assert "characters)" in line, "the list of partitions is cut"
+
+
 def test_markers_have_the_epoch_of_the_coordinator(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.client.errors import Refused
+from ottla.client.errors import ClientError, Refused
 from ottla.client.transactions.hanging_transactions import hanging
 from ottla.client.transactions.open_transactions import (
     OpenTransaction,
@@ -128,6 +128,19 @@ def test_what_coordinators_know_does_not_hang(fake_broker: FakeBroker, connect: 
     with connect(fake_broker.address) as client:
         assert hanging(client, candidates) == [opened(6), opened(8), elsewhere]
         assert hanging(client, []) == []
+
+
+def test_a_partition_that_is_not_there_is_named_at_once(
+    fake_broker: FakeBroker, connect: Connect
+) -> None:
+    fake_broker.add_topic("t", 2)
+    with connect(fake_broker.address) as client:
+        for ask in (
+            lambda: open_transactions(client, "t", [7]),
+            lambda: abort_on_partition(client, TopicPartition("t", 7), 7, 3, -1),
+        ):
+            with pytest.raises(ClientError, match="topic t has no partition 7: its partitions are"):
+                ask()
 
 
 def test_what_ends_meanwhile_does_not_hang(fake_broker: FakeBroker, connect: Connect) -> None:
