@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as RdPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
@@ -157,6 +158,34 @@ def test_how_far_a_stream_is_behind(
         python = "org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStream"
         stream = jvm.org.apache.spark.util.Utils.classForName(python + name, True, False)
         assert not reporting.isAssignableFrom(stream)
+
+
+def test_a_stream_of_committed_records_reads_each_once_and_stops_at_open_transactions(
+    streams: Streams, topic: MakeTopic, produce: Produce, bootstrap_servers: str
+) -> None:
+    name = topic()
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": name})
+    producer.init_transactions(TIMEOUT_S)
+    for end in (producer.commit_transaction, producer.abort_transaction, None):
+        producer.begin_transaction()
+        for _ in range(3):
+            producer.produce(name, b"")
+        assert producer.flush(TIMEOUT_S) == 0
+        if end is not None:
+            end(TIMEOUT_S)
+    produce(name, 1)
+    rows = Rows()
+    options = {"subscribe": name, "startingOffsets": "earliest", "groupId": "none"}
+    options["kafka.isolation.level"] = "read_committed"
+    query = streams.run(rows, **options)
+    assert rows.all == [(name, 0, offset) for offset in range(3)]
+    progress = next(each for each in query.recentProgress if each.numInputRows)
+    assert source_metrics(progress)[0]["maxOffsetsBehindLatest"] == "0"
+    last_stable_offset = 8  # two transactions of three records and a marker
+    assert json.loads(progress.sources[0].latestOffset) == {name: {"0": last_stable_offset}}
+    producer.commit_transaction(TIMEOUT_S)
+    streams.run(rows, **options)
+    assert rows.all == [(name, 0, offset) for offset in (0, 1, 2, 8, 9, 10, 11)]
 
 
 def test_a_running_stream_follows_new_records_partitions_and_restarts_of_the_broker(
