@@ -163,7 +163,7 @@ def read_elsewhere(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
 
 def skip_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out batches that a consumer polls for."""
-    read_elsewhere(monkeypatch, 20)
+    read_elsewhere(monkeypatch, 2)
 
 
 def repeat_batches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,7 +376,7 @@ PLANTED = [
 def test_polls_that_skip_or_go_back_are_found(
     plant: Plant, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert told in find(plant, rough_profile, 4, 6, monkeypatch)
+    assert told in find(plant, profile_of, 4, 25, monkeypatch)
 
 
 @pytest.mark.timeout(600)

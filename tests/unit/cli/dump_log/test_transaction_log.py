@@ -54,7 +54,7 @@ def test_the_state_is_the_first_thing_in_a_table(
         producer_epoch=3,
         transaction_timeout_ms=60_000,
         transaction_status=TransactionState.ONGOING,
-        transaction_partitions=[PartitionsOfTopic(topic="t", partition_ids=range(100))],
+        transaction_partitions=[PartitionsOfTopic(topic="t", partition_ids=list(range(100)))],
         transaction_start_timestamp_ms=0,
     )
     record = encode((TransactionLogKey(transactional_id="id"), ongoing))
