@@ -51,7 +51,15 @@ _NEXT = {
 class RemoteSegments:
     """The segments of one partition."""
 
-    __slots__ = ("_by_epoch", "_pieces", "delete_state", "replaced", "segments", "size")
+    __slots__ = (
+        "_by_epoch",
+        "_pieces",
+        "delete_state",
+        "has_records",
+        "replaced",
+        "segments",
+        "size",
+    )
 
     def __init__(self) -> None:
         self.segments: dict[bytes, SegmentMetadata] = {}
@@ -61,6 +69,8 @@ class RemoteSegments:
         self.size = 0
         """The bytes of the logs of all segments that are readable."""
         self.delete_state: PartitionDeleteState | None = None
+        self.has_records = False
+        """True once the metadata has said anything about this partition."""
         self._by_epoch: dict[int, list[tuple[int, int, bytes]]] = {}
         """For each leader epoch what is read from which segment: first and last offset, and id."""
         self._pieces: dict[bytes, list[tuple[int, int, int]]] = {}
@@ -68,6 +78,7 @@ class RemoteSegments:
 
     def apply(self, record: MetadataRecord) -> bool:
         """Follow a record; return False if it changes nothing."""
+        self.has_records = True
         if isinstance(record, SegmentMetadata):
             return self._add(record)
         if isinstance(record, PartitionDelete):

@@ -7,7 +7,7 @@ be repeated: it writes the same objects again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from ottla.ports import Background, Buffer, FileRange, ObjectStore, ObjectStoreError
@@ -133,13 +133,21 @@ def delete_objects(
     store: ObjectStore, segment: SegmentMetadata, done: Callable[[OSError | None], None]
 ) -> None:
     """Delete all objects of a segment, the manifest first; `done` gets why it failed, or None."""
-    kinds = iter((MANIFEST, *(kind for kind in KINDS if kind != MANIFEST)))
+    kinds = (MANIFEST, *(kind for kind in KINDS if kind != MANIFEST))
+    delete_keys(store, [key_of(segment, kind) for kind in kinds], done)
+
+
+def delete_keys(
+    store: ObjectStore, keys: Iterable[str], done: Callable[[OSError | None], None]
+) -> None:
+    """Delete objects one after the other; `done` gets why it failed, or None."""
+    left = iter(keys)
 
     def next_one(error: ObjectStoreError | None) -> None:
-        kind = None if error is not None else next(kinds, None)
-        if kind is None:
+        key = None if error is not None else next(left, None)
+        if key is None:
             done(error)
         else:
-            store.delete(key_of(segment, kind), next_one)
+            store.delete(key, next_one)
 
     next_one(None)

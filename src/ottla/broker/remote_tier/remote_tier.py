@@ -119,6 +119,7 @@ class RemoteTier:
         for partition, tiered in self.partitions.items():
             if partition not in seen:
                 tiered.forget_figures()
+                tiered.forget_stored_start()
         self.partitions = seen
         self._by_name = {each.remote: each for each in seen.values()}
         if any(partition.leader is not None for partition in seen):

@@ -2,15 +2,18 @@
 
 The leader of the partition of `__remote_log_metadata` that has their records does it (KIP-405), so
 the deletion goes on whatever becomes of the brokers that had replicas. It is marked in the metadata
-first. A new leader goes on where the last one stopped.
+first. A new leader goes on where the last one stopped. Of a topic that is gone, everything that the
+store lists is deleted, also what no metadata names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.model.errors import ErrorCode
+from ottla.ports import ObjectStoreError, StoredObject
 from ottla.tiered.layout import log_start_key
 from ottla.tiered.metadata_records import (
     PartitionDelete,
@@ -21,7 +24,7 @@ from ottla.tiered.metadata_records import (
     SegmentUpdate,
 )
 from ottla.tiered.remote_segments import RemoteSegments
-from ottla.tiered.segment_upload import delete_objects, prefix_of
+from ottla.tiered.segment_upload import delete_keys, delete_objects, prefix_of
 
 if TYPE_CHECKING:
     from ottla.broker.remote_tier.remote_tier import RemoteTier
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 SURE_AFTER_MS: Final = 60_000
 """A topic that is missing for this long is deleted: the metadata of this broker may lag."""
 RETRY_MS: Final = 5_000
+_PAGE: Final = 1000
 
 
 class RemovedPartitions:
@@ -47,8 +51,8 @@ class RemovedPartitions:
         missing: dict[RemotePartition, float] = {}
         for state in self._tier.metadata.led():
             for partition, segments in state.partitions.items():
-                if not segments.segments and segments.delete_state is None:
-                    continue
+                if not segments.has_records:
+                    continue  # nothing was ever stored
                 if self._tier.is_tiered(partition):
                     continue
                 since_ms = self._missing_since.get(partition, now_ms)
@@ -119,8 +123,7 @@ class _Removal:
 
     def _next(self) -> None:
         if not self._left:
-            key = log_start_key(prefix_of(self._partition))
-            self._tier.store.delete(key, self._start_deleted)
+            self._delete_rest()
             return
         segment = self._left.pop()
         if segment.state == SegmentState.DELETE_STARTED:
@@ -148,8 +151,33 @@ class _Removal:
         update = SegmentUpdate(self._partition, segment.segment_id, node.node_id, at_ms, state)
         self._tier.metadata.write(update, self._checked(then))
 
-    def _start_deleted(self, error: OSError | None) -> None:
+    def _delete_rest(self) -> None:
+        """Delete what is not of a segment; of a topic that is gone, everything."""
+        store, prefix = self._tier.store, prefix_of(self._partition)
+        if self._partition.topic_id in self._tier.node.image.topics_by_id:
+            store.delete(log_start_key(prefix), self._rest_deleted)
+            return
+
+        def listed(result: list[StoredObject] | ObjectStoreError) -> None:
+            if isinstance(result, ObjectStoreError):
+                self._rest_deleted(result)
+            elif result:
+                after = result[-1].key
+                delete_keys(store, [each.key for each in result], partial(deleted, after))
+            else:
+                self._rest_deleted(None)
+
+        def deleted(after: str, error: OSError | None) -> None:
+            if error is not None:
+                self._rest_deleted(error)
+            else:
+                store.list(prefix, after, _PAGE, listed)
+
+        store.list(prefix, "", _PAGE, listed)
+
+    def _rest_deleted(self, error: OSError | None) -> None:
         if error is not None:
+            self._tier.metrics.deletion_errors += 1
             self._ended(self._partition, f"remote segments cannot be deleted: {error}")
         else:
             self._mark(PartitionDeleteState.FINISHED, lambda: self._ended(self._partition, None))

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.remote_tier.copy_task import CopyTask
+from ottla.broker.remote_tier.leftovers import Leftovers
 from ottla.broker.remote_tier.remote_compaction import RemoteCompaction
 from ottla.broker.remote_tier.tier_metrics import NO_FIGURES, figures_of
 from ottla.log.log import Log
@@ -40,7 +41,7 @@ from ottla.tiered.metadata_records import (
 from ottla.tiered.remote_cleanable import clean_offset, remote_parts
 from ottla.tiered.remote_segments import RemoteSegments
 from ottla.tiered.segment_files import describe_segment, next_to_copy, objects_of
-from ottla.tiered.segment_upload import delete_objects, prefix_of
+from ottla.tiered.segment_upload import delete_keys, delete_objects, prefix_of
 
 if TYPE_CHECKING:
     from ottla.broker.remote_tier.remote_tier import RemoteTier
@@ -68,6 +69,9 @@ class TieredPartition:
         self._figures = NO_FIGURES
         self._stored_start = -1
         """The log start offset that the store has, as far as this broker knows."""
+        self._leftovers = Leftovers(tier.store, prefix_of(self.remote))
+        self._orphans: list[str] = []
+        """Objects to delete that belong to no segment."""
 
     @property
     def name(self) -> str:
@@ -143,6 +147,8 @@ class TieredPartition:
         doomed = self._doomed(log, segments)
         if doomed is not None:
             self._begin(lambda: self._delete(doomed))
+        elif self._orphans:
+            self._begin(self._delete_orphans)
         elif self._must_store_start(log, segments):
             self._begin(lambda: self._store_start(log.log_start_offset))
         elif not log.config.remote_log_copy_disable:
@@ -262,6 +268,8 @@ class TieredPartition:
                 self.done(f"the deletion of a remote segment cannot be written: {code.name}")
                 return
             self.tier.cache.forget(segment.segment_id)
+            if segment.state == SegmentState.COPY_STARTED:
+                self._leftovers.look_again(self.tier.now_ms())  # its broker may still store some
             self.done()
 
         if self.partition.leader is None:
@@ -270,6 +278,17 @@ class TieredPartition:
             started(ErrorCode.NONE)
         else:
             self.write(segment, SegmentState.DELETE_STARTED, started)
+
+    def _delete_orphans(self) -> None:
+        def deleted(error: OSError | None) -> None:
+            if error is not None:
+                self.tier.metrics.deletion_errors += 1
+                self.done(f"objects of an upload that was given up cannot be deleted: {error}")
+            else:
+                self._orphans.clear()
+                self.done()
+
+        delete_keys(self.tier.store, list(self._orphans), deleted)
 
     def write(
         self, segment: SegmentMetadata, state: SegmentState, done: Callable[[ErrorCode], None]
@@ -295,14 +314,24 @@ class TieredPartition:
 
     def _store_start(self, offset: int) -> None:
         def stored(error: OSError | None) -> None:
+            self.forget_stored_start()
             if error is None:
-                self._stored_start = offset
                 self.done()
             else:
+                self._stored_start = -1
                 self.done(f"the log start offset cannot be stored: {error}")
 
+        self._stored_start = offset
         key = log_start_key(prefix_of(self.remote))
         self.tier.store.put(key, encode_log_start(offset), stored)
+
+    def forget_stored_start(self) -> None:
+        """Delete the log start offset again if the topic is gone, or not tiered any more.
+
+        The broker that deletes what is left of the topic may have been faster.
+        """
+        if self._stored_start >= 0 and not self.tier.is_tiered(self.remote):
+            self.tier.store.delete(log_start_key(prefix_of(self.remote)), lambda error: None)
 
     # copies
 
@@ -337,6 +366,12 @@ class TieredPartition:
         if found is None or (found[0].base_offset, found[1]) != (base_offset, end_offset):
             self.done()
             return
+        leader_epoch, now_ms = self.partition.leader_epoch, self.tier.now_ms()
+        if self._leftovers.is_due(leader_epoch, now_ms):
+            self._leftovers.look(
+                leader_epoch, now_ms, lambda: self._start_copy(log, base_offset, end_offset)
+            )
+            return
         segment, node = found[0], self.tier.node
         described = describe_segment(
             log,
@@ -356,4 +391,7 @@ class TieredPartition:
         self.copy.begin()
 
     def _copy_ended(self, is_copied: bool, problem: str | None) -> None:
+        segments = self.segments
+        if is_copied and segments is not None:
+            self._orphans += self._leftovers.take(segments.segments)
         self.done(problem)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.remote_tier import leftovers
 from ottla.controller.configs import SET, ConfigChange, ConfigOperation, alter_configs
 from ottla.controller.topics import UnwantedTopic, delete_topics
 from ottla.log.segment.file_slice import FileSlice
@@ -14,13 +15,14 @@ from ottla.memory_files import MemoryFiles
 from ottla.model.config_resources import ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import REMOTE_LOG_METADATA_TOPIC
-from ottla.ports import Files
+from ottla.ports import Files, ObjectStoreUnavailable
 from ottla.records.batch import parse_header
 from ottla.replication.partition import Partition
 from ottla.sim.object_store import StoreFaults
 from ottla.testing.fakes import START_MS
 from ottla.testing.faulty_files import FaultyFiles
 from ottla.tiered import object_cache, remote_fetch
+from ottla.tiered.layout import log_start_key, object_key, partition_prefix
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -210,6 +212,11 @@ def test_the_upload_of_a_killed_broker_is_cleaned_up(
     assert not killed & set(again.store.objects)
     assert len(again.manifests) == COUNT // 2
     assert again.consume(client) == list(range(COUNT))
+    again.store.objects.update(dict.fromkeys(killed, b"x"))  # it was not dead yet
+    again.pass_time(leftovers.AGAIN_AFTER_MS)
+    again.fill(client, 4)
+    again.work()
+    assert not killed & set(again.store.objects)
 
 
 # -- reads -------------------------------------------------------------------------------
@@ -455,6 +462,105 @@ def test_a_deleted_topic_leaves_no_objects(
     again = restarted(broker)
     again.work()
     assert again.store.objects == {}
+
+
+def test_a_topic_that_is_deleted_after_all_its_records_leaves_no_objects(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    """The store had the log start offset and nothing else, and kept it."""
+    filled(broker, client)
+    partition.online_log().advance_log_start(5)
+    broker.work()
+    alter(broker, retention_ms="60000")
+    broker.pass_time(120_000)
+    broker.work(5000)
+    assert set(broker.store.objects) == {log_start_key(prefix(partition))}
+    delete_topic(broker)
+    broker.work()
+    assert broker.store.objects == {}
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_the_log_start_offset_of_a_deleted_topic_is_not_stored(
+    broker: TieredBroker,
+    partition: Partition,
+    client: Client,
+    is_late: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Storing it takes so long that the deletion of the topic ends before."""
+    filled(broker, client)
+    puts: list[Any] = []
+    put = broker.store.put
+    key = log_start_key(prefix(partition))
+
+    def slow_put(name: str, *more: Any) -> None:
+        if name == key:
+            puts.append(lambda: put(name, *more))
+        else:
+            put(name, *more)
+
+    monkeypatch.setattr(broker.store, "put", slow_put)
+    partition.online_log().advance_log_start(5)
+    broker.work()
+    assert len(puts) == 1
+    delete_topic(broker)
+    if is_late:
+        broker.work()
+    puts[0]()
+    broker.work()
+    assert broker.store.objects == {}
+
+
+def prefix(partition: Partition) -> str:
+    return partition_prefix("t", partition.topic.topic_id, 0)
+
+
+def orphan(partition: Partition, number: int, *kinds: str) -> list[str]:
+    """Return the keys of objects of a segment that nobody knows."""
+    segment_id = b"orphan" + bytes([number]) * 10
+    return [object_key(prefix(partition), number, segment_id, kind) for kind in kinds]
+
+
+def test_objects_that_belong_to_no_segment_are_deleted(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    """Those with a manifest stay: they can be read, and may be all that is left of records."""
+    unknown = orphan(partition, 3, "log", "index") + orphan(partition, 4, "snapshot")
+    whole = orphan(partition, 5, "index", "log", "manifest", "snapshot", "timeindex")
+    broker.store.objects.update(dict.fromkeys(unknown + whole, b"x"))
+    filled(broker, client)
+    left = set(broker.store.objects)
+    assert not left & set(unknown)
+    assert set(whole) <= left
+    assert len(broker.manifests) == COUNT // 2 + 1
+    assert broker.consume(client) == list(range(COUNT))
+    delete_topic(broker)
+    broker.work()
+    assert broker.store.objects == {}, "nobody needs anything of the topic"
+
+
+def test_objects_are_looked_for_again_if_the_listing_failed(
+    broker: TieredBroker, partition: Partition, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (unknown,) = orphan(partition, 3, "log")
+    broker.store.objects[unknown] = b"x"
+    lists: list[str] = []
+
+    def fail(name: str, after: str, limit: int, done: Any) -> None:
+        lists.append(name)
+        broker.background.submit(lambda: None, lambda _: done(ObjectStoreUnavailable("away")))
+
+    monkeypatch.setattr(broker.store, "list", fail)
+    filled(broker, client)
+    assert len(lists) == 1, "copies go on meanwhile"
+    assert len(broker.manifests) == COUNT // 2
+    assert unknown in broker.store.objects
+    monkeypatch.undo()
+    broker.pass_time(leftovers.AGAIN_AFTER_MS)
+    broker.fill(client, 4)
+    broker.work()
+    assert unknown not in broker.store.objects
 
 
 def delete_topic(broker: TieredBroker) -> None:
