@@ -160,3 +160,28 @@ def test_a_key_is_erased_on_every_replica(
         create(cluster, "plain", {})
         assert main(["erase", "--topic", "plain", "--key", "x", *at]) == 1
         assert "only compacted topics" in capsys.readouterr().err
+
+
+def test_what_a_broker_that_is_away_has_is_not_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The key was erased in one partition, and a replica of the other one was forgotten."""
+    with Cluster(data_dir=tmp_path / "data", brokers=3) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        config = {"cleanup.policy": "compact"}
+        topic = NewTopic("users", 2, replica_assignment=[[1, 2], [2, 3]], config=config)
+        admin.create_topics([topic])["users"].result(60)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+        producer.produce("users", b"value", key=b"k", partition=0)
+        assert producer.flush(60) == 0
+        cluster.stop(3)
+        at = ["--bootstrap-server", cluster.bootstrap_servers]
+        assert main(["erase", "--topic", "users", "--key", "k", "--json", *at]) == 1
+        printed = capsys.readouterr()
+        report = json.loads(printed.out)
+        assert report["erased"] is False
+        assert [each["partition"] for each in report["tombstones"]] == [0]
+        replicas = {(r["partition"], r["broker"]): r["error"] for r in report["replicas"]}
+        assert replicas.keys() == {(0, 1), (0, 2), (1, 3)}
+        assert [each for each, error in replicas.items() if error] == [(1, 3)]
+        assert "users-1 on broker 3 is not known" in printed.err

@@ -71,6 +71,7 @@ def erase(
                 tier = tier_of(client, described)
         found = _search(client, topic, described.partitions, wanted, tier)
         targets = _with_values(described.partitions, found)
+        others = _unknown_elsewhere(found, targets)
         written: dict[int, int] = {}
         is_clean = True
         if targets:
@@ -83,6 +84,7 @@ def erase(
                     time.sleep(_OBJECTS_INTERVAL_S)
                     is_clean = _await_cleans(client, topic, targets, written, deadline)
                     found = _search(client, topic, targets, wanted, tier)
+            found = sorted(others + found, key=lambda each: each.partition)
     is_erased = is_clean and not any(each.values or each.error for each in found)
     if json:
         print_findings_as_json(topic, written, found, is_erased)
@@ -151,6 +153,14 @@ def _with_values(
 ) -> list[PartitionDescription]:
     indexes = {each.partition for each in found if each.values}
     return [each for each in partitions if each.partition in indexes]
+
+
+def _unknown_elsewhere(
+    found: Sequence[ReplicaFinding], targets: Sequence[PartitionDescription]
+) -> list[ReplicaFinding]:
+    """Return what is not known of partitions that get no tombstone: a value may be there."""
+    indexes = {each.partition for each in targets}
+    return [each for each in found if each.error is not None and each.partition not in indexes]
 
 
 def _write_tombstones(
