@@ -86,6 +86,37 @@ def test_other_topics_are_refused(cluster: Cluster, capsys: pytest.CaptureFixtur
     assert "only compacted topics" in capsys.readouterr().err
 
 
+def test_a_log_that_cannot_be_cleaned_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One partition is damaged, one has an open transaction: the command said that all was well."""
+    with Cluster(data_dir=tmp_path / "data") as cluster:
+        create(cluster, "compacted", {"cleanup.policy": "compact"})
+        fill(cluster, "compacted")
+        cluster.stop()
+        path = tmp_path / "data" / "compacted-0" / f"{0:020d}.log"
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 255
+        path.write_bytes(content)
+        cluster.start()
+        producer = Producer(
+            {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "open"}
+        )
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        producer.produce("compacted", b"value", key=b"k", partition=1)
+        assert producer.flush(60) == 0
+        at = ["--bootstrap-server", cluster.bootstrap_servers]
+        assert main(["compact", "compacted", "--timeout", "3", "--json", *at]) == 1
+        printed = capsys.readouterr()
+        assert json.loads(printed.out)["finished"] is False
+        assert "broker 1 does not clean compacted-0: " in printed.err
+        assert "has cleaned compacted-1 up to offset 0 after 3 s" in printed.err
+        producer.abort_transaction(60)
+        assert main(["compact", "compacted", "--timeout", "60", *at]) == 1
+        assert "compacted-1" not in capsys.readouterr().err
+
+
 def test_a_broker_without_compacted_work_has_no_helper(tmp_path: Path) -> None:
     before = helpers()
     with Cluster(data_dir=tmp_path / "data") as cluster:

@@ -2,7 +2,7 @@
 
 Kafka's protocol has no request for that. So this lowers three settings of the topic for a while,
 which make every record due for cleaning, and watches the topic's logs. Brokers of Ottla tell how
-far a log is clean. With others, it ends when the sizes stay the same.
+far a log is clean, and why it cannot be cleaned. With others, it ends when the sizes stay the same.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def compact(
     settle: Annotated[
         float,
         Parameter(
-            help="If brokers do not say that their logs are clean, end when they have not changed"
-            " for this many seconds. For Apache Kafka, choose more than log.cleaner.backoff.ms"
-            " (15 s)."
+            help="If brokers do not say how far their logs are clean, end when these have not"
+            " changed for this many seconds. For Apache Kafka, choose more than"
+            " log.cleaner.backoff.ms (15 s)."
         ),
     ] = 5.0,
     timeout: Annotated[float, Parameter(help="Give up after this many seconds.")] = 600.0,
@@ -76,8 +76,9 @@ def compact(
         ends = {name: described.partitions[n].latest_offset for n, name in enumerate(names)}
         before = _sizes(client, names)
         with made_eager(client, resource, settings):
-            is_done = watch(client, ends, sum(before.values()), settle, timeout)
+            not_clean = watch(client, ends, sum(before.values()), settle, timeout)
         after = _sizes(client, names)
+    is_done = not not_clean
     if json:
         rows: list[JsonValue] = [
             {"broker": b, "partition": p.partition, "before": size, "after": after.get((b, p), 0)}
@@ -89,9 +90,20 @@ def compact(
         print(
             f"{topic}: {counted(len(before), 'replica')}, {size_text(total)} -> {size_text(left)}"
         )
-    if not is_done:
-        complain(f"the logs of {topic} still changed after {timeout:g} s")
+    for log in not_clean:
+        complain(f"broker {log.broker} {_why_not(log, timeout)}")
     return OK if is_done else FAILED
+
+
+def _why_not(log: LogDescription, timeout_s: float) -> str:
+    if log.uncleanable_reason is not None:
+        return f"does not clean {log.partition}: {log.uncleanable_reason}"
+    if log.first_dirty_offset is None:
+        return f"still changed {log.partition} after {timeout_s:g} s"
+    return (
+        f"has cleaned {log.partition} up to offset {log.first_dirty_offset} after {timeout_s:g} s:"
+        " the cleaner needs longer, or a transaction is open"
+    )
 
 
 def _sizes(client: Client, names: list[TopicPartition]) -> dict[tuple[int, TopicPartition], int]:
@@ -117,27 +129,30 @@ def watch(
     total: int,
     settle_s: float,
     timeout_s: float,
-) -> bool:
-    """Wait until the logs are clean up to these offsets, or stay the same; False if not in time."""
+) -> list[LogDescription]:
+    """Wait until the logs are clean up to these offsets; return those that are not.
+
+    A log whose broker does not tell how far it is clean counts as clean once it stays the same.
+    """
     began = changed = time.monotonic()
     last: list[object] = []
     with ExitStack() as stack:
         show = _bar(stack)
-        while time.monotonic() - began < timeout_s:
+        while True:
             logs = _logs(client, list(ends))
-            clean = sum(_is_clean(log, ends[log.partition]) for log in logs)
-            state: list[object] = [
-                (log.size, log.first_dirty_offset, log.remote_size, log.remote_first_dirty_offset)
-                for log in logs
-            ]
+            left = [log for log in logs if not _is_clean(log, ends[log.partition])]
+            state: list[object] = [(log.size, log.remote_size) for log in logs]
             if state != last:
                 last, changed = state, time.monotonic()
             size = sum(log.size for log in logs)
-            show(f"{size_text(total)} -> {size_text(size)}", clean / max(len(logs), 1))
-            if clean == len(logs) or time.monotonic() - changed >= settle_s:
-                return True
+            show(f"{size_text(total)} -> {size_text(size)}", 1 - len(left) / max(len(logs), 1))
+            if time.monotonic() - changed >= settle_s:
+                left = [log for log in left if log.first_dirty_offset is not None]
+            if all(log.uncleanable_reason is not None for log in left):
+                return left
+            if time.monotonic() - began >= timeout_s:
+                return left
             time.sleep(_INTERVAL_S)
-    return False
 
 
 def _logs(client: Client, names: list[TopicPartition]) -> list[LogDescription]:
