@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.model.errors import ErrorCode
-from ottla.ports import ObjectStoreError, StoredObject
+from ottla.ports import ObjectStoreDenied, ObjectStoreError, StoredObject
 from ottla.tiered.layout import log_start_key
 from ottla.tiered.metadata_records import (
     PartitionDelete,
@@ -152,14 +152,19 @@ class _Removal:
         self._tier.metadata.write(update, self._checked(then))
 
     def _delete_rest(self) -> None:
-        """Delete what is not of a segment; of a topic that is gone, everything."""
+        """Delete what is not of a segment; of a topic that is gone, everything.
+
+        A broker that may not list objects deletes only what it knows.
+        """
         store, prefix = self._tier.store, prefix_of(self._partition)
         if self._partition.topic_id in self._tier.node.image.topics_by_id:
             store.delete(log_start_key(prefix), self._rest_deleted)
             return
 
         def listed(result: list[StoredObject] | ObjectStoreError) -> None:
-            if isinstance(result, ObjectStoreError):
+            if isinstance(result, ObjectStoreDenied):
+                store.delete(log_start_key(prefix), self._rest_deleted)
+            elif isinstance(result, ObjectStoreError):
                 self._rest_deleted(result)
             elif result:
                 after = result[-1].key

@@ -15,7 +15,7 @@ from ottla.memory_files import MemoryFiles
 from ottla.model.config_resources import ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import REMOTE_LOG_METADATA_TOPIC
-from ottla.ports import Files, ObjectStoreUnavailable
+from ottla.ports import Files, ObjectStoreDenied, ObjectStoreUnavailable
 from ottla.records.batch import parse_header
 from ottla.replication.partition import Partition
 from ottla.sim.object_store import StoreFaults
@@ -478,6 +478,23 @@ def test_a_topic_that_is_deleted_after_all_its_records_leaves_no_objects(
     delete_topic(broker)
     broker.work()
     assert broker.store.objects == {}
+
+
+def test_a_topic_is_deleted_by_a_broker_that_may_not_list_objects(
+    broker: TieredBroker, partition: Partition, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deny(name: str, after: str, limit: int, done: Any) -> None:
+        broker.background.submit(lambda: None, lambda _: done(ObjectStoreDenied("no")))
+
+    monkeypatch.setattr(broker.store, "list", deny)
+    filled(broker, client)
+    partition.online_log().advance_log_start(5)
+    broker.work()
+    assert names(broker.store.objects) > {log_start_key(prefix(partition))}
+    delete_topic(broker)
+    broker.work()
+    assert broker.store.objects == {}
+    assert not broker.reports
 
 
 @pytest.mark.parametrize("is_late", [False, True])
