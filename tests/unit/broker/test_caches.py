@@ -54,7 +54,7 @@ BOUNDED = {
     "ottla.coordinator.runtime.partitioner._cached_partition_of": "short ids only",
     "ottla.metadata.topics_delta._shared": "lists of brokers, as long as there are brokers",
     "ottla.server.object_stores.directory_store._nothing": "one entry",
-    "ottla.server.os_files._fallocate": "one entry",
+    "ottla.server.os_file._fallocate": "one entry",
 }
 LONG = 1_000_000
 MOST_BYTES = 16 * LONG
