@@ -145,6 +145,34 @@ def test_garbage_that_was_set_aside_is_found_when_there_is_as_much_again(
     assert not is_looked_at(kept)
 
 
+def test_a_look_at_everything_waits_for_a_quiet_minute_or_for_much_more(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(garbage_collection, "MUCH_MS", 10_000 * garbage_collection.OBJECT_MS)
+    monkeypatch.setattr(garbage_collection, "BUSY_PER_SECOND", 0)
+    client = broker.connect()
+    kept: list[object] = []
+
+    def finds_garbage(objects: int, *, is_busy: bool) -> bool:
+        """Return True if garbage among so many objects is found within a minute."""
+        broker.node.pause_collection(True)
+        cycle = Cycle()
+        found = ref(cycle)
+        del cycle
+        kept.extend([number] for number in range(objects))
+        broker.node.pause_collection(False)
+        if is_busy:
+            client.send(MetadataRequest(topics=[]), 9)
+            broker.node.settle()
+        broker.pass_time(garbage_collection.CHECK_MS)
+        return found() is None
+
+    assert not finds_garbage(20_000, is_busy=True)
+    assert finds_garbage(0, is_busy=False)
+    assert not finds_garbage(20_000, is_busy=True)
+    assert finds_garbage(40_000, is_busy=True)
+
+
 def test_requests_that_never_cease(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage_collection, "MOST_OBJECTS", 1000)
     pause = broker.node.pause_collection
