@@ -38,6 +38,7 @@ _HEAD_V4: Final = Struct(">iiii")  # size, correlation id, throttle, topics
 _DATA: Final = Struct(">ihqqq")
 _DATA_V4: Final = Struct(">ihqq")
 _ABORTED: Final = Struct(">qq")
+_ABORTED_AND_NO_TAGS: Final = Struct(">qqx")
 _pack_one_head: Final = Struct(">iibihiB").pack  # _HEAD_FLEXIBLE, count of topics
 # Count of partitions, _DATA, aborted, preferred replica.
 _pack_one_data: Final = Struct(">BihqqqBi").pack
@@ -327,12 +328,14 @@ def _encode_partition(version: int, item: PartitionData, length: int) -> bytes:
 
 
 def _compact_aborted(transactions: Sequence[AbortedTxn]) -> bytes:
-    pairs = [_ABORTED.pack(each.producer_id, each.first_offset) + NO_TAGS for each in transactions]
+    pack = _ABORTED_AND_NO_TAGS.pack
+    pairs = [pack(producer_id, first_offset) for producer_id, first_offset, _, _ in transactions]
     return uvarint(len(pairs) + 1) + b"".join(pairs)
 
 
 def _legacy_aborted(transactions: Sequence[AbortedTxn]) -> bytes:
-    pairs = [_ABORTED.pack(each.producer_id, each.first_offset) for each in transactions]
+    pack = _ABORTED.pack
+    pairs = [pack(producer_id, first_offset) for producer_id, first_offset, _, _ in transactions]
     return _I32.pack(len(pairs)) + b"".join(pairs)
 
 

@@ -24,6 +24,7 @@ TXN_ENTRY = Struct(">hqqqq")
 
 _ENTRY = TXN_ENTRY
 _SIZE = _ENTRY.size
+_TRANSACTIONS = Struct(">2xqqqq")
 _OFFSET = Struct(">q")
 _LAST_OFFSET_AT = 18
 _STABLE_OFFSET_AT = 26
@@ -99,7 +100,7 @@ class TxnEntries:
 
     def collect(self, offset: int, upper: int, found: list[AbortedTxn]) -> bool:
         """Do what `TxnIndex.collect` says."""
-        content = self.content
+        content, make = self.content, AbortedTxn._make
         size = len(content)
         if self.smallest_of_all >= upper:
             return size > 0 and self._stable_offset(size) >= upper
@@ -110,6 +111,9 @@ class TxnEntries:
             if block < len(self.smallest) and self.smallest[block] >= upper:
                 if self._stable_offset(end) >= upper:
                     return True
+            elif self._stable_offset(end) < upper:
+                entries = _TRANSACTIONS.iter_unpack(content[position:end])
+                found += [make(each) for each in entries if each[1] < upper]
             else:
                 for fields in _ENTRY.iter_unpack(content[position:end]):
                     if fields[2] < upper:
