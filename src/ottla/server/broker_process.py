@@ -345,10 +345,7 @@ class Broker:
 
     def close(self) -> None:
         """Close connections, flush the logs and leave the mark of a clean shutdown."""
-        self._close_metrics()
-        self._helpers.stop()
-        self._stop_store_threads()
-        self._close_reactor()
+        self._stop_serving()
         if self._node is not None:
             self._node.store.stop_flushes()
         self._background.stop()
@@ -358,22 +355,23 @@ class Broker:
 
     def abandon(self) -> None:
         """Close connections and let go of the directories, and write nothing."""
-        self._close_metrics()
-        self._helpers.stop()
-        self._stop_store_threads()
-        self._close_reactor()
+        self._stop_serving()
         self._release_directories()
 
     def vanish(self) -> None:
         """Let go of everything as `abandon` does, and leave no thread: this process goes on."""
-        self._close_metrics()
-        self._helpers.stop()
-        self._stop_store_threads()
-        self._close_reactor()
+        self._stop_serving()
         if self._node is not None:
             self._node.store.stop_flushes()
         self._background.end()
         self._release_directories()
+
+    def _stop_serving(self) -> None:
+        """Close all connections, and end helper processes and the store's threads."""
+        self._close_metrics()
+        self._helpers.stop()
+        self._stop_store_threads()
+        self._close_reactor()
 
     def hold(self, until: Callable[[], object]) -> None:
         """Let the loop stand still until a function returns; safe from any thread."""
