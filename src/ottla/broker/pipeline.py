@@ -294,6 +294,10 @@ class Pipeline:
             connection.close_after_replies(str(error))
         self._node.ready.append(connection)
 
+    def request_count(self) -> int:
+        """Return how many requests there were."""
+        return sum(api.metrics.requests for api in self.apis.values())
+
     def api(self, key: int) -> Api:
         """Return an API that is served here. Raise DecodeError if it is not."""
         return self.apis.get(key) or self._load(key)

@@ -129,7 +129,7 @@ class GarbageCollection:
     def _is_busy(self) -> bool:
         """Return True if clients have sent more than a few requests since the last check."""
         before = self._requests
-        self._requests = sum(api.metrics.requests for api in self._node.pipeline.apis.values())
+        self._requests = self._node.pipeline.request_count()
         return (self._requests - before) * 1000 > BUSY_PER_SECOND * CHECK_MS
 
     def _check_later(self) -> None:

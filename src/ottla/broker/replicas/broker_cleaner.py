@@ -108,7 +108,7 @@ class BrokerCleaner:
         node = self._node
         passed_ms = node.monotonic_ms - self._counted_ms
         if passed_ms >= _COUNTED_EVERY_MS:
-            requests = sum(api.metrics.requests for api in node.pipeline.apis.values())
+            requests = node.pipeline.request_count()
             rate = (requests - self._requests) * 1000 / passed_ms
             self._serves_clients = rate > _FEW_PER_SECOND
             self._requests, self._counted_ms = requests, node.monotonic_ms
