@@ -302,7 +302,12 @@ class Node:
             self.lifecycle.shut_down(leave_quorum)
 
     def shutdown(self) -> None:
-        """Stop cleanly: write everything, the checkpoints and the mark of a clean shutdown."""
+        """Stop cleanly: write everything, the checkpoints and the mark of a clean shutdown.
+
+        What was appended since the last wake-up ended is written first: the end of work in the
+        background, and the last calls of the loop, may append.
+        """
+        self.settle()
         self.hosted_logs.shutdown()
 
     def _handle(
