@@ -336,11 +336,26 @@ class Copier(CourseClient):
         return leader if leader > 0 else self._any()
 
     def _coordinator(self) -> int:
+        key = self._coordinator_key()
+        return self._any() if key is None else self._leader(key)
+
+    def _coordinator_key(self) -> PartitionKey | None:
+        """Return the partition of the transactional id, None before its topic is created."""
         topic = self.environment.image.topics.get(TRANSACTIONS_TOPIC)
         if topic is None:
-            return self._any()
-        index = partition_of(self.transactional_id, len(topic.partitions))
-        return self._leader((TRANSACTIONS_TOPIC, index))
+            return None
+        return TRANSACTIONS_TOPIC, partition_of(self.transactional_id, len(topic.partitions))
+
+    def _is_deposed(self, number: int) -> bool:
+        """Return True if a broker is not the coordinator by the newest metadata.
+
+        It may have been, and not know yet that it no longer is. Then it answers from what it knew,
+        as Kafka's does: it may say that it does not know a transactional id. Nothing comes of it.
+        """
+        key = self._coordinator_key()
+        if key is None:
+            return False
+        return self.environment.image.topics[key[0]].partitions[key[1]].leader != number
 
     def _group_coordinator(self) -> int:
         return self._leader(OFFSETS_KEY)
@@ -356,14 +371,16 @@ class Copier(CourseClient):
                 yield [Call(self._any(), *find)]
                 yield Pause(100.0)
                 continue
-            answer = yield from self._call(Call(to(), request, version))
+            number = to()
+            answer = yield from self._call(Call(number, request, version))
             if isinstance(answer, Lost):
                 self._lose(answer, request)
             else:
                 code = requests.code_of(answer)
                 if code == ErrorCode.NONE:
                     return answer
-                self._refused(answer, code)
+                if to != self._coordinator or not self._is_deposed(number):
+                    self._refused(answer, code)
             yield Pause(self.chance.choice((5.0, 20.0, 100.0)))
             if self.is_retired or self._must_restart:
                 raise StartOver
