@@ -83,8 +83,8 @@ class ClusterRunOfClients(Run, Protocol):
         """Return the newest metadata that any node has."""
         ...
 
-    def has_failing_disk(self, number: int) -> bool:
-        """Return True if the disk of a broker has failed since its process began."""
+    def shows_commits(self, number: int, key: PartitionKey) -> bool:
+        """Return True if the checkers see on a broker what it has just committed."""
         ...
 
 
@@ -283,7 +283,7 @@ class ClusterProducer(ClusterClient):
             self.broker = leader
 
     def _acknowledged(self, sent: Sent, base_offset: int) -> None:
-        is_seen = not self.environment.has_failing_disk(self.broker)
+        is_seen = self.environment.shows_commits(self.broker, self.key)
         self.environment.history.acknowledged(self.key, sent.uid, base_offset, is_seen=is_seen)
 
     def disconnected(self, lost: list[Exchange]) -> None:

@@ -135,7 +135,8 @@ class History:
     ) -> None:
         """Take note that a client was told that a batch is on all in-sync replicas.
 
-        A leader whose disk failed right after that is not `seen` to have it committed.
+        A leader whose disk failed or whose replica moved away right after that is not `seen` to
+        have it committed.
         """
         log = self.log(key)
         batch = log.batches.get(base_offset)

@@ -140,8 +140,16 @@ class ClusterRun:
     def is_running(self, number: int) -> bool:
         return self._cluster.is_running(number)
 
-    def has_failing_disk(self, number: int) -> bool:
-        return self._faults.has_failed(number)
+    def shows_commits(self, number: int, key: PartitionKey) -> bool:
+        """Return False if its disk has failed, or if its replica is gone since the commit.
+
+        The checkers look at a broker when its wake-up ends.
+        """
+        node = self._cluster.machine(number).node
+        topic = node.topics.named(key[0]) if node is not None else None
+        partition = topic.partitions.get(key[1]) if topic is not None else None
+        is_gone = node is not None and (partition is None or partition.removed)
+        return not is_gone and not self._faults.has_failed(number)
 
     def quorum(self) -> tuple[int, VoterSet] | None:
         """Return the leader of the quorum and the voters that it knows, None without one."""
