@@ -43,10 +43,8 @@ LINUX_ONLY = {
 }
 GUARDED = {  # where each name is used only if it is there
     "server/background.py": {"sched_setscheduler", "sched_param", "SCHED_BATCH"},
-    "server/helper_main.py": {
-        *("sched_setscheduler", "sched_param", "SCHED_BATCH"),
-        "posix_fadvise",
-    },
+    "server/giving_way.py": {"sched_setscheduler", "sched_param", "SCHED_BATCH"},
+    "server/helper_main.py": {"posix_fadvise"},
     "server/os_files.py": set(),
     "server/poller.py": {
         "epoll",

@@ -22,13 +22,13 @@ from struct import Struct
 from typing import Final, TypeVar, cast
 
 from ottla.ports import Buffer, HelperFiles, HelperPace, SecondThread, run_task
+from ottla.server.giving_way import give_way
 
 T = TypeVar("T")
 
 TASK_HEAD: Final = Struct(">II")
 RESULT_HEAD: Final = Struct(">?I")
 _SOCKET: Final = 0
-_NICENESS: Final = 5
 _NEW_OBJECTS: Final = 50_000
 """After how many new objects garbage is collected. Tasks make many, and hardly any cycles."""
 _GRACE_S: Final = 5
@@ -46,7 +46,7 @@ _DISK_BYTES: Final = 1024 * 1024
 def main() -> None:
     """Serve until the broker is gone; the argument is the time limit of a task in seconds."""
     limit_s = int(sys.argv[1])
-    _be_modest()
+    give_way()
     gc.set_threshold(_NEW_OBJECTS)
     HelperFiles.open = OpenFile
     HelperFiles.open_output = partial(OutputFile, os.getppid())
@@ -189,15 +189,6 @@ def _run(name: str, data: bytearray) -> tuple[bool, bytes]:
         return True, run_task(name, data)
     except Exception as error:  # whatever it is, it is the broker that deals with it
         return False, f"{type(error).__name__}: {error}".encode()
-
-
-def _be_modest() -> None:
-    """Let the broker have the processor when both want it."""
-    try:
-        os.nice(_NICENESS)
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    except (AttributeError, OSError):  # not everywhere, and not allowed everywhere
-        pass
 
 
 def _read(length: int) -> bytearray | None:

@@ -1,7 +1,7 @@
 """The event loop: one thread that waits for events and drives the connection engine.
 
-It accepts connections, tells the engine which of them are readable, writable or gone, runs
-what other threads want on the loop, and ends each wake-up with the engine's `settle`.
+It accepts connections, tells the engine which of them are readable, writable or gone, and calls
+the engine's `settle`, which sends the replies. Then it runs what other threads want on the loop.
 
 If many connections are ready and the wake-up has taken some milliseconds, it ends, and the next
 one begins with the connections that it has not come to: timers are not late, and replies
@@ -66,6 +66,8 @@ class Reactor:
         self.engine.is_late = self._is_late
         self._waker = Waker()
         self._calls: deque[Callable[[], object]] = deque()
+        self._called = False
+        """True if other threads have called since the last wake-up."""
         self._running = True
         self._left: list[int] = []
         """The descriptors that the last wake-up has not come to, in their order."""
@@ -146,6 +148,9 @@ class Reactor:
             # Small requests, and none that is still arriving: the next ones come soon.
             awake = 0 < receiver.arena_used <= LITTLE_BYTES
             settle()
+            if self._called:  # clients do not wait for it
+                self._run_calls()
+                settle()
             if self._writable:
                 self._send_more()
         settle()
@@ -221,12 +226,13 @@ class Reactor:
     def _other(self, fd: int) -> None:
         if fd == self._waker.fd:
             self._waker.clear()
-            self._run_calls()
+            self._called = True
         elif fd in self._listeners:
             self._accept(self._listeners[fd])
 
     def _run_calls(self) -> None:
         """Run what other threads want on the loop."""
+        self._called = False
         node = self._node
         now_ms = node.clock.monotonic_ms
         began_ms = now_ms()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -17,6 +18,12 @@ from ottla.server.helper_lanes import HelperLanes
 from ottla.server.helper_processes import HelperProcess
 
 TIMEOUT_S = 30.0
+
+
+def _linux_version() -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
+
+
 TASKS = """
 import os, signal, sys, time
 
@@ -28,6 +35,11 @@ def pid(data):
 
 def scheduling(data):
     return b"%d %d" % (os.sched_getscheduler(0), os.nice(0))
+
+def time_slice(data):
+    with open("/proc/self/sched") as lines:
+        found = [line.split()[-1] for line in lines if line.startswith("se.slice ")]
+    return "".join(found).encode()
 
 def files(data):
     return "\\n".join(os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd")
@@ -180,6 +192,14 @@ def test_it_is_modest_and_inherits_nothing(loop: Loop, tmp_path: Path) -> None:
     policy, niceness = (loop.run("scheduling") or b"").split()  # type: ignore[union-attr]
     assert int(policy) == os.SCHED_BATCH
     assert int(niceness) > os.nice(0)
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/sched").exists() or _linux_version() < (6, 12),
+    reason="time slices of a thread are new in Linux 6.12",
+)
+def test_others_have_the_processor_as_soon_as_they_want_it(loop: Loop) -> None:
+    assert loop.run("time_slice") in (b"100000000", b"")  # nothing if the system does not tell
 
 
 def test_it_imports_little(loop: Loop) -> None:
