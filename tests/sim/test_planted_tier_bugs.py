@@ -10,7 +10,6 @@ import pytest
 
 from ottla.broker.remote_tier.tiered_partition import TieredPartition
 from ottla.log.log import Log
-from ottla.log.segment.txn_index import AbortedTxn
 from ottla.sim.cluster_run.profile import profile_of, tiered_profile
 from ottla.sim.cluster_run.run import ClusterRun
 from ottla.tiered.remote_fetch import RemoteLog, RemoteRecords
@@ -36,8 +35,8 @@ def delete_before_the_copy(monkeypatch: pytest.MonkeyPatch) -> None:
 def forget_aborted_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tell readers of remote records nothing about aborted transactions."""
 
-    def none(self: RemoteLog, offset: int, records: RemoteRecords) -> list[AbortedTxn]:
-        return []
+    def none(self: RemoteLog, offset: int, records: RemoteRecords) -> bytearray:
+        return bytearray()
 
     monkeypatch.setattr(RemoteLog, "aborted", none)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.log.log import Log
+from ottla.log.segment.txn_index import unpack_entries
 from ottla.log.state.verifications import NOT_NEEDED
 from ottla.records.batch import Batch, scan
 from ottla.records.control import ControlType, build_marker
@@ -75,7 +76,7 @@ def read_committed(log: Log, offset: int | None = None, max_bytes: int = 300) ->
             return shown
         aborted = sorted(
             (each.first_offset, each.producer_id)
-            for each in log.aborted_transactions(offset, piece, upto)
+            for each in unpack_entries(log.aborted_transactions(offset, piece, upto))
         )
         ignored: set[int] = set()
         content = piece.read()

@@ -40,7 +40,6 @@ from ottla.log.segment.last_write import LastWrite
 from ottla.log.segment.log_segments import LogSegments
 from ottla.log.segment.recent_batches import RecentBatches
 from ottla.log.segment.segment import Segment
-from ottla.log.segment.txn_index import AbortedTxn
 from ottla.log.state.leader_epochs import EpochCache, EpochEntry
 from ottla.log.state.producer_replay import Marker, update_producers
 from ottla.log.state.producer_states import SEQUENCE_MASK, ProducerStates
@@ -689,8 +688,8 @@ class Log:
             return None
         return last
 
-    def aborted_transactions(self, offset: int, records: FileSlice, upto: int) -> list[AbortedTxn]:
-        """Return the aborted transactions that have records in what `read` has found.
+    def aborted_transactions(self, offset: int, records: FileSlice, upto: int) -> bytearray:
+        """Return entries of the aborted transactions with records in what `read` has found.
 
         There may be some more, which have none. Raise IndexNotReady.
         """

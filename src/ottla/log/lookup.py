@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ottla.log.segment.active_segment import RolledSegment
     from ottla.log.segment.recent_batches import RecentBatches
     from ottla.log.segment.segment import Segment
-    from ottla.log.segment.txn_index import AbortedTxn
 
 
 class OffsetTiered(Exception):
@@ -99,11 +98,11 @@ def _rolled_at(log: Log, offset: int) -> RolledSegment | None:
     return None
 
 
-def aborted_transactions(log: Log, offset: int, records: FileSlice, upto: int) -> list[AbortedTxn]:
+def aborted_transactions(log: Log, offset: int, records: FileSlice, upto: int) -> bytearray:
     """See Log.aborted_transactions."""
     segments = log.segments.from_offset(offset)
     if not any(segment.has_aborted for segment in segments):
-        return []
+        return bytearray()
     upper = min(_upper_bound(log, segments, records), upto)
     return log.resources.index_jobs.collect_aborted(segments, offset, upper)
 

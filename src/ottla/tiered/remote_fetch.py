@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from ottla.log.log import Log
 from ottla.log.segment.file_slice import FileSlice, FileSlices
-from ottla.log.segment.txn_index import AbortedTxn, TxnIndex
+from ottla.log.segment.txn_index import TxnIndex, each_once
 from ottla.ports import ObjectStoreError
 from ottla.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2, Batch, parse_header
 from ottla.tiered.layout import INDEX, TIME_INDEX, TXN_INDEX
@@ -179,9 +179,9 @@ class RemoteLog:
 
     # -- transactions --------------------------------------------------------------------
 
-    def aborted(self, offset: int, records: RemoteRecords) -> list[AbortedTxn]:
-        """Return the aborted transactions that may have records in what `read` has found."""
-        log, found = self._log, list[AbortedTxn]()
+    def aborted(self, offset: int, records: RemoteRecords) -> bytearray:
+        """Return entries of the aborted transactions that may have records in what was read."""
+        log, found = self._log, bytearray()
         upper = -1
         last = records.segment.start_offset
         for segment in self._chain(offset):
@@ -198,7 +198,7 @@ class RemoteLog:
                     upper = self._upper_bound(records)
                 if local.txn_index.collect(offset, upper, found):
                     break
-        return list(dict.fromkeys(found))  # a local segment may overlap the last remote one
+        return each_once(found)  # a local segment may overlap the last remote one
 
     def _chain(self, offset: int) -> Iterator[SegmentMetadata]:
         log = self._log

@@ -8,7 +8,7 @@ from ottla.config.topic import LogConfig
 from ottla.log.file_names import TXN_INDEX
 from ottla.log.log import Log
 from ottla.log.segment.index_jobs import SEGMENTS_AT_ONCE, IndexNotReady
-from ottla.log.segment.txn_index import TXN_ENTRY
+from ottla.log.segment.txn_index import TXN_ENTRY, unpack_entries
 from ottla.log.state.verifications import NOT_TRANSACTIONAL, UNVERIFIED
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.ports import read_file
@@ -75,7 +75,7 @@ def test_aborted_records_are_in_the_index_and_not_shown() -> None:
     assert [batch.base_offset for batch in read_committed(log)] == [2]
     piece = log.read(0, 4096, log.last_stable_offset, at_least_one=True)
     assert piece is not None
-    (aborted,) = log.aborted_transactions(0, piece, log.last_stable_offset)
+    (aborted,) = unpack_entries(log.aborted_transactions(0, piece, log.last_stable_offset))
     assert aborted == (PRODUCER, 0, 3, 2)  # the other one was open when the marker came
 
 
@@ -92,7 +92,7 @@ def test_only_transactions_of_what_was_read_are_named() -> None:
             last = max(batch.last_offset for batch in scan(piece.read(), 0, piece.length))
             found = opened.aborted_transactions(offset, piece, opened.last_stable_offset)
             needed = [first for first in range(0, 80, 2) if first <= last and first + 1 >= offset]
-            firsts = [each.first_offset for each in found]
+            firsts = [each.first_offset for each in unpack_entries(found)]
             assert firsts[: len(needed)] == needed
             assert len(firsts) <= len(needed) + 4
 
@@ -134,7 +134,7 @@ def test_many_transaction_indexes_are_read_in_the_background() -> None:
     assert len(background.waiting) == 1
     background.run()
     assert not len(log.resources.index_jobs)
-    (first, *_) = log.aborted_transactions(0, piece, log.last_stable_offset)
+    (first, *_) = unpack_entries(log.aborted_transactions(0, piece, log.last_stable_offset))
     assert first[:3] == (PRODUCER, 0, 1)
 
 
@@ -154,7 +154,7 @@ def test_a_large_transaction_index_is_read_in_the_background() -> None:
     background = log.resources.background
     assert isinstance(background, QueuedBackground)
     background.run()
-    (first, *_) = log.aborted_transactions(4, piece, log.last_stable_offset)
+    (first, *_) = unpack_entries(log.aborted_transactions(4, piece, log.last_stable_offset))
     assert first == (PRODUCER, 4, 5, 6)
 
 

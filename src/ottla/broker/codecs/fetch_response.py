@@ -20,7 +20,7 @@ from ottla.broker.codecs.current_leaders import (
 from ottla.broker.codecs.fetch_request import FIRST_FLEXIBLE, FIRST_TOPIC_ID
 from ottla.broker.codecs.large_request import MOST_PARTITIONS
 from ottla.log.segment.file_slice import FileSlice, FileSlices
-from ottla.log.segment.txn_index import AbortedTxn
+from ottla.log.segment.txn_index import pack_aborted
 from ottla.model.steps import Steps
 from ottla.wire.primitives import ONE_BYTE, uvarint
 
@@ -37,8 +37,8 @@ _HEAD_V7: Final = Struct(">iiihii")  # size, correlation id, throttle, error, se
 _HEAD_V4: Final = Struct(">iiii")  # size, correlation id, throttle, topics
 _DATA: Final = Struct(">ihqqq")
 _DATA_V4: Final = Struct(">ihqq")
-_ABORTED: Final = Struct(">qq")
-_ABORTED_AND_NO_TAGS: Final = Struct(">qqx")
+_PAIR_BYTES: Final = 16
+_PAIR_AND_TAGS_BYTES: Final = 17
 _pack_one_head: Final = Struct(">iibihiB").pack  # _HEAD_FLEXIBLE, count of topics
 # Count of partitions, _DATA, aborted, preferred replica.
 _pack_one_data: Final = Struct(">BihqqqBi").pack
@@ -53,7 +53,8 @@ _LARGE_BYTES: Final = 64 * 1024
 class PartitionData:
     """The answer for one partition. `diverging` is an epoch and its end offset.
 
-    `aborted` has the aborted transactions in the records, for read_committed.
+    `aborted` has entries of the transaction index: the aborted transactions in the records, for
+    read_committed.
     """
 
     __slots__ = (
@@ -82,7 +83,7 @@ class PartitionData:
         diverging: tuple[int, int] | None = None,
         leader: Leader | None = None,
         preferred_read_replica: int = -1,
-        aborted: Sequence[AbortedTxn] = (),
+        aborted: bytes | bytearray = b"",
     ) -> None:
         self.key = key
         self.partition_index = partition_index
@@ -327,16 +328,14 @@ def _encode_partition(version: int, item: PartitionData, length: int) -> bytes:
     return fixed + _legacy_aborted(aborted) + replica + _I32.pack(length)
 
 
-def _compact_aborted(transactions: Sequence[AbortedTxn]) -> bytes:
-    pack = _ABORTED_AND_NO_TAGS.pack
-    pairs = [pack(producer_id, first_offset) for producer_id, first_offset, _, _ in transactions]
-    return uvarint(len(pairs) + 1) + b"".join(pairs)
+def _compact_aborted(entries: bytes | bytearray) -> bytes:
+    packed = pack_aborted(entries, tag_bytes=1)
+    return uvarint(len(packed) // _PAIR_AND_TAGS_BYTES + 1) + packed
 
 
-def _legacy_aborted(transactions: Sequence[AbortedTxn]) -> bytes:
-    pack = _ABORTED.pack
-    pairs = [pack(producer_id, first_offset) for producer_id, first_offset, _, _ in transactions]
-    return _I32.pack(len(pairs)) + b"".join(pairs)
+def _legacy_aborted(entries: bytes | bytearray) -> bytes:
+    packed = pack_aborted(entries, tag_bytes=0)
+    return _I32.pack(len(packed) // _PAIR_BYTES) + packed
 
 
 def _partition_tags(item: PartitionData) -> bytes:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from ottla.broker.codecs.fetch_response import PartitionData
 from ottla.log.log import Log
 from ottla.log.segment.index_jobs import IndexNotReady
-from ottla.log.segment.txn_index import AbortedTxn
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.ports import ObjectStoreError
 from ottla.replication.fetch_partitions import FetchEntry
@@ -49,7 +48,7 @@ def read_tier(
         context.wait_for_tier(entry)
         return data
     offset, max_bytes = entry.fetch_offset, min(entry.max_bytes, room)
-    aborted: list[AbortedTxn] = []
+    aborted = bytearray()
     try:
         records = remote.read(offset, max_bytes, at_least_one=first)
         if records is not None and context.isolation_level:

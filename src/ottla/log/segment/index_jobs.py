@@ -20,7 +20,7 @@ from ottla.log.damage import CorruptIndex
 from ottla.log.file_names import TXN_INDEX
 from ottla.log.segment.index_rebuild import IndexRebuild
 from ottla.log.segment.time_index import last_entry
-from ottla.log.segment.txn_index import AbortedTxn, TxnEntries, read_txn_entries
+from ottla.log.segment.txn_index import TxnEntries, read_txn_entries
 from ottla.model.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -103,14 +103,12 @@ class IndexJobs:
         for segment in unknown:
             self.open(segment)
 
-    def collect_aborted(
-        self, segments: Sequence[Segment], offset: int, upper: int
-    ) -> list[AbortedTxn]:
-        """Return the aborted transactions with records from `offset` to before `upper`.
+    def collect_aborted(self, segments: Sequence[Segment], offset: int, upper: int) -> bytearray:
+        """Return the entries of aborted transactions with records from `offset` to before `upper`.
 
         The segments are those from `offset` on. Raise IndexNotReady if that takes longer.
         """
-        found: list[AbortedTxn] = []
+        found = bytearray()
         read = 0
         for number, segment in enumerate(segments):
             if not segment.has_aborted:

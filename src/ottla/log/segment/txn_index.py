@@ -7,6 +7,8 @@ exists only if there is such a transaction.
 `TxnIndex` keeps the entries in memory once they were read, as they are in the file: a fetch with
 read_committed looks into them each time. While one transaction is open for long, thousands of
 others may be aborted after it. A fetch of its records skips those, a block of entries at a time.
+Thousands may also have been open at the same time. All of them are in the response, so a search
+copies whole blocks and makes no objects.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ TXN_ENTRY = Struct(">hqqqq")
 
 _ENTRY = TXN_ENTRY
 _SIZE = _ENTRY.size
-_TRANSACTIONS = Struct(">2xqqqq")
+_PAIR_AT: Final = 2
+_PAIR_BYTES: Final = 16
+"""Where an entry has its producer id and first offset."""
 _OFFSET = Struct(">q")
 _LAST_OFFSET_AT = 18
 _STABLE_OFFSET_AT = 26
@@ -49,14 +53,16 @@ class AbortedTxn(NamedTuple):
 class TxnEntries:
     """The entries of an index: as they are in the file, and what lets a search skip most of them.
 
-    `smallest` has the smallest first offset of each whole block, `smallest_of_all` that of all.
+    `smallest` and `largest` have the smallest and the largest first offset of each whole block,
+    `smallest_of_all` has the smallest of all.
     """
 
-    __slots__ = ("content", "smallest", "smallest_of_all")
+    __slots__ = ("content", "largest", "smallest", "smallest_of_all")
 
     def __init__(self, content: bytes | bytearray) -> None:
         self.content = content
         self.smallest: list[int] = []
+        self.largest: list[int] = []
         self.smallest_of_all = NEVER
         for start in range(0, len(content), _BLOCK_BYTES):
             self._note(content[start : start + _BLOCK_BYTES])
@@ -69,9 +75,11 @@ class TxnEntries:
         return entries
 
     def _note(self, block: bytes | bytearray) -> None:
-        smallest: int = min(_FIRST_OFFSETS.iter_unpack(block))[0]
+        first_offsets = list(_FIRST_OFFSETS.iter_unpack(block))
+        smallest: int = min(first_offsets)[0]
         if len(block) == _BLOCK_BYTES:
             self.smallest.append(smallest)
+            self.largest.append(max(first_offsets)[0])
         self.smallest_of_all = min(self.smallest_of_all, smallest)
 
     def append(self, transaction: AbortedTxn, packed: bytes) -> None:
@@ -98,9 +106,9 @@ class TxnEntries:
         count = len(self.content) // _SIZE
         return bisect_left(range(count), offset, key=self.last_offset)
 
-    def collect(self, offset: int, upper: int, found: list[AbortedTxn]) -> bool:
+    def collect(self, offset: int, upper: int, found: bytearray) -> bool:
         """Do what `TxnIndex.collect` says."""
-        content, make = self.content, AbortedTxn._make
+        content = self.content
         size = len(content)
         if self.smallest_of_all >= upper:
             return size > 0 and self._stable_offset(size) >= upper
@@ -111,15 +119,19 @@ class TxnEntries:
             if block < len(self.smallest) and self.smallest[block] >= upper:
                 if self._stable_offset(end) >= upper:
                     return True
-            elif self._stable_offset(end) < upper:
-                entries = _TRANSACTIONS.iter_unpack(content[position:end])
-                found += [make(each) for each in entries if each[1] < upper]
+            elif (
+                block < len(self.largest)
+                and self.largest[block] < upper
+                and self._stable_offset(end) < upper
+            ):
+                found += content[position:end]
             else:
                 for fields in _ENTRY.iter_unpack(content[position:end]):
                     if fields[2] < upper:
-                        found.append(AbortedTxn._make(fields[1:]))
+                        found += content[position : position + _SIZE]
                     if fields[4] >= upper:
                         return True
+                    position += _SIZE
             position = end
         return False
 
@@ -192,8 +204,8 @@ class TxnIndex:
             self._entries = TxnEntries(entries.content[:kept])
             _write(self._files, self._path, self._entries.content)
 
-    def collect(self, offset: int, upper: int, found: list[AbortedTxn]) -> bool:
-        """Add the transactions that have records from `offset` to before `upper`.
+    def collect(self, offset: int, upper: int, found: bytearray) -> bool:
+        """Add the entries of transactions that have records from `offset` to before `upper`.
 
         Return True if no later segment can have another one.
         """
@@ -218,8 +230,31 @@ def read_txn_entries(files: Files, path: str) -> TxnEntries:
 
 def read_txn_index(files: Files, path: str) -> list[AbortedTxn]:
     """Return the transactions of an index up to the first damaged entry; none without a file."""
-    content = read_txn_entries(files, path).content
-    return [AbortedTxn._make(fields[1:]) for fields in _ENTRY.iter_unpack(content)]
+    return unpack_entries(read_txn_entries(files, path).content)
+
+
+def unpack_entries(entries: bytes | bytearray) -> list[AbortedTxn]:
+    """Return the transactions of entries as they are in the file."""
+    return [AbortedTxn._make(fields[1:]) for fields in _ENTRY.iter_unpack(entries)]
+
+
+def each_once(entries: bytearray) -> bytearray:
+    """Return the entries without those that are there already."""
+    starts = range(0, len(entries), _SIZE)
+    whole = dict.fromkeys(bytes(entries[start : start + _SIZE]) for start in starts)
+    return entries if len(whole) == len(starts) else bytearray(b"").join(whole)
+
+
+def pack_aborted(entries: bytes | bytearray, tag_bytes: int) -> bytearray:
+    """Return producer id and first offset of each entry, as a Fetch response has them.
+
+    Each is followed by `tag_bytes` zeros. All are copied byte by byte of an entry, not one by one.
+    """
+    size = _PAIR_BYTES + tag_bytes
+    packed = bytearray(len(entries) // _SIZE * size)
+    for number in range(_PAIR_BYTES):
+        packed[number::size] = entries[_PAIR_AT + number :: _SIZE]
+    return packed
 
 
 def _write(files: Files, path: str, content: bytes | bytearray) -> None:

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from random import Random
+from struct import Struct
 
 import pytest
 
-from ottla.log.segment.txn_index import AbortedTxn, TxnIndex, read_txn_index
+from ottla.log.segment.txn_index import (
+    AbortedTxn,
+    TxnIndex,
+    each_once,
+    pack_aborted,
+    read_txn_index,
+    unpack_entries,
+)
 from ottla.memory_files import MemoryFiles
 from ottla.ports import read_file
 from tests.support.request_cost import count_calls
@@ -26,8 +34,9 @@ def new_index(*transactions: AbortedTxn) -> tuple[MemoryFiles, TxnIndex]:
 
 
 def collect(index: TxnIndex, offset: int, upper: int) -> tuple[list[AbortedTxn], bool]:
-    found: list[AbortedTxn] = []
-    return found, index.collect(offset, upper, found)
+    found = bytearray()
+    is_end = index.collect(offset, upper, found)
+    return unpack_entries(found), is_end
 
 
 def test_entries_have_34_bytes() -> None:
@@ -108,9 +117,30 @@ def test_a_fetch_skips_what_was_aborted_behind_an_open_transaction() -> None:
     opened = TxnIndex(files, PATH, exists=True)
     assert len(opened.entries) == 34 * (count + 1)
     for read in (index, opened):
-        found: list[AbortedTxn] = []
+        found = bytearray()
         assert count_calls(lambda read=read, found=found: read.collect(0, 10, found)) < 1000  # type: ignore[misc]
-        assert found == [*aborted_after(count)[:5], last]
+        assert unpack_entries(found) == [*aborted_after(count)[:5], last]
+
+
+def test_transactions_that_were_open_at_the_same_time_are_copied_in_blocks() -> None:
+    count = 20_000
+    overlapping = [AbortedTxn(number, number, count + number, 0) for number in range(count)]
+    _, index = new_index(*overlapping)
+    found = bytearray()
+    assert count_calls(lambda: index.collect(0, count, found)) < 2000
+    assert unpack_entries(found) == overlapping
+    for tag_bytes in (0, 1):
+        packed = bytearray()
+        assert count_calls(lambda to=packed, n=tag_bytes: to.extend(pack_aborted(found, n))) < 100  # type: ignore[misc]
+        pairs = [Struct(">qq").pack(number, number) for number in range(count)]
+        assert packed == b"".join(pair + bytes(tag_bytes) for pair in pairs)
+
+
+def test_entries_that_are_there_twice_are_left_out() -> None:
+    _, index = new_index(FIRST, SECOND)
+    entries = bytearray(index.entries)
+    assert each_once(entries) == entries
+    assert each_once(entries + entries) == entries
 
 
 @pytest.mark.parametrize("seed", range(5))
