@@ -11,15 +11,18 @@ A collection holds the loop while it looks at objects, so it should look at few 
   reference counts free them. Objects that stay are set aside without a look at them. A
   collection also waits while a coordinator loads its data.
 
-Objects in cycles that were set aside and are not used any more are found when as much was set aside
-as there was before: then everything is looked at once. That takes long, but it is rare, and such
-objects never take more memory than those that are used. While clients send requests, it waits
-until four times as much was set aside, so that mostly a broker without clients does it.
+Objects in cycles that were set aside and are not used any more are found when there is as much
+again as there was before: then everything is looked at once. That takes long, but it is rare, and
+such objects never take more memory than those that are used. They are still allocated, so what was
+set aside and is freed by now does not count: a broker whose state does not grow never looks at
+everything. While clients send requests, it waits until there is four times as much, so that mostly
+a broker without clients does it.
 """
 
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -69,11 +72,14 @@ class GarbageCollection:
         """How long the last look at everything took."""
         self._aside_ms = 0.0
         """How much longer it would take now, because of what was set aside since."""
+        self._blocks = 0
+        """How many blocks of memory were in use after it."""
         self._requests = 0
         """How many requests there were at the last check."""
         self._thresholds = gc.get_threshold()
         gc.collect()
         gc.freeze()
+        self._blocks = sys.getallocatedblocks()
         gc.set_threshold(COLLECT_AFTER, *YOUNGER_COLLECTIONS)
         gc.callbacks.append(self._note)
         node.pause_collection = self.pause
@@ -116,14 +122,16 @@ class GarbageCollection:
             self._set_aside(took_ms)
 
     def _check(self) -> None:
-        """Look at everything if as much was set aside as there was before."""
+        """Look at everything if there is as much again as there was before."""
         wanted_ms = max(self._everything_ms, MUCH_MS) * (BUSY_FACTOR if self._is_busy() else 1)
-        if self._aside_ms >= wanted_ms and not self._pauses:
+        grown_ms = (sys.getallocatedblocks() - self._blocks) * OBJECT_MS
+        if min(self._aside_ms, grown_ms) >= wanted_ms and not self._pauses:
             gc.unfreeze()
             gc.collect()
             gc.freeze()
             self._everything_ms = self._node.clock.monotonic_ms() - self._began_ms
             self._aside_ms = 0.0
+            self._blocks = sys.getallocatedblocks()
         self._check_later()
 
     def _is_busy(self) -> bool:

@@ -145,6 +145,28 @@ def test_garbage_that_was_set_aside_is_found_when_there_is_as_much_again(
     assert not is_looked_at(kept)
 
 
+def test_what_was_set_aside_and_is_freed_does_not_lead_to_a_look_at_everything(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(garbage_collection, "MUCH_MS", 10_000 * garbage_collection.OBJECT_MS)
+    cycle = Cycle()
+    found = ref(cycle)
+    del cycle
+    for _ in range(5):
+        broker.node.pause_collection(True)
+        some = [[number] for number in range(20_000)]
+        broker.node.pause_collection(False)
+        del some
+        broker.pass_time(garbage_collection.CHECK_MS)
+    assert found() is not None
+    broker.node.pause_collection(True)
+    kept = [[number] for number in range(20_000)]
+    broker.node.pause_collection(False)
+    broker.pass_time(garbage_collection.CHECK_MS)
+    assert found() is None
+    assert len(kept) == 20_000
+
+
 def test_a_look_at_everything_waits_for_a_quiet_minute_or_for_much_more(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
