@@ -168,7 +168,7 @@ class Engine:
         connection = channel.connection
         for _ in range(MOST_STREAMED):
             self.node.settle_replies()
-            self.receiver.arena_used = self.receiver.large_bytes = 0
+            self.receiver.settled()
             self.buffers.reuse_retired()
             self.flow_control.feed_soon = True
             if channel.closed or connection.closing:
@@ -208,7 +208,7 @@ class Engine:
         """
         node, to_send, receiver = self.node, self.to_send, self.receiver
         node.settle_replies()
-        receiver.arena_used = receiver.large_bytes = 0
+        receiver.arena_used = receiver.kept_bytes = receiver.large_bytes = 0
         ready, put_off = node.ready, node.put_off
         while to_send or ready or put_off:
             if len(to_send) + len(ready) == 1:

@@ -24,7 +24,9 @@ _FIRST_ARENA_BYTES: Final = 512 * 1024
 CHUNK_BYTES: Final = 256 * 1024
 LITTLE_CHUNK_BYTES: Final = 8 * 1024  # while others wait for memory
 AHEAD: Final = 16  # a frame gets this many times the memory of what has arrived
-FEW_REPLIES: Final = 16  # of one connection before somebody looks how late it is
+SMALL_BYTES: Final = 512  # a larger request may have taken long
+FEW_REPLIES: Final = 4  # to small requests of one connection between two looks how late it is
+MOST_RECEIVED_BYTES: Final = 2 * 1024 * 1024  # of a frame in a buffer of its own in a wake-up
 MOST_RETIRED_BYTES: Final = 8 * 1024 * 1024  # buffers that wait for the node to settle
 MOST_LARGE_BYTES: Final = 16 * 1024 * 1024  # large replies of one wake-up before they are sent
 
@@ -46,8 +48,14 @@ class Receiver:
         self._set_arena(min(_FIRST_ARENA_BYTES, arena_bytes))
         self.arena_used = 0
         """How much of the arena holds frames that are not settled."""
+        self.kept_bytes = 0
+        """The bytes of frames in buffers of their own that are not settled."""
         self.large_bytes = 0
         """The bytes of large replies that wait for the node to settle."""
+
+    def settled(self) -> None:
+        """Take note that the node has settled: nobody looks at the bytes of earlier frames."""
+        self.arena_used = self.kept_bytes = self.large_bytes = 0
 
     def receive_little(self) -> None:
         """Receive little at a time from now on: what cannot be handled takes memory."""
@@ -199,6 +207,7 @@ class Receiver:
         connection = channel.connection
         handle = channel.handle
         smallest, largest = channel.smallest_frame, channel.largest_frame
+        few = FEW_REPLIES
         try:
             while end - position >= 4:
                 size = _unpack_size(buffer, position)[0]
@@ -214,12 +223,14 @@ class Receiver:
                 if position == end or connection.parked is not None or connection.large_bytes:
                     break
                 replies = max(len(connection.out), len(connection.pending))
-                if replies >= FEW_REPLIES:
-                    if replies >= channel.most_replies:
-                        break
+                if replies >= channel.most_replies:
+                    break
+                few -= 1
+                if few <= 0 or size > SMALL_BYTES:
                     if self._engine.is_late():
                         self._engine.to_resume.append(channel)
                         break
+                    few = FEW_REPLIES
         except DecodeError as error:
             self._engine.refuse(channel, error)
             return end
@@ -259,6 +270,7 @@ class Receiver:
             self._grow(channel)
             return
         channel.last_size = channel.need
+        self.kept_bytes += filled
         position = self._handle(channel, buffer, view, 0, filled)
         if channel.closed:
             return

@@ -3,9 +3,9 @@
 It accepts connections, tells the engine which of them are readable, writable or gone, and calls
 the engine's `settle`, which sends the replies. Then it runs what other threads want on the loop.
 
-If many connections are ready and the wake-up has taken some milliseconds, it ends, and the next
+If several connections are ready and the wake-up has taken some milliseconds, it ends, and the next
 one begins with the connections that it has not come to: timers are not late, and replies
-are sent meanwhile.
+are sent meanwhile. A partition that was appended to counts with the time that its write will take.
 """
 
 from __future__ import annotations
@@ -29,12 +29,17 @@ from ottla.server.socket_stream import SocketStream
 from ottla.server.waker import Waker
 
 FEW_EVENTS: Final = 8
-"""This many ready connections are handled in a wake-up, however long it takes."""
+"""This many connections with small requests are handled without a look at the clock."""
 
-MOST_MS: Final = 10.0
+MOST_MS: Final = 3.0
 """How long a wake-up may take before it leaves the rest to the next one."""
 
-MUCH_BYTES: Final = 64 * 1024
+WRITE_MS: Final = 0.005
+"""About what the write of a partition takes when the wake-up ends."""
+
+MUCH_BYTES: Final = 4 * 1024
+"""Requests with more bytes together may have taken long."""
+
 MOST_ACCEPTED: Final = 64
 """How many connections are accepted in a wake-up."""
 
@@ -132,7 +137,8 @@ class Reactor:
             node.advance()
             if len(events) > FEW_EVENTS:
                 events = self._handle_many(events)
-            for fd, event in events:
+            rest = iter(events)
+            for fd, event in rest:
                 channel = channels.get(fd)
                 if channel is None:
                     self._other(fd)
@@ -141,6 +147,8 @@ class Reactor:
                 elif event & readable:
                     if receive(channel) and len(events) == 1:
                         engine.stream_large_frames(channel)
+                    elif receiver.arena_used + receiver.kept_bytes > MUCH_BYTES and self._is_late():
+                        self._left = [fd for fd, _ in rest]
                 elif event & gone:
                     engine.close(channel)
             if to_resume:
@@ -160,12 +168,11 @@ class Reactor:
         engine, poller = self.engine, self._poller
         channels, receiver, receive = engine.channels, engine.receiver, engine.receive
         readable, writable = poller.readable, poller.writable
-        now_ms = self._node.clock.monotonic_ms
-        end_ms = self._node.monotonic_ms + MOST_MS
+        is_late = self._is_late
         others = [fd for fd, _ in events if fd not in channels]
         for fd in others:
             self._other(fd)
-        few, much = FEW_EVENTS, receiver.arena_used + MUCH_BYTES
+        few, much = FEW_EVENTS, receiver.arena_used + receiver.kept_bytes + MUCH_BYTES
         rest = iter(events)
         for fd, event in rest:
             channel = channels.get(fd)
@@ -174,7 +181,7 @@ class Reactor:
             if event == readable:  # and nothing else: nearly always
                 receive(channel)
                 few -= 1
-                if few and receiver.arena_used <= much:
+                if few and receiver.arena_used + receiver.kept_bytes <= much:
                     continue
             elif event & writable:
                 self._writable.append(channel)
@@ -183,15 +190,17 @@ class Reactor:
                 receive(channel)
             else:
                 engine.close(channel)
-            few, much = FEW_EVENTS, receiver.arena_used + MUCH_BYTES
-            if now_ms() > end_ms:
+            few, much = FEW_EVENTS, receiver.arena_used + receiver.kept_bytes + MUCH_BYTES
+            if is_late():
                 self._left = [fd for fd, _ in rest]
                 break
         return []
 
     def _is_late(self) -> bool:
         """Return True if this wake-up should handle no more of the requests that are here."""
-        return self._node.clock.monotonic_ms() - self._node.monotonic_ms > MOST_MS
+        node = self._node
+        taken_ms = node.clock.monotonic_ms() - node.monotonic_ms
+        return taken_ms + WRITE_MS * len(node.appended) > MOST_MS
 
     def _in_turn(self, events: Events) -> Events:
         """Return events in the order in which they are handled: first those that were left."""
