@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from struct import Struct, error
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ottla.broker.api import Api
 from ottla.broker.codecs.large_request import LargeRequest
@@ -31,6 +31,7 @@ from ottla.model.errors import ApiError
 from ottla.model.steps import Steps
 from ottla.wire.api_table import ApiKey
 from ottla.wire.codec import step_decoder
+from ottla.wire.discard import ONE_FRAME_BYTES, shrink
 from ottla.wire.message import Message
 from ottla.wire.primitives import DecodeError, skip_tags
 
@@ -49,6 +50,9 @@ _unpack_header: Final = Struct(">hhih").unpack_from
 """Returns the API key, the version, the correlation id and the length of the client id."""
 _PREFIX: Final = Struct(">hhi")
 
+
+_Frame: TypeAlias = tuple[bytearray, memoryview, int, int]
+"""A buffer, a view of it, and the bounds of a frame in it."""
 
 HANDLERS = "ottla.broker.handlers"
 """The package with the handlers of clients' requests, one module for each API."""
@@ -152,7 +156,7 @@ class Pipeline:
         size = end - position
         if size > api.busy_step_bytes and (size > api.step_bytes or self._is_busy):
             api.metrics.request_bytes += end - start
-            self._take_large(api, context, bytes(view[position:end]))
+            self._take_large(api, context, _body(buffer, view, position, end))
             return
         try:
             request = decode(version, buffer, view, position, end)
@@ -160,7 +164,7 @@ class Pipeline:
             raise DecodeError(f"the {api.name} request ends too early") from cause
         except LargeRequest:
             api.metrics.request_bytes += end - start
-            self._take_large(api, context, bytes(view[position:end]))
+            self._take_large(api, context, _body(buffer, view, position, end))
             return
         metrics = api.metrics
         metrics.request_bytes += end - start
@@ -194,13 +198,13 @@ class Pipeline:
         if self._authorizer is not None and not api.is_open:
             self._authorizer.check(context)
 
-    def _take_large(self, api: Api, context: RequestContext, body: bytes) -> None:
+    def _take_large(self, api: Api, context: RequestContext, body: bytes | memoryview) -> None:
         """Take a request that may take long to decode, and hold its sender back if need be."""
         self.take_in_slices(api, context, body)
         if context.throttle_ms:
             _hold_back(context)
 
-    def take_in_slices(self, api: Api, context: RequestContext, body: bytes) -> None:
+    def take_in_slices(self, api: Api, context: RequestContext, body: bytes | memoryview) -> None:
         """Pass a request without its header through all other stages, in slices."""
         metrics = api.metrics
         metrics.requests += 1
@@ -233,14 +237,17 @@ class Pipeline:
                 self._node.pause_collection(False)
 
     def _decode_and_handle(
-        self, api: Api, context: RequestContext, body: bytes, refusal: ApiError | None
+        self, api: Api, context: RequestContext, body: bytes | memoryview, refusal: ApiError | None
     ) -> Steps[None]:
         """Return the steps that decode the body of a request, handle it and answer it."""
         decode = step_decoder(api.request_class, context.version, api.most_items)
+        request: Message | None = None
         try:
             request = yield from decode(body, 0, len(body))
         except DecodeError as error:
             context.disconnect(error)
+        yield from _free(body)
+        if request is None:
             return
         try:
             if refusal is not None:
@@ -266,7 +273,7 @@ class Pipeline:
         end: int,
     ) -> None:
         """Import the modules of an API in slices, then handle its first request."""
-        frame = bytearray()
+        frame = buffer, view, start, end
         importing = _Importing()
         _, version, *_ = _unpack_header(buffer, start)
 
@@ -285,11 +292,13 @@ class Pipeline:
             self.handle(connection, buffer, view, start, end)
         else:
             connection.parked = importing
-            frame += view[start:end]
+            if len(buffer) <= ONE_FRAME_BYTES:
+                copy = buffer[start:end]
+                frame = copy, memoryview(copy), 0, len(copy)
 
-    def _handle_parked(self, connection: Connection, frame: bytearray) -> None:
+    def _handle_parked(self, connection: Connection, frame: _Frame) -> None:
         try:
-            self.handle(connection, frame, memoryview(frame), 0, len(frame))
+            self.handle(connection, *frame)
         except DecodeError as error:
             connection.close_after_replies(str(error))
         self._node.ready.append(connection)
@@ -360,6 +369,21 @@ def _hold_back(context: RequestContext) -> None:
     from ottla.broker.quotas import hold_back
 
     hold_back(context)
+
+
+def _body(buffer: bytearray, view: memoryview, start: int, end: int) -> bytes | memoryview:
+    """Return the body of a request in slices: a copy, unless its buffer is not used again."""
+    body = view[start:end]
+    return body if len(buffer) > ONE_FRAME_BYTES else bytes(body)
+
+
+def _free(body: bytes | memoryview) -> Steps[None]:
+    """Free the memory of a body that was not copied, in steps."""
+    if isinstance(body, memoryview):
+        buffer = body.obj
+        body.release()
+        while shrink(buffer):
+            yield
 
 
 def _text(data: memoryview) -> str:

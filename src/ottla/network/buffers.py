@@ -3,6 +3,10 @@
 What is counted is memory that is really taken. A buffer grows as the bytes of its frame
 arrive, so a length alone takes almost nothing and keeps nobody else from sending.
 
+A large buffer serves one frame. It is as large as the frame from the beginning, and the system
+gives it memory when bytes arrive: to fill it with zeros, or to copy it when it grows, would hold
+the loop.
+
 The bound is queued.max.request.bytes. Kafka takes the whole announced length from it, and has no
 bound without the setting (-1); here it is 512 MiB then. A frame that needs little may exceed
 the bound by a quarter, so that a few large requests do not keep everybody else out.
@@ -10,7 +14,11 @@ the bound by a quarter, so that a few large requests do not keep everybody else 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Final
+
+from ottla.wire.discard import ONE_FRAME_BYTES
 
 SMALLEST_BYTES: Final = 4096
 LITTLE_BYTES: Final = 64 * 1024
@@ -55,6 +63,10 @@ class RequestBuffers:
 
     def take(self, size: int) -> bytearray:
         """Return a buffer with room for at least `size` bytes."""
+        if size > ONE_FRAME_BYTES:
+            buffer = bytearray()
+            _resize()(buffer, size)
+            return buffer
         capacity = _capacity(size)
         spare = self._spare.get(capacity)
         if spare:
@@ -65,7 +77,7 @@ class RequestBuffers:
     def give(self, buffer: bytearray) -> None:
         """Take back a buffer that nobody looks at any more."""
         capacity = len(buffer)
-        if self._spare_bytes + capacity <= _KEPT_BYTES:
+        if capacity <= ONE_FRAME_BYTES and self._spare_bytes + capacity <= _KEPT_BYTES:
             self._spare_bytes += capacity
             self._spare.setdefault(capacity, []).append(buffer)
 
@@ -80,6 +92,21 @@ class RequestBuffers:
             self.give(buffer)
         self._retired.clear()
         self.retired_bytes = 0
+
+
+def next_size(size: int, need: int) -> int:
+    """Return the size of the buffer after one of `size` bytes, for a frame of `need` bytes."""
+    return min(2 * size, need) if 2 * size <= ONE_FRAME_BYTES else need
+
+
+@cache
+def _resize() -> Callable[[bytearray, int], object]:
+    """Return the function that makes a bytearray longer, and does not write to its new bytes."""
+    import ctypes  # not before the first large frame: it takes time and memory
+
+    function = ctypes.pythonapi.PyByteArray_Resize
+    function.argtypes = (ctypes.py_object, ctypes.c_ssize_t)
+    return function
 
 
 def _capacity(size: int) -> int:

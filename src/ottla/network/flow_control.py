@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from ottla.network.buffers import LITTLE_BYTES
+from ottla.network.buffers import LITTLE_BYTES, next_size
 from ottla.network.channel import Channel
 from ottla.network.stream import HANG_UP, READ, WRITE
 
@@ -101,7 +101,7 @@ class FlowControl:
             assert channel.buffer is not None
             wanted = len(channel.buffer)
             if channel.filled >= wanted:
-                wanted = min(channel.need, 2 * wanted)
+                wanted = next_size(wanted, channel.need)
             if not self.reserve(channel, wanted):
                 if self._buffers.reserved_bytes > sum(other.reserved for other in self._starved):
                     return

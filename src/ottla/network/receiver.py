@@ -11,9 +11,10 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from ottla.network.buffers import LITTLE_BYTES, SMALLEST_BYTES
+from ottla.network.buffers import LITTLE_BYTES, SMALLEST_BYTES, next_size
 from ottla.network.channel import Channel
 from ottla.network.flow_control import takes_requests
+from ottla.wire.discard import ONE_FRAME_BYTES, shrink
 from ottla.wire.primitives import DecodeError
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ FEW_REPLIES: Final = 4  # to small requests of one connection between two looks 
 MOST_RECEIVED_BYTES: Final = 2 * 1024 * 1024  # of a frame in a buffer of its own in a wake-up
 MOST_RETIRED_BYTES: Final = 8 * 1024 * 1024  # buffers that wait for the node to settle
 MOST_LARGE_BYTES: Final = 16 * 1024 * 1024  # large replies of one wake-up before they are sent
+
+_PAUSE_MS: Final = 0.05
 
 _unpack_size: Final = Struct(">i").unpack_from
 
@@ -189,7 +192,8 @@ class Receiver:
         """Receive just the rest of a frame that arrives in pieces."""
         view = channel.view
         assert view is not None
-        count = channel.recv_into(view[channel.filled : channel.need])
+        stop = min(channel.need, channel.filled + MOST_RECEIVED_BYTES)
+        count = channel.recv_into(view[channel.filled : stop])
         if count == 0:
             self._engine.close(channel)
             return
@@ -282,7 +286,7 @@ class Receiver:
         """Take a larger buffer, if that is allowed: this one is full and the frame is not."""
         assert channel.buffer is not None
         assert channel.view is not None
-        size = min(channel.need, 2 * len(channel.buffer))
+        size = next_size(len(channel.buffer), channel.need)
         if not self._flow.reserve(channel, size):
             self._flow.starve(channel)
             return
@@ -297,8 +301,19 @@ class Receiver:
         if channel.buffer is not None:
             self._buffers.unreserve(channel.reserved)
             self._buffers.retire(channel.buffer)
+            if len(channel.buffer) > ONE_FRAME_BYTES:
+                self._shrink_later(channel.buffer)
             channel.buffer = channel.view = None
             channel.filled = channel.need = channel.reserved = 0
+
+    def _shrink_later(self, buffer: bytearray) -> None:
+        """Free a large buffer in parts, after this wake-up: all at once would hold the loop."""
+
+        def shrink_now() -> None:
+            if shrink(buffer):
+                self._shrink_later(buffer)
+
+        self._node.timers.at(self._node.monotonic_ms + _PAUSE_MS, shrink_now)
 
 
 def _frame_bytes(channel: Channel, view: memoryview, position: int, have: int) -> int:

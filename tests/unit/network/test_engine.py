@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from ottla.broker.connection import MOST_REPLIES
 from ottla.network.engine import MOST_CLOSED
 from ottla.network.flow_control import STALL_CHECK_MS, STALLED_MS
+from ottla.network.receiver import CHUNK_BYTES, MOST_RECEIVED_BYTES
 from ottla.network.stream import HANG_UP, READ, WRITE
+from ottla.wire.discard import ONE_FRAME_BYTES
 from tests.support.network import LARGEST, FakeStream, World, framed
 
 REQUEST = b"a request"
@@ -63,6 +67,29 @@ def test_frames_in_pieces_are_handled_once_they_are_whole(size: int, piece: int)
     assert world.node.handled == bodies
     assert stream.sent == data
     assert world.buffers.reserved_bytes == 0
+
+
+def test_a_wake_up_receives_and_frees_only_a_part_of_a_large_frame() -> None:
+    world = World()
+    stream, channel = world.accept()
+    channel.largest_frame = 10**8
+    body = bytes(range(256)) * 80_000
+    stream.inbox += framed(body)
+    filled, buffers = 0, [bytearray()]
+    while not world.node.handled:
+        world.engine.receive(channel)
+        world.engine.settle()
+        assert channel.filled - filled <= CHUNK_BYTES + MOST_RECEIVED_BYTES
+        filled = channel.filled
+        if channel.buffer is not None and channel.buffer is not buffers[-1]:
+            buffers.append(channel.buffer)
+    assert world.node.handled == [body]
+    assert [len(each) for each in buffers if len(each) > ONE_FRAME_BYTES] == [len(body) + 4]
+    sizes = [len(buffers[-1])]
+    while len(buffers[-1]) > ONE_FRAME_BYTES:
+        world.node.pass_ms(1)
+        sizes.append(len(buffers[-1]))
+    assert all(2 * after > before - 4 for before, after in pairwise(sizes))
 
 
 @pytest.mark.parametrize("size", [-1, 0, 7, LARGEST + 1, 2**31 - 1])
