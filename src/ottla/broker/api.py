@@ -15,6 +15,7 @@ from ottla.ports import Buffer
 from ottla.wire.api_table import API_INFO, ApiKey
 from ottla.wire.apis import request_class, response_class
 from ottla.wire.codec import decoder
+from ottla.wire.discard import ONE_FRAME_BYTES
 from ottla.wire.message import Message
 
 if TYPE_CHECKING:
@@ -90,9 +91,11 @@ class Api:
         decoder_of = getattr(module, "decoder_of", None)
         self.request_class: type[Message] = getattr(module, "REQUEST", None) or request_class(key)
         in_slices = decoder_of is None or getattr(module, "TAKES_LARGE", False)
-        self.step_bytes = LARGE_BYTES if in_slices else _NEVER_LARGE
-        """Requests with more bytes are decoded in slices, unless the API has its own decoder."""
-        self.busy_step_bytes = MEDIUM_BYTES if in_slices else _NEVER_LARGE
+        most_bytes = ONE_FRAME_BYTES if hasattr(module, "handle_large") else _NEVER_LARGE
+        self.step_bytes = LARGE_BYTES if in_slices else most_bytes
+        """Requests with more bytes are decoded in slices. If the API has its own decoder, these are
+        only those that are very large."""
+        self.busy_step_bytes = MEDIUM_BYTES if in_slices else most_bytes
         """The same while others are being handled in slices: not all are decoded side by side."""
         self.is_generated = decoder_of is None
         """Whether its decoders are made from the schema."""

@@ -35,6 +35,7 @@ from ottla.wire.message import Field, Message
 from ottla.wire.primitives import MOST_TAGS, DecodeError, read_uvarint, skip_tags
 
 ITEMS_A_STEP = 64
+BYTES_A_STEP = 256 * 1024
 NUMBERS_A_STEP = 2048
 MOST_ITEMS = 100_000
 """How many items a message that is decoded in steps may have, unless the caller says otherwise.
@@ -88,7 +89,7 @@ def generate_decoder(
         with source.block("if end > len(buffer):"):
             source.add("raise DecodeError('the frame ends past its buffer')")
         if in_steps:
-            source.add(f"count, pause = 0, {ITEMS_A_STEP}")
+            source.add(f"count, pause, far = 0, {ITEMS_A_STEP}, position + {BYTES_A_STEP}")
             source.add("yield")
         with source.block("try:"):
             decoding = _Decoding(source, version, flexible, in_steps)
@@ -345,9 +346,9 @@ class _Decoding:
     def end_step(self) -> None:
         """Emit a pause after every few items, and the check of their number."""
         self.source.add("count += 1")
-        with self.source.block("if count > pause:"):
+        with self.source.block("if count > pause or position > far:"):
             self.fail_if("count > most", "has more than {most} elements")
-            self.source.add(f"pause = count + {ITEMS_A_STEP}")
+            self.source.add(f"pause, far = count + {ITEMS_A_STEP}, position + {BYTES_A_STEP}")
             self.source.add("yield")
 
     def tags(self, made: str, tagged: list[Field]) -> None:

@@ -1,17 +1,24 @@
-"""A large frame is handled where it was received, and freed in parts."""
+"""A large frame is handled where it was received, in steps, and freed in parts."""
 
 from __future__ import annotations
 
 import pytest
 
 from ottla.broker.connection import Connection
-from ottla.wire.codec import encoder
+from ottla.records.record import build_batch
+from ottla.testing.fakes import START_MS
+from ottla.wire.codec import encoder, step_decoder
 from ottla.wire.discard import ONE_FRAME_BYTES
 from ottla.wire.header import request_header
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+)
+from ottla.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
 )
 from tests.support.broker import Broker
 
@@ -73,3 +80,36 @@ def test_a_large_frame_that_cannot_be_decoded_is_freed_as_well() -> None:
     del frame[-20_000:]
     assert send(broker, frame).closing
     assert len(frame) <= ONE_FRAME_BYTES
+
+
+def test_a_produce_with_many_bytes_appends_one_large_batch_at_a_time() -> None:
+    broker = Broker(num_partitions="6")
+    broker.topic()
+    broker.node.sliced_work.slice_ms = 0
+    broker.pass_time(1)
+    partitions = [broker.node.topics.partition_named("t", index) for index in range(6)]
+    records = bytes(build_batch([(None, b"v" * 900_000, START_MS, ())]))
+    data = [PartitionProduceData(index=index, records=records) for index in range(6)]
+    request = ProduceRequest(
+        acks=1, timeout=1000, topic_data=[TopicProduceData(name="t", partition_data=data)]
+    )
+    frame = bytearray(
+        request_header(request.API_KEY, 9, 1, "c") + encoder(ProduceRequest, 9)(request)
+    )
+    connection = Connection("127.0.0.1", "PLAINTEXT")
+    broker.node.handle(connection, frame, memoryview(frame), 0, len(frame))
+    broker.node.settle()
+    ends = [0]
+    while not connection.out:
+        broker.pass_time(1)
+        ends.append(sum(each.online_log().log_end_offset for each in partitions))
+        assert ends[-1] <= ends[-2] + 1
+    assert ends[-1] == 6
+    assert len(frame) <= ONE_FRAME_BYTES
+
+
+def test_large_fields_are_decoded_in_steps() -> None:
+    data = [PartitionProduceData(index=index, records=bytes(300_000)) for index in range(20)]
+    request = ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=data)])
+    body = encoder(ProduceRequest, 9)(request)
+    assert len(list(step_decoder(ProduceRequest, 9)(body, 0, len(body)))) > 20

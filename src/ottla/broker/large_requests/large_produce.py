@@ -1,4 +1,6 @@
-"""A Produce that names very many partitions, or one of them more than once: handled in slices.
+"""A Produce that is large, or names a partition more than once: handled in slices.
+
+It names very many partitions, or has many bytes: each MB takes a millisecond to check and to write.
 
 Of batches for the same partition the last one counts, as in Kafka, and the partition has one
 result. Each slice appends to some partitions. The request is answered when all appends are
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
 
 PARTITIONS_A_STEP: Final = 20
+BYTES_A_STEP: Final = 256 * 1024
 NAMES_A_STEP: Final = 500
 
 _Topics: TypeAlias = dict[bytes, dict[int, bytes | None]]
@@ -213,15 +216,18 @@ def _add_to(check: TransactionCheck, topics: _Topics) -> Steps[None]:
 
 
 def _append_all(large: LargeProduce, topics: _Topics, error: ApiError | None) -> Steps[None]:
-    number = 0
+    number = size = 0
     for key, partitions in topics.items():
         for index, records in partitions.items():
             if error is None:
                 large.append(key, index, records)
+                partitions[index] = None  # freed with each step, not all at the end
             else:
                 large.refuse(key, index, error)
             number += 1
-            if not number % PARTITIONS_A_STEP:
+            size += 0 if records is None else len(records)
+            if number >= PARTITIONS_A_STEP or size >= BYTES_A_STEP:
+                number = size = 0
                 large.node.write_appended()
                 yield
     large.all_appended()
@@ -238,6 +244,8 @@ def _partitions_once(request: ProduceRequest, version: int) -> Steps[_Topics]:
                 topic.partition_data[start : start + NAMES_A_STEP]
             )
             by_index.update((partition.index, partition.records) for partition in some)
+            for partition in some:
+                partition.records = None  # what is appended is freed
             yield
         yield
     return once
