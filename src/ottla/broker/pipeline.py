@@ -381,6 +381,7 @@ def _free(body: bytes | memoryview) -> Steps[None]:
     """Free the memory of a body that was not copied, in steps."""
     if isinstance(body, memoryview):
         buffer = body.obj
+        assert isinstance(buffer, bytearray)
         body.release()
         while shrink(buffer):
             yield
