@@ -193,7 +193,7 @@ class TransactionCheck:
                 adds_partition=self._adds_partitions,
             )
         except ApiError as error:
-            self.guards[key, index] = error
+            self.guards[key, index] = error.with_traceback(None)  # which refers to this frame
             return
         if guard is not None:
             self.guards[key, index] = guard

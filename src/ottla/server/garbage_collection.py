@@ -8,7 +8,8 @@ A collection holds the loop while it looks at objects, so it should look at few 
   of objects that stay, such as committed offsets.
 - A request of a million items is millions of objects, so a collection waits until the request is
   handled and its objects are freed. A collection would find no garbage among them, because their
-  reference counts free them. Objects that stay are set aside without a look at them. A
+  reference counts free them. Objects that stay are set aside without a look at them, if they are
+  many: garbage among a few would better be found by the next collection. A
   collection also waits while a coordinator loads its data.
 
 Objects in cycles that were set aside and are not used any more are found when there is as much
@@ -97,7 +98,9 @@ class GarbageCollection:
         self._pauses += 1 if is_paused else -1
         if not self._pauses:
             # Those that took the place of others are not counted, but would be looked at too.
-            self._set_aside(gc.get_count()[0] * OBJECT_MS)
+            count = gc.get_count()[0]
+            if count > COLLECT_AFTER:
+                self._set_aside(count * OBJECT_MS)
             gc.enable()
             return
         gc.disable()

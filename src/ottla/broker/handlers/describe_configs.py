@@ -98,7 +98,7 @@ class _Description:
                 )
             entries = _entries(self._node, kind, name)
         except ApiError as refusal:
-            error = refusal
+            error = refusal.with_traceback(None)  # which refers to this frame
         code, message = error_fields(error)
         configs = [
             _config(entry, self._request)

@@ -178,7 +178,7 @@ def _missing(
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             missing[name] = None
         except ApiError as error:
-            errors[name] = error
+            errors[name] = error.with_traceback(None)  # which refers to this frame
     return errors, list(missing)
 
 

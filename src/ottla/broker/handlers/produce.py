@@ -326,7 +326,7 @@ def _guard(guards: Guards, key: bytes, index: int) -> int:
     """Return the guard for a partition; raise ApiError if the coordinator has refused it."""
     guard = guards.get((key, index), UNVERIFIED)
     if isinstance(guard, ApiError):
-        raise guard
+        raise ApiError(guard.code, guard.message)  # its traceback would refer to the guards
     return guard
 
 

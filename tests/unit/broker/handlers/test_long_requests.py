@@ -7,6 +7,7 @@ calls for each of the items. `test_request_cost.py` has requests that make more 
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,6 +42,9 @@ LISTENERS: dict[str, Mapping[int, Served]] = {
 """What the quorum and the membership answer needs a cluster (`tests/sim/test_hostile_requests`)."""
 AT_ONCE = {ApiKey.ADD_PARTITIONS_TO_TXN: 1000}
 """What a transaction adds is decided at once, and refused if it is much."""
+
+MOST_GARBAGE = 1000
+"""The items of a request may be in one cycle, but each may not be in one with many objects."""
 
 KNOWN: dict[str, Any] = {
     **dict.fromkeys(("name", "topic", "topic_name", "resource_name", "member_id"), "t"),
@@ -99,6 +103,26 @@ def test_no_step_is_for_all_items(
     at_once = AT_ONCE.get(ApiKey(key), MANY)
     calls = most_calls(broker, pipeline, request(min(MANY, at_once)))
     assert calls <= MOST_CALLS * MANY // at_once
+
+
+@pytest.mark.parametrize(
+    ("key", "depth"),
+    [(key, depth) for key in sorted(SERVED) for depth in range(depth_of(request_class(key)))],
+)
+def test_items_leave_no_garbage_in_cycles(broker: Broker, key: int, depth: int) -> None:
+    """While large requests come, no collection looks for it."""
+    kind, version = request_class(key), SERVED[ApiKey(key)].newest
+    made = with_long_arrays(kind, version, 400, KNOWN, depth=depth, distinct=True)
+    encoded = request_header(key, version, 1, "c") + encoder(kind, version)(made)
+    del made
+    most_calls(broker, broker.node.pipeline, bytearray(encoded))  # imports what it needs
+    gc.collect()
+    gc.disable()
+    try:
+        most_calls(broker, broker.node.pipeline, bytearray(encoded))
+        assert gc.collect() <= MOST_GARBAGE
+    finally:
+        gc.enable()
 
 
 def most_calls(broker: Broker, pipeline: Pipeline, frame: bytearray) -> int:
