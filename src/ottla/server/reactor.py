@@ -5,7 +5,7 @@ the engine's `settle`, which sends the replies. Then it runs what other threads 
 
 If several connections are ready and the wake-up has taken some milliseconds, it ends, and the next
 one begins with the connections that it has not come to: timers are not late, and replies
-are sent meanwhile. A partition that was appended to counts with the time that its write will take.
+are sent meanwhile. What was appended counts with the time that its write will take.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ MOST_MS: Final = 3.0
 
 WRITE_MS: Final = 0.005
 """About what the write of a partition takes when the wake-up ends."""
+
+LARGE_MS_PER_BYTE: Final = 1e-6
+"""About what the write of a byte of a large frame takes."""
 
 MUCH_BYTES: Final = 4 * 1024
 """Requests with more bytes together may have taken long."""
@@ -200,7 +203,8 @@ class Reactor:
         """Return True if this wake-up should handle no more of the requests that are here."""
         node = self._node
         taken_ms = node.clock.monotonic_ms() - node.monotonic_ms
-        return taken_ms + WRITE_MS * len(node.appended) > MOST_MS
+        large_ms = LARGE_MS_PER_BYTE * self.engine.receiver.kept_bytes
+        return taken_ms + WRITE_MS * len(node.appended) + large_ms > MOST_MS
 
     def _in_turn(self, events: Events) -> Events:
         """Return events in the order in which they are handled: first those that were left."""

@@ -15,7 +15,14 @@ from ottla.network.limits import ConnectionLimits
 from ottla.network.receiver import CHUNK_BYTES, FEW_REPLIES
 from ottla.server import reactor as reactor_module
 from ottla.server.event_wait import Events
-from ottla.server.reactor import FEW_EVENTS, MOST_MS, MUCH_BYTES, WRITE_MS, Reactor
+from ottla.server.reactor import (
+    FEW_EVENTS,
+    LARGE_MS_PER_BYTE,
+    MOST_MS,
+    MUCH_BYTES,
+    WRITE_MS,
+    Reactor,
+)
 from tests.support.network import EchoNode, FakePoller, FakeStream, framed
 
 REQUESTS = 300
@@ -31,6 +38,7 @@ class SlowNode(EchoNode):
         self.counts: list[int] = [0]
         self.appended: list[object] = []
         """What a wake-up has to write when it ends."""
+        self.takes_ms = 1
         self.appends = 0
         """How many partitions a request appends to."""
         self.loop_stalls = SimpleNamespace(add=lambda *_: None, note=lambda *_: None)
@@ -44,7 +52,7 @@ class SlowNode(EchoNode):
         self, connection: Connection, buffer: bytearray, view: memoryview, start: int, end: int
     ) -> None:
         super().handle(connection, buffer, view, start, end)
-        self.now_ms += 0 if self.appends else 1
+        self.now_ms += self.takes_ms
         self.appended += [self] * self.appends
         self.counts[-1] += 1
 
@@ -130,6 +138,14 @@ def test_a_wake_up_counts_the_writes_that_it_has_to_do(
     monkeypatch: pytest.MonkeyPatch, clients: int
 ) -> None:
     node = SlowNode()
-    node.appends = round(1 / WRITE_MS)
+    node.takes_ms, node.appends = 0, round(1 / WRITE_MS)
     run_pipelines(monkeypatch, node, clients, 2 * MUCH_BYTES, requests=20)
     assert max(node.counts) <= MOST_MS + 3
+
+
+def test_a_wake_up_counts_the_writes_of_large_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = SlowNode()
+    node.takes_ms = 0
+    size = 900_000
+    run_pipelines(monkeypatch, node, FEW_EVENTS, size, requests=5)
+    assert max(node.counts) <= MOST_MS / (LARGE_MS_PER_BYTE * size) + 3 < FEW_EVENTS
