@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.broker.transaction_verification import Answered
+from ottla.broker.transaction_verification import Question
 from ottla.metadata.records import PartitionRecord, TopicRecord
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TRANSACTIONS_TOPIC
@@ -34,12 +34,12 @@ class ScriptedCoordinator:
     def __init__(self) -> None:
         self.code = ErrorCode.NONE
         self.waits = False
-        self.asked: list[AddPartitionsToTxnRequest] = []
+        self.asked: list[Question] = []
         self._waiting: list[Callable[[], None]] = []
 
-    def ask(self, request: AddPartitionsToTxnRequest, done: Answered) -> None:
-        self.asked.append(request)
-        self._waiting.append(lambda: done(answer_to(request, self.code)))
+    def ask(self, question: Question) -> None:
+        self.asked.append(question)
+        self._waiting.append(lambda: question.refuse(self.code))
         if not self.waits:
             self.answer()
 
@@ -53,8 +53,8 @@ class ScriptedCoordinator:
         """What was asked: transactional id, whether only to verify, topic and partitions."""
         return [
             (each.transactional_id, each.verify_only, topic.name, list(topic.partitions))
-            for request in self.asked
-            for each in request.transactions
+            for question in self.asked
+            for each in (question.message(),)
             for topic in each.topics
         ]
 

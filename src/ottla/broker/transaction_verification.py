@@ -40,7 +40,6 @@ REQUEST_TIMEOUT_MS = 30_000
 Codes: TypeAlias = dict[TopicPartition, ErrorCode]
 Verified: TypeAlias = Callable[[Codes], None]
 """Called with a code for each partition that was asked about."""
-Answered: TypeAlias = Callable[[AddPartitionsToTxnResponse], None]
 
 
 class Question:
@@ -99,27 +98,21 @@ class TransactionVerifier:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._routes: dict[int, _Route] = {}
-        self.ask_here: Callable[[AddPartitionsToTxnRequest, Answered], None] | None = None
+        self.ask_here: Callable[[Question], None] | None = None
         """Asks the coordinator on this broker; None while there is none."""
 
     def ask(self, question: Question) -> None:
         """Ask the coordinator of a transaction. Its `done` is called once, later or at once."""
         broker_id = self._coordinator_of(question.transactional_id)
         if broker_id == self._node.node_id:
-            self._ask_here(question)
-            return
-        route = None if broker_id is None else self._route(broker_id)
-        if route is None:
+            ask = self.ask_here
+        else:
+            route = None if broker_id is None else self._route(broker_id)
+            ask = None if route is None else route.add
+        if ask is None:
             question.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
-            route.add(question)
-
-    def _ask_here(self, question: Question) -> None:
-        if self.ask_here is None:
-            question.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return
-        request = AddPartitionsToTxnRequest(transactions=[question.message()])
-        self.ask_here(request, lambda response: _tell([question], response))
+            ask(question)
 
     def _coordinator_of(self, transactional_id: str) -> int | None:
         """Return the broker that leads the partition of a transactional id."""

@@ -2,8 +2,8 @@
 
 A request with batches that begin a transaction on some partition waits until the coordinator has
 verified or added these partitions. Until then the connection is parked, as a later batch must not
-overtake the first one. Requests whose transactions have begun on all their partitions are
-appended at once, like all others.
+overtake the first one. A coordinator on this broker verifies at once. Such requests, and those
+whose transactions have begun on all their partitions, are appended at once, like all others.
 
     version 12 and later     the coordinator adds the partitions (transaction version 2)
     earlier versions         the client has added them, and the coordinator is asked whether that is
@@ -63,23 +63,45 @@ def produce_in_transaction(node: Node, request: ProduceRequest, context: Context
         ]
         context.answer()
         return
-    if not check.asked:
-        _append(node, context, topics, buffer, view, check.guards)
-        return
-    kept, content = _copy(topics, view)
-    connection = context.connection
-    if context.acks:
-        context.state = WAITING
-        connection.pending.append(context)
-    connection.parked = context
+    if check.asked:
+        # If the answer comes at once, the batches are appended from where they were received.
+        later = _Later(node, context)
+        check.ask(later.verified)
+        if not later.is_verified:
+            later.park(topics, view)
+            return
+    _append(node, context, topics, buffer, view, check.guards)
 
-    def verified(guards: Guards) -> None:
-        if not connection.closed:
+
+class _Later:
+    """Appends the batches of a request that waits for its coordinator."""
+
+    def __init__(self, node: Node, context: Context) -> None:
+        self._node = node
+        self._context = context
+        self._kept: list[ProduceTopic] | None = None
+        """The parked partitions; None while nothing is parked."""
+        self._content = bytearray()
+        self.is_verified = False
+
+    def park(self, topics: list[ProduceTopic], view: memoryview) -> None:
+        """Keep the batches, and let the requests of the connection wait."""
+        self._kept, self._content = _copy(topics, view)
+        context, connection = self._context, self._context.connection
+        if context.acks:
+            context.state = WAITING
+            connection.pending.append(context)
+        connection.parked = context
+
+    def verified(self, guards: Guards) -> None:
+        """Append what is parked. `guards` is what is known about the partitions."""
+        self.is_verified = True
+        connection, kept = self._context.connection, self._kept
+        if kept is not None and not connection.closed:
             connection.parked = None
-            _append(node, context, kept, content, memoryview(content), guards)
-            node.ready.append(connection)
-
-    check.ask(verified)
+            content = self._content
+            _append(self._node, self._context, kept, content, memoryview(content), guards)
+            self._node.ready.append(connection)
 
 
 def text_of(transactional_id: bytes) -> str:

@@ -6,12 +6,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.handlers.add_partitions_to_txn import answer_broker
 from ottla.broker.transaction_markers import write_markers
+from ottla.broker.transaction_verification import Question
 from ottla.controller.brokers import METADATA_VERSION
+from ottla.coordinator.transactions.add_partitions import AddPartitions
+from ottla.coordinator.transactions.outcome import Outcome
+from ottla.coordinator.transactions.transaction import EPOCH_PER_TRANSACTION
 from ottla.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
+from ottla.model.errors import ApiError
 from ottla.model.ids import TRANSACTIONS_TOPIC
 from ottla.ports import Peer
 from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -31,9 +35,37 @@ def start_transaction_coordinator(node: Node) -> TransactionCoordinator:
     """Return a transaction coordinator that loads its ids and follows the node's metadata."""
     transactions = TransactionCoordinator(node, BrokerRoutes(node))
     node.hosted_logs.on_log_made.append(transactions.host.log_available)
-    node.transaction_verifier.ask_here = partial(answer_broker, node)
+    node.transaction_verifier.ask_here = partial(answer_question, transactions)
     transactions.host.refresh()
     return transactions
+
+
+def answer_question(transactions: TransactionCoordinator, question: Question) -> None:
+    """Answer what a partition's leader on this broker asks, at once or later.
+
+    It may wait for the end of the transaction before: it holds up nobody else.
+    """
+
+    def done(outcome: Outcome) -> None:
+        if outcome.partitions is None:
+            question.refuse(outcome.error_code)
+        else:
+            question.done(dict(outcome.partitions))
+
+    asked = AddPartitions(
+        question.transactional_id,
+        question.producer_id,
+        question.producer_epoch,
+        question.partitions,
+        EPOCH_PER_TRANSACTION,
+    )
+    try:
+        if question.adds_partitions:
+            transactions.add_partitions(asked, done, may_wait=True)
+        else:
+            transactions.verify_partitions(asked, done)
+    except ApiError as error:
+        question.refuse(error.code)
 
 
 def follow_metadata(

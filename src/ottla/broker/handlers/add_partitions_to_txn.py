@@ -73,24 +73,6 @@ def handle(
     return None
 
 
-def answer_broker(
-    node: Node,
-    request: AddPartitionsToTxnRequest,
-    answered: Callable[[AddPartitionsToTxnResponse], None],
-) -> None:
-    """Answer a request of this broker to itself, with one transaction.
-
-    It may wait for the end of the transaction before: it holds up nobody else.
-    """
-    (transaction,) = request.transactions
-
-    def tell(result: Message) -> None:
-        assert isinstance(result, AddPartitionsToTxnResult)
-        answered(AddPartitionsToTxnResponse(results_by_transaction=[result]))
-
-    _ask(node, transaction, _CLIENT_VERSION_OF_BROKERS, tell, may_wait=True)
-
-
 def refuse(
     request: AddPartitionsToTxnRequest, error: ApiError, context: RequestContext
 ) -> AddPartitionsToTxnResponse:
