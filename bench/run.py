@@ -32,6 +32,7 @@ from harness.cluster import Cluster, ClusterSystem
 from harness.cluster_faults import FRESH_NAMES, fresh_cluster_works
 from harness.cluster_works import warm_cluster_works, warm_up_cluster
 from harness.fresh import FreshWork, StartAndMemory, fresh_works
+from harness.java import java_launcher
 from harness.machine import describe, others_at_work
 from harness.native import group_raw, group_settle, raw_load, rdkafka_load, transactions_load
 from harness.problem import BenchError
@@ -39,11 +40,12 @@ from harness.results import Results
 from harness.runner import B, Runner
 from harness.scale import FULL, QUICK, Scale
 from harness.systems import CompiledOttla, EarlierOttla, Kafka, Ottla
+from harness.transaction_works import JavaCommits
 from harness.works import Work
 
 LEFT_OUT_OF_QUICK = (
     "rdkafka-6x100", "rdkafka-6x10240", "latency-10000", "rdkafka-1000x1024",
-    "heartbeat-consumer", "settle-consumer", "in-transactions",
+    "heartbeat-consumer", "settle-consumer", "in-transactions", "java-transactions",
 )  # fmt: skip
 
 CLUSTER_ROUNDS_LIMIT_S = 240.0
@@ -156,6 +158,17 @@ def without_compiler(
     return works, fresh
 
 
+def without_java(works: list[Work], circumstances: list[str]) -> list[Work]:
+    """Return the workloads that can run, if there is no Java or no client of Kafka."""
+    if any(isinstance(work, JavaCommits) for work in works):
+        try:
+            java_launcher()
+        except BenchError as error:
+            circumstances.append(f"{error}; the rows of Kafka's own client are left out")
+            return [work for work in works if not isinstance(work, JavaCommits)]
+    return works
+
+
 def released_ottla(circumstances: list[str]) -> Ottla:
     """Return Ottla as a release has it: compiled, if there is a C compiler."""
     try:
@@ -215,6 +228,7 @@ def measure(console: Console, options: argparse.Namespace, scale: Scale) -> Meas
             run_with_progress(console, runner, base, *chosen_for_clusters(scale, wanted))
         else:
             works, fresh = without_compiler(*chosen(scale, wanted), scale, circumstances)
+            works = without_java(works, circumstances)
             run_with_progress(
                 console, Runner(systems, scale, options.keep, results), base, works, fresh
             )

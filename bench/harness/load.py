@@ -6,7 +6,7 @@ import json
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness.problem import BenchError
@@ -21,12 +21,14 @@ def run_load(
     target: Target,
     *arguments: str | float,
     on_begin: Callable[[], None] = lambda: None,
+    launcher: Sequence[str] = (),
 ) -> dict[str, float]:
     """Return the report of the generator, with `cpu_s`, the broker's CPU seconds.
 
-    `on_begin` is called when the measurement begins.
+    `on_begin` is called when the measurement begins. `launcher` is the command that runs the
+    generator if it is not a program by itself.
     """
-    command = [str(program), *(str(argument) for argument in arguments)]
+    command = [*launcher, str(program), *(str(argument) for argument in arguments)]
     with tempfile.TemporaryFile("w+", errors="replace") as errors:
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL, text=True

@@ -57,6 +57,7 @@ def _share(key: str, label: str, at_least: float, aim: float) -> Metric:
 
 
 _TRANSACTIONS = "transactions of 100 records of 1 KiB, one producer"
+_JAVA_TRANSACTIONS = "transactions of 100 records of 1 KiB, one producer of Kafka's own client"
 _IN_TRANSACTIONS = "librdkafka produce in transactions of 1 s, compared with none"
 
 
@@ -91,6 +92,9 @@ METRICS: tuple[Metric, ...] = (
     Metric("transactions", _TRANSACTIONS, "per s", Better.HIGHER, 1.5, 3.0),
     Metric("commit-p50", "commit of such a transaction, p50", "ms", _LOWER),
     Metric("commit-p99", "commit of such a transaction, p99", "ms", _LOWER),
+    Metric("java-transactions", _JAVA_TRANSACTIONS, "per s", Better.HIGHER, 1.5, 3.0),
+    Metric("java-commit-p50", "commit of such a transaction, p50", "ms", _LOWER),
+    Metric("java-commit-p99", "commit of such a transaction, p99", "ms", _LOWER),
     _share("in-transactions", _IN_TRANSACTIONS, 95, 98),
     _share(
         "read-committed",

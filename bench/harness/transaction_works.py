@@ -1,12 +1,13 @@
 """Workloads of transactional producers and of consumers of what they write.
 
-Each producer is librdkafka's, with acks=all.
+Each producer is librdkafka's, with acks=all, or Kafka's own with its defaults.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from harness.java import JAVA_LOADS, java_launcher
 from harness.load import run_load
 from harness.native import transactions_load
 from harness.problem import BenchError
@@ -22,6 +23,8 @@ TRANSACTIONS = 3
 RUN = 1000
 ABORT_EVERY = 10
 PARTITIONS = 6
+JAVA_WARM_UP = 4
+"""How many times longer Java's producer is warmed up: its code is compiled meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,7 @@ class Commits(OneTopic):
 
     def measure(self, target: Target) -> Figures:
         """Return the transactions per second and the times of their commits."""
-        done = run_load(
-            transactions_load(), target, "commits", target.ports_text, self.name,
-            self.partitions, RECORDS, RECORD_BYTES, self.scale.load_warm_s, self.scale.load_s,
-        )  # fmt: skip
+        done = self._run(target)
         return {
             self.name: done["per_s"],
             f"{self.commit}-p50": done["p50_ms"],
@@ -57,6 +57,24 @@ class Commits(OneTopic):
             "_max_ms": done["max_ms"],
             "_cpu_ms": done["cpu_s"] / done["transactions"] * 1e3,
         }
+
+    def _run(self, target: Target) -> dict[str, float]:
+        return run_load(
+            transactions_load(), target, "commits", target.ports_text, self.name,
+            self.partitions, RECORDS, RECORD_BYTES, self.scale.load_warm_s, self.scale.load_s,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class JavaCommits(Commits):
+    """The same with Kafka's own producer, whose process is a new one in each round."""
+
+    def _run(self, target: Target) -> dict[str, float]:
+        return run_load(
+            JAVA_LOADS / "TransactionsLoad.java", target, target.ports_text, self.name,
+            self.partitions, RECORDS, RECORD_BYTES, JAVA_WARM_UP * self.scale.load_warm_s,
+            self.scale.load_s, launcher=java_launcher(),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -120,6 +138,7 @@ def transaction_works(scale: Scale) -> list[Work]:
     """Return these workloads in the order of the table."""
     return [
         Commits("transactions", scale, PARTITIONS),
+        JavaCommits("java-transactions", scale, PARTITIONS, commit="java-commit"),
         ProduceInTransactions("in-transactions", scale, PARTITIONS),
         ReadCommitted("read-committed", scale),
     ]
