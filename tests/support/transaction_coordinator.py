@@ -10,6 +10,7 @@ from ottla.controller.topics import NewTopic
 from ottla.coordinator.runtime.partitioner import partition_of
 from ottla.coordinator.runtime.shard_runtime import ShardRuntime
 from ottla.coordinator.transactions.add_partitions import AddPartitions
+from ottla.coordinator.transactions.broker import MarkerCodes
 from ottla.coordinator.transactions.end_transaction import EndTransaction
 from ottla.coordinator.transactions.init_producer import InitProducer, ProducerIdAndEpoch
 from ottla.coordinator.transactions.internal_topic import transactions_topic
@@ -30,11 +31,7 @@ from ottla.testing.fakes import FakeClock, FakeRandom, InlineBackground
 from ottla.testing.faulty_files import FaultyFiles
 from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarker,
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
 )
 from tests.support.decisions import create_topics
 
@@ -100,9 +97,7 @@ class Leaders:
         self.written: list[tuple[str, int, int, int, bool]] = []
         """Topic, partition, producer id, epoch and result of every marker."""
         self.requests: list[WriteTxnMarkersRequest] = []
-        self.waiting: list[
-            tuple[WriteTxnMarkersRequest, Callable[[WriteTxnMarkersResponse], None]]
-        ] = []
+        self.waiting: list[tuple[WriteTxnMarkersRequest, Callable[[MarkerCodes], None]]] = []
         self.is_slow = False
         self.silent: SilentPeer | None = None
         """The connection to other brokers; None if they cannot be reached."""
@@ -110,7 +105,7 @@ class Leaders:
         self.coordinator_epochs: list[int] = []
 
     def write_here(
-        self, request: WriteTxnMarkersRequest, done: Callable[[WriteTxnMarkersResponse], None]
+        self, request: WriteTxnMarkersRequest, done: Callable[[MarkerCodes], None]
     ) -> None:
         self.requests.append(request)
         self.waiting.append((request, done))
@@ -127,17 +122,17 @@ class Leaders:
         """Answer what waits."""
         waiting, self.waiting = self.waiting, []
         for request, done in waiting:
-            done(
-                WriteTxnMarkersResponse(markers=[self._write(marker) for marker in request.markers])
-            )
+            codes: MarkerCodes = {}
+            for marker in request.markers:
+                self._write(marker, codes)
+            done(codes)
 
-    def _write(self, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
-        topics = []
+    def _write(self, marker: WritableTxnMarker, codes: MarkerCodes) -> None:
         self.coordinator_epochs.append(marker.coordinator_epoch)
         for topic in marker.topics:
-            results = []
             for index in topic.partition_indexes:
-                code = self.codes.get(TopicPartition(topic.name, index), ErrorCode.NONE)
+                partition = TopicPartition(topic.name, index)
+                code = self.codes.get(partition, ErrorCode.NONE)
                 if code is ErrorCode.NONE:
                     self.written.append(
                         (
@@ -148,11 +143,7 @@ class Leaders:
                             marker.transaction_result,
                         )
                     )
-                results.append(
-                    WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
-                )
-            topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=results))
-        return WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics)
+                codes[marker.producer_id, partition] = code
 
 
 class Coordination:

@@ -38,10 +38,10 @@ MOST_OPEN: Final = 500
 """How many markers of a request may be uncommitted before it waits."""
 _PARTITIONS_A_STEP: Final = 10
 
-Done: TypeAlias = Callable[[WriteTxnMarkersResponse], None]
 _Codes: TypeAlias = dict[int, ErrorCode]
-_Results: TypeAlias = dict[int, dict[str, _Codes]]
+MarkerResults: TypeAlias = dict[int, dict[str, _Codes]]
 """The results so far, by producer id, topic and partition."""
+Done: TypeAlias = Callable[[MarkerResults], None]
 MarkerWriter: TypeAlias = Callable[[int, TransactionEnd, Callable[[ErrorCode], None]], None]
 """Writes a marker to a partition of an internal topic, or raises ApiError or OSError."""
 
@@ -72,7 +72,7 @@ class _MarkerWrites:
     def __init__(self, node: Node, done: Done) -> None:
         self._node = node
         self._done: Done | None = done
-        self._results: _Results = {}
+        self._results: MarkerResults = {}
         self._open = 1  # one more, until all are appended
         self._all_appended = False
         self._is_late = False
@@ -156,7 +156,7 @@ class _MarkerWrites:
             self._node.pause_collection(False)
         done, self._done = self._done, None
         if done is not None:
-            done(_response(self._results))
+            done(self._results)
 
 
 def _has_many(request: WriteTxnMarkersRequest) -> bool:
@@ -180,7 +180,8 @@ def _end_of(marker: WritableTxnMarker) -> TransactionEnd:
     )
 
 
-def _response(results: _Results) -> WriteTxnMarkersResponse:
+def markers_response(results: MarkerResults) -> WriteTxnMarkersResponse:
+    """Return the response with these results."""
     return WriteTxnMarkersResponse(markers=LazyList(_of_producer, list(results.items())))
 
 

@@ -6,19 +6,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.transaction_markers import write_markers
+from ottla.broker.transaction_markers import MarkerResults, write_markers
 from ottla.broker.transaction_verification import Question
 from ottla.controller.brokers import METADATA_VERSION
 from ottla.coordinator.transactions.add_partitions import AddPartitions
+from ottla.coordinator.transactions.broker import MarkerCodes
 from ottla.coordinator.transactions.outcome import Outcome
 from ottla.coordinator.transactions.transaction import EPOCH_PER_TRANSACTION
 from ottla.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ApiError
-from ottla.model.ids import TRANSACTIONS_TOPIC
+from ottla.model.ids import TRANSACTIONS_TOPIC, TopicPartition
 from ottla.ports import Peer
-from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
@@ -89,10 +90,10 @@ class BrokerRoutes:
         """The connection to each broker, with its address."""
 
     def write_here(
-        self, request: WriteTxnMarkersRequest, done: Callable[[WriteTxnMarkersResponse], None]
+        self, request: WriteTxnMarkersRequest, done: Callable[[MarkerCodes], None]
     ) -> None:
         """Write markers to partitions that this broker leads."""
-        write_markers(self._node, request, done)
+        write_markers(self._node, request, lambda results: done(_codes_of(results)))
 
     def peer(self, broker_id: int) -> Peer | None:
         """Return the connection to a broker, None while its address is not known."""
@@ -121,3 +122,12 @@ class BrokerRoutes:
             if name == METADATA_VERSION and highest >= _LEVEL_OF_NEW_VERSION:
                 return _NEW_VERSION
         return _OLD_VERSION
+
+
+def _codes_of(results: MarkerResults) -> MarkerCodes:
+    return {
+        (producer_id, TopicPartition(topic, index)): code
+        for producer_id, topics in results.items()
+        for topic, codes in topics.items()
+        for index, code in codes.items()
+    }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.node import Node
-from ottla.broker.transaction_markers import write_markers
+from ottla.broker.transaction_markers import MarkerResults, markers_response, write_markers
 from ottla.model.acl import CLUSTER_NAME, AclOperation, AclResourceType
 from ottla.model.errors import ApiError
 from ottla.wire.lazy_list import LazyList
@@ -25,9 +25,11 @@ def handle(node: Node, request: WriteTxnMarkersRequest, context: RequestContext)
     if not context.allows(AclOperation.ALTER, AclResourceType.CLUSTER, CLUSTER_NAME):
         context.authorize(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME)
     reply = context.defer()
-    write_markers(
-        node, request, lambda response: reply.run_in_slices(reply.send_in_slices(response))
-    )
+
+    def done(results: MarkerResults) -> None:
+        reply.run_in_slices(reply.send_in_slices(markers_response(results)))
+
+    write_markers(node, request, done)
 
 
 def refuse(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from ottla.coordinator.runtime.broker import Broker
 from ottla.model.errors import ApiError
+from ottla.model.ids import TopicPartition
 from ottla.ports import Peer
-from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest
 
 
 class ProducerIds(Protocol):
@@ -26,11 +27,15 @@ class TransactionBroker(Broker, Protocol):
         """The producer ids of this broker."""
 
 
+MarkerCodes: TypeAlias = dict[tuple[int, TopicPartition], int]
+"""The error code of each marker that was to be written, by producer id and partition."""
+
+
 class MarkerRoutes(Protocol):
     """The ways to the leaders of partitions."""
 
     def write_here(
-        self, request: WriteTxnMarkersRequest, done: Callable[[WriteTxnMarkersResponse], None]
+        self, request: WriteTxnMarkersRequest, done: Callable[[MarkerCodes], None]
     ) -> None:
         """Write markers to partitions that this broker leads. `done` is called at once or later."""
 

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from ottla.coordinator.runtime.broker import Broker
-from ottla.coordinator.transactions.broker import MarkerRoutes
+from ottla.coordinator.transactions.broker import MarkerCodes, MarkerRoutes
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.model.steps import Steps
@@ -235,34 +235,26 @@ class MarkerSender:
         version = self.routes.version(broker_id)
 
         def done(result: Response | OSError) -> None:
-            response = None if isinstance(result, OSError) else _decode(result, version)
-            self._answered(broker_id, part, response)
+            codes = {} if isinstance(result, OSError) else dict(_codes(_decode(result, version)))
+            self._answered(broker_id, part, codes)
 
         peer = self.routes.peer(broker_id)
         if peer is None:
-            self._answered(broker_id, part, None)
+            self._answered(broker_id, part, {})
             return
         body = encoder(WriteTxnMarkersRequest, version)(request)
         try:
             peer.send(WriteTxnMarkersRequest.API_KEY, version, body, REQUEST_TIMEOUT_MS, done)
         except BlockingIOError:
-            self._answered(broker_id, part, None)
+            self._answered(broker_id, part, {})
 
-    def _answered(
-        self,
-        broker_id: int,
-        part: list[_Marker],
-        response: WriteTxnMarkersResponse | None,
-    ) -> None:
-        """Take the answer of a broker; None if there was none."""
+    def _answered(self, broker_id: int, part: list[_Marker], codes: MarkerCodes) -> None:
+        """Take the answer of a broker. Without codes there was none."""
         del self._in_flight[broker_id]
-        codes = {} if response is None else dict(_codes(response))
         self._run(len(part), self._take(part, codes))
         self._send_to(broker_id)
 
-    def _take(
-        self, part: list[_Marker], codes: dict[tuple[int, TopicPartition], int]
-    ) -> Steps[None]:
+    def _take(self, part: list[_Marker], codes: MarkerCodes) -> Steps[None]:
         """Note what the answer says about each partition."""
         for number, (markers, partition) in enumerate(part, 1):
             if codes.get((markers.producer_id, partition)) in _DONE:
