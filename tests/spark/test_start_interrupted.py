@@ -1,4 +1,4 @@
-"""`ottla load` that is stopped while Spark starts: no Java process is left."""
+"""`ottla load` and `ottla pipeline` that are stopped while Spark starts: no Java process is left."""
 
 from __future__ import annotations
 
@@ -129,4 +129,37 @@ def test_a_signal_while_java_starts_spark_is_not_kept_waiting(
     assert (running.returncode, "Traceback" in said) == (130, False), said
     assert not (tmp_path / "table").exists()
     for process in seen:
+        eventually(partial(has_ended, process), f"the end of {process}", PATIENCE_S)
+
+
+PIPELINE = """\
+name: numbers
+sources:
+  numbers: {files: in, format: json, schema: n long, stream: true}
+sinks:
+  out: {from: numbers, table: "parquet:out"}
+"""
+
+
+@pytest.mark.parametrize(("option", "exit_code"), [("--always", 0), ("--once", 130)])
+def test_a_pipeline_that_is_stopped_early_ends_as_one_that_is_stopped_later(
+    tmp_path: Path, option: str, exit_code: int
+) -> None:
+    (tmp_path / "numbers.yaml").write_text(PIPELINE)
+    (tmp_path / "in").mkdir()
+    words = ["pipeline", "run", str(tmp_path / "numbers.yaml"), option, "--master", "local[1]"]
+    with subprocess.Popen(
+        [*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as running:
+        seen: dict[int, psutil.Process] = {}
+        try:
+            eventually(partial(runs, JAVA, running, seen), "Java", PATIENCE_S)
+            running.send_signal(signal.SIGTERM)
+            said, _ = running.communicate(timeout=PATIENCE_S)
+        finally:
+            running.kill()
+    assert running.returncode == exit_code, said
+    assert said.splitlines()[-1] == "ottla: stopped before a query ran"
+    assert not (tmp_path / "out").exists()
+    for process in seen.values():
         eventually(partial(has_ended, process), f"the end of {process}", PATIENCE_S)

@@ -32,6 +32,7 @@ from ottla_spark.pipelines.show.views import (
     table_of,
 )
 from ottla_spark.pipelines.spec.model import Once, Trigger
+from ottla_spark.pipelines.spec.pipeline_file import read_file
 from ottla_spark.pipelines.spec.problems import Problem, Problems
 from ottla_spark.session import session
 from ottla_spark.spark_log import UnexpectedError, message_of, spark_log
@@ -81,6 +82,11 @@ class ProblemReport:
         self._file = file
         self._tell = tell
         self._printed: set[Problem] = set()
+
+    @property
+    def has_printed(self) -> bool:
+        """True if a problem was printed."""
+        return bool(self._printed)
 
     def print_early(self, problems: Problems) -> None:
         """Print the problems that are known before Spark starts, which may take a while."""
@@ -179,13 +185,18 @@ def _plan(target: Target, running: Running) -> int:
 
 def _run(target: Target, trigger: Trigger | None, running: Running) -> int:
     report = ProblemReport(target.file, target.tell)
-    checked, problems = target.check(running.spark, report.print_early)
+    try:
+        checked, problems = target.check(running.spark, report.print_early)
+    except KeyboardInterrupt:  # Spark has not started
+        if not running.stop.is_set():
+            raise
+        return FAILED if report.has_printed else _stopped_early(target, trigger)
     if checked is None or len(problems):
         report.print_all(problems)
         return FAILED
-    wanted = checked.spec.trigger if trigger is None else trigger
     if running.stop.is_set():
-        return _stopped(wanted)
+        return _stopped_early(target, trigger)
+    wanted = checked.spec.trigger if trigger is None else trigger
     view = JsonView() if target.json else LiveView() if sys.stdout.isatty() else LineView()
     try:
         queries = Pipeline(checked, running.spark()).run_by(wanted, view, running.stop)
@@ -193,6 +204,15 @@ def _run(target: Target, trigger: Trigger | None, running: Running) -> int:
         view.close()
     _print_summary(queries, target.json)
     return _stopped(wanted) if running.stop.is_set() else OK
+
+
+def _stopped_early(target: Target, trigger: Trigger | None) -> int:
+    """Print that no query has run, and return the exit code."""
+    target.tell("ottla: stopped before a query ran")
+    if trigger is None:
+        spec = read_file(Path(target.file).absolute(), Problems())
+        trigger = Once() if spec is None else spec.trigger
+    return _stopped(trigger)
 
 
 def _stopped(trigger: Trigger) -> int:
