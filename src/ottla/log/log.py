@@ -770,7 +770,11 @@ class Log:
     def forget_remote(self) -> None:
         """Begin with the first local segment: the remote tier of the topic was turned off."""
         self.note_remote(-1, 0)
-        self.advance_log_start(self.local_log_start_offset)
+        self._tiered_start = None
+        start = self.local_log_start_offset
+        # What the tier had is committed, also if this broker has not heard so since it started.
+        self.high_watermark = max(self.high_watermark, start)
+        self.advance_log_start(start)
 
     def delete_old_segments(self, now_ms: int, at_most: int = ALL_SEGMENTS) -> int:
         """Remove the segments that retention no longer keeps; return how many."""

@@ -6,6 +6,10 @@
     COPY_STARTED, COPY_FINISHED -> DELETE_STARTED    nobody reads it any more
     DELETE_STARTED  -> DELETE_FINISHED   its objects are gone; it is forgotten
 
+As soon as the deletion of the whole remote part is marked, no upload can finish any more. It ends
+with PARTITION_DELETE_FINISHED, after which the partition begins anew. The states of this deletion
+follow each other, too: what a broker writes late that another one has taken over from is ignored.
+
 Other changes are ignored, whoever asks for them: two brokers may both believe that they lead the
 partition, and the order of the records decides. `apply` is the only way in which the state
 changes.
@@ -46,6 +50,11 @@ _NEXT = {
     SegmentState.COPY_FINISHED: (SegmentState.DELETE_STARTED,),
     SegmentState.DELETE_STARTED: (SegmentState.DELETE_FINISHED,),
 }
+_NEXT_DELETE = {
+    None: PartitionDeleteState.MARKED,
+    PartitionDeleteState.MARKED: PartitionDeleteState.STARTED,
+    PartitionDeleteState.STARTED: PartitionDeleteState.FINISHED,
+}
 
 
 class RemoteSegments:
@@ -82,6 +91,8 @@ class RemoteSegments:
         if isinstance(record, SegmentMetadata):
             return self._add(record)
         if isinstance(record, PartitionDelete):
+            if record.state != _NEXT_DELETE[self.delete_state]:
+                return False
             self.delete_state = record.state
             return True
         return self._update(record)
@@ -125,8 +136,10 @@ class RemoteSegments:
         return True
 
     def can_finish(self, segment: SegmentMetadata) -> bool:
-        """Return True if all segments that one replaces are readable."""
-        return all(segment_id in self._pieces for segment_id in segment.replaces)
+        """Return True if all segments that one replaces are readable, and nothing is deleted."""
+        return self.delete_state is None and all(
+            segment_id in self._pieces for segment_id in segment.replaces
+        )
 
     def _open(self, segment: SegmentMetadata) -> None:
         self.size += segment.size

@@ -44,8 +44,8 @@ class CopyTask:
         self.segment = segment
         self._objects = objects
         self._ended = ended
-        self._known_in: RemoteSegments | None = None
-        """The metadata in which the segment was seen."""
+        self._was_known = False
+        """True once the segment was seen in the metadata."""
         self._is_over = False
         self._is_stored = False
         """True once all objects are stored, and COPY_FINISHED may be written."""
@@ -139,6 +139,10 @@ class CopyTask:
         else:
             self._owner.tier.later(GIVE_UP_MS, self._end)
 
+    def note(self, segments: RemoteSegments) -> None:
+        """Take note that a record was read: with the next one, the segment may be gone again."""
+        self._was_known = self._was_known or self.segment.segment_id in segments.segments
+
     def metadata_changed(self, segments: RemoteSegments) -> None:
         """Follow what the metadata says about the segment.
 
@@ -146,19 +150,31 @@ class CopyTask:
         is known to be deleted only if it was there before.
         """
         known = segments.segments.get(self.segment.segment_id)
-        was_known = self._known_in is segments
-        if known is not None:
-            self._known_in = segments
+        self.note(segments)
         if self._is_over or not self._is_stored:
             return
         if known is not None and known.state == SegmentState.COPY_FINISHED:
             self._end(is_copied=True)
-        elif (known is None and was_known) or (
+        elif (known is None and self._was_known) or (
             known is not None
             and (known.state != SegmentState.COPY_STARTED or not segments.can_finish(known))
         ):
             # Another leader has copied the same records and given this up, or it has rewritten
-            # or deleted what this would replace.
+            # or deleted what this would replace. Or all of the remote part is being deleted.
+            self._give_up()
+
+    def replica_gone(self) -> None:
+        """End the copy: this broker has no tiered replica any more, and follows no metadata of it.
+
+        If the topic is there, the segment may be readable already. Whoever leads the partition or
+        deletes its remote part knows of the segment.
+        """
+        if self._is_over or not self._is_stored:
+            return
+        topic_id = self._owner.remote.topic_id
+        if topic_id in self._owner.tier.node.image.topics_by_id:
+            self._end()
+        else:
             self._give_up()
 
     def _give_up(self) -> None:

@@ -18,6 +18,7 @@ from ottla.tiered.remote_segments import RemoteSegments
 from ottla.wire.primitives import DecodeError
 
 _RECORDS_A_STEP: Final = 32
+_FINISHED: Final = PartitionDeleteState.FINISHED
 
 
 class MetadataState:
@@ -67,7 +68,8 @@ class MetadataState:
         segments = self.partitions.get(key)
         if segments is None:
             segments = self.partitions[key] = RemoteSegments()
-        segments.apply(record)
-        if isinstance(record, PartitionDelete) and record.state == PartitionDeleteState.FINISHED:
+        has_changed = segments.apply(record)
+        is_end = isinstance(record, PartitionDelete) and segments.delete_state == _FINISHED
+        if has_changed and is_end:
             del self.partitions[key]
         self._changed(key)

@@ -19,6 +19,7 @@ from ottla.tiered.remote_cleanable import RemoteCleanable, remote_cleanable
 from ottla.tiered.remote_segments import RemoteSegments
 
 if TYPE_CHECKING:
+    from ottla.broker.remote_tier.copy_task import CopyTask
     from ottla.broker.remote_tier.remote_clean import RemoteClean
     from ottla.broker.remote_tier.tiered_partition import TieredPartition
 
@@ -42,14 +43,17 @@ class RemoteCompaction:
 
     def metadata_changed(self, segments: RemoteSegments) -> None:
         """Tell the copy of a rewritten segment what the metadata says."""
-        if self.running is not None and self.running.copy is not None:
-            self.running.copy.metadata_changed(segments)
+        if self.copy is not None:
+            self.copy.metadata_changed(segments)
+
+    @property
+    def copy(self) -> CopyTask | None:
+        """The copy of a rewritten segment that is under way."""
+        return None if self.running is None else self.running.copy
 
     def is_copying(self, segment_id: bytes) -> bool:
         """Return True if this is the segment that is being written."""
-        running = self.running
-        copy = None if running is None else running.copy
-        return copy is not None and copy.segment.segment_id == segment_id
+        return self.copy is not None and self.copy.segment.segment_id == segment_id
 
     def check(self, log: Log, segments: RemoteSegments) -> None:
         """Begin a clean if it is due, and no other one runs."""

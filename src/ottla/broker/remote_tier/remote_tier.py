@@ -118,8 +118,7 @@ class RemoteTier:
                 yield
         for partition, tiered in self.partitions.items():
             if partition not in seen:
-                tiered.forget_figures()
-                tiered.forget_stored_start()
+                tiered.replica_gone()
         self.partitions = seen
         self._by_name = {each.remote: each for each in seen.values()}
         if any(partition.leader is not None for partition in seen):
@@ -167,6 +166,9 @@ class RemoteTier:
             self._is_checking = True
             self.later(0, lambda: self._run(self._check_changed()))
         self._changed[partition] = None
+        tiered = self._by_name.get(partition)
+        if tiered is not None:
+            tiered.record_read()
 
     def _check_changed(self) -> Steps[None]:
         self._is_checking = False
@@ -179,6 +181,11 @@ class RemoteTier:
         self.removed.check()
 
     # -- tasks ---------------------------------------------------------------------------
+
+    @property
+    def tasks_running(self) -> int:
+        """How many tasks have begun and not ended."""
+        return self._running
 
     def run(self, task: Callable[[], None]) -> None:
         """Run a task when fewer than TASKS_AT_A_TIME run; it calls `ended` in the end."""

@@ -2,8 +2,9 @@
 
 The leader of the partition of `__remote_log_metadata` that has their records does it (KIP-405), so
 the deletion goes on whatever becomes of the brokers that had replicas. It is marked in the metadata
-first. A new leader goes on where the last one stopped. Of a topic that is gone, everything that the
-store lists is deleted, also what no metadata names.
+first. A new leader goes on where the last one stopped. A deletion that is marked goes on to its
+end, also if the tier of the topic is turned on again: nothing is copied meanwhile. Of a topic that
+is gone, everything that the store lists is deleted, also what no metadata names.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 SURE_AFTER_MS: Final = 60_000
 """A topic that is missing for this long is deleted: the metadata of this broker may lag."""
 RETRY_MS: Final = 5_000
+READ_AGAIN_MS: Final = 20
 _PAGE: Final = 1000
 
 
@@ -53,7 +55,7 @@ class RemovedPartitions:
             for partition, segments in state.partitions.items():
                 if not segments.has_records:
                     continue  # nothing was ever stored
-                if self._tier.is_tiered(partition):
+                if segments.delete_state is None and self._tier.is_tiered(partition):
                     continue
                 since_ms = self._missing_since.get(partition, now_ms)
                 missing[partition] = since_ms
@@ -89,22 +91,39 @@ class _Removal:
     ) -> None:
         self._tier = tier
         self._partition = partition
-        self._left = list(segments.segments.values())
-        self._state = segments.delete_state
+        self._segments = segments
+        self._deleted: set[bytes] = set()
         self._ended = ended
 
-    def begin(self) -> None:
-        """Mark the partition, then delete one segment after the other."""
-        if self._state is None:
-            self._mark(PartitionDeleteState.MARKED, self._marked)
-        else:
-            self._marked()
+    @property
+    def _is_mine(self) -> bool:
+        """True while this broker leads the metadata, and nobody has finished the deletion."""
+        led = self._tier.metadata.led()
+        return any(state.partitions.get(self._partition) is self._segments for state in led)
 
-    def _marked(self) -> None:
-        if self._state == PartitionDeleteState.STARTED:
+    def begin(self) -> None:
+        """Mark the partition, then delete one segment after the other.
+
+        Which segments there are is known only once the marks are read back.
+        """
+        state = self._segments.delete_state
+        if not self._is_mine:
+            self._ended(self._partition, None)
+        elif state == PartitionDeleteState.STARTED:
             self._next()
+        elif state == PartitionDeleteState.MARKED:
+            self._mark(PartitionDeleteState.STARTED, lambda: self._wait_for_more_than(state))
+        elif self._tier.is_tiered(self._partition):  # it was turned on again
+            self._ended(self._partition, None)
         else:
-            self._mark(PartitionDeleteState.STARTED, self._next)
+            self._mark(PartitionDeleteState.MARKED, lambda: self._wait_for_more_than(state))
+
+    def _wait_for_more_than(self, state: PartitionDeleteState | None) -> None:
+        """Go on when a mark was read back."""
+        if self._is_mine and self._segments.delete_state == state:
+            self._tier.later(READ_AGAIN_MS, lambda: self._wait_for_more_than(state))
+        else:
+            self.begin()
 
     def _mark(self, state: PartitionDeleteState, then: Callable[[], None]) -> None:
         node = self._tier.node
@@ -122,10 +141,15 @@ class _Removal:
         return written
 
     def _next(self) -> None:
-        if not self._left:
+        if not self._is_mine:
+            self._ended(self._partition, None)
+            return
+        found = self._segments.segments.items()
+        segment = next((each for key, each in found if key not in self._deleted), None)
+        if segment is None:
             self._delete_rest()
             return
-        segment = self._left.pop()
+        self._deleted.add(segment.segment_id)
         if segment.state == SegmentState.DELETE_STARTED:
             self._delete(segment)
         else:

@@ -97,16 +97,34 @@ class TieredPartition:
         log, segments = self.log, self.segments
         if log is None or segments is None:
             return
-        self._follow(log, segments)
+        if segments.delete_state is None:
+            self._follow(log, segments)
         if self.copy is not None:
             self.copy.metadata_changed(segments)
         self.compaction.metadata_changed(segments)
+        if segments.delete_state is not None:
+            return  # the tier was turned off, and on again: first all that it had is deleted
         if self.partition.leader is None:
             self.forget_figures()
             return
         before, self._figures = self._figures, figures_of(log, segments)
         self.tier.metrics.replace(before, self._figures)
         self._lead(log, segments)
+
+    def record_read(self) -> None:
+        """Take note that the metadata has another record about this partition."""
+        segments = self.segments
+        for copy in (self.copy, self.compaction.copy):
+            if copy is not None and segments is not None:
+                copy.note(segments)
+
+    def replica_gone(self) -> None:
+        """End what is under way: this broker has no tiered replica of the partition any more."""
+        self.forget_figures()
+        self.forget_stored_start()
+        for copy in (self.copy, self.compaction.copy):
+            if copy is not None:
+                copy.replica_gone()
 
     def forget_figures(self) -> None:
         """Take the figures of this partition out of the sums: another broker counts it."""

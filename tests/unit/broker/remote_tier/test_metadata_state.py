@@ -71,7 +71,18 @@ def test_a_batch_that_is_cut_off_is_read_again(case: Case) -> None:
 
 
 def test_a_partition_is_forgotten_when_its_deletion_has_ended(case: Case) -> None:
-    case.apply(batch(0, SEGMENT, PartitionDelete(PARTITION, 1, 0, PartitionDeleteState.FINISHED)))
+    marked, started, finished = [
+        PartitionDelete(PARTITION, 1, 0, state)
+        for state in (
+            PartitionDeleteState.MARKED,
+            PartitionDeleteState.STARTED,
+            PartitionDeleteState.FINISHED,
+        )
+    ]
+    case.apply(batch(0, SEGMENT, finished, marked, finished, started, marked))
+    (segments,) = case.state.partitions.values()
+    assert segments.delete_state == PartitionDeleteState.STARTED, "others came too late, or early"
+    case.apply(batch(6, finished))
     assert case.state.partitions == {}
 
 

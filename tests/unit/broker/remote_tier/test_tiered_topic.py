@@ -23,6 +23,7 @@ from ottla.testing.fakes import START_MS
 from ottla.testing.faulty_files import FaultyFiles
 from ottla.tiered import object_cache, remote_fetch
 from ottla.tiered.layout import log_start_key, object_key, partition_prefix
+from ottla.tiered.metadata_records import SegmentState, SegmentUpdate
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -630,3 +631,115 @@ def test_copies_can_be_stopped_and_the_remote_part_stays(
     broker.work()
     assert broker.manifests == copied
     assert broker.consume(client) == list(range(COUNT + 10))
+
+
+OFF = {"remote_storage_enable": "false", "remote_log_delete_on_disable": "true"}
+ON = {"remote_storage_enable": "true", "remote_log_delete_on_disable": "false"}
+
+
+def test_the_tier_is_turned_off_before_the_high_watermark_is_known(
+    broker: TieredBroker, partition: Partition, client: Client
+) -> None:
+    """After a crash, a follower knows the high watermark only when it has fetched."""
+    filled(broker, client)
+    log = partition.online_log()
+    local = log.local_log_start_offset
+    log.high_watermark = 0
+    assert alter(broker, **OFF) == ErrorCode.NONE
+    assert (log.log_start_offset, log.high_watermark) == (local, local)
+
+
+class SlowWrites:
+    """Keeps records about finished copies until they are let go."""
+
+    def __init__(self, broker: TieredBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+        tier = broker.node.tier
+        assert tier is not None
+        self.held: list[Any] = []
+        write = tier.metadata.write
+
+        def hold(record: Any, done: Any) -> None:
+            is_update = isinstance(record, SegmentUpdate)
+            if is_update and record.state == SegmentState.COPY_FINISHED:
+                self.held.append(lambda: write(record, done))
+            else:
+                write(record, done)
+
+        monkeypatch.setattr(tier.metadata, "write", hold)
+
+    def let_go(self) -> None:
+        for write in self.held:
+            write()
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_copy_ends_if_its_topic_is_deleted_before_the_metadata_says_that_it_is_finished(
+    broker: TieredBroker,
+    partition: Partition,
+    client: Client,
+    is_late: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It held one of the few turns of tasks for ever."""
+    writes = SlowWrites(broker, monkeypatch)
+    filled(broker, client)
+    assert len(writes.held) == 1
+    assert broker.store.objects
+    delete_topic(broker)
+    if is_late:
+        broker.work()
+    writes.let_go()
+    broker.work()
+    assert broker.node.tier is not None
+    assert broker.node.tier.tasks_running == 0
+    assert broker.store.objects == {}
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_copy_ends_if_the_tier_is_turned_off_before_the_metadata_says_that_it_is_finished(
+    broker: TieredBroker,
+    partition: Partition,
+    client: Client,
+    is_late: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    writes = SlowWrites(broker, monkeypatch)
+    filled(broker, client)
+    assert alter(broker, **OFF) == ErrorCode.NONE
+    if is_late:
+        broker.work()
+    writes.let_go()
+    broker.work()
+    assert broker.node.tier is not None
+    assert broker.node.tier.tasks_running == 0
+    assert broker.store.objects == {}
+    monkeypatch.undo()
+    assert alter(broker, **ON) == ErrorCode.NONE
+    broker.work()
+    assert broker.manifests
+    assert broker.consume(client) == list(range(COUNT))
+
+
+def test_a_tier_that_is_turned_on_while_its_segments_are_deleted_loses_nothing(
+    broker: TieredBroker, partition: Partition, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of the deletion made the brokers forget what had been copied meanwhile."""
+    filled(broker, client)
+    log = partition.online_log()
+    local, old = log.local_log_start_offset, set(broker.store.objects)
+    deletes: list[Any] = []
+    delete = broker.store.delete
+    monkeypatch.setattr(broker.store, "delete", lambda *more: deletes.append(more))
+    assert alter(broker, **OFF) == ErrorCode.NONE
+    broker.work()
+    assert len(deletes) == 1
+    assert alter(broker, **ON) == ErrorCode.NONE
+    broker.fill(client, COUNT)
+    broker.work()
+    monkeypatch.undo()
+    delete(*deletes[0])
+    broker.work(10_000)
+    assert log.local_log_start_offset > local
+    assert broker.consume(client, local) == list(range(local, 2 * COUNT))
+    assert broker.manifests
+    assert not old & set(broker.store.objects)
