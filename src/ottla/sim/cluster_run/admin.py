@@ -40,8 +40,8 @@ from ottla.wire.messages.incremental_alter_configs import (
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
 from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
-_TIMEOUT_MS = 3000
-_TOPIC_RESOURCE = 2
+TIMEOUT_MS = 3000
+TOPIC_RESOURCE = 2
 _PREFERRED, _UNCLEAN = 0, 1
 _NAMES = (f"{TEMPORARY}0", f"{TEMPORARY}1", f"{LOOSE}0")
 _MOST_GROWTH = 2
@@ -85,11 +85,16 @@ class ClusterRunOfAdmin(ClusterRunOfClients, Protocol):
         """Take note that a partition was added to a lasting topic."""
         ...
 
+    def tier_turned_off(self, topic_id: bytes) -> None:
+        """Take note that somebody asks for the deletion of a topic's remote part."""
+        ...
+
 
 class ClusterAdmin(ClusterClient):
     """Does one thing after the other."""
 
     THINK_MS = (50.0, 200.0, 700.0)
+    EXPECTED = _EXPECTED
     environment: ClusterRunOfAdmin
 
     def __init__(self, name: str, environment: ClusterRunOfAdmin, chance: Generator) -> None:
@@ -133,7 +138,7 @@ class ClusterAdmin(ClusterClient):
                 )
             ],
         )
-        return CreateTopicsRequest(topics=[topic], timeout=_TIMEOUT_MS), 7
+        return CreateTopicsRequest(topics=[topic], timeout=TIMEOUT_MS), 7
 
     def _delete(self, image: MetadataImage) -> tuple[Message, int] | None:
         names = [name for name in _NAMES if name in image.topics]
@@ -143,7 +148,7 @@ class ClusterAdmin(ClusterClient):
         state = DeleteTopicState(name=topic.name)
         if self.chance.random() < 0.5:
             state = DeleteTopicState(name=None, topic_id=topic.topic_id)
-        return DeleteTopicsRequest(topics=[state], timeout=_TIMEOUT_MS), 6
+        return DeleteTopicsRequest(topics=[state], timeout=TIMEOUT_MS), 6
 
     def _grow(self, image: MetadataImage) -> tuple[Message, int] | None:
         topic = self._topic(image)
@@ -154,7 +159,7 @@ class ClusterAdmin(ClusterClient):
                 return None
             self._grown += 1
         grown = CreatePartitionsTopic(name=topic.name, count=len(topic.partitions) + 1)
-        return CreatePartitionsRequest(topics=[grown], timeout=_TIMEOUT_MS), 3
+        return CreatePartitionsRequest(topics=[grown], timeout=TIMEOUT_MS), 3
 
     # -- replicas and leaders ------------------------------------------------------------
 
@@ -187,7 +192,7 @@ class ClusterAdmin(ClusterClient):
             topic_partitions=[
                 TopicPartitions(topic=topic.name, partitions=[partition.partition_id])
             ],
-            timeout=_TIMEOUT_MS,
+            timeout=TIMEOUT_MS,
         )
         return request, 2
 
@@ -202,7 +207,7 @@ class ClusterAdmin(ClusterClient):
         if self.chance.random() < 0.2:
             config = AlterableConfig(name=name, config_operation=1, value=None)
         resource = AlterConfigsResource(
-            resource_type=_TOPIC_RESOURCE, resource_name=topic.name, configs=[config]
+            resource_type=TOPIC_RESOURCE, resource_name=topic.name, configs=[config]
         )
         return IncrementalAlterConfigsRequest(resources=[resource]), 1
 
@@ -238,7 +243,7 @@ class ClusterAdmin(ClusterClient):
     def received(self, exchange: Exchange) -> None:
         super().received(exchange)
         codes = _codes(exchange.reply)
-        if not codes <= _EXPECTED:
+        if not codes <= self.EXPECTED:
             names = sorted(ErrorCode(code).name for code in codes)
             raise Violation(f"{exchange!r}: answered with {', '.join(names)}")
         if codes != {ErrorCode.NONE}:
@@ -270,7 +275,7 @@ class SegmentSetter(ClusterClient):
                     value=str(self._segment_bytes),
                 )
                 resource = AlterConfigsResource(
-                    resource_type=_TOPIC_RESOURCE, resource_name=name, configs=[config]
+                    resource_type=TOPIC_RESOURCE, resource_name=name, configs=[config]
                 )
                 self.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1, note=name)
                 return
@@ -294,7 +299,7 @@ class FeatureSetter(ClusterClient):
     def act(self) -> None:
         if not self.environment.image.features.get(ELR_VERSION):
             update = FeatureUpdateKey(feature=ELR_VERSION, max_version_level=ELR_LEVEL)
-            self.ask(UpdateFeaturesRequest(timeout=_TIMEOUT_MS, feature_updates=[update]), 1)
+            self.ask(UpdateFeaturesRequest(timeout=TIMEOUT_MS, feature_updates=[update]), 1)
 
     def received(self, exchange: Exchange) -> None:
         super().received(exchange)
@@ -310,7 +315,7 @@ def _reassignment(
 ) -> tuple[Message, int]:
     asked = ReassignablePartition(partition_index=partition.partition_id, replicas=replicas)
     request = AlterPartitionReassignmentsRequest(
-        timeout=_TIMEOUT_MS, topics=[ReassignableTopic(name=topic.name, partitions=[asked])]
+        timeout=TIMEOUT_MS, topics=[ReassignableTopic(name=topic.name, partitions=[asked])]
     )
     return request, 0
 

@@ -86,6 +86,8 @@ class ClusterProfile(NamedTuple):
     """After how many faults nothing more goes wrong; -1 is no limit."""
     tiers: bool = False
     """Whether old segments of lasting topics, and of what transactions write, go to a store."""
+    tier_admins: int = 0
+    """Administrators of topics in the remote tier that are deleted and created again."""
 
     @property
     def has_transactions(self) -> bool:
@@ -174,6 +176,8 @@ def profile_of(seed: int) -> ClusterProfile:
         profile = with_expiration(profile)
     if tier_chance.random() < 0.25:
         profile = with_tier(profile, tier_chance.choice(_RATES))
+        if tier_chance.random() < 0.5:
+            profile = with_tier_admin(profile)
     return profile
 
 
@@ -187,6 +191,11 @@ def with_tier(profile: ClusterProfile, store_faults: float) -> ClusterProfile:
     properties = {**profile.properties, **_TIER_SETTINGS, "log.initial.task.delay.ms": "50"}
     weights = {**profile.weights, "store": store_faults}
     return profile._replace(properties=properties, weights=weights, tiers=True)
+
+
+def with_tier_admin(profile: ClusterProfile) -> ClusterProfile:
+    """Return a profile with topics in the remote tier that are deleted and created again."""
+    return profile._replace(tier_admins=1, temporary_producers=2)
 
 
 def with_cleaner(profile: ClusterProfile) -> ClusterProfile:
@@ -232,6 +241,7 @@ def rough_profile(seed: int) -> ClusterProfile:
     return profile._replace(
         cleans=False,
         tiers=False,
+        tier_admins=0,
         is_dynamic=False,
         has_eligible_leaders=False,
         brokers=3,
@@ -308,11 +318,15 @@ def cleaned_profile(seed: int) -> ClusterProfile:
 
 
 def tiered_profile(seed: int) -> ClusterProfile:
-    """Return a profile with transactions and a remote tier; of two seeds, one compacts as well."""
+    """Return a profile with transactions and a remote tier.
+
+    Of two seeds, one compacts as well. Of four seeds, two delete tiered topics.
+    """
     profile = transactional_profile(seed)._replace(
         output_segment_bytes=700, outage_ms=(50, 500, 3000)
     )
-    return with_tier(with_cleaner(profile) if seed % 2 else profile, 3.0)
+    profile = with_tier(with_cleaner(profile) if seed % 2 else profile, 3.0)
+    return with_tier_admin(profile) if seed % 4 > 1 else profile
 
 
 def voters_profile(seed: int) -> ClusterProfile:

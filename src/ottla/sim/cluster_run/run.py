@@ -36,6 +36,7 @@ from ottla.sim.cluster_run.group_history import GroupHistory
 from ottla.sim.cluster_run.group_members import ClassicMember, ConsumerMember, GroupMember
 from ottla.sim.cluster_run.history import History, LogHistory, PartitionKey, batches_of
 from ottla.sim.cluster_run.profile import ClusterProfile, profile_of
+from ottla.sim.cluster_run.tier_admin import TierAdmin
 from ottla.sim.cluster_run.tier_checks import TierChecks
 from ottla.sim.cluster_run.topics import INTERNAL, OUTPUT, is_loose, key_of
 from ottla.sim.cluster_run.transaction_history import TransactionHistory
@@ -176,6 +177,11 @@ class ClusterRun:
             self._add_producer(key)
             self.at(self.monotonic_ms(), self._producers[-1].think)
 
+    def tier_turned_off(self, topic_id: bytes) -> None:
+        """Take note that somebody asks for the deletion of a topic's remote part."""
+        assert self._tier is not None
+        self._tier.turned_off.add(topic_id)
+
     def wall_ms(self) -> int:
         return self._cluster.machine(1).clock.wall_ms()
 
@@ -247,6 +253,10 @@ class ClusterRun:
         self._admins = [
             ClusterAdmin(name, self, generator(seed, name))
             for name in (f"admin-{number}" for number in range(profile.admins))
+        ]
+        self._admins += [
+            TierAdmin(name, self, generator(seed, name))
+            for name in (f"tier-admin-{number}" for number in range(profile.tier_admins))
         ]
         self._voter_admins = [
             VoterAdmin(name, self, generator(seed, name), profile.brokers)

@@ -16,6 +16,7 @@ _CLIENTS = (
     "extra_brokers",
     "temporary_producers",
     "admins",
+    "tier_admins",
     "classic_members",
     "consumer_members",
     "rivals",

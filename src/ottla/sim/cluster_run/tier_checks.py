@@ -2,10 +2,14 @@
 
 After every wake-up: a broker has all records on its disk that are not known to be copied.
 
-When a run has ended, and everything is well: all closed segments are copied, of compacted topics
-those that are clean. The metadata has no uploads and deletions that are under way. The remote part
-of each replica goes up to its local part, its objects are whole, and its batches are those that
-were committed.
+The tier of a topic is off only if its remote part is to be deleted. A topic that stays in the tier
+begins with its first record.
+
+When a run has ended, and everything is well: the store has nothing of topics that are deleted or
+not in the tier any more, and no broker is busy with it. All closed segments are copied, of
+compacted topics those that are clean. The metadata has no uploads and deletions that are under way.
+The remote part of each replica goes up to its local part, its objects are whole, and its batches
+are those that were committed.
 """
 
 from __future__ import annotations
@@ -20,10 +24,10 @@ from ottla.metadata.image import MetadataImage
 from ottla.records.batch import Batch, scan
 from ottla.sim.cluster import SimCluster
 from ottla.sim.cluster_run.history import History
-from ottla.sim.cluster_run.topics import key_of
+from ottla.sim.cluster_run.topics import COLD, is_tiered, key_of
 from ottla.sim.network.exchange import Violation
 from ottla.sim.object_store import SharedObjects
-from ottla.tiered.layout import LOG, MANIFEST
+from ottla.tiered.layout import LOG, MANIFEST, parse_topic_directory
 from ottla.tiered.metadata_records import RemotePartition, SegmentMetadata, SegmentState
 from ottla.tiered.remote_cleanable import remote_parts
 from ottla.tiered.segment_files import next_to_copy
@@ -39,12 +43,15 @@ class TierChecks:
         self._history = history
         self._copied: dict[RemotePartition, int] = {}
         """The highest offset that any broker knew to be copied."""
+        self.turned_off: set[bytes] = set()
+        """Topics whose tier somebody has turned off, or tried to."""
 
     def look(self, number: int) -> None:
         """Check a broker after its wake-up."""
         node = self._cluster.machine(number).node
         if node is None or node.tier is None:
             return
+        _check_settings(node.image)
         for tiered, log in self._tiered(number):
             segments, copied = tiered.segments, self._copied.get(tiered.remote, -1)
             if segments is not None:
@@ -54,6 +61,16 @@ class TierChecks:
                 raise Violation(
                     f"{tiered.name} of broker {number} begins at {log.local_log_start_offset};"
                     f" {copied} is copied"
+                )
+            topic = tiered.partition.topic
+            if (
+                log.log_start_offset
+                and topic.name.startswith(COLD)
+                and topic.topic_id not in self.turned_off
+            ):
+                raise Violation(
+                    f"{tiered.name} of broker {number} begins at {log.log_start_offset}, and"
+                    " nobody has deleted its first records"
                 )
 
     def _tier(self, number: int) -> RemoteTier:
@@ -69,6 +86,9 @@ class TierChecks:
 
     def unfinished(self, image: MetadataImage) -> str:
         """Return what is still to be copied or deleted, empty if nothing is."""
+        orphans = [key for key in self._store.objects if not self._is_needed(image, key)]
+        if orphans:
+            return f"the store has {len(orphans)} objects that nobody needs: {orphans[0]}"
         for number in image.brokers:
             for tiered, log in self._tiered(number):
                 segments = tiered.segments
@@ -87,7 +107,15 @@ class TierChecks:
                     return f"{tiered.name} is copied up to {log.highest_remote_offset}"
             if self._tier(number).cleaning is not None:
                 return f"broker {number} cleans a remote part"
+            if self._tier(number).tasks_running:
+                return f"tasks of the remote tier of broker {number} have not ended"
         return ""
+
+    def _is_needed(self, image: MetadataImage, key: str) -> bool:
+        """Return True if an object is of a topic that is in the tier."""
+        directory = parse_topic_directory(key.partition("/")[0])
+        topic = None if directory is None else image.topics_by_id.get(directory.topic_id)
+        return topic is not None and is_tiered(image, topic.name)
 
     def check(self, image: MetadataImage) -> None:
         """Raise Violation if the remote part of a replica is not what was committed."""
@@ -146,3 +174,12 @@ class TierChecks:
             found["remote rebuilds"] += metrics.rebuilds
             found["store errors"] += metrics.copy_errors + metrics.store_errors
         return found
+
+
+def _check_settings(image: MetadataImage) -> None:
+    """Check that a tier is off only if its remote part is to be deleted."""
+    for name in image.topics:
+        if name.startswith(COLD) and not is_tiered(image, name):
+            config = image.topic_config(name)
+            if config.get("remote.log.delete.on.disable") != "true":
+                raise Violation(f"the tier of {name} is off, and its remote part stays: {config}")
