@@ -385,7 +385,7 @@ def test_members_of_a_group_copy_exactly_once() -> None:
         run = ClusterRun(seed, 5, profile=copying_group_profile(seed))
         run.run()
         requests += run.counts
-        versions |= {each._version for each in run._group_copiers}
+        versions |= {each._version for each in run.clients.group_copiers}
     for name in ("JoinGroup", "SyncGroup", "Heartbeat", "TxnOffsetCommit"):
         assert requests[f"{name}Request"] > 10, name
     assert len(versions) > 1

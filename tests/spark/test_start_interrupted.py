@@ -1,4 +1,4 @@
-"""`ottla load` and `ottla pipeline` that are stopped while Spark starts: no Java process is left."""
+"""Loads and pipelines that are stopped while Spark starts: no Java process is left."""
 
 from __future__ import annotations
 

@@ -85,6 +85,10 @@ class ClusterRunOfAdmin(ClusterRunOfClients, Protocol):
         """Take note that a partition was added to a lasting topic."""
         ...
 
+    def is_copied(self, topic_id: bytes) -> bool:
+        """Return True if the object store has anything of a topic."""
+        ...
+
     def tier_turned_off(self, topic_id: bytes) -> None:
         """Take note that somebody asks for the deletion of a topic's remote part."""
         ...
@@ -114,6 +118,11 @@ class ClusterAdmin(ClusterClient):
             self._configure,
             self._unregister,
         )
+
+    @property
+    def is_done(self) -> bool:
+        """True if it is finished, and waits for no answer."""
+        return self.is_finished and not self.in_flight
 
     def act(self) -> None:
         if self.is_finished:

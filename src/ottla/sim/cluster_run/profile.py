@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from ottla.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.sim.cluster import CONTROLLER_PORT, host_of
+from ottla.sim.cluster_run.topics import OUTPUT
 from ottla.sim.seeded_random import generator
 
 _RATES = (0.0, 0.0, 1.0, 3.0)
@@ -93,6 +95,12 @@ class ClusterProfile(NamedTuple):
     def has_transactions(self) -> bool:
         """True if there are transactional clients."""
         return bool(self.copiers or self.group_copiers)
+
+    def compacts(self, topic: str) -> bool:
+        """Return True if replicas of a topic may lack records that later ones replace."""
+        return self.cleans and (
+            topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) or topic.startswith(OUTPUT)
+        )
 
 
 def profile_of(seed: int) -> ClusterProfile:
@@ -326,7 +334,9 @@ def tiered_profile(seed: int) -> ClusterProfile:
         output_segment_bytes=700, outage_ms=(50, 500, 3000)
     )
     profile = with_tier(with_cleaner(profile) if seed % 2 else profile, 3.0)
-    return with_tier_admin(profile) if seed % 4 > 1 else profile
+    if seed % 4 > 1:
+        profile = with_tier_admin(profile)._replace(fault_pause_ms=(700, 1500))
+    return profile
 
 
 def voters_profile(seed: int) -> ClusterProfile:

@@ -9,39 +9,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from random import Random as Generator
 
-from ottla.log.log import Log
-from ottla.metadata.image import MetadataImage, PartitionImage, TopicImage
-from ottla.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.metadata.image import MetadataImage
+from ottla.model.ids import OFFSETS_TOPIC
 from ottla.raft.voters import VoterSet
 from ottla.sim.clients.connected_client import ConnectedClient
 from ottla.sim.cluster import SimCluster
-from ottla.sim.cluster_run.admin import ClusterAdmin, FeatureSetter, SegmentSetter
 from ottla.sim.cluster_run.checks import Checks
-from ottla.sim.cluster_run.clients import (
-    ClusterClient,
-    ClusterConsumer,
-    ClusterProducer,
-    TemporaryProducer,
-    TopicCreator,
-    new_topic,
-)
+from ottla.sim.cluster_run.client_set import ClientSet
+from ottla.sim.cluster_run.clients import ClusterClient
 from ottla.sim.cluster_run.compacted_history import CompactedHistory
-from ottla.sim.cluster_run.copier import Copier
 from ottla.sim.cluster_run.faults import ClusterFaults
+from ottla.sim.cluster_run.final_checks import FinalChecks
 from ottla.sim.cluster_run.group_checks import take_answer
-from ottla.sim.cluster_run.group_copier import GroupCopier
 from ottla.sim.cluster_run.group_history import GroupHistory
-from ottla.sim.cluster_run.group_members import ClassicMember, ConsumerMember, GroupMember
-from ottla.sim.cluster_run.history import History, LogHistory, PartitionKey, batches_of
+from ottla.sim.cluster_run.history import History, LogHistory, PartitionKey
 from ottla.sim.cluster_run.profile import ClusterProfile, profile_of
-from ottla.sim.cluster_run.tier_admin import TierAdmin
 from ottla.sim.cluster_run.tier_checks import TierChecks
-from ottla.sim.cluster_run.topics import INTERNAL, OUTPUT, is_loose, key_of
 from ottla.sim.cluster_run.transaction_history import TransactionHistory
-from ottla.sim.cluster_run.transaction_readers import TransactionReader
-from ottla.sim.cluster_run.voters import VoterAdmin
 from ottla.sim.disk.faults import Crash
 from ottla.sim.machine import LISTENER, Machine
 from ottla.sim.network.exchange import Exchange, Violation, brief
@@ -58,10 +43,6 @@ TIERED_WITHIN_MS = 240_000
 """A store that was away is tried again after up to a minute."""
 _LINE = 240
 _CLOCK_SKEW_MS = 10_000.0
-_CLEANED_SEGMENT_BYTES = 1000
-_OUTPUT = f"{OUTPUT}0"
-_OUTPUT_PARTITIONS = 2
-_TIERED_SEGMENT_BYTES = 700
 
 
 class ClusterRun:
@@ -79,7 +60,7 @@ class ClusterRun:
         self.counts: Counter[str] = Counter()
         self.profile = profile = profile or profile_of(seed)
         self.history = History(
-            lambda topic: CompactedHistory if is_compacted(topic, profile) else LogHistory
+            lambda topic: CompactedHistory if profile.compacts(topic) else LogHistory
         )
         self.groups = GroupHistory()
         self.transactions = TransactionHistory(self.note)
@@ -95,7 +76,7 @@ class ClusterRun:
         self._numbers = range(1, self.broker_count + 1)
         self._seconds = seconds
         self._uids = 0
-        self._clients: list[ClusterClient] = []
+        self._streams: dict[int, list[tuple[ClusterClient, SimStream]]] = {}
         store = SharedObjects(generator(seed, "store")) if profile.tiers else None
         self._patience_ms = TIERED_WITHIN_MS if profile.tiers else HEALED_WITHIN_MS
         self._cluster = cluster = SimCluster(
@@ -124,12 +105,10 @@ class ClusterRun:
         if profile.has_transactions:
             self.history.on_added = self.transactions.added
         cluster.on_end = self._ended
-        self._keys = [
-            (f"topic-{topic}", index)
-            for topic in range(profile.topics)
-            for index in range(profile.partitions)
-        ]
-        self._make_clients()
+        self.clients = ClientSet(self)
+        self._end = FinalChecks(
+            cluster, profile, self.clients, self.history, self.transactions, self._tier
+        )
 
     # -- what clients ask for ------------------------------------------------------------
 
@@ -172,10 +151,13 @@ class ClusterRun:
 
     def grown(self, key: PartitionKey) -> None:
         """Let a producer write to a partition that was added."""
-        if key not in self._keys:
-            self._keys.append(key)
-            self._add_producer(key)
-            self.at(self.monotonic_ms(), self._producers[-1].think)
+        if key not in self.clients.keys:
+            self.clients.keys.append(key)
+            self.at(self.monotonic_ms(), self.clients.add_producer(key).think)
+
+    def is_copied(self, topic_id: bytes) -> bool:
+        """Return True if the object store has anything of a topic."""
+        return self._tier is not None and self._tier.is_copied(topic_id)
 
     def tier_turned_off(self, topic_id: bytes) -> None:
         """Take note that somebody asks for the deletion of a topic's remote part."""
@@ -208,139 +190,14 @@ class ClusterRun:
         self._streams.setdefault(client.broker, []).append((client, stream))
         return stream
 
-    def _make_clients(self) -> None:
-        profile, seed = self.profile, self.seed
-        self._streams: dict[int, list[tuple[ClusterClient, SimStream]]] = {}
-        names = sorted({name for name, _ in self._keys})
-        topics = [
-            new_topic(
-                name,
-                profile.partitions,
-                profile.min_insync_replicas,
-                segment_bytes=_TIERED_SEGMENT_BYTES if profile.tiers else None,
-                is_tiered=profile.tiers,
-            )
-            for name in names
-        ]
-        if profile.has_transactions:
-            topics.append(
-                new_topic(
-                    _OUTPUT,
-                    _OUTPUT_PARTITIONS,
-                    profile.min_insync_replicas,
-                    segment_bytes=profile.output_segment_bytes,
-                    is_compacted=is_compacted(_OUTPUT, profile),
-                    is_tiered=profile.tiers,
-                )
-            )
-        self._clients.append(TopicCreator("creator", self, generator(seed, "creator"), topics))
-        if profile.cleans:
-            self._clients.append(
-                SegmentSetter("setter", self, generator(seed, "setter"), _CLEANED_SEGMENT_BYTES)
-            )
-        if profile.has_eligible_leaders:
-            self._clients.append(FeatureSetter("features", self, generator(seed, "features")))
-        chance = generator(seed, "cluster-clients")
-        self._producers: list[ClusterProducer] = []
-        for number in range(max(profile.producers, 1)):
-            self._add_producer(
-                self._keys[number % len(self._keys)], chance.randint(1, profile.pipelining)
-            )
-        self._temporary = [
-            TemporaryProducer(name, self, generator(seed, name))
-            for name in (f"temporary-{number}" for number in range(profile.temporary_producers))
-        ]
-        self._admins = [
-            ClusterAdmin(name, self, generator(seed, name))
-            for name in (f"admin-{number}" for number in range(profile.admins))
-        ]
-        self._admins += [
-            TierAdmin(name, self, generator(seed, name))
-            for name in (f"tier-admin-{number}" for number in range(profile.tier_admins))
-        ]
-        self._voter_admins = [
-            VoterAdmin(name, self, generator(seed, name), profile.brokers)
-            for name in (("voter-admin",) if profile.is_dynamic else ())
-        ]
-        self._consumers: list[ClusterConsumer] = []
-        for number in range(profile.consumers):
-            name = f"consumer-{number}"
-            key = self._keys[number % len(self._keys)]
-            self._consumers.append(ClusterConsumer(name, self, generator(seed, name), key))
-        self._members: list[GroupMember] = [
-            ClassicMember(name, self, generator(seed, name))
-            for name in (f"classic-{number}" for number in range(profile.classic_members))
-        ]
-        self._members += [
-            ConsumerMember(name, self, generator(seed, name))
-            for name in (f"member-{number}" for number in range(profile.consumer_members))
-        ]
-        self._make_copiers()
-        self._clients += [*self._producers, *self._temporary, *self._consumers]
-        self._clients += [*self._admins, *self._voter_admins, *self._members]
-
-    def _make_copiers(self) -> None:
-        """Make the clients of transactions, and readers of what they write."""
-        profile, chance = self.profile, generator(self.seed, "transactions")
-        self._copiers: list[Copier] = []
-        self._rivals: list[Copier] = []
-        for number, source in enumerate(self._keys[: profile.copiers]):
-            self._copiers.append(self._new_copier(f"copier-{number}", source, chance))
-            if number < profile.rivals:
-                self._rivals.append(self._new_copier(f"rival-{number}", source, chance))
-        self._group_copiers = [
-            self._new_group_copier(f"group-copier-{number}", chance)
-            for number in range(profile.group_copiers)
-        ]
-        for index in range(_OUTPUT_PARTITIONS if profile.has_transactions else 0):
-            for level in (0, 1):
-                name = f"reader-{index}-{level}"
-                reader = TransactionReader(name, self, generator(self.seed, name), (_OUTPUT, index))
-                reader.isolation_level = level
-                reader.allows_gaps = is_compacted(_OUTPUT, profile)
-                self._consumers.append(reader)
-
-    def _new_group_copier(self, name: str, chance: Generator) -> GroupCopier:
-        return GroupCopier(
-            name,
-            self,
-            generator(self.seed, name),
-            sources=self._keys,
-            target=_OUTPUT,
-            version=self._client_version(chance),
-            timeout_ms=self.profile.transaction_timeout_ms,
-        )
-
-    def _client_version(self, chance: Generator) -> int:
-        """Return the transaction version of a client: mostly the newest one."""
-        newest = self.profile.transaction_version
-        return chance.choice((newest, newest, chance.randint(0, newest)))
-
-    def _new_copier(self, name: str, source: PartitionKey, chance: Generator) -> Copier:
-        return Copier(
-            name,
-            self,
-            generator(self.seed, name),
-            source=source,
-            target=_OUTPUT,
-            version=self._client_version(chance),
-            timeout_ms=self.profile.transaction_timeout_ms,
-        )
-
-    def _add_producer(self, key: PartitionKey, pipelining: int = 1) -> None:
-        name = f"producer-{len(self._producers)}"
-        self._producers.append(
-            ClusterProducer(name, self, generator(self.seed, name), key, pipelining)
-        )
-
     # -- the run -------------------------------------------------------------------------
 
     def run(self) -> str:
         """Play it all; return the trace's hash. Raise Violation if the cluster failed."""
         try:
-            for client in self._clients:
+            for client in self.clients:
                 self.at(self.monotonic_ms(), client.think)
-            for copier in (*self._copiers, *self._rivals, *self._group_copiers):
+            for copier in self.clients.all_copiers:
                 self.at(self.monotonic_ms(), copier.start)
             self._faults.begin()
             self._cluster.run_for(self._seconds * 1000)
@@ -354,32 +211,22 @@ class ClusterRun:
     def _heal(self) -> None:
         self.note("everything is healed")
         self._faults.heal_all()
-        for producer in self._producers + self._temporary:
-            producer.slow_down()
-        for admin in self._admins:
-            admin.is_finished = True
-        for voter_admin in self._voter_admins:
-            voter_admin.is_finished = True
-        for member in self._members:
-            member.is_steady = True
-        for copier in (*self._copiers, *self._group_copiers):
-            copier.calm_down()
-        for rival in self._rivals:
-            rival.is_retired = True
-        self._wait_for(lambda: not any(admin.in_flight for admin in self._admins), lambda: "admin")
-        acked = {producer.name: producer.acked for producer in self._producers}
-        commits = {member.name: member.commits for member in self._members}
+        clients, end = self.clients, self._end
+        clients.calm_down()
         self._wait_for(
-            lambda: not (self._unwell(acked) or self._unsteady(commits)),
-            lambda: self._unwell(acked) or self._unsteady(commits),
+            lambda: all(admin.is_done for admin in clients.admins),
+            lambda: "an administrator is not done",
         )
-        for producer in self._producers + self._temporary:
-            producer.is_finishing = True
-        for consumer in self._consumers:
-            consumer.read_once_more()
-        self._wait_for(lambda: not self._unfinished(), self._unfinished)
-        self._check_acknowledged()
-        self._check_replicas()
+        acked = {producer.name: producer.acked for producer in clients.producers}
+        commits = {member.name: member.commits for member in clients.members}
+        self._wait_for(
+            lambda: not (end.unwell(acked) or end.unsteady(commits)),
+            lambda: end.unwell(acked) or end.unsteady(commits),
+        )
+        clients.finish()
+        self._wait_for(lambda: not end.unfinished(), end.unfinished)
+        end.check_acknowledged()
+        end.check_replicas(self.image)
         if self._tier is not None:
             self.counts += self._tier.counts()
         self.counts["write cycles"] += self.transactions.cycles.check()
@@ -394,147 +241,6 @@ class ClusterRun:
                     f"{self._patience_ms / 1000} s after everything is healed: {problem()}"
                 )
             self._cluster.run_for(100)
-
-    def _unwell(self, acked: dict[str, int]) -> str:
-        """Return what is not well yet, empty if everything is."""
-        numbers = self._numbers
-        for number in numbers:
-            if not self._cluster.is_running(number):
-                return f"broker {number} does not run"
-            brokers = self._cluster.node(number).image.brokers
-            active = [each for each in numbers if each in brokers and brokers[each].active]
-            if len(active) < len(numbers):
-                return f"broker {number} knows only {active} as active"
-        topics = self._cluster.node(1).image.topics
-        for name in {name for name, _ in self._keys}:
-            if name not in topics:
-                return f"{name} is not there"
-        for name, topic in topics.items():
-            for image in topic.partitions:
-                if image.leader < 0 or len(image.isr) < len(image.replicas):
-                    return f"{name} has the partition {image}"
-                if image.adding_replicas or image.removing_replicas:
-                    return f"{name} is being reassigned: {image}"
-        for producer in self._producers:
-            if producer.acked <= acked.get(producer.name, 0):
-                return f"{producer.name} has sent nothing"
-        return ""
-
-    def _unsteady(self, commits: dict[str, int]) -> str:
-        """Return what is not well with the groups, empty if everything is."""
-        for kind in (ClassicMember, ConsumerMember):
-            members = [member for member in self._members if isinstance(member, kind)]
-            if not members:
-                continue
-            owned = [partition for member in members for partition in member.owned]
-            if sorted(owned) != sorted(members[0].all_partitions()):
-                return f"{kind.GROUP_ID} has assigned {sorted(owned)}"
-            for member in members:
-                if member.owned and member.commits <= commits[member.name]:
-                    return f"{member.name} has committed nothing"
-        return ""
-
-    def _unfinished(self) -> str:
-        """Return what is not as it must be in the end, empty if everything is."""
-        for producer in self._producers + self._temporary:
-            if not producer.is_done:
-                return f"{producer.name} waits for acknowledgements"
-        for number in self._numbers:
-            if not self._cluster.is_running(number):
-                return f"broker {number} does not run"
-        images = [self._cluster.node(number).image for number in self._numbers]
-        if any(_comparable(image) != _comparable(images[0]) for image in images):
-            return "images differ"
-        problem = self._uncopied() or self._unequal(images[0]) or self._unstable()
-        problem = problem or self._unread()
-        if not problem and self._tier is not None:
-            problem = self._tier.unfinished(images[0])
-        return problem
-
-    def _uncopied(self) -> str:
-        """Return what transactions have still to do."""
-        for copier in self._copiers:
-            position = self.transactions.input(copier.input).position
-            if position != self.history.log(copier.source).end:
-                return f"{copier.name} has copied up to {position}"
-        for key in self._keys if self._group_copiers else ():
-            position = self.transactions.input((GroupCopier.group_id, *key)).position
-            if position != self.history.log(key).end:
-                return f"the group has copied {key} up to {position}"
-        return self.transactions.unfinished()
-
-    def _unstable(self) -> str:
-        """Return which partition has an open transaction, as its leader says."""
-        for number in self._numbers:
-            for partition in self._cluster.node(number).topics:
-                log = partition.log
-                if log is not None and log.last_stable_offset < log.high_watermark:
-                    return (
-                        f"a transaction hangs: the last stable offset of {partition.name} on"
-                        f" {number} is {log.last_stable_offset}, below {log.high_watermark}"
-                    )
-        return ""
-
-    def _unequal(self, image: MetadataImage) -> str:
-        """Return which partition's replicas do not end alike."""
-        for name, topic in image.topics.items():
-            if name.startswith(INTERNAL):
-                continue
-            for partition in topic.partitions:
-                logs = self._replicas(topic, partition)
-                ends = {log and (log.high_watermark, log.written_end) for log in logs}
-                expected = self.history.log(key_of(name, topic.topic_id, partition.partition_id))
-                if not is_loose(name) and ends != {(expected.end, expected.end)}:
-                    return f"{name}-{partition.partition_id} ends at {ends}, not {expected.end}"
-                if len(ends) > 1:
-                    return f"{name}-{partition.partition_id} ends at {ends}"
-        return ""
-
-    def _replicas(self, topic: TopicImage, partition: PartitionImage) -> list[Log | None]:
-        return [
-            self._cluster.node(number)
-            .topics.partition_by_id(topic.topic_id, partition.partition_id)
-            .log
-            for number in partition.replicas
-        ]
-
-    def _unread(self) -> str:
-        for consumer in self._consumers:
-            if consumer.position != self.history.log(consumer.key).end:
-                return f"{consumer.name} has read up to {consumer.position}"
-        return ""
-
-    def _check_replicas(self) -> None:
-        """Compare the replicas of topics whose records may be lost: they are equal now."""
-        for name, topic in self.image.topics.items():
-            for partition in topic.partitions if is_loose(name) else ():
-                contents = [
-                    [data for _, data in batches_of(log, 0, log.written_end)]
-                    for log in self._replicas(topic, partition)
-                    if log is not None
-                ]
-                if any(content != contents[0] for content in contents):
-                    raise Violation(f"replicas of {name}-{partition.partition_id} differ")
-
-        for name, topic in self.image.topics.items():
-            for partition in topic.partitions if is_compacted(name, self.profile) else ():
-                history = self.history.log((name, partition.partition_id))
-                assert isinstance(history, CompactedHistory)
-                for number, log in zip(
-                    partition.replicas, self._replicas(topic, partition), strict=True
-                ):
-                    assert log is not None
-                    remote = [] if self._tier is None else self._tier.batches_of(number, log)
-                    history.check_whole(f"broker {number}", log, remote)
-        if self._tier is not None:
-            self._tier.check(self.image)
-
-    def _check_acknowledged(self) -> None:
-        for key, acked in self.history.acked.items():
-            offsets = self.history.log(key).offsets
-            for uid, offset in acked.items():
-                if offsets.get(uid) != offset:
-                    raise Violation(f"batch {uid} was acknowledged at {offset} of {key}")
 
     # -- watching ------------------------------------------------------------------------
 
@@ -599,7 +305,7 @@ class ClusterRun:
             self.note(f"  -> {brief(exchange.answer(frame))}"[:_LINE])
             self.trace.digest(frame)
             self._take_init(exchange)
-            if self._members:
+            if self.clients.members:
                 is_current = self._is_coordinator(number)
                 take_answer(self.groups, exchange, self.monotonic_ms(), is_current=is_current)
 
@@ -634,15 +340,3 @@ class ClusterRun:
         self._faults.ended(number)
         for client, stream in self._streams.pop(number, ()):
             client.lose_connection(stream)
-
-
-def is_compacted(topic: str, profile: ClusterProfile) -> bool:
-    """Return True if replicas of a topic may lack records that later ones replace."""
-    return profile.cleans and (
-        topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) or topic.startswith(OUTPUT)
-    )
-
-
-def _comparable(image: MetadataImage) -> tuple[object, ...]:
-    """Return what must be equal on all nodes."""
-    return image.topics, image.configs, image.brokers, image.next_producer_id

@@ -1,5 +1,8 @@
 """An administrator of topics in the remote tier: it creates and deletes them under the same names.
 
+Mostly it waits until something of a topic is copied: otherwise there is little to delete. It is
+done only when it has deleted some topics, if need be after everything is healed.
+
 It also turns their tier off and on again. Turning it off must be refused unless
 remote.log.delete.on.disable says that the remote part is deleted.
 """
@@ -14,9 +17,14 @@ from ottla.model.errors import ErrorCode
 from ottla.sim.cluster_run.admin import TIMEOUT_MS, TOPIC_RESOURCE, ClusterAdmin, ClusterRunOfAdmin
 from ottla.sim.cluster_run.clients import new_topic
 from ottla.sim.cluster_run.topics import COLD, is_tiered
+from ottla.sim.network.exchange import Exchange
 from ottla.wire.message import Message
 from ottla.wire.messages.create_topics import CreateTopicsRequest
-from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 from ottla.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -28,6 +36,12 @@ _SEGMENT_BYTES: Final = 500
 _ENABLE: Final = "remote.storage.enable"
 _DELETE: Final = "remote.log.delete.on.disable"
 _SET, _UNSET = 0, 1
+_WAITS: Final = 0.9
+"""How often it leaves a topic in the tier alone of which nothing is copied."""
+_EAGER: Final = 0.8
+"""How often it creates what is missing, before it does anything else."""
+_LEAST_DELETIONS: Final = 2
+"""How many topics it deletes at least."""
 
 
 class TierAdmin(ClusterAdmin):
@@ -38,7 +52,10 @@ class TierAdmin(ClusterAdmin):
 
     def __init__(self, name: str, environment: ClusterRunOfAdmin, chance: Generator) -> None:
         super().__init__(name, environment, chance)
-        self._actions = self._create_again, self._delete_one, self._change_tier, self._misconfigure
+        self._deletions = 0
+        """How many topics it has deleted."""
+        delete, change, misconfigure = self._delete_one, self._change_tier, self._misconfigure
+        self._actions = delete, delete, change, change, misconfigure
 
     def _create_again(self, image: MetadataImage) -> tuple[Message, int] | None:
         names = [name for name in _NAMES if name not in image.topics]
@@ -53,13 +70,25 @@ class TierAdmin(ClusterAdmin):
         )
         return CreateTopicsRequest(topics=[topic], timeout=TIMEOUT_MS), 7
 
+    @property
+    def is_done(self) -> bool:
+        return super().is_done and self._deletions >= _LEAST_DELETIONS
+
     def act(self) -> None:
         """Create what is missing, mostly at once: the same names come again soon."""
-        found = None if self.is_finished else self._create_again(self.environment.image)
-        if found is not None and self.chance.random() < 0.8:
+        if self.is_finished and self._deletions >= _LEAST_DELETIONS:
+            return
+        image = self.environment.image
+        found = self._create_again(image) if self.chance.random() < _EAGER else None
+        found = found or self.chance.choice(self._actions)(image)
+        if found is not None:
             self.ask(*found)
-        else:
-            super().act()
+
+    def received(self, exchange: Exchange) -> None:
+        super().received(exchange)
+        if isinstance(exchange.reply, DeleteTopicsResponse):
+            (topic,) = exchange.reply.responses
+            self._deletions += not topic.error_code
 
     def _delete_one(self, image: MetadataImage) -> tuple[Message, int] | None:
         topic = self._one(image, tiered=None)
@@ -90,6 +119,9 @@ class TierAdmin(ClusterAdmin):
         """Return one of the topics, if `tiered` is given one whose tier is on or off."""
         topics = [image.topics[name] for name in _NAMES if name in image.topics]
         found = [each for each in topics if tiered in (None, is_tiered(image, each.name))]
+        if self.chance.random() < _WAITS:
+            copied = self.environment.is_copied
+            found = [e for e in found if copied(e.topic_id) or not is_tiered(image, e.name)]
         return self.chance.choice(found) if found else None
 
 

@@ -84,6 +84,10 @@ class TierChecks:
             if tiered.log is not None:
                 yield tiered, tiered.log
 
+    def is_copied(self, topic_id: bytes) -> bool:
+        """Return True if the store has anything of a topic."""
+        return any(_topic_of(key) == topic_id for key in self._store.objects)
+
     def unfinished(self, image: MetadataImage) -> str:
         """Return what is still to be copied or deleted, empty if nothing is."""
         orphans = [key for key in self._store.objects if not self._is_needed(image, key)]
@@ -113,8 +117,7 @@ class TierChecks:
 
     def _is_needed(self, image: MetadataImage, key: str) -> bool:
         """Return True if an object is of a topic that is in the tier."""
-        directory = parse_topic_directory(key.partition("/")[0])
-        topic = None if directory is None else image.topics_by_id.get(directory.topic_id)
+        topic = image.topics_by_id.get(_topic_of(key))
         return topic is not None and is_tiered(image, topic.name)
 
     def check(self, image: MetadataImage) -> None:
@@ -174,6 +177,13 @@ class TierChecks:
             found["remote rebuilds"] += metrics.rebuilds
             found["store errors"] += metrics.copy_errors + metrics.store_errors
         return found
+
+
+def _topic_of(key: str) -> bytes:
+    """Return the id of the topic of an object."""
+    directory = parse_topic_directory(key.partition("/")[0])
+    assert directory is not None, key
+    return directory.topic_id
 
 
 def _check_settings(image: MetadataImage) -> None:
