@@ -64,6 +64,8 @@ class TieredPartition:
         """The copy that is under way."""
         self.compaction = RemoteCompaction(self)
         self._is_busy = self._is_waiting = False
+        self._is_gone = False
+        """True once there was no tiered replica. If there is one again, another object has it."""
         self._failures = 0
         self._empty_since_ms: float | None = None
         self._figures = NO_FIGURES
@@ -82,6 +84,8 @@ class TieredPartition:
         """The log, while it is online and the topic is tiered."""
         log = self.partition.log
         if log is None or self.partition.removed or not log.config.remote_storage_enable:
+            return None
+        if self._is_gone:
             return None
         return log
 
@@ -120,6 +124,7 @@ class TieredPartition:
 
     def replica_gone(self) -> None:
         """End what is under way: this broker has no tiered replica of the partition any more."""
+        self._is_gone = True
         self.forget_figures()
         self.forget_stored_start()
         for copy in (self.copy, self.compaction.copy):

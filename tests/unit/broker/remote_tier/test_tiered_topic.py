@@ -743,3 +743,27 @@ def test_a_tier_that_is_turned_on_while_its_segments_are_deleted_loses_nothing(
     assert broker.consume(client, local) == list(range(local, 2 * COUNT))
     assert broker.manifests
     assert not old & set(broker.store.objects)
+
+
+def test_an_upload_ends_if_the_tier_is_turned_off_and_on_meanwhile(
+    broker: TieredBroker, partition: Partition, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody told the copy of the replica before any more what the metadata says."""
+    puts: list[Any] = []
+    put = broker.store.put
+    monkeypatch.setattr(broker.store, "put", lambda *more: puts.append(more))
+    filled(broker, client)
+    assert puts
+    assert alter(broker, **OFF) == ErrorCode.NONE
+    broker.work()
+    assert alter(broker, **ON) == ErrorCode.NONE
+    broker.work()
+    monkeypatch.undo()
+    for each in puts:
+        put(*each)
+    broker.work(10_000)
+    assert broker.node.tier is not None
+    assert broker.node.tier.tasks_running == 0
+    assert len({key.partition(".")[0] for key in broker.store.objects}) == len(broker.manifests)
+    assert broker.manifests
+    assert broker.consume(client) == list(range(COUNT))
