@@ -152,14 +152,15 @@ class SimCluster:
     def stop(self, number: int) -> None:
         """Stop a broker as SIGTERM does, once it has handed over what it leads."""
         node, machine = self.node(number), self.machine(number)
+        loop = machine.loop
+        assert loop is not None
 
         def left() -> None:
             if machine.node is node:
+                loop.engine.settle()  # the loop ends with a whole wake-up
                 machine.stop()
                 raise Crash  # nothing of this wake-up happens any more
 
-        loop = machine.loop
-        assert loop is not None
         loop.call(lambda: node.leave(lambda: loop.call(left)))
 
     def kill(self, number: int) -> None:

@@ -54,15 +54,28 @@ class TierAdmin(ClusterAdmin):
         super().__init__(name, environment, chance)
         self._deletions = 0
         """How many topics it has deleted."""
+        self._leaves_topics = chance.random() < 0.7
+        """Whether there are topics with all names in the end."""
         delete, change, misconfigure = self._delete_one, self._change_tier, self._misconfigure
         self._actions = delete, delete, change, change, misconfigure
 
+    @property
+    def _has_deleted_enough(self) -> bool:
+        return self._deletions >= _LEAST_DELETIONS
+
+    @property
+    def _missing(self) -> list[str]:
+        return [name for name in _NAMES if name not in self.environment.image.topics]
+
+    @property
+    def _missing_at_the_end(self) -> list[str]:
+        return self._missing if self._leaves_topics else []
+
     def _create_again(self, image: MetadataImage) -> tuple[Message, int] | None:
-        names = [name for name in _NAMES if name not in image.topics]
-        if not names:
+        if not self._missing:
             return None
         topic = new_topic(
-            self.chance.choice(names),
+            self.chance.choice(self._missing),
             self.chance.choice((1, 2)),
             self.chance.choice((1, 2)),
             segment_bytes=_SEGMENT_BYTES,
@@ -72,15 +85,17 @@ class TierAdmin(ClusterAdmin):
 
     @property
     def is_done(self) -> bool:
-        return super().is_done and self._deletions >= _LEAST_DELETIONS
+        return super().is_done and self._has_deleted_enough and not self._missing_at_the_end
 
     def act(self) -> None:
         """Create what is missing, mostly at once: the same names come again soon."""
-        if self.is_finished and self._deletions >= _LEAST_DELETIONS:
+        if self.is_done:
             return
         image = self.environment.image
-        found = self._create_again(image) if self.chance.random() < _EAGER else None
-        found = found or self.chance.choice(self._actions)(image)
+        is_ending = self.is_finished and self._has_deleted_enough
+        found = self._create_again(image) if is_ending or self.chance.random() < _EAGER else None
+        if found is None and not is_ending:
+            found = self.chance.choice(self._actions)(image)
         if found is not None:
             self.ask(*found)
 
