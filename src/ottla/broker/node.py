@@ -70,8 +70,7 @@ Handler = Callable[[Connection, bytearray, memoryview, int, int], None]
 """Takes the request frame in [start, end) of a buffer."""
 
 
-LEADER_CHECK_MS = 10
-LONGEST_HAND_OVER_MS = 2_000
+LONGEST_HAND_OVER_MS: Final = 2_000
 """How long a voter that stops waits for another one to lead the quorum."""
 
 MOST_COMPLETED: Final = 200
@@ -190,7 +189,9 @@ class Node:
         """Load the logs, replay the metadata, host the replicas of this broker."""
         self.hosted_logs.start()
         if not self.config.is_alone:
-            self._join_cluster()
+            from ottla.broker.membership.joining import join
+
+            join(self)
         if self.store.interrupted_moves:
             self.timers.at(self.monotonic_ms, self.log_moves.resume)
         if OFFSETS_TOPIC in self.image.topics:
@@ -201,45 +202,6 @@ class Node:
             from ottla.broker.remote_tier.remote_tier import RemoteTier
 
             self.tier = RemoteTier(self, self.ports.object_store)
-
-    def _join_cluster(self) -> None:
-        from ottla.broker.controller_channel import ControllerChannel
-        from ottla.broker.membership.broker_connections import BrokerConnections
-        from ottla.broker.membership.controller_registration import ControllerRegistration
-        from ottla.broker.membership.directory_assignments import DirectoryAssignments
-        from ottla.broker.membership.lifecycle import BrokerLifecycle
-        from ottla.broker.membership.quorum_auto_join import QuorumAutoJoin, may_join
-        from ottla.broker.replicas.replica_fetchers import ReplicaFetchers
-        from ottla.controller.broker_membership import BrokerMembership
-        from ottla.controller.broker_probe import BrokerProbe
-        from ottla.controller.leader_balance import LeaderBalance
-        from ottla.raft.voters import ReplicaKey
-
-        self.channel = ControllerChannel(self)
-        self.controller.on_leadership.append(self.channel.follow_leader)
-        probe = BrokerProbe(self.ports.network, f"controller-{self.node_id}-probe")
-        self.membership = BrokerMembership(
-            self.controller,
-            lambda: self.config,
-            self.clock,
-            self.timers,
-            probe,
-            self.hosted_logs.first_records,
-        )
-        LeaderBalance(self.controller, lambda: self.config, self.clock, self.timers)
-        self.broker_connections = BrokerConnections(self.membership.connection_lost)
-        if "controller" in self.config.node.process_roles:
-            self.controller_registration = ControllerRegistration(self)
-            member = self.controller.member
-            if member is not None and may_join(self, member):
-                directory_id = self.hosted_logs.identity.directory_ids[0]
-                QuorumAutoJoin(self, ReplicaKey(self.node_id, directory_id))
-        if "broker" in self.config.node.process_roles:
-            self.lifecycle = BrokerLifecycle(self)
-            self.directory_assignments = DirectoryAssignments(self)
-            self.replica_fetchers = ReplicaFetchers(self)
-            self.lifecycle.follow_controller()
-            self.lifecycle.start()
 
     def _run(self, steps: Steps[None]) -> None:
         self.sliced_work.run(steps)
@@ -272,18 +234,9 @@ class Node:
             self.lifecycle.awaited_brokers = brokers
             self.lifecycle.on_refused = refused
         else:
-            self._wait_for_leader(ready)
+            from ottla.broker.membership.joining import wait_for_leader
 
-    def _wait_for_leader(self, ready: Callable[[], None]) -> None:
-        member, registration = self.controller.member, self.controller_registration
-        assert member is not None
-        assert registration is not None
-        if member.leader is not None and registration.is_settled:
-            ready()
-        else:
-            self.timers.at(
-                self.clock.monotonic_ms() + LEADER_CHECK_MS, lambda: self._wait_for_leader(ready)
-            )
+            wait_for_leader(self, ready)
 
     def leave(self, done: Callable[[], None]) -> None:
         """Leave the cluster: others take over partitions and the quorum. Then call `done`."""
