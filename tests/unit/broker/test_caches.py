@@ -53,6 +53,7 @@ BOUNDED = {
     "ottla.coordinator.groups.offset_commit._cached_key": "short group ids and names only",
     "ottla.coordinator.runtime.partitioner._cached_partition_of": "short ids only",
     "ottla.metadata.topics_delta._shared": "lists of brokers, as long as there are brokers",
+    "ottla.network.buffers._resize": "one entry",
     "ottla.server.object_stores.directory_store._nothing": "one entry",
     "ottla.server.os_file._fallocate": "one entry",
 }
