@@ -5,9 +5,9 @@
 It writes a log of records with random keys. Ottla cleans copies of it as a broker does, with a
 background thread and a helper process, which uses numpy if it is installed. With --kafka, Kafka's
 cleaner cleans other copies with one thread. Each does so --rounds times. The fastest round counts:
-the first one warms up. `cpu` is the processor time of the helper process, and of Kafka's cleaner
-thread; `cpu of the broker` is that of this process. `private` is the memory of the helper process
-that it shares with nobody, after a clean.
+the first one warms up. `cpu` is the processor time of the helper process and its copy, and of
+Kafka's cleaner thread; `cpu of the broker` is that of this process. `private` is the memory of the
+helper process that it shares with nobody, after a clean.
 
 With --keep DIRECTORY the log is left there, uncleaned.
 """
@@ -177,8 +177,9 @@ def measure_kafka(source: Path, parent: Path, rounds: int) -> dict[str, Any]:
 def _cpu_seconds(process: psutil.Process | None) -> float:
     if process is None:
         return 0.0
-    times = process.cpu_times()
-    return float(times.user + times.system)
+    while process.children():  # its copy ends right after the clean
+        time.sleep(0.001)
+    return float(sum(process.cpu_times()[:4]))
 
 
 def _memory(process: psutil.Process | None) -> int:

@@ -279,10 +279,10 @@ class SharedFile(Protocol):
 
 
 class SharedOutput(Protocol):
-    """A file that a task in a helper process writes, from its start to its end."""
+    """A file that a task in a helper process writes."""
 
-    def write(self, buffers: Sequence[Buffer]) -> None:
-        """Append these bytes. They may change afterwards."""
+    def write(self, buffers: Sequence[Buffer], position: int) -> None:
+        """Write these bytes from a position on. They may change afterwards."""
         ...
 
     def close(self) -> None: ...
@@ -307,6 +307,55 @@ class SecondThread:
     """
 
 
+class CopyEnded(Exception):
+    """The process at the other end has ended. Not an OSError: no disk has failed."""
+
+
+class CopyLink(Protocol):
+    """One end of the way between a helper process and a copy of it.
+
+    All methods but `close` raise CopyEnded.
+    """
+
+    def send(self, parts: Sequence[Buffer]) -> None:
+        """Send bytes."""
+        ...
+
+    def receive(self, size: int) -> bytearray:
+        """Wait for so many bytes."""
+        ...
+
+    def send_files(self, file: SharedFile, output: SharedOutput | None) -> None:
+        """Let the copy have files, in between the bytes."""
+        ...
+
+    def receive_files(self) -> tuple[SharedFile, SharedOutput | None]:
+        """Return what `send_files` has sent."""
+        ...
+
+    def offer(self, count: int) -> None:
+        """Let both processes claim the numbers up to before `count`."""
+        ...
+
+    def claim(self) -> int | None:
+        """Return the next number that neither process has claimed; None if there is none left."""
+        ...
+
+    def close(self) -> None:
+        """End the copy, and wait until it has ended."""
+        ...
+
+
+class HelperCopies:
+    """How a task has a part of its work done by a copy of its process."""
+
+    start: Callable[[Callable[[CopyLink], None]], CopyLink] | None = None
+    """Makes a copy, which does some work and ends. OSError if that is not possible.
+
+    A helper process sets this if it may run on several processors.
+    """
+
+
 class HelperPace:
     """How the tasks of a helper process share the machine with the broker and its clients."""
 
@@ -316,11 +365,16 @@ class HelperPace:
     stores_soon = False
     """True if somebody will wait until what is written now is on disk."""
 
+    has_copy = False
+    """True while a copy of the process works as well: each of them uses one thread."""
+
 
 def start_beside(work: Callable[[], T]) -> Callable[[], T]:
     """Start work in a second thread if there is one, otherwise do it when its result is needed."""
     start = SecondThread.start
-    return work if start is None or HelperPace.beside_clients else start(work)
+    if start is None or HelperPace.beside_clients or HelperPace.has_copy:
+        return work
+    return start(work)
 
 
 def run_task(task: str, data: Buffer) -> bytes:

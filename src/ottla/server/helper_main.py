@@ -13,16 +13,15 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from errno import ESRCH
+from collections.abc import Callable
 from functools import partial
-from io import FileIO
 from queue import SimpleQueue
 from struct import Struct
 from typing import Final, TypeVar, cast
 
-from ottla.ports import Buffer, HelperFiles, HelperPace, SecondThread, run_task
+from ottla.ports import CopyLink, HelperCopies, HelperFiles, SecondThread, run_task
 from ottla.server.giving_way import give_way
+from ottla.server.helper_files import OpenFile, OutputFile
 
 T = TypeVar("T")
 
@@ -32,15 +31,6 @@ _SOCKET: Final = 0
 _NEW_OBJECTS: Final = 50_000
 """After how many new objects garbage is collected. Tasks make many, and hardly any cycles."""
 _GRACE_S: Final = 5
-_MOST_BUFFERS: Final = 1024
-"""How many buffers one write may have (IOV_MAX)."""
-_CALL_BYTES: Final = 256 * 1024
-"""How much one call reads or writes while clients are served.
-
-Linux may let nobody else have the processor before the call ends.
-"""
-_DISK_BYTES: Final = 1024 * 1024
-"""The system begins to write to disk after this many bytes, if it does so early."""
 
 
 def main() -> None:
@@ -51,6 +41,8 @@ def main() -> None:
     HelperFiles.open = OpenFile
     HelperFiles.open_output = partial(OutputFile, os.getppid())
     SecondThread.start = Beside().start
+    if _count_processors() > 1:
+        HelperCopies.start = _start_copy
     while (head := _read(TASK_HEAD.size)) is not None:
         name_length, data_length = TASK_HEAD.unpack(head)
         name, data = _read(name_length), _read(data_length)
@@ -64,88 +56,10 @@ def main() -> None:
             return
 
 
-class OpenFile:
-    """A file that a task reads."""
+def _start_copy(work: Callable[[CopyLink], None]) -> CopyLink:
+    from ottla.server.helper_copy import start_copy
 
-    def __init__(self, path: str) -> None:
-        self._file = FileIO(path)
-
-    def read_into(self, target: memoryview, position: int) -> int:
-        """Fill `target` from a position on; return how many bytes there were."""
-        filled = 0
-        while filled < len(target):
-            self._file.seek(position + filled)
-            end = filled + _CALL_BYTES if HelperPace.beside_clients else len(target)
-            count = self._file.readinto(target[filled:end])
-            if not count:
-                break
-            filled += count
-        return filled
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
-class OutputFile:
-    """A file that a task writes. The broker has created it, and forces it to disk."""
-
-    def __init__(self, broker: int, path: str) -> None:
-        if os.getppid() != broker:  # another broker may use the same names by now
-            raise ProcessLookupError(ESRCH, "the broker is gone")
-        self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        self._size = self._begun = 0
-        """How much was written, and how much of it the system has begun to write to disk."""
-
-    def write(self, buffers: Sequence[Buffer]) -> None:
-        """Append these bytes."""
-        some: list[Buffer] = []
-        size = 0
-        for each in _pieces(buffers) if HelperPace.beside_clients else buffers:
-            some.append(each)
-            size += len(each)
-            if len(some) == _MOST_BUFFERS or (HelperPace.beside_clients and size >= _CALL_BYTES):
-                self._append(some)
-                some, size = [], 0
-        if some:
-            self._append(some)
-
-    def _append(self, buffers: list[Buffer]) -> None:
-        size = sum(map(len, buffers))
-        left = size - os.writev(self._fd, buffers)
-        if left:
-            rest = memoryview(b"".join(buffers))[-left:]
-            while rest:
-                rest = rest[os.write(self._fd, rest) :]
-        self._size += size
-        is_early = HelperPace.beside_clients or HelperPace.stores_soon
-        if is_early and self._size - self._begun >= _DISK_BYTES:
-            _begin_to_store(self._fd, self._begun, self._size - self._begun)
-            self._begun = self._size
-
-    def close(self) -> None:
-        """Close the file."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-
-def _pieces(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
-    """Yield the same bytes in buffers that are not too large for one call."""
-    for buffer in buffers:
-        with memoryview(buffer) as view:
-            for start in range(0, len(view), _CALL_BYTES):
-                yield view[start : start + _CALL_BYTES]
-
-
-def _begin_to_store(fd: int, position: int, length: int) -> None:
-    """Have the system begin to write a range to disk, and do not wait for it.
-
-    The sync at the end is short then, and does not hold up writes to other files. Linux begins when
-    it is told to forget the range. What is not on disk yet stays in memory.
-    """
-    if sys.platform == "linux":
-        os.posix_fadvise(fd, position, length, os.POSIX_FADV_DONTNEED)
+    return start_copy(work)
 
 
 class Beside:
@@ -189,6 +103,14 @@ def _run(name: str, data: bytearray) -> tuple[bool, bytes]:
         return True, run_task(name, data)
     except Exception as error:  # whatever it is, it is the broker that deals with it
         return False, f"{type(error).__name__}: {error}".encode()
+
+
+def _count_processors() -> int:
+    """Return how many processors this process may run on."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not everywhere
+        return os.cpu_count() or 1
 
 
 def _read(length: int) -> bytearray | None:

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from ottla.log.cleaner.chunk_results import FoundKeys
 from ottla.log.cleaner.key_hash import KeyHash
 from ottla.log.cleaner.offset_marks import OffsetMarks
 from ottla.log.cleaner.record_arrays import (
@@ -110,24 +111,44 @@ class ArrayKeyOffsets:
 
     def collect(self, group: RecordGroup, first_offset: int) -> int:
         """Do what `add` does, but keep some keys aside until `settle`: many are faster together."""
-        if not self._superseded.end:
-            self._superseded = OffsetMarks(first_offset, _MOST_MARKS)
-            self._tombstones = OffsetMarks(first_offset, _MOST_MARKS)
-        most = int(group.counts.sum())
-        if self._keys + self._aside + most > self._limit(len(self._highs)):
-            self.settle()
-            self._grow(most)
-        if self._keys + self._aside + most <= self._limit(len(self._highs)):
-            self._collected.append(self._keys_of(group, first_offset))
-            self._aside += most
-            if self._aside >= _KEYS_TOGETHER:
-                self.settle()
+        self.begin_marks(first_offset)
+        if self.has_room_for(int(group.counts.sum())):
+            self.take(self.find(group, first_offset))
             return len(group.counts)
         for number in range(len(group.counts)):
             one = RecordGroup(group.data, *(each[number : number + 1] for each in group[1:]))
-            if not self._put(*self._keys_of(one, first_offset)):
+            found = self.find(one, first_offset)
+            self._mark(found)
+            if not self._put(found.highs, found.lows, found.offsets):
                 return number
         return len(group.counts)
+
+    def begin_marks(self, first_offset: int) -> None:
+        """Have marks from an offset on, unless there are some."""
+        if not self._superseded.end:
+            self._superseded = OffsetMarks(first_offset, _MOST_MARKS)
+            self._tombstones = OffsetMarks(first_offset, _MOST_MARKS)
+
+    def has_room_for(self, most: int) -> bool:
+        """Return True if so many keys fit into the table; make it larger if need be."""
+        if self._keys + self._aside + most > self._limit(len(self._highs)):
+            self.settle()
+            self._grow(most)
+        return self._keys + self._aside + most <= self._limit(len(self._highs))
+
+    def take(self, found: FoundKeys) -> None:
+        """Keep keys for which there is room aside, or put them into the table."""
+        self._mark(found)
+        self._collected.append((found.highs, found.lows, found.offsets))
+        self._aside += found.most
+        if self._aside >= _KEYS_TOGETHER:
+            self.settle()
+
+    def _mark(self, found: FoundKeys) -> None:
+        """Mark the records that are tombstones, and those that go because they have no key."""
+        self._tombstones.add(found.tombstones)
+        self._superseded.add(found.without_key)
+        self._are_marks_useful &= found.is_regular
 
     def settle(self) -> None:
         """Put the keys that were kept aside into the table."""
@@ -138,30 +159,20 @@ class ArrayKeyOffsets:
             is_whole = self._put(*columns)
             assert is_whole, "there is room for each of them"
 
-    def _keys_of(self, group: RecordGroup, first_offset: int) -> tuple[Array, Array, Array]:
-        """Return the hashes of keys in two halves, and their offsets."""
+    def find(self, group: RecordGroup, first_offset: int) -> FoundKeys:
+        """Return the keys of batches from an offset on. This changes nothing here."""
         places = find_records(group)
         records = read_records(group, places)
-        offsets = self._offsets(group, places, records)
+        offsets, is_regular = _offsets(group, places, records)
         starts, lengths = records.key_starts, records.key_lengths
-        if records.is_tombstone.any():
-            self._tombstones.add(offsets[records.is_tombstone])
+        tombstones, without_key = offsets[records.is_tombstone], offsets[:0]
         if lengths.min() < 0 or offsets.min() < first_offset:
-            self._superseded.add(offsets[lengths < 0])
+            without_key = offsets[lengths < 0]
             chosen = np.flatnonzero((lengths >= 0) & (offsets >= first_offset))
             starts, lengths, offsets = starts[chosen], lengths[chosen], offsets[chosen]
-        return *self._hash.of(group.data, starts, lengths), offsets
-
-    def _offsets(self, group: RecordGroup, places: RecordPlaces, records: RecordArrays) -> Array:
-        """Return the offsets of records, and note if a batch without gaps has other ones."""
-        batches = records.batches
-        offsets: Array = group.base_offsets[batches] + records.offset_deltas
-        is_other = np.arange(len(offsets)) - places.firsts[batches] != records.offset_deltas
-        if is_other.any():
-            is_dense = _are_dense(group.base_offsets, group.last_offsets, group.counts)
-            if is_dense[batches[is_other]].any():
-                self._are_marks_useful = False
-        return offsets
+        highs, lows = self._hash.of(group.data, starts, lengths)
+        most = len(records.batches)
+        return FoundKeys(highs, lows, offsets, tombstones, without_key, most, is_regular)
 
     def _put(self, high: Array, low: Array, offsets: Array) -> bool:
         """Put keys into the table, in the order of their offsets; False if it is full."""
@@ -321,6 +332,18 @@ class ArrayKeyOffsets:
             slots = slots.take(rest) + 1
             slots[slots == len(self._highs)] = 0
         return found
+
+
+def _offsets(group: RecordGroup, places: RecordPlaces, records: RecordArrays) -> tuple[Array, bool]:
+    """Return the offsets of records, and whether batches without gaps have no other ones."""
+    batches = records.batches
+    offsets: Array = group.base_offsets[batches] + records.offset_deltas
+    is_other = np.arange(len(offsets)) - places.firsts[batches] != records.offset_deltas
+    is_regular = True
+    if is_other.any():
+        is_dense = _are_dense(group.base_offsets, group.last_offsets, group.counts)
+        is_regular = not is_dense[batches[is_other]].any()
+    return offsets, is_regular
 
 
 def _are_dense(first_offsets: Array, last_offsets: Array, counts: Array) -> Array:

@@ -7,11 +7,12 @@ pass does not decompress or read the batch again; its CRC was checked in the fir
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from ottla.config.definition import MAX_LONG
 from ottla.log.cleaner.array_key_offsets import (
     ALL_STAY,
     NONE_STAYS,
@@ -22,13 +23,15 @@ from ottla.log.cleaner.array_key_offsets import (
 from ottla.log.cleaner.batch_codecs import LZ4_ONE_BLOCK
 from ottla.log.cleaner.batch_headers import BatchHeaders, find_batches
 from ottla.log.cleaner.chunk_output import ArrayCleanedSegment, ChunkOutput
+from ottla.log.cleaner.chunk_results import FoundKeys, KeptBatches
 from ottla.log.cleaner.cleaning_session import Chunk, CleaningSession, marker_of
 from ottla.log.cleaner.key_offsets import BatchRecords, Selection
 from ottla.log.cleaner.record_arrays import Array, RecordGroup
+from ottla.log.cleaner.shared_chunks import Progress, SharedChunks
 from ottla.ports import Buffer
 from ottla.records.batch import COMPRESSION_MASK, HEADER_SIZE, TIMESTAMP_TYPE_MASK, Batch
 
-_BYTES_AT_ONCE: Final = 5 * 1024 * 1024
+_BYTES_AT_ONCE: Final = 3 * 1024 * 1024
 """How many bytes of decompressed records are looked at together."""
 
 
@@ -53,6 +56,7 @@ class ArraySession(CleaningSession):
     def __init__(self, fields: dict[str, Any], producers: Buffer, aborted: Buffer) -> None:
         super().__init__(fields, producers, aborted)
         seed = bytes.fromhex(fields["seed"])
+        self.sharing = SharedChunks(self)
         self.offsets = ArrayKeyOffsets(fields["map_bytes"], fields["load_factor"], seed)
 
     # -- the first pass ------------------------------------------------------------------
@@ -79,6 +83,24 @@ class ArraySession(CleaningSession):
                 return
         self._was_read(int(headers.last_offsets[-1]))
 
+    def find_keys(self, data: bytearray, headers: BatchHeaders) -> list[FoundKeys]:
+        """Return the keys of batches without transactions. This changes nothing here."""
+        headers.check_crcs(np.arange(len(headers)))
+        numbers = np.flatnonzero(headers.counts > 0)
+        groups = self._groups(data, headers, numbers)
+        return [self.offsets.find(group, self._first_dirty) for _, group in groups]
+
+    def take_keys(self, found: Iterable[FoundKeys], last_offset: int) -> bool:
+        """Take the keys of batches up to an offset, or none of them: False if the map is full."""
+        groups = list(found)
+        self.offsets.begin_marks(self._first_dirty)
+        if not self.offsets.has_room_for(sum(each.most for each in groups)):
+            return False
+        for each in groups:
+            self.offsets.take(each)
+        self._was_read(last_offset)
+        return True
+
     # -- the second pass -----------------------------------------------------------------
 
     def begin_segment(self, base_offset: int) -> None:
@@ -90,8 +112,13 @@ class ArraySession(CleaningSession):
         """Add what stays of a chunk to the output; see `CleaningSession.filter`."""
         data = self._input.add(chunk)
         headers = self._headers(data, chunk)
-        if not len(headers):
-            return
+        if len(headers):
+            self.output.add_all(*self.select(data, headers, latest_offset))
+
+    def select(
+        self, data: bytearray, headers: BatchHeaders, latest_offset: int
+    ) -> tuple[list[Buffer], KeptBatches]:
+        """Return the bytes of what stays of batches, in pieces, and what it is."""
         self.records_read += int(headers.counts.sum())
         verdicts, are_marked = self._verdicts(headers, latest_offset)
         headers.check_crcs(np.flatnonzero((verdicts == UNKNOWN) & ~are_marked))
@@ -106,7 +133,7 @@ class ArraySession(CleaningSession):
             else:
                 selected = self.offsets.select(group, latest_offset)
             self._put_selected(state, numbers, group, selected)
-        state.output.add_to(self.output)
+        return state.output.kept()
 
     def _verdicts(self, headers: BatchHeaders, latest_offset: int) -> tuple[Array, Array]:
         """Return what is known about the batches, and whether there are marks for each."""
@@ -130,8 +157,8 @@ class ArraySession(CleaningSession):
         epochs = headers.leader_epochs
         begin: Array = np.ones(len(headers), bool)
         begin[1:] = epochs[1:] != epochs[:-1]
-        begin[0] = self._leader_epoch is None or epochs[0] != self._leader_epoch
-        self._leader_epoch = int(epochs[-1])
+        begin[0] = self.leader_epoch is None or epochs[0] != self.leader_epoch
+        self.leader_epoch = int(epochs[-1])
         begin &= self._keep_epoch_starts
         return begin
 
@@ -208,6 +235,25 @@ class ArraySession(CleaningSession):
         self._chunk_output.put_one(batch.position, content, max_timestamp)
 
     # -- both ----------------------------------------------------------------------------
+
+    @property
+    def progress(self) -> Progress:
+        """Where the next chunk begins."""
+        return Progress(*self._input.rest, self.leader_epoch)
+
+    @property
+    def can_share(self) -> bool:
+        """Whether all batches of the segment count."""
+        return (self._input.first_offset, self._input.end_offset) == (0, MAX_LONG)
+
+    def resume(self, position: int, progress: Progress) -> None:
+        """Go on at a position of the segment, after chunks that were shared."""
+        assert self.file is not None
+        rest = bytearray(progress.rest)
+        self.file.read_into(memoryview(rest), position - progress.rest)
+        self._input.resume(rest, progress.needed)
+        self.leader_epoch = progress.leader_epoch
+        self.offsets.settle()
 
     def _headers(self, data: bytearray, chunk: Chunk) -> BatchHeaders:
         """Return the batches of a chunk that count."""

@@ -37,7 +37,7 @@ _LZ4_VERSION: Final = 0x40
 _LZ4_INDEPENDENT: Final = 0x20
 _LZ4_BLOCK_64K: Final = 0x40
 _BLOCK_BYTES: Final = 64 * 1024
-_ARENA_BYTES: Final = 6 * 1024 * 1024
+_ARENA_BYTES: Final = 4 * 1024 * 1024
 _PADDING: Final = 16
 """How many bytes of the arena stay unused at its end: a key may be read a word at a time."""
 _BYTES_TOGETHER: Final = 512 * 1024

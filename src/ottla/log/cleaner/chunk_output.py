@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from ottla.log.cleaner.batch_headers import BatchHeaders
+from ottla.log.cleaner.chunk_results import KeptBatches
 from ottla.log.cleaner.cleaned_batches import CleanedSegment
 from ottla.log.cleaner.record_arrays import Array
 from ottla.ports import Buffer
@@ -53,36 +54,38 @@ class ChunkOutput:
         number = np.searchsorted(self._headers.starts, [position])
         self.put(number, content, np.array([len(content)]), np.array([timestamp]))
 
-    def add_to(self, segment: ArrayCleanedSegment) -> None:
-        """Add what stays to a segment."""
+    def kept(self) -> tuple[list[Buffer], KeptBatches]:
+        """Return the bytes of what stays, in pieces, and what it is."""
         chosen = np.flatnonzero(self._sources != _NOTHING)
-        if not len(chosen):
-            return
         starts, ends, sources = self._starts[chosen], self._ends[chosen], self._sources[chosen]
-        segment.unchanged_bytes += int((ends - starts)[sources == _INPUT].sum())
         begins = np.ones(len(chosen), bool)
         begins[1:] = (starts[1:] != ends[:-1]) | (sources[1:] != sources[:-1])
         firsts = np.flatnonzero(begins)
-        lasts = np.append(firsts[1:], len(chosen)) - 1
+        lasts = np.append(firsts, len(chosen))[1:] - 1
         ranges = zip(
             sources[firsts].tolist(), starts[firsts].tolist(), ends[lasts].tolist(), strict=True
         )
         views = [memoryview(buffer) for buffer in self._buffers]
-        pieces = [views[source][start:end] for source, start, end in ranges]
-        segment.add_all(
-            pieces, ends - starts, self._headers.last_offsets[chosen], self._timestamps[chosen]
+        sizes = ends - starts
+        return [views[source][start:end] for source, start, end in ranges], KeptBatches(
+            sizes,
+            self._headers.last_offsets[chosen],
+            self._timestamps[chosen],
+            int(sizes[sources == _INPUT].sum()),
         )
 
 
 class ArrayCleanedSegment(CleanedSegment):
     """The same as `CleanedSegment`, for many batches at once."""
 
-    def add_all(
-        self, content: list[Buffer], sizes: Array, last_offsets: Array, times: Array
-    ) -> None:
-        """Add batches; `content` has all of them, in pieces. There is at least one."""
+    def add_all(self, content: list[Buffer], kept: KeptBatches) -> None:
+        """Add batches; `content` has all of them, in pieces, unless they are in the file."""
+        sizes, last_offsets = kept.sizes, kept.last_offsets
+        self.unchanged_bytes += kept.unchanged_bytes
+        if not len(sizes):
+            return
         positions = self.size + np.cumsum(sizes) - sizes
-        largest = np.maximum.accumulate(np.maximum(times, self.max_timestamp))
+        largest = np.maximum.accumulate(np.maximum(kept.timestamps, self.max_timestamp))
         is_new = largest > np.append(np.int64(self.max_timestamp), largest[:-1])
         newest = np.maximum.accumulate(np.where(is_new, np.arange(len(sizes)), -1))
         largest_at = np.where(newest < 0, self.max_timestamp_offset, last_offsets[newest])

@@ -62,12 +62,36 @@ class Chunk(NamedTuple):
     """The size of the next chunk, and what writes it; None if that is not known yet."""
 
 
+class Part(NamedTuple):
+    """A part of a segment that is in a file."""
+
+    position: int
+    size: int
+    step: int
+    """The size of its chunks; the last one may be smaller."""
+    left: int
+    """How many bytes of the segment come after it."""
+    latest_offset: int | None
+    """What the second pass knows the keys up to; None in the first pass."""
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks there are."""
+        return -(-self.size // self.step)
+
+    def chunk(self, number: int) -> tuple[int, int, int]:
+        """Return where a chunk begins, its size, and how many bytes of the segment follow."""
+        start = number * self.step
+        size = min(self.step, self.size - start)
+        return self.position + start, size, self.left + self.size - start - size
+
+
 Find: TypeAlias = Callable[[bytearray, int, int], tuple[list[int], int, int]]
 """Finds batches; see `batch_headers.find_batches`."""
 
-_ROOM: Final = 256 * 1024
+ROOM: Final = 256 * 1024
 """How many bytes a buffer has before a chunk, for the beginning of its first batch."""
-_PADDING: Final = 16
+PADDING: Final = 16
 """How many bytes the buffer has after the last batch: a key may be read a word at a time."""
 
 
@@ -82,10 +106,27 @@ class KeyMap(Protocol):
         ...
 
 
+class Sharing(Protocol):
+    """How chunks are done together with another process."""
+
+    def do(self, part: Part) -> int:
+        """Do chunks of a part from the first one on; return how many are done.
+
+        Whatever is unusual in a chunk is left to this process alone, with all chunks after it.
+        """
+        ...
+
+    def end(self) -> None:
+        """End the other process, if there is one. The next pass has another one."""
+        ...
+
+
 class CleaningSession(ABC):
     """The state of one clean between its tasks, and the rules that say what stays."""
 
     offsets: KeyMap
+    sharing: Sharing | None = None
+    """Whether and how there may be another process."""
 
     def __init__(self, fields: dict[str, Any], producers: Buffer, aborted: Buffer) -> None:
         self._first_dirty = fields["first_dirty_offset"]
@@ -94,8 +135,8 @@ class CleaningSession(ABC):
         self._delete_retention_ms = fields["delete_retention_ms"]
         self._keep_deletions_from: int = fields["keep_deletions_from"]
         self._keep_epoch_starts = fields["keep_epoch_starts"]
-        self._leader_epoch: int | None = None
-        """The leader epoch of the last batch that the second pass has seen."""
+        self.leader_epoch: int | None = None
+        """The leader epoch of the last batch. Only the second pass needs it."""
         self._begins_epoch = False
         self._interval = fields["index_interval_bytes"]
         self._last_of: dict[int, tuple[int, int]] = {
@@ -125,14 +166,15 @@ class CleaningSession(ABC):
             file.close()
 
     def write(self, batches: list[Buffer]) -> None:
-        """Append batches to the file of the output, in a second thread.
+        """Append the last batches of the output to its file, in a second thread.
 
         They may be in the buffer of the input, which is not changed before that: the same thread
         fills it. Raise the error of the write before.
         """
         self.finish_writes()
         assert self.output_file is not None
-        self._writing = start_beside(partial(self.output_file.write, batches))
+        position = self.output.size - sum(map(len, batches))
+        self._writing = start_beside(partial(self.output_file.write, batches, position))
 
     def finish_writes(self) -> None:
         """Wait until everything is written; raise the error of the last write."""
@@ -148,8 +190,19 @@ class CleaningSession(ABC):
         if file is not None:
             file.close()
 
+    def share(self, part: Part) -> int:
+        """Do chunks of a part together with another process; return how many of them are done."""
+        return 0 if self.sharing is None else self.sharing.do(part)
+
+    def stop_sharing(self) -> None:
+        """End the other process, if there is one."""
+        if self.sharing is not None:
+            self.sharing.end()
+
     def close_files(self) -> None:
-        """Close both."""
+        """Close both, and end the other process: the clean is over."""
+        self.stop_sharing()
+        self.sharing = None  # it knows this session: together they would wait for the collector
         self.close_input()
         self.close_output()
 
@@ -170,6 +223,8 @@ class CleaningSession(ABC):
 
     def end_first_pass(self) -> None:
         """Begin again at the start of the log."""
+        self.stop_sharing()
+        self.leader_epoch = None
         self._transactions = CleanTransactions(self._aborted)
 
     # -- the second pass -----------------------------------------------------------------
@@ -189,8 +244,8 @@ class CleaningSession(ABC):
     def _note_epoch(self, batch: Batch) -> None:
         """Note whether the next batch is the first one of its leader epoch, if these are kept."""
         epoch = batch.partition_leader_epoch
-        self._begins_epoch = self._keep_epoch_starts and epoch != self._leader_epoch
-        self._leader_epoch = epoch
+        self._begins_epoch = self._keep_epoch_starts and epoch != self.leader_epoch
+        self.leader_epoch = epoch
 
     def _keeps_deletions_of(self, batch: Batch) -> bool:
         """Return True if what a batch deletes may be outside of the log that is cleaned."""
@@ -322,9 +377,9 @@ class BatchStream:
         if ahead is None:
             ahead = self._write(chunk.size, chunk.fill)
         ahead()
-        room = _ROOM
+        room = ROOM
         if rest > room:  # a large batch
-            larger = bytearray(rest + chunk.size + _PADDING)
+            larger = bytearray(rest + chunk.size + PADDING)
             larger[rest : rest + chunk.size] = self._other[room : room + chunk.size]
             self._other, room = larger, rest
         with memoryview(self._buffer) as view:
@@ -341,15 +396,25 @@ class BatchStream:
 
     def _write(self, size: int, fill: Fill) -> Callable[[], None]:
         """Return work that writes a chunk into the other buffer."""
-        if not _ROOM + size + _PADDING <= len(self._other) <= 2 * (_ROOM + size + _PADDING):
-            self._other = bytearray(_ROOM + size + _PADDING)
+        if not ROOM + size + PADDING <= len(self._other) <= 2 * (ROOM + size + PADDING):
+            self._other = bytearray(ROOM + size + PADDING)
         target = self._other
 
         def write() -> None:
             with memoryview(target) as view:
-                fill(view[_ROOM : _ROOM + size])
+                fill(view[ROOM : ROOM + size])
 
         return write
+
+    @property
+    def rest(self) -> tuple[int, int]:
+        """How many bytes of the next batch are there, and how many it has at least."""
+        return self._end - self._start, self._needed
+
+    def resume(self, rest: bytearray, needed: int) -> None:
+        """Go on after chunks that somebody else has looked at, which left this of a batch."""
+        self._forget_ahead()
+        self._buffer, self._start, self._end, self._needed = rest, 0, len(rest), needed
 
     def take(self, find: Find, left: int) -> list[int]:
         """Return where `find` says that whole batches begin, and keep the rest.

@@ -25,7 +25,7 @@ from errno import EIO
 from functools import partial
 from typing import Any, Final
 
-from ottla.log.cleaner.cleaning_session import Chunk, CleaningSession
+from ottla.log.cleaner.cleaning_session import Chunk, CleaningSession, Part
 from ottla.log.cleaner.plain_session import PlainSession
 from ottla.log.cleaner.task_messages import pack, unpack
 from ottla.ports import Buffer, HelperFiles, HelperPace, SharedFile
@@ -127,16 +127,19 @@ def _chunks(
     if parts:
         yield Chunk(len(parts[0]), partial(_copy, parts[0]), left)
         return
-    file, start, step = _opened(session, fields), fields["position"], fields["chunk"]
-    end = start + fields["size"]
-    found = [
-        (position, min(step, end - position), partial(_read, file, position, position > start))
-        for position in range(start, end, step)
-    ]
-    next_part = (min(step, left), partial(_read, file, end, False)) if left else None
-    for number, (position, size, fill) in enumerate(found):
-        following = found[number + 1][1:] if number + 1 < len(found) else next_part
-        yield Chunk(size, fill, left + end - position - size, following)
+    file = _opened(session, fields)
+    part = Part(
+        fields["position"], fields["size"], fields["chunk"], left, fields.get("latest_offset")
+    )
+    end = part.position + part.size
+    next_part = (min(part.step, left), partial(_read, file, end, False)) if left else None
+    for number in range(session.share(part), part.chunks):
+        position, size, rest = part.chunk(number)
+        following = next_part
+        if number + 1 < part.chunks:
+            after, following_size, _ = part.chunk(number + 1)
+            following = following_size, partial(_read, file, after, True)
+        yield Chunk(size, partial(_read, file, position, number > 0), rest, following)
 
 
 def _opened(session: CleaningSession, fields: dict[str, Any]) -> SharedFile:

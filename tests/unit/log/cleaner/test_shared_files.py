@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from errno import EIO, ENOSPC
 from functools import partial
@@ -14,22 +13,19 @@ import pytest
 
 from ottla.config.topic import LogConfig
 from ottla.log.cleaner import cleaning_task
-from ottla.log.cleaner.clean_run import CleanRun, CleanSettings, CleanWorld
-from ottla.log.cleaner.cleanable import cleanable
-from ottla.log.cleaner.io_throttle import IoThrottle
 from ottla.log.log import Log
 from ottla.log.startup.open_log import create_log
 from ottla.model.ids import TopicPartition
-from ottla.model.steps import Wait, run_to_end
-from ottla.ports import Buffer, HelperFiles, SecondThread, SharedOutput, TaskFailed
-from ottla.server.helper_lanes import HelperLanes
-from ottla.server.helper_main import Beside, OpenFile, OutputFile
+from ottla.model.steps import run_to_end
+from ottla.ports import Buffer, HelperFiles, SecondThread, SharedOutput
+from ottla.server.helper_files import OpenFile, OutputFile
+from ottla.server.helper_main import Beside
 from ottla.server.os_files import OsFiles
-from tests.support.cleaner import Done, clean, clean_run, fill, keyed, seen
+from tests.support.cleaner import clean, clean_run, fill, keyed, seen
+from tests.support.cleaner_process import CHUNK_BYTES, CleanerProcess
 from tests.support.log import names_in, new_resources
 
 COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}), index_interval_bytes=200)
-CHUNK_BYTES = 2000
 
 
 def log_on_disk(directory: Path) -> Log:
@@ -42,44 +38,9 @@ def log_on_disk(directory: Path) -> Log:
     return log
 
 
-class Helper:
-    """A real helper process, and the loop that waits for it."""
-
-    def __init__(self) -> None:
-        self._woken = threading.Semaphore(0)
-        self.lanes = HelperLanes(self._woken.release)
-        self.answers: list[bytes | TaskFailed] = []
-        self.serves_clients = False
-
-    def clean(self, log: Log, *, is_large: bool) -> None:
-        """Clean a log; with `is_large`, as if it were so large that arrays are used."""
-        plan = cleanable(log, log.resources.clock.wall_ms())
-        if is_large:
-            plan = plan._replace(clean_bytes=cleaning_task.ARRAYS_FROM_BYTES)
-        world = CleanWorld(
-            self._submit,
-            lambda delay_ms, action: action(),
-            lambda: True,
-            lambda: self.serves_clients,
-            IoThrottle(1e300),
-        )
-        run = CleanRun("test", plan, CleanSettings(1 << 20, 0.9, CHUNK_BYTES), world)
-        for step in run.steps():
-            while isinstance(step, Wait) and not step.is_over:
-                assert self._woken.acquire(timeout=60)
-                self.lanes.deliver()
-
-    def _submit(self, message: bytes, done: Done) -> None:
-        def answered(result: bytes | TaskFailed) -> None:
-            self.answers.append(result)
-            done(result)
-
-        self.lanes.submit(cleaning_task.TASK, message, answered, "c")
-
-
 @pytest.fixture
-def helper() -> Iterator[Helper]:
-    helper = Helper()
+def helper() -> Iterator[CleanerProcess]:
+    helper = CleanerProcess()
     yield helper
     helper.lanes.stop()
 
@@ -95,7 +56,7 @@ def shared_files() -> Iterator[None]:
 @pytest.mark.parametrize("is_large", [False, True], ids=["plain", "arrays"])
 @pytest.mark.parametrize("serves_clients", [False, True], ids=["alone", "beside clients"])
 def test_a_helper_process_reads_and_writes_the_files(
-    tmp_path: Path, helper: Helper, is_large: bool, serves_clients: bool
+    tmp_path: Path, helper: CleanerProcess, is_large: bool, serves_clients: bool
 ) -> None:
     expected, log = log_on_disk(tmp_path / "here"), log_on_disk(tmp_path / "helper")
     clean(expected)
@@ -113,7 +74,7 @@ def test_a_helper_process_reads_and_writes_the_files(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks at /proc")
 def test_a_clean_takes_one_processor_while_clients_are_served(
-    tmp_path: Path, helper: Helper
+    tmp_path: Path, helper: CleanerProcess
 ) -> None:
     helper.serves_clients = True
     helper.clean(log_on_disk(tmp_path / "beside"), is_large=True)
@@ -125,7 +86,7 @@ def test_a_clean_takes_one_processor_while_clients_are_served(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks at /proc")
 def test_a_helper_process_has_a_lower_priority_than_its_broker(
-    tmp_path: Path, helper: Helper
+    tmp_path: Path, helper: CleanerProcess
 ) -> None:
     """Priorities count within a session only, where the system groups processes by session."""
     helper.clean(log_on_disk(tmp_path), is_large=False)
@@ -135,7 +96,7 @@ def test_a_helper_process_has_a_lower_priority_than_its_broker(
     assert os.getpgid(pid) == pid, "Ctrl-C is for the broker"
 
 
-def threads_of(helper: Helper) -> int:
+def threads_of(helper: CleanerProcess) -> int:
     return len(os.listdir(f"/proc/{helper.lanes.pids['c']}/task"))
 
 
@@ -145,7 +106,7 @@ class FullDisk:
     def __init__(self, path: str) -> None:
         self._left = 3000
 
-    def write(self, buffers: Sequence[Buffer]) -> None:
+    def write(self, buffers: Sequence[Buffer], position: int) -> None:
         self._left -= sum(map(len, buffers))
         if self._left < 0:
             raise OSError(ENOSPC, os.strerror(ENOSPC))
@@ -278,6 +239,6 @@ def test_nothing_is_written_after_the_end_of_the_broker(tmp_path: Path) -> None:
     with pytest.raises(ProcessLookupError):
         OutputFile(os.getppid() + 1, str(path))
     file = OutputFile(os.getppid(), str(path))
-    file.write([b"%d," % number for number in range(3000)])
+    file.write([b"%d," % number for number in range(3000)], 0)
     file.close()
     assert path.read_bytes() == b"".join(b"%d," % number for number in range(3000))
