@@ -95,7 +95,7 @@ def delete_by_topic_name(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (delete_before_the_copy, 0, 4),
         (forget_aborted_transactions, 20, 40),
-        (begin_too_late, 10, 30),
+        (begin_too_late, 50, 70),
         (lose_what_is_rewritten, 3, 10),
         (forget_uploads_of_deleted_topics, 26, 36),
         (delete_by_topic_name, 26, 36),

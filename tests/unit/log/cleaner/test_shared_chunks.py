@@ -81,13 +81,13 @@ def some_records(chance: Random, *, codec: int = 0, most: int = 15) -> bytearray
 
 
 def with_large_batches(chance: Random) -> list[bytearray]:
-    """Some are larger than several chunks."""
+    """Return batches of which some are larger than several chunks."""
     large = [some_records(chance, most=200) for _ in range(10)]
     return [*ordinary(chance, count=20), *large, *ordinary(chance, count=20)]
 
 
 def with_a_transaction(chance: Random) -> list[bytearray]:
-    """Control batches need what was in the chunks before."""
+    """Return control batches, too, which need what was in the chunks before."""
     producer_id = chance.randrange(1000)
     in_transaction = keyed(
         ("a", "b"),
