@@ -45,7 +45,7 @@ GUARDED = {  # where each name is used only if it is there
     "server/background.py": {"sched_setscheduler", "sched_param", "SCHED_BATCH"},
     "server/giving_way.py": {"sched_setscheduler", "sched_param", "SCHED_BATCH"},
     "server/helper_copy.py": {"F_SETPIPE_SZ"},
-    "server/helper_files.py": {"posix_fadvise"},
+    "server/helper_files.py": {"posix_fadvise", "preadv", "pwritev"},
     "server/helper_main.py": {"sched_getaffinity"},
     "server/os_files.py": set(),
     "server/poller.py": {

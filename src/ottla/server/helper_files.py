@@ -43,7 +43,7 @@ class OpenFile:
         filled = 0
         while filled < len(target):
             end = filled + _CALL_BYTES if HelperPace.beside_clients else len(target)
-            count = os.preadv(self._fd, [target[filled:end]], position + filled)
+            count = _read_at(self._fd, target[filled:end], position + filled)
             if not count:
                 break
             filled += count
@@ -93,7 +93,8 @@ class OutputFile:
 
     def _write(self, buffers: list[Buffer], size: int, position: int) -> None:
         end = position + size
-        left = size - os.pwritev(self._fd, buffers, position)
+        written = os.pwritev(self._fd, buffers, position) if hasattr(os, "pwritev") else 0
+        left = size - written
         if left:
             rest = memoryview(b"".join(buffers))[-left:]
             while rest:
@@ -108,6 +109,15 @@ class OutputFile:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+
+def _read_at(fd: int, target: memoryview, position: int) -> int:
+    """Read once from a position on, into `target` if the system can; return how many bytes."""
+    if hasattr(os, "preadv"):
+        return os.preadv(fd, [target], position)
+    content = os.pread(fd, len(target), position)
+    target[: len(content)] = content
+    return len(content)
 
 
 def _pieces(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
