@@ -27,11 +27,14 @@ def give_way() -> None:
     with suppress(AttributeError, OSError):  # not everywhere, and not allowed everywhere
         os.nice(NICENESS)
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-        _take_long_slices()
+        take_long_slices()
 
 
-def _take_long_slices() -> None:
-    """Ask for the longest time slice. Older systems ignore it."""
+def take_long_slices() -> None:
+    """Ask for the longest time slice, for this thread and those that it will start.
+
+    Its policy and its priority stay. Systems that do not know time slices of a thread ignore it.
+    """
     number = _SYSCALLS.get(os.uname().machine)
     if number is None or sys.platform != "linux":
         return
@@ -39,7 +42,7 @@ def _take_long_slices() -> None:
 
     attributes = _ATTRIBUTES.pack(
         _ATTRIBUTES.size,
-        os.SCHED_BATCH,
+        os.sched_getscheduler(0),
         0,
         os.getpriority(os.PRIO_PROCESS, 0),
         0,
