@@ -36,7 +36,6 @@ from ottla.cli.sizes import size_text
 from ottla.client.address import parse_addresses
 from ottla.client.cluster import Client
 from ottla.client.topics.topics import alter_topic
-from ottla.server.giving_way import take_long_slices
 from ottla.server.object_stores.blocking_store import all_objects, open_blocking_store
 from ottla.testing import Cluster
 from ottla.tier_reader import open_topic
@@ -202,7 +201,6 @@ def old_readers(cluster: Cluster, records: int, rate_mb_per_s: float) -> Iterato
 def read_old(bootstrap_servers: str, records: int, rate_mb_per_s: float) -> None:
     """Read the old topic with ten consumers, until killed; all threads have the lowest priority."""
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    take_long_slices()  # others have the processor as soon as they want it
     consumers = []
     for number in range(READERS):
         consumer = Consumer(

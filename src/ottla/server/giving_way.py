@@ -27,14 +27,11 @@ def give_way() -> None:
     with suppress(AttributeError, OSError):  # not everywhere, and not allowed everywhere
         os.nice(NICENESS)
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-        take_long_slices()
+        _take_long_slices()
 
 
-def take_long_slices() -> None:
-    """Ask for the longest time slice, for this thread and those that it will start.
-
-    Its policy and its priority stay. Systems that do not know time slices of a thread ignore it.
-    """
+def _take_long_slices() -> None:
+    """Ask for the longest time slice. Older systems ignore it."""
     number = _SYSCALLS.get(os.uname().machine)
     if number is None or sys.platform != "linux":
         return
