@@ -39,7 +39,7 @@ def _take_long_slices() -> None:
 
     attributes = _ATTRIBUTES.pack(
         _ATTRIBUTES.size,
-        os.sched_getscheduler(0),
+        os.SCHED_BATCH,
         0,
         os.getpriority(os.PRIO_PROCESS, 0),
         0,
