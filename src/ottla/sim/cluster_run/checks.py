@@ -297,11 +297,24 @@ class Checks:
             end = self._ends.get((replica, key), 0)
             if replica in leader.isr or not self._is_replica(partition, replica):
                 continue
+            if self._has_begun_anew(replica, leader.followers[replica].broker_epoch):
+                continue
             if end < partition.log.high_watermark:
                 raise Violation(
                     f"{partition.name}: broker {number} proposes {replica} for the ISR, which ends"
                     f" at {end}; {partition.log.high_watermark} is committed"
                 )
+
+    def _has_begun_anew(self, number: int, broker_epoch: int) -> bool:
+        """Return True if a broker is not in the life any more in which it sent its last fetch.
+
+        The fetch may arrive after that, also if the new life began on an empty disk. The controller
+        knows the life that is proposed, and refuses it, or ends it when the new one registers.
+        """
+        node = self._cluster.machine(number).node
+        if node is None or node.lifecycle is None:
+            return False
+        return node.lifecycle.epoch != broker_epoch
 
     def _check_in_sync(
         self, number: int, partition: Partition, key: PartitionKey, high_watermark: int
