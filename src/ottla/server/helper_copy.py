@@ -20,6 +20,7 @@ from warnings import catch_warnings, simplefilter
 
 from ottla.ports import Buffer, CopyEnded, CopyLink, SecondThread, SharedFile, SharedOutput
 from ottla.server.helper_files import OpenFile, OutputFile
+from ottla.server.helper_pipes import read_exactly
 
 _BROKER: Final = 0
 """The socket to the broker, which must see that it is closed if the process ends."""
@@ -90,17 +91,9 @@ class Link:
 
     def receive(self, size: int) -> bytearray:
         """Wait for so many bytes."""
-        data = bytearray(size)
-        filled = 0
-        with memoryview(data) as view:
-            while filled < size:
-                try:
-                    count = os.readv(self._source, [view[filled:]])
-                except ConnectionError:
-                    raise CopyEnded from None
-                if not count:
-                    raise CopyEnded
-                filled += count
+        data = read_exactly(self._source, size)
+        if data is None:
+            raise CopyEnded
         return data
 
     def send_files(self, file: SharedFile, output: SharedOutput | None) -> None:

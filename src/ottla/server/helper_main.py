@@ -22,6 +22,7 @@ from typing import Final, TypeVar, cast
 from ottla.ports import CopyLink, HelperCopies, HelperFiles, SecondThread, run_task
 from ottla.server.giving_way import give_way
 from ottla.server.helper_files import OpenFile, OutputFile
+from ottla.server.helper_pipes import read_exactly
 
 T = TypeVar("T")
 
@@ -43,9 +44,9 @@ def main() -> None:
     SecondThread.start = Beside().start
     if _count_processors() > 1:
         HelperCopies.start = _start_copy
-    while (head := _read(TASK_HEAD.size)) is not None:
+    while (head := read_exactly(_SOCKET, TASK_HEAD.size)) is not None:
         name_length, data_length = TASK_HEAD.unpack(head)
-        name, data = _read(name_length), _read(data_length)
+        name, data = read_exactly(_SOCKET, name_length), read_exactly(_SOCKET, data_length)
         if name is None or data is None:
             return
         # The broker ends a task that takes too long. If it is gone, nobody else would.
@@ -111,21 +112,6 @@ def _count_processors() -> int:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not everywhere
         return os.cpu_count() or 1
-
-
-def _read(length: int) -> bytearray | None:
-    """Return exactly this many bytes; None if the broker is gone."""
-    data = bytearray(length)
-    view, filled = memoryview(data), 0
-    while filled < length:
-        try:
-            count = os.readv(_SOCKET, [view[filled:]])
-        except ConnectionError:
-            return None
-        if not count:
-            return None
-        filled += count
-    return data
 
 
 def _write(data: bytes) -> bool:
