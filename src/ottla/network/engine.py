@@ -131,6 +131,7 @@ class Engine:
         self.slow_readers.remove(channel)
         channel.close()
         channel.on_close(channel.connection)
+        channel.connection.edge = None  # so that reference counts free both
 
     def close_all(self) -> None:
         """Close every connection."""
@@ -212,13 +213,13 @@ class Engine:
         ready, put_off = node.ready, node.put_off
         while to_send or ready or put_off:
             if len(to_send) + len(ready) == 1:
-                channel: Channel = to_send.pop() if to_send else ready.pop().edge  # type: ignore[assignment]
-                if not channel.closed:
+                channel: Channel | None = to_send.pop() if to_send else ready.pop().edge  # type: ignore[assignment]
+                if channel is not None and not channel.closed:
                     self.send(channel)
             elif to_send or ready:
-                for channel in self._take_channels():
-                    if not channel.closed:
-                        self.send(channel, 1)
+                for each in self._take_channels():
+                    if not each.closed:
+                        self.send(each, 1)
             else:
                 node.run_put_off()
                 node.settle_replies()
@@ -246,7 +247,8 @@ class Engine:
             channels[channel] = None
         to_send.clear()
         for connection in ready:
-            channels[connection.edge] = None  # type: ignore[index]
+            if connection.edge is not None:  # it is not closed
+                channels[connection.edge] = None  # type: ignore[index]
         ready.clear()
         return channels
 

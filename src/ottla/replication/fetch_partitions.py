@@ -16,6 +16,7 @@ from typing import Final
 
 from ottla.model.steps import Steps
 from ottla.replication.partition import Partition
+from ottla.wire.discard import discard_in_steps
 
 PartitionKey = tuple[bytes, int]
 
@@ -148,9 +149,13 @@ class Fetcher:
         """Stop following everything. There may be very many partitions."""
         self.on_change = None
         yield from self.unwatch_in_steps()
-        self.entries.clear()
         self.held_bytes = 0
+        yield from discard_in_steps(self.dirty, self.entries)
+
+    def let_go(self) -> None:
+        """Forget the few partitions of an answered request, which would refer to it in cycles."""
         self.dirty.clear()
+        self.entries.clear()
 
     def unwatch_in_steps(self) -> Steps[None]:
         """Watch no partition any more."""

@@ -11,7 +11,8 @@ A replica leads its partition or follows the leader; each role has code of its o
                                     replicas now (`move_away`)
 
 `take_role`, `remove` and `move_away` are the only transitions. While the log or its directory is
-offline `log` is None, whatever the role.
+offline `log` is None, whatever the role. A removed replica that nobody needs any more lets go of
+its role (`let_go`), so that no cycle of references keeps its memory.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class QueuedWrite(Protocol):
 
 
 class Partition:
-    """One replica. Exactly one of `leader` and `follower` is set."""
+    """One replica. Exactly one of `leader` and `follower` is set until it is removed."""
 
     __slots__ = (
         "_counted",
@@ -143,6 +144,12 @@ class Partition:
         self.removed = True
         self._count()
         self.notify()
+
+    def let_go(self) -> None:
+        """Forget the role of a removed replica. What it has appended must be written before."""
+        assert self.removed
+        self.leader = None
+        self.follower = None
 
     def _count(self) -> None:
         """Keep the counts of the broker in step with this replica."""

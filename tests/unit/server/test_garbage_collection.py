@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
+from errno import ENOMEM
+from typing import ClassVar
 from weakref import ref
 
 import pytest
 
 from ottla.broker.handlers import SERVED
-from ottla.server import garbage_collection
+from ottla.server import garbage_collection, garbage_search
 from ottla.server.garbage_collection import GarbageCollection
 from ottla.wire.api_table import ApiKey
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -118,92 +121,164 @@ class Cycle:
         self.itself = self
 
 
-def test_garbage_that_was_set_aside_is_found_when_there_is_as_much_again(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pause = broker.node.pause_collection
-    monkeypatch.setattr(garbage_collection, "COLLECT_AFTER", 100)
+class FoundGarbage:
+    """A search that ends at once. It is told what it finds."""
 
-    def leave(count: int) -> list[object]:
-        pause(True)
-        kept: list[object] = [[number] for number in range(count)]
-        pause(False)
-        return kept
+    result_of_all = True
+    least: ClassVar[list[int]] = []
 
-    cycle = Cycle()
-    found = ref(cycle)
-    kept = leave(200)
-    del cycle
-    broker.pass_time(garbage_collection.CHECK_MS)
-    gc.collect()
-    assert found() is not None, "it is set aside"
-    monkeypatch.setattr(garbage_collection, "MUCH_MS", 300 * garbage_collection.OBJECT_MS)
-    kept += leave(200)
-    broker.pass_time(garbage_collection.CHECK_MS)
-    assert found() is None
-    assert len(kept) == 400
-    assert not is_looked_at(kept)
+    def __init__(self, least: int) -> None:
+        self.least.append(least)
+
+    def result(self) -> bool:
+        return self.result_of_all
+
+    def end(self) -> None:
+        """End the search."""
 
 
-def test_what_was_set_aside_and_is_freed_does_not_lead_to_a_look_at_everything(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(garbage_collection, "MUCH_MS", 10_000 * garbage_collection.OBJECT_MS)
-    cycle = Cycle()
-    found = ref(cycle)
-    del cycle
-    for _ in range(5):
-        broker.node.pause_collection(True)
-        some = [[number] for number in range(20_000)]
-        broker.node.pause_collection(False)
-        del some
-        broker.pass_time(garbage_collection.CHECK_MS)
-    assert found() is not None
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return what searches were asked for; they find much, and little memory is much."""
+    monkeypatch.setattr(garbage_search, "GarbageSearch", FoundGarbage)
+    monkeypatch.setattr(FoundGarbage, "result_of_all", True)
+    monkeypatch.setattr(FoundGarbage, "least", [])
+    return FoundGarbage.least
+
+
+@pytest.fixture
+def few_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Say how many blocks of memory are in use."""
+    blocks = [1_000_000]
+    monkeypatch.setattr(sys, "getallocatedblocks", lambda: blocks[0])
+    return blocks
+
+
+def set_aside_a_cycle(broker: Broker) -> ref[Cycle]:
     broker.node.pause_collection(True)
-    kept = [[number] for number in range(20_000)]
+    cycle = Cycle()
+    kept = [[number] for number in range(2 * garbage_collection.COLLECT_AFTER)]
     broker.node.pause_collection(False)
+    assert kept
+    return ref(cycle)
+
+
+def check(broker: Broker) -> None:
+    """Let the check of a minute, and a search, end."""
     broker.pass_time(garbage_collection.CHECK_MS)
+    broker.pass_time(garbage_collection.SEARCH_MS)
+
+
+def test_garbage_that_was_set_aside_is_freed_if_a_search_finds_much(
+    few_blocks: list[int], searches: list[int], broker: Broker
+) -> None:
+    found = set_aside_a_cycle(broker)
+    few_blocks[0] = 1_900_000
+    check(broker)
+    assert searches == [], "there is not twice as much as before"
+    few_blocks[0] = 2_000_000
+    check(broker)
+    assert searches == [2_000_000 // garbage_collection.PART]
+    assert found() is not None
+    check(broker)
     assert found() is None
-    assert len(kept) == 20_000
+    assert "unused objects in cycles" in broker.reports[-1]
+
+
+def test_nothing_is_looked_at_if_a_search_finds_little(
+    few_blocks: list[int],
+    searches: list[int],
+    broker: Broker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(FoundGarbage, "result_of_all", False)
+    found = set_aside_a_cycle(broker)
+    for blocks in (2_000_000, 3_900_000, 1_000_000, 4_000_000):
+        few_blocks[0] = blocks
+        check(broker)
+        check(broker)
+    assert len(searches) == 2
+    assert found() is not None
 
 
 def test_a_look_at_everything_waits_for_a_quiet_minute_or_for_much_more(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
+    few_blocks: list[int],
+    searches: list[int],
+    broker: Broker,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(garbage_collection, "MUCH_MS", 10_000 * garbage_collection.OBJECT_MS)
     monkeypatch.setattr(garbage_collection, "BUSY_PER_SECOND", 0)
     client = broker.connect()
-    kept: list[object] = []
 
-    def finds_garbage(objects: int, *, is_busy: bool) -> bool:
-        """Return True if garbage among so many objects is found within a minute."""
-        broker.node.pause_collection(True)
-        cycle = Cycle()
-        found = ref(cycle)
-        del cycle
-        kept.extend([number] for number in range(objects))
-        broker.node.pause_collection(False)
-        if is_busy:
-            client.send(MetadataRequest(topics=[]), 9)
-            broker.node.settle()
-        broker.pass_time(garbage_collection.CHECK_MS)
-        return found() is None
+    def busy_check() -> None:
+        client.send(MetadataRequest(topics=[]), 9)
+        broker.node.settle()
+        check(broker)
 
-    assert not finds_garbage(20_000, is_busy=True)
-    assert finds_garbage(0, is_busy=False)
-    assert not finds_garbage(20_000, is_busy=True)
-    assert finds_garbage(40_000, is_busy=True)
+    found = set_aside_a_cycle(broker)
+    few_blocks[0] = 2_000_000
+    busy_check()
+    assert searches
+    busy_check()
+    assert found() is not None
+    check(broker)
+    assert found() is None
+    found = set_aside_a_cycle(broker)
+    few_blocks[0] = 4_000_000
+    busy_check()
+    busy_check()
+    assert found() is not None
+    few_blocks[0] = 8_000_000
+    busy_check()
+    assert found() is None
 
 
-def test_requests_that_never_cease(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(garbage_collection, "MOST_OBJECTS", 1000)
+def test_a_search_that_cannot_begin_is_tried_again(
+    few_blocks: list[int], broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(least: int) -> None:
+        raise OSError(ENOMEM, "no memory")
+
+    few_blocks[0] = 2_000_000
+    monkeypatch.setattr(garbage_search, "GarbageSearch", fail)
+    check(broker)
+    assert broker.reports[-1] == "cannot search for unused memory: no memory"
+    monkeypatch.setattr(garbage_search, "GarbageSearch", FoundGarbage)
+    found = set_aside_a_cycle(broker)
+    check(broker)
+    check(broker)
+    assert found() is None
+
+
+def test_a_search_that_never_ends_is_ended(
+    few_blocks: list[int],
+    searches: list[int],
+    broker: Broker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(FoundGarbage, "result_of_all", None)
+    ended: list[None] = []
+    monkeypatch.setattr(FoundGarbage, "end", lambda self: ended.append(None))
+    few_blocks[0] = 2_000_000
+    check(broker)
+    broker.pass_time(garbage_collection.LONGEST_SEARCH_MS // 2)
+    assert not ended
+    broker.pass_time(garbage_collection.LONGEST_SEARCH_MS)
+    assert ended
+    few_blocks[0] = 4_000_000
+    check(broker)
+    assert len(searches) == 2
+
+
+def test_requests_that_never_cease_lead_to_no_long_collection(broker: Broker) -> None:
     pause = broker.node.pause_collection
     pause(True)
     gc.collect()
-    objects = [[number] for number in range(2000)]
-    collected = gc.get_stats()[2]["collections"]
-    pause(True)
-    assert gc.get_stats()[2]["collections"] == collected + 1
-    assert len(objects) == 2000
+    objects = [[number] for number in range(2 * garbage_collection.COLLECT_AFTER)]
+    looks = [each["collections"] for each in gc.get_stats()]
+    for _ in range(3):
+        pause(True)
+        pause(False)
+    assert [each["collections"] for each in gc.get_stats()] == looks
     pause(False)
-    pause(False)
+    assert not is_looked_at(objects)

@@ -336,6 +336,8 @@ class Context(RequestContext):
         if session is not None:
             session_id = session.session_id
             self.note_sent(data, entries)
+        else:
+            self.fetcher.let_go()
         self.respond(_NO_ERROR, session_id, data, records)
 
     def respond(

@@ -17,6 +17,7 @@ from ottla.model.errors import ApiError
 from ottla.model.steps import Steps
 from ottla.replication.fetch_partitions import FetchEntry
 from ottla.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH
+from ottla.wire.discard import discard_in_steps
 from ottla.wire.lazy_list import LazyList
 from ottla.wire.messages import fetch as messages
 
@@ -167,7 +168,7 @@ def answer_in_steps(context: Context, max_wait_ms: int) -> Steps[None]:
     context.charge(data, entries)
     session_id = 0
     if context.session is None:
-        yield from fetcher.unwatch_in_steps()
+        yield from fetcher.close()
     else:
         session_id = context.session.session_id
         for start in _starts(data):
@@ -178,6 +179,7 @@ def answer_in_steps(context: Context, max_wait_ms: int) -> Steps[None]:
         context.version, context.correlation_id, session_id, data, records, context.throttle_ms
     )
     context.complete_parts(parts)
+    yield from discard_in_steps(data, entries, records)
 
 
 def _collect(

@@ -274,6 +274,7 @@ class HostedLogs:
             tell(partition)
         self._unmade.pop(name, None)
         self.store.delete(name)
+        partition.let_go()
 
     def log_config(self, topic: str, image: MetadataImage | None = None) -> LogConfig:
         """Return the settings of a topic's logs, as of an image that may not be current yet."""
@@ -386,6 +387,14 @@ class HostedLogs:
                     yield from log.forget_indexes()
                 self.store.delete(TopicPartition(topic.name, index))
                 yield
+            yield from self._free(topic)
+
+    def _free(self, topic: Topic) -> Steps[None]:
+        """Free the memory of a deleted topic, whose parts refer to one another, in steps."""
+        self._node.write_appended()
+        while topic.partitions:
+            topic.partitions.popitem()[1].let_go()
+            yield
 
     def set_strays_aside(self) -> None:
         """Rename the directories of logs that the metadata does not have on this broker.
