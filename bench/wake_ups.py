@@ -130,6 +130,9 @@ class Node:
         if engine.to_resume:
             engine.resume()
         engine.settle()
+        if self.reactor._called:
+            self.reactor._run_calls()
+            engine.settle()
         return bool(events)
 
     def stamp(self, stamps: Stamps) -> None:
