@@ -72,12 +72,17 @@ class TopicDelta:
         return partition
 
     def clear_elr(self) -> None:
-        """Forget the eligible leader replicas of all partitions (KIP-966)."""
+        """Forget the eligible leader replicas of all partitions (KIP-966).
+
+        That is a change of each partition that has some, with a partition epoch of its own.
+        """
         for partition_id in range(self.num_partitions):
             partition = self.current(partition_id)
             if partition.eligible_leader_replicas or partition.last_known_elr:
                 self.partitions[partition_id] = partition._replace(
-                    eligible_leader_replicas=(), last_known_elr=()
+                    partition_epoch=partition.partition_epoch + 1,
+                    eligible_leader_replicas=(),
+                    last_known_elr=(),
                 )
 
     def apply(self) -> TopicImage:

@@ -136,6 +136,8 @@ def test_eligible_leader_replicas_are_forgotten(
         left = [] if each in cleared else [1]
         assert [*after.topics[each].partitions[1].eligible_leader_replicas] == left
         assert bool(after.topics[each].partitions[1].last_known_elr) == bool(left)
+        epochs = [image.topics[each].partitions[1].partition_epoch for image in (before, after)]
+        assert epochs[1] - epochs[0] == (each in cleared)
     with pytest.raises(MetadataError, match="there is no topic x"):
         MetadataDelta(image).replay(ClearElrRecord(topic_name="x"))
 
