@@ -43,7 +43,8 @@ from ottla.log.log import Log
 from ottla.metadata.control_records import QuorumRecords
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
-from ottla.metadata.serde import MetadataError, encode_record
+from ottla.metadata.record_versions import at_level, encode_at, level_of
+from ottla.metadata.serde import MetadataError
 from ottla.metadata.snapshot import SnapshotId
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.steps import Steps, in_steps, run_to_end
@@ -329,7 +330,9 @@ class QuorumController:
         if not records:
             return _Submission(None, 0, delta, self.latest_image, done)
         now_ms = self._clock.wall_ms()
-        values = yield from in_steps(encode_record, records)
+        level = level_of(self.latest_image, records)
+        records = at_level(records, level)
+        values = yield from in_steps(encode_at(level), records)
         batch = yield from build_values_batch(values, now_ms)
         if len(batch) > self.log.config.segment_bytes:
             raise ApiError(

@@ -20,9 +20,10 @@ class MetadataError(ValueError):
     """The metadata is damaged, contradicts itself, or was written by a newer version."""
 
 
-def encode_record(record: Message) -> bytes:
-    """Return the metadata record as the value of a log record, in its newest version."""
-    version = record.MAX_VERSION
+def encode_record(record: Message, version: int | None = None) -> bytes:
+    """Return the metadata record as the value of a log record; without a version in the newest."""
+    if version is None:
+        version = record.MAX_VERSION
     head = uvarint(FRAME_VERSION) + uvarint(record.API_KEY) + uvarint(version)
     return head + encoder(type(record), version)(record)
 

@@ -21,6 +21,7 @@ from ottla.metadata.image import (
     MetadataImage,
     PartitionImage,
 )
+from ottla.metadata.record_versions import METADATA_VERSION, encode_at, level_of
 from ottla.metadata.records import (
     BrokerEndpoint,
     BrokerFeature,
@@ -32,7 +33,7 @@ from ottla.metadata.records import (
     RegisterControllerRecord,
     TopicRecord,
 )
-from ottla.metadata.serde import MetadataError, decode_record, encode_record
+from ottla.metadata.serde import MetadataError, decode_record
 from ottla.ports import File
 from ottla.records.batch import Batch, CorruptBatch, scan
 from ottla.records.record import build_batch, records_of
@@ -46,7 +47,6 @@ RECORDS_PER_BATCH = 250
 """Takes a millisecond or two to encode: the loop must not stand still longer."""
 
 _READ_BYTES = 1024 * 1024
-_METADATA_VERSION = "metadata.version"
 
 
 class SnapshotId(NamedTuple):
@@ -79,7 +79,7 @@ def snapshot_id(file_name: str) -> SnapshotId | None:
 
 def image_records(image: MetadataImage) -> Iterator[Message]:
     """Return the records that make an image out of an empty one, features first as in Kafka."""
-    for name in sorted(image.features, key=lambda name: (name != _METADATA_VERSION, name)):
+    for name in sorted(image.features, key=lambda name: (name != METADATA_VERSION, name)):
         yield FeatureLevelRecord(name=name, feature_level=image.features[name])
     yield from node_records(image.brokers, image.controllers)
     for topic in image.topics.values():
@@ -177,10 +177,10 @@ def encode_snapshot(
     first = [header, *control_records]
     yield control_batch(first, timestamp_ms, leader_epoch=image.epoch)
     offset = len(first)
-    records = image_records(image)
+    records, encode = image_records(image), encode_at(level_of(image))
     while some := list(islice(records, RECORDS_PER_BATCH)):
         yield build_batch(
-            [(None, encode_record(record), timestamp_ms, ()) for record in some],
+            [(None, encode(record), timestamp_ms, ()) for record in some],
             base_offset=offset,
             leader_epoch=image.epoch,
         )
